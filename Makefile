@@ -1,0 +1,43 @@
+# `make` prints the verbs. Everything runs in .venv, which the first verb makes.
+PYTHON ?= python3
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+EPOCHS ?= 3000
+
+.DEFAULT_GOAL := help
+.PHONY: help install check format test property kills bench demo clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+install: ## .venv with the project (editable) and its tools; PYTHON=python3.12 picks the Python
+	@$(PYTHON) scripts/bootstrap.py
+
+check: install ## ruff, mypy and the walls between the rooms, without running anything
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: install ## let ruff put the files in order
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+test: check ## everything a change must pass, under 15 minutes; ARGS='-k join' picks tests
+	$(PYTEST) $(ARGS)
+
+property: install ## random tables and queries against the query itself; EPOCHS=… of them
+	STREAMSQL_EPOCHS=$(EPOCHS) $(PYTEST) tests/property $(ARGS)
+
+kills: install ## SIGKILL at every durable step, then rerun
+	$(PYTEST) tests/faults $(ARGS)
+
+bench: install ## seconds of a small change: ours, append, MERGE, Delta, full refresh
+	$(BIN)/python benchmarks/run.py $(ARGS)
+
+demo: ## real flights, two dbt runs, what each view did and what a full refresh would cost
+	@$(PYTHON) scripts/demo.py
+
+clean: ## remove what the verbs made; the cache of jars stays
+	rm -rf .venv .demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

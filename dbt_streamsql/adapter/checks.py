@@ -1,0 +1,66 @@
+"""`dbt debug`: each part that a run needs, tested one after the other."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+from dbt_streamsql.adapter.causes import cause_of
+from dbt_streamsql.adapter.credentials import without_password
+from dbt_streamsql.adapter.host import Host
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.quoting import quote
+from dbt_streamsql.runtime import jars
+from dbt_streamsql.runtime.java import find_java
+
+
+def run(host: Host) -> Iterator[str]:
+    """Yield one line a part that works; the first that does not is an error with what to do."""
+    if host.settings.method != "connect":
+        yield f"java: {find_java()}"
+        files = jars.ensure()
+        yield f"jars: {len(files)} in {files[0].parent}"
+    spark = host.spark
+    where = host.settings.host or host.settings.master or "in this process"
+    yield f"session: Spark {spark.version}, {host.settings.method}, {where}"
+    _write_to_catalog(host)
+    yield f"catalog: {host.settings.catalog}, a table was written, read and dropped"
+    try:
+        engine = host.engine
+    except StreamSqlError:
+        raise
+    except Exception as error:
+        raise StreamSqlError(
+            "META_UNREACHABLE",
+            "the MetaService store cannot be opened",
+            given=f"{without_password(host.meta)}: {cause_of(error)}",
+            hint="check `meta` in the profile",
+        ) from error
+    state = "an epoch is open" if engine.epoch_open else "ready"
+    yield f"meta: {without_password(host.meta)}, {state}"
+
+
+def _write_to_catalog(host: Host) -> None:
+    session = host.acquire()
+    schema = f"{quote(host.settings.catalog)}.{quote(f'__streamsql_debug_{uuid.uuid4().hex[:8]}')}"
+    try:
+        session.sql(f"CREATE NAMESPACE {schema}")
+        try:
+            session.sql(f"CREATE TABLE {schema}.t USING iceberg AS SELECT 1 AS id")
+            rows = session.sql(f"SELECT id FROM {schema}.t").collect()
+            session.sql(f"DROP TABLE {schema}.t PURGE")
+        finally:
+            session.sql(f"DROP NAMESPACE {schema}")
+        if [row[0] for row in rows] != [1]:
+            raise StreamSqlError("CONNECTION", "the catalog lost a row", given=str(rows))
+    except StreamSqlError:
+        raise
+    except Exception as error:
+        raise StreamSqlError(
+            "CONNECTION",
+            f"the catalog `{host.settings.catalog}` cannot be written",
+            given=cause_of(error),
+            hint="check `warehouse` (may you write there?), `catalog` and `catalog_properties`",
+        ) from error
+    finally:
+        host.release(session)

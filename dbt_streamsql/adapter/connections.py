@@ -1,0 +1,183 @@
+"""dbt's connections: one a thread, each with a Spark session of its own."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from dbt.adapters.contracts.connection import AdapterResponse, Connection, ConnectionState
+from dbt.adapters.events.logging import AdapterLogger
+from dbt.adapters.exceptions import FailedToConnectError
+from dbt.adapters.spark.connections import SparkConnectionManager
+from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
+
+from dbt_streamsql.adapter.causes import cause_of
+from dbt_streamsql.adapter.host import Host, host_of, project_root
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.runtime.session import set_pool
+
+if TYPE_CHECKING:
+    import agate
+    from pyspark.sql import DataFrame, SparkSession
+
+logger = AdapterLogger("StreamSQL")
+
+_COMMENT = re.compile(r"\A(?:\s+|--[^\n]*(?:\n|\Z)|/\*.*?\*/|;)+", re.DOTALL)
+_QUERY = re.compile(r"(select|with|from|values)\b|\(", re.IGNORECASE)
+_LEAVES_TRACES = re.compile(
+    r"(set|reset|use|cache|add|declare|begin|create\s+(or\s+replace\s+)?(global\s+)?temp)",
+    re.IGNORECASE,
+)
+
+
+def is_query(sql: str) -> bool:
+    """Whether the statement only reads."""
+    return _QUERY.match(_COMMENT.sub("", sql)) is not None
+
+
+class Cursor:
+    """The result of one statement, as a DB-API cursor shows it."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._frame: DataFrame | None = None
+        self._rows: list[tuple[Any, ...]] | None = None
+        self.traces = False
+
+    def execute(self, sql: str, bindings: Sequence[Any] | None = None) -> None:
+        """Run one statement; `?` in it stand for the `bindings`."""
+        text = sql.strip().rstrip(";")
+        self.traces = _LEAVES_TRACES.match(_COMMENT.sub("", text)) is not None
+        self._rows = None
+        arguments = list(bindings) if bindings else None
+        self._frame = self._session.sql(text, args=arguments)
+
+    @property
+    def description(self) -> list[tuple[str, str, None, None, None, None, bool]]:
+        if self._frame is None:
+            return []
+        return [
+            (f.name, f.dataType.simpleString(), None, None, None, None, f.nullable)
+            for f in self._frame.schema.fields
+        ]
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        if self._rows is None:
+            found = self._frame.collect() if self._frame is not None else []
+            self._rows = [tuple(map(_plain, row)) for row in found]
+        return self._rows
+
+    def fetchmany(self, size: int) -> list[tuple[Any, ...]]:
+        if self._rows is None and self._frame is not None:
+            return [tuple(map(_plain, row)) for row in self._frame.take(size)]
+        return self.fetchall()[:size]
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        rows = self.fetchall()
+        return rows.pop(0) if rows else None
+
+    def close(self) -> None:
+        self._frame = self._rows = None
+
+
+class Handle:
+    """A Spark session on loan from the host for the life of one dbt connection."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.session = host.acquire()
+        self._cursors: list[Cursor] = []
+
+    def cursor(self) -> Cursor:
+        cursor = Cursor(self.session)
+        self._cursors.append(cursor)
+        return cursor
+
+    def cancel(self) -> None:
+        self.session.interruptAll()
+
+    def rollback(self) -> None:
+        """Spark has no transactions; the epoch is aborted by the adapter."""
+
+    def close(self) -> None:
+        clean = not any(cursor.traces for cursor in self._cursors)
+        self._cursors.clear()
+        if clean:
+            self.host.release(self.session)
+
+
+class StreamSqlConnectionManager(SparkConnectionManager):
+    TYPE = "streamsql"
+
+    @property
+    def host(self) -> Host:
+        root = project_root(self.profile)
+        credentials = self.profile.credentials
+        return host_of(credentials.settings(root), credentials.meta_url(root))
+
+    @contextmanager
+    def exception_handler(self, sql: str) -> Iterator[None]:
+        try:
+            yield
+        except DbtRuntimeError:
+            raise
+        except StreamSqlError as error:
+            raise DbtRuntimeError(str(error)) from error
+        except Exception as error:
+            logger.debug(f"Error while running:\n{sql}\n{error}")
+            raise DbtDatabaseError(cause_of(error)) from error
+
+    def open(self, connection: Connection) -> Connection:
+        # dbt declares a class method, but calls it on the object; the host is the object's.
+        if connection.state == ConnectionState.OPEN:
+            return connection
+        try:
+            handle = Handle(self.host)
+            set_pool(handle.session, threading.current_thread().name)
+        except Exception as error:
+            connection.handle = None
+            connection.state = ConnectionState.FAIL
+            logger.debug(f"Connection failed: {error!r}")
+            raise FailedToConnectError(cause_of(error)) from error
+        connection.handle = handle
+        connection.state = ConnectionState.OPEN
+        return connection
+
+    def execute(
+        self,
+        sql: str,
+        auto_begin: bool = False,
+        fetch: bool = False,
+        limit: int | None = None,
+    ) -> tuple[AdapterResponse, agate.Table]:
+        # Spark works when rows are fetched, so that is where most errors come from.
+        with self.exception_handler(sql):
+            return super().execute(sql, auto_begin, fetch, limit)
+
+    def cancel(self, connection: Connection) -> None:
+        connection.handle.cancel()
+
+    def cancel_open(self) -> list[str]:
+        names: list[str] = super().cancel_open()
+        self.host.cancel_all()
+        return names
+
+    @classmethod
+    def get_response(cls, cursor: Any) -> AdapterResponse:
+        return AdapterResponse(_message="OK")
+
+
+def _plain(value: Any) -> Any:
+    """Spark's nested rows as dictionaries, which dbt prints as JSON."""
+    from pyspark.sql import Row
+
+    if isinstance(value, Row):
+        return value.asDict(recursive=True)
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return value

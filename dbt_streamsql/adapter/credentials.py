@@ -1,0 +1,187 @@
+"""The profile: which keys there are, what they may hold, and what they mean for the session."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Dict, Optional  # noqa: UP035 - evaluated by mashumaro on 3.10
+from urllib.parse import urlsplit
+
+from dbt.adapters.contracts.connection import Credentials
+from dbt_common.exceptions import DbtRuntimeError
+
+from dbt_streamsql.adapter.causes import listed
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.quoting import check_name
+from dbt_streamsql.runtime.session import METHODS, SessionSettings
+
+DEFAULT_CATALOG = "lake"
+DEFAULT_WAREHOUSE = "warehouse"
+META_FILE = "streamsql.db"
+
+_TEXT = ("database", "schema", "warehouse", "meta", "method", "host", "token", "master")
+_MAPPINGS = ("catalog_properties", "spark_properties")
+_KEYS = ("catalog", *_TEXT, "port", *_MAPPINGS)
+_SHOWN_AS = {"database": "catalog"}
+
+
+@dataclass
+class StreamSqlCredentials(Credentials):
+    """`type: streamsql` and `schema` are a complete profile; everything else has a default."""
+
+    # Spark's catalog; `catalog` in the profile.
+    database: str = DEFAULT_CATALOG
+    # dbt's target schema. A default only because a field before it has one; it is required.
+    schema: str = ""
+    # Folder (relative to the dbt project) or URI of the tables.
+    warehouse: Optional[str] = None  # noqa: UP045 - evaluated by mashumaro on 3.10
+    # The catalog's own properties; with `type` or `uri` they replace the SQLite catalog.
+    catalog_properties: Dict[str, Any] = field(default_factory=dict)  # noqa: UP006
+    # SQLAlchemy URL of the MetaService store.
+    meta: Optional[str] = None  # noqa: UP045
+    # embedded: a Spark in this process; connect: sc://host:port; cluster: the driver is here.
+    method: str = "embedded"
+    host: Optional[str] = None  # noqa: UP045
+    port: Optional[int] = None  # noqa: UP045
+    token: Optional[str] = None  # noqa: UP045
+    master: Optional[str] = None  # noqa: UP045
+    # Any Spark settings; they win over the adapter's.
+    spark_properties: Dict[str, Any] = field(default_factory=dict)  # noqa: UP006
+
+    _ALIASES: ClassVar[Dict[str, str]] = {"catalog": "database"}  # noqa: UP006
+
+    @property
+    def type(self) -> str:
+        return "streamsql"
+
+    @property
+    def unique_field(self) -> str:
+        return self.host or self.master or "embedded"
+
+    def _connection_keys(self) -> tuple[str, ...]:
+        # No `token`, and no properties: both kinds may hold passwords.
+        return ("method", "database", "schema", "warehouse", "host", "port", "master", "meta")
+
+    def connection_info(self, *, with_aliases: bool = False) -> Iterable[tuple[str, Any]]:
+        """Key and value pairs for `dbt debug` and the `target` of macros, without secrets."""
+        for key, value in super().connection_info(with_aliases=with_aliases):
+            yield key, without_password(value) if key == "meta" and value else value
+
+    @classmethod
+    def validate(cls, data: Any) -> None:
+        """Refuse a profile with ONE error that lists everything wrong. Code: CONFIG_INVALID."""
+        problems = list(_problems(data))
+        if problems:
+            error = StreamSqlError(
+                "CONFIG_INVALID",
+                "the profile has " + ("an error" if len(problems) == 1 else "errors"),
+                given=listed(problems),
+                allowed=", ".join(key for key in _KEYS if key not in _SHOWN_AS) + ", threads",
+                hint="correct profiles.yml; docs/profile.md describes every key",
+            )
+            raise DbtRuntimeError(str(error))
+
+    def settings(self, root: Path) -> SessionSettings:
+        """How to reach Spark, with folders resolved against `root`, the dbt project's folder."""
+        warehouse = self.warehouse or ("" if self.method == "connect" else DEFAULT_WAREHOUSE)
+        if warehouse and "://" not in warehouse:
+            warehouse = str((root / Path(warehouse).expanduser()).resolve())
+        return SessionSettings(
+            method=self.method,
+            host=self.host or "",
+            port=self.port or 0,
+            token=self.token or "",
+            master=self.master or "",
+            catalog=self.database,
+            warehouse=warehouse,
+            catalog_properties=_texts(self.catalog_properties),
+            spark_properties=_texts(self.spark_properties),
+        )
+
+    def meta_url(self, root: Path) -> str:
+        """The MetaService store: what the profile says, or a SQLite file beside the tables."""
+        if self.meta:
+            return self.meta
+        warehouse = self.settings(root).warehouse
+        folder = root / DEFAULT_WAREHOUSE
+        if warehouse and "://" not in warehouse:
+            folder = Path(warehouse)
+        return f"sqlite:///{folder / META_FILE}"
+
+
+def without_password(url: str) -> str:
+    """The same URL with `***` for its password."""
+    try:
+        secret = urlsplit(url).password
+    except ValueError:
+        return "***"
+    return url.replace(f":{secret}@", ":***@") if secret else url
+
+
+def _problems(data: Any) -> Iterator[str]:
+    known = {*_KEYS, "type"}
+    for key in data:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), _KEYS, 1)
+            yield f"unknown key `{key}`" + (f" (did you mean `{near[0]}`?)" if near else "")
+    for key in _TEXT:
+        value, shown = data.get(key), _SHOWN_AS.get(key, key)
+        if value is not None and not isinstance(value, str):
+            yield f"`{shown}` must be text, not {_kind(value)} (put it in quotes)"
+    for key in _MAPPINGS:
+        yield from _mapping_problems(key, data.get(key))
+    port = data.get("port")
+    if port is not None and (type(port) is not int or not 0 < port < 65536):
+        yield f"`port` must be a number from 1 to 65535, not {port!r}"
+    yield from _name_problems(data)
+    method = data.get("method")
+    if isinstance(method, str):
+        if method not in METHODS:
+            yield f"`method` must be one of {', '.join(METHODS)}, not {method!r}"
+        if method == "connect" and not data.get("host"):
+            yield "`method: connect` needs a `host`"
+        if method == "cluster" and not data.get("master"):
+            yield "`method: cluster` needs a `master`, such as spark://host:7077"
+    warehouse = data.get("warehouse")
+    if isinstance(warehouse, str) and "://" in warehouse and not data.get("catalog_properties"):
+        yield "a `warehouse` URI needs `catalog_properties` with a `type`: SQLite needs a folder"
+
+
+def _mapping_problems(key: str, value: Any) -> Iterator[str]:
+    if value is None:
+        return
+    if not isinstance(value, dict):
+        yield f"`{key}` must be a mapping, not {_kind(value)}"
+        return
+    for name, inner in value.items():
+        if not isinstance(name, str):
+            yield f"a key of `{key}` must be text, not {name!r}"
+        elif not isinstance(inner, (str, int, float)):
+            yield f"`{key}: {name}` must be text, a number or true/false, not {_kind(inner)}"
+
+
+def _name_problems(data: Any) -> Iterator[str]:
+    if not data.get("schema"):
+        yield "`schema` is missing"
+    for key, what in (("schema", "schema"), ("database", "catalog")):
+        value = data.get(key)
+        if isinstance(value, str) and value:
+            try:
+                check_name(value, what)
+            except StreamSqlError as error:
+                yield f"`{what}`: {error.message} ({error.given})"
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "a mapping", list: "a list", bool: "true/false", int: "a number"}
+    return names.get(type(value), type(value).__name__)
+
+
+def _texts(values: dict[str, Any]) -> dict[str, str]:
+    """YAML's values as Spark spells them: `true`, not `True`."""
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in values.items()
+    }

@@ -1,0 +1,137 @@
+"""What all of dbt's threads share in one process: the Spark session and the engine.
+
+dbt opens a connection a node; opening a Spark session costs a tenth of a second and its first
+query half a second more, so used sessions are kept and handed out again, unless a statement
+changed their settings or left a temporary view behind.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dbt_streamsql.runtime.session import (
+    SessionSettings,
+    is_connect,
+    new_session,
+    open_session,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from dbt_streamsql.engine import Engine
+
+
+_SQLITE = "sqlite:///"
+
+
+class Host:
+    """One Spark session and one engine for one profile. Both are opened when first needed."""
+
+    def __init__(self, settings: SessionSettings, meta: str) -> None:
+        self.settings = settings
+        self.meta = meta
+        self._lock = threading.RLock()
+        self._spark: SparkSession | None = None
+        self._engine: Engine | None = None
+        self._idle: list[SparkSession] = []
+
+    @property
+    def spark(self) -> SparkSession:
+        with self._lock:
+            if self._spark is None or self._gone(self._spark):
+                self._idle.clear()
+                self._engine = None
+                self._spark = open_session(self.settings)
+            return self._spark
+
+    @property
+    def engine(self) -> Engine:
+        with self._lock:
+            spark = self.spark
+            if self._engine is None:
+                from dbt_streamsql.engine import Engine
+
+                if self.meta.startswith(_SQLITE):
+                    # Over Spark Connect nothing else makes the folder.
+                    Path(self.meta.removeprefix(_SQLITE)).parent.mkdir(parents=True, exist_ok=True)
+                self._engine = Engine.open(
+                    self.settings.warehouse or None,
+                    spark=spark,
+                    catalog=self.settings.catalog,
+                    meta=self.meta,
+                )
+            return self._engine
+
+    @property
+    def open_epoch(self) -> Engine | None:
+        """The engine if this run has an epoch open, else None. Opens nothing."""
+        with self._lock:
+            engine = self._engine
+        return engine if engine is not None and engine.epoch_open else None
+
+    def acquire(self) -> SparkSession:
+        """A session for one connection."""
+        with self._lock:
+            spark = self.spark
+            if self._idle:
+                return self._idle.pop()
+        return new_session(spark)
+
+    def release(self, session: SparkSession) -> None:
+        """Take back a session that is as it was handed out."""
+        with self._lock:
+            if self._spark is not None and not self._gone(session):
+                self._idle.append(session)
+
+    def cancel_all(self) -> None:
+        """Stop every running job of this process, the engine's too."""
+        with self._lock:
+            spark = self._spark
+        if spark is None or self._gone(spark):
+            return
+        if is_connect(spark):
+            spark.interruptAll()
+        else:
+            spark.sparkContext.cancelAllJobs()
+
+    @staticmethod
+    def _gone(spark: SparkSession) -> bool:
+        # Somebody else in this process (a test, a notebook) may have stopped Spark.
+        return not is_connect(spark) and spark.sparkContext._jsc is None  # noqa: SLF001 - no public getter
+
+
+_hosts: dict[tuple[object, ...], Host] = {}
+_hosts_lock = threading.Lock()
+
+
+def host_of(settings: SessionSettings, meta: str) -> Host:
+    """The process's host for these settings; the same ones give the same host."""
+    key = (
+        settings.method,
+        settings.host,
+        settings.port,
+        settings.token,
+        settings.master,
+        settings.catalog,
+        settings.warehouse,
+        tuple(sorted(settings.catalog_properties.items())),
+        tuple(sorted(settings.spark_properties.items())),
+        meta,
+    )
+    with _hosts_lock:
+        if key not in _hosts:
+            _hosts[key] = Host(settings, meta)
+        return _hosts[key]
+
+
+def project_root(config: object) -> Path:
+    """The dbt project's folder. `dbt debug` and `dbt init` have no project config, only flags."""
+    root = getattr(config, "project_root", None)
+    if root is None:
+        from dbt.flags import get_flags
+
+        root = getattr(get_flags(), "PROJECT_DIR", None)
+    return Path(root or ".").absolute()

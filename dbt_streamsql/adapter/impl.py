@@ -1,0 +1,373 @@
+"""The adapter: what dbt and the macros may ask for. Thin: the engine does the work."""
+
+from __future__ import annotations
+
+import re
+import threading
+import uuid
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from dbt.adapters.base import available
+from dbt.adapters.contracts.connection import AdapterResponse
+from dbt.adapters.contracts.relation import RelationConfig, RelationType
+from dbt.adapters.events.logging import AdapterLogger
+from dbt.adapters.spark.impl import SparkAdapter, SparkConfig
+from dbt_common.exceptions import DbtBaseException, DbtDatabaseError, DbtRuntimeError
+
+from dbt_streamsql.adapter import checks, model_config, seeds
+from dbt_streamsql.adapter.causes import cause_of
+from dbt_streamsql.adapter.connections import StreamSqlConnectionManager, is_query
+from dbt_streamsql.adapter.host import Host
+from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
+from dbt_streamsql.quoting import TableName, check_name, quote
+
+if TYPE_CHECKING:
+    import agate
+    from pyspark.sql import SparkSession
+
+logger = AdapterLogger("StreamSQL")
+
+HIDDEN_PREFIX = "__streamsql_"
+"""Columns and schemas that belong to the engine; dbt never sees them."""
+
+_MISSING = ("SCHEMA_NOT_FOUND", "NoSuchNamespace", "TABLE_OR_VIEW_NOT_FOUND", "NoSuchTable")
+_THREE_PARTS = re.compile(
+    r"(`(?:[^`]|``)+`|\w+)\s*\.\s*(`(?:[^`]|``)+`|\w+)\s*\.\s*(`(?:[^`]|``)+`|\w+)"
+)
+
+
+class PublishError(DbtBaseException):
+    """The run was built and could not be published.
+
+    Not a DbtRuntimeError: dbt takes one at this place for Ctrl-C, and says so.
+    """
+
+
+class StreamSqlConfig(SparkConfig):
+    """Model configs; those of materialized views are checked by `model_config`."""
+
+
+class StreamSqlAdapter(SparkAdapter):
+    Relation = StreamSqlRelation
+    Column = StreamSqlColumn
+    ConnectionManager = StreamSqlConnectionManager
+    AdapterSpecificConfigs = StreamSqlConfig
+    connections: StreamSqlConnectionManager
+
+    def __init__(self, config: Any, mp_context: Any) -> None:
+        super().__init__(config, mp_context)
+        self._beginning = threading.Lock()
+
+    # -- what the process shares ---------------------------------------------------------------
+
+    @property
+    def host(self) -> Host:
+        return self.connections.host
+
+    @property
+    def session(self) -> SparkSession:
+        """The Spark session of this thread's connection."""
+        return self.connections.get_thread_connection().handle.session
+
+    # -- the run is one barrier ----------------------------------------------------------------
+
+    def clear_transaction(self) -> None:
+        """Publish the run. dbt calls this when all nodes are done, before `on-run-end` hooks.
+
+        So hooks read published tables, and what fails here fails the command. (A hook of our
+        own would do the same, but dbt counts hooks among the results of the run.)
+        """
+        engine = self.host.open_epoch
+        if engine is not None:
+            try:
+                report = engine.publish()
+            except Exception as error:
+                raise PublishError(cause_of(error)) from error
+            if report.tables:
+                logger.info(f"Published barrier {report.barrier}")
+        super().clear_transaction()
+
+    def cleanup_connections(self) -> None:
+        """The end of a command. An epoch that is still open was interrupted: it leaves nothing."""
+        super().cleanup_connections()
+        engine = self.host.open_epoch
+        if engine is not None:
+            logger.warning("The run did not end; what it staged is not published")
+            engine.abort()
+
+    def cache_added(self, relation: StreamSqlRelation | None) -> str:
+        """A materialization made this relation; one that is not ours makes a new version."""
+        engine = self.host.open_epoch
+        if engine is not None and relation is not None and relation.is_table:
+            engine.touch(str(relation.table_name))
+        return super().cache_added(relation)
+
+    def execute(
+        self,
+        sql: str,
+        auto_begin: bool = False,
+        fetch: bool = False,
+        limit: int | None = None,
+    ) -> tuple[AdapterResponse, agate.Table]:
+        """As dbt's; while an epoch is open, what is fetched comes from its staged versions."""
+        return super().execute(self._staged(sql) if fetch else sql, auto_begin, fetch, limit)
+
+    def _staged(self, sql: str) -> str:
+        engine = self.host.open_epoch
+        if engine is None or not is_query(sql):
+            return sql
+        with self.connections.exception_handler(sql):
+            return engine.rewrite(sql)
+
+    # -- for our macros ------------------------------------------------------------------------
+
+    @available.parse(lambda *a, **k: "")
+    def streamsql_rewrite(self, sql: str) -> str:
+        """The query over the versions of the open epoch."""
+        return self._staged(sql)
+
+    @available.parse(lambda *a, **k: None)
+    def streamsql_check(self, relation: StreamSqlRelation, config: Any) -> None:
+        """Refuse a name that cannot be stored or a config that makes no sense, before any work."""
+        with self.connections.exception_handler(""):
+            name = relation.table_name
+            model_config.check(str(name), config)
+
+    @available.parse(lambda *a, **k: None)
+    def streamsql_check_name(self, relation: StreamSqlRelation) -> None:
+        """Refuse a name that the catalog or the file system cannot store."""
+        with self.connections.exception_handler(""):
+            relation.table_name  # noqa: B018 - the property checks
+
+    @available.parse(lambda *a, **k: "")
+    def streamsql_literal(self, value: Any) -> str:
+        """A text as a Spark SQL literal, for DDL that takes no parameter markers."""
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+    @available.parse(lambda *a, **k: {})
+    def streamsql_table_properties(self, configured: Any) -> dict[str, str]:
+        """The table properties of a new table: ours, then the model's."""
+        return {**model_config.TABLE_PROPERTIES, **(configured or {})}
+
+    @available.parse(lambda *a, **k: {"message": "", "code": "", "rows": 0})
+    def streamsql_materialize(
+        self,
+        relation: StreamSqlRelation,
+        sql: str,
+        unique_id: str,
+        config: Any,
+        full_refresh: bool = False,
+        old_relation: StreamSqlRelation | None = None,
+    ) -> dict[str, Any]:
+        """Bring one materialized view up to date in this run's epoch; opens the epoch if needed.
+
+        Returns `message` for dbt's log line, `code`, and `rows` changed.
+        """
+        with self.connections.exception_handler(sql):
+            name = str(relation.table_name)
+            options = model_config.of_materialized_view(name, config)
+            engine = self.host.engine
+        if old_relation is not None and not old_relation.is_materialized_view:
+            self.drop_relation(old_relation)
+        if full_refresh:
+            options["refresh_mode"] = "full"
+        with self.connections.exception_handler(sql):
+            with self._beginning:
+                if not engine.epoch_open:
+                    engine.begin()
+            report = engine.create_materialized_view(name, sql, unique_id=unique_id, **options)
+        return {
+            "message": model_config.message_of(report),
+            "code": report.mode.upper(),
+            "rows": report.rows_inserted + report.rows_deleted,
+        }
+
+    @available.parse(lambda *a, **k: None)
+    def streamsql_flush_for(self, sql: str) -> None:
+        """Publish what is staged if the text names a table that is not visible yet."""
+        engine = self.host.open_epoch
+        if engine is None:
+            return
+        names = (TableName.parse(match.group(0)) for match in _THREE_PARTS.finditer(sql))
+        if any(engine.staged(str(name)) for name in names):
+            with self.connections.exception_handler(sql):
+                engine.flush()
+
+    @available.parse(lambda *a, **k: "")
+    def streamsql_seed_source(self, table: agate.Table, column_types: Any) -> str:
+        """Load a seed's rows into a temporary view of this session; return its quoted name."""
+        types = [
+            (column_types or {}).get(name) or self.convert_type(table, position)
+            for position, name in enumerate(table.column_names)
+        ]
+        view = f"__streamsql_seed_{uuid.uuid4().hex}"
+        with self.connections.exception_handler("seed"):
+            seeds.to_frame(self.session, table, types).createOrReplaceTempView(view)
+        return quote(view)
+
+    @available.parse(lambda *a, **k: None)
+    def streamsql_drop_temporary(self, view: str) -> None:
+        self.session.catalog.dropTempView(view.strip("`"))
+
+    # -- schemas and relations -----------------------------------------------------------------
+
+    def quote(self, identifier: str) -> str:
+        return quote(identifier)
+
+    def _query(self, sql: str) -> list[tuple[Any, ...]]:
+        _, cursor = self.connections.add_select_query(sql)
+        with self.connections.exception_handler(sql):
+            return cursor.fetchall()
+
+    def list_schemas(self, database: str | None) -> list[str]:
+        catalog = (database or self.config.credentials.database).strip("`")
+        rows = self._query(f"SHOW NAMESPACES IN {quote(catalog)}")
+        return [row[0].strip("`") for row in rows if not row[0].startswith(HIDDEN_PREFIX)]
+
+    def check_schema_exists(self, database: str | None, schema: str) -> bool:
+        return schema in self.list_schemas(database)
+
+    def create_schema(self, relation: StreamSqlRelation) -> None:
+        with self.connections.exception_handler(""):
+            check_name(relation.schema or "", "schema")
+        super().create_schema(relation)
+
+    def drop_schema(self, relation: StreamSqlRelation) -> None:
+        # Iceberg's catalogs do not cascade.
+        for inner in self.list_relations_without_caching(relation):
+            self.drop_relation(inner)
+        super().drop_schema(relation)
+
+    def list_relations_without_caching(
+        self, schema_relation: StreamSqlRelation
+    ) -> list[StreamSqlRelation]:
+        where = schema_relation.without_identifier().render()
+        try:
+            tables = self._query(f"SHOW TABLES IN {where}")
+            # Iceberg lists views apart, and Spark lists temporary ones with every schema.
+            views = self._query(f"SHOW VIEWS IN {where}")
+        except DbtRuntimeError as error:
+            if any(sign in error.msg for sign in _MISSING):
+                return []
+            raise
+        view_names = {row[1] for row in views if row[0]}
+        found = [self._relation(schema_relation, name, RelationType.View) for name in view_names]
+        if names := [row[1] for row in tables if row[0] and row[1] not in view_names]:
+            engine = self.host.engine
+            for name in names:
+                relation = self._relation(schema_relation, name, RelationType.Table)
+                key = TableName(relation.database, relation.schema, name)
+                if engine.knows(str(key)):
+                    relation = relation.incorporate(type=RelationType.MaterializedView)
+                found.append(relation)
+        return found
+
+    def _relation(self, where: StreamSqlRelation, name: str, kind: RelationType) -> Any:
+        return self.Relation.create(
+            database=where.database,
+            schema=where.schema,
+            identifier=name,
+            type=kind,
+            is_iceberg=kind != RelationType.View,
+        )
+
+    def drop_relation(self, relation: StreamSqlRelation) -> None:
+        if relation.is_materialized_view:
+            self.cache_dropped(relation)
+            with self.connections.exception_handler("drop"):
+                self.host.engine.drop(str(relation.table_name))
+        else:
+            super().drop_relation(relation)
+
+    def get_columns_in_relation(self, relation: StreamSqlRelation) -> list[StreamSqlColumn]:
+        sql = self._staged(f"SELECT * FROM {relation.render()}")
+        try:
+            with self.connections.exception_handler(sql):
+                fields = self.session.sql(sql).schema.fields
+        except DbtDatabaseError as error:
+            if any(sign in error.msg for sign in _MISSING):
+                return []
+            raise
+        return [
+            StreamSqlColumn(
+                table_database=relation.database,
+                table_schema=relation.schema,
+                table_name=relation.identifier,
+                table_type=relation.type,
+                column=field.name,
+                column_index=position,
+                dtype=field.dataType.simpleString(),
+            )
+            for position, field in enumerate(fields)
+            if not field.name.startswith(HIDDEN_PREFIX)
+        ]
+
+    # -- docs ----------------------------------------------------------------------------------
+
+    def get_catalog(
+        self,
+        relation_configs: Iterable[RelationConfig],
+        used_schemas: frozenset[tuple[str, str]],
+    ) -> tuple[agate.Table, list[Exception]]:
+        """One row a column of every relation in the used schemas, with comments."""
+        import agate
+
+        rows: list[dict[str, Any]] = []
+        problems: list[Exception] = []
+        for database, schema in sorted(used_schemas):
+            try:
+                with self.connection_named(f"catalog_{schema}"):
+                    relations: list[Any] = self.list_relations(database, schema)
+                    for relation in relations:
+                        rows += self._catalog_rows(relation)
+            except DbtRuntimeError as error:
+                problems.append(error)
+        names = [name for name in self.COLUMN_NAMES if not name.startswith("stats:")]
+        types = [agate.Number() if name == "column_index" else agate.Text() for name in names]
+        table = agate.Table([[row[name] for name in names] for row in rows], names, types)
+        return table, problems
+
+    def _catalog_rows(self, relation: StreamSqlRelation) -> list[dict[str, Any]]:
+        with self.connections.exception_handler("describe"):
+            fields = self.session.table(relation.render()).schema.fields
+        comment, owner = self._table_notes(relation)
+        return [
+            {
+                "table_database": relation.database,
+                "table_schema": relation.schema,
+                "table_name": relation.identifier,
+                "table_type": str(relation.type),
+                "table_comment": comment,
+                "table_owner": owner,
+                "column_name": field.name,
+                "column_index": position,
+                "column_type": field.dataType.simpleString(),
+                "column_comment": field.metadata.get("comment"),
+            }
+            for position, field in enumerate(fields)
+            if not field.name.startswith(HIDDEN_PREFIX)
+        ]
+
+    def _table_notes(self, relation: StreamSqlRelation) -> tuple[str | None, str | None]:
+        notes: dict[str, str] = {}
+        for key, value, *_ in self._query(f"DESCRIBE EXTENDED {relation.render()}"):
+            if key in ("Comment", "Owner"):
+                notes[key] = value
+        return notes.get("Comment"), notes.get("Owner")
+
+    # -- dbt debug -----------------------------------------------------------------------------
+
+    def debug_query(self) -> None:
+        """Test each part in turn: Java, jars, session, catalog, MetaService."""
+        from dbt.events.types import DebugCmdOut
+        from dbt_common.events.functions import fire_event
+
+        with self.connections.exception_handler("debug"):
+            for line in checks.run(self.host):
+                fire_event(DebugCmdOut(msg=f"  {line}"))
+
+    @classmethod
+    def _get_adapter_specific_run_info(cls, config: RelationConfig) -> dict[str, Any]:
+        return {"adapter_type": "streamsql", "table_format": "iceberg"}

@@ -1,0 +1,86 @@
+"""The model config: which keys are ours, what they may hold, and how a result reads."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from dbt.adapters.spark.impl import SparkConfig
+
+from dbt_streamsql.adapter.causes import listed
+from dbt_streamsql.errors import Place, StreamSqlError
+
+if TYPE_CHECKING:
+    from dbt_streamsql.engine import TableReport
+
+REFRESH_MODES = ("auto", "incremental", "incremental_strict", "full")
+OWN_KEYS = ("refresh_mode",)
+"""Config keys of a materialized view that dbt does not know."""
+
+TABLE_PROPERTIES = {
+    "format-version": "3",
+    # Each commit writes a metadata file; without these they pile up for ever.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "10",
+}
+
+
+def check(name: str, config: Mapping[str, Any]) -> None:
+    """Check the config of a model that is not a materialized view: our keys mean nothing there."""
+    found = [key for key in OWN_KEYS if config.get(key) is not None]
+    if found:
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            f"`{'`, `'.join(found)}` belongs to materialized views",
+            given=f"materialized: {config.get('materialized')}",
+            hint="set `materialized: materialized_view`, or remove the key",
+            place=Place(name),
+        )
+
+
+def of_materialized_view(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Our options out of a model's config. Error: CONFIG_INVALID, listing everything wrong."""
+    problems = []
+    for key in config:
+        if key not in _known_keys():
+            near = difflib.get_close_matches(key, [*OWN_KEYS, *_known_keys()], 1)
+            hint = f" (did you mean `{near[0]}`?)" if near else ""
+            problems.append(f"unknown key `{key}`{hint}")
+    mode = config.get("refresh_mode") or "auto"
+    if mode not in REFRESH_MODES:
+        problems.append(f"`refresh_mode` must be one of {', '.join(REFRESH_MODES)}, not {mode!r}")
+    if problems:
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            "the model's config has " + ("an error" if len(problems) == 1 else "errors"),
+            given=listed(problems),
+            allowed=f"{', '.join(OWN_KEYS)} and the keys that dbt defines",
+            hint="correct the config; a key of your own belongs under `meta`",
+            place=Place(name),
+        )
+    return {"refresh_mode": mode}
+
+
+def message_of(report: TableReport) -> str:
+    """How dbt's log line tells what happened: `INCREMENTAL +12 -3 (8 jobs, 1.2s)`."""
+    if report.mode == "noop":
+        return "NOOP"
+    jobs = "1 job" if report.jobs == 1 else f"{report.jobs} jobs"
+    text = (
+        f"{report.mode.upper()} +{report.rows_inserted} -{report.rows_deleted} "
+        f"({jobs}, {report.seconds:.1f}s)"
+    )
+    return f"{text}: {report.reason}" if report.mode == "full" and report.reason else text
+
+
+@cache
+def _known_keys() -> frozenset[str]:
+    from dbt.artifacts.resources import ModelConfig
+
+    known = {item.name for item in fields(ModelConfig)} | {f.name for f in fields(SparkConfig)}
+    # Spelled with hyphens or read by macros only.
+    known |= {"pre-hook", "post-hook", "tblproperties", "sql_header", "transient", *OWN_KEYS}
+    return frozenset(key for key in known if not key.startswith("_"))

@@ -1,0 +1,49 @@
+"""Seeds: the rows of a CSV file as a typed DataFrame. No value is ever part of a SQL text."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from dbt_streamsql.quoting import quote
+
+if TYPE_CHECKING:
+    import agate
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def to_frame(spark: SparkSession, table: agate.Table, types: list[str]) -> DataFrame:
+    """The table with `types` (Spark's names, one a column).
+
+    Everything travels as text and Spark casts it, so that a value that does not fit its type is
+    Spark's own error (ANSI mode) and not a silent NULL.
+    """
+    import pyarrow as pa
+    from pyspark.sql import functions as F  # noqa: N812 - the usual name
+
+    names = list(table.column_names)
+    # Positions as names: a header may hold dots, back-ticks or anything else.
+    columns = {
+        f"c{position}": pa.array([_text(value) for value in table.columns[position]], pa.string())
+        for position in range(len(names))
+    }
+    frame = spark.createDataFrame(pa.table(columns))
+    return frame.select(
+        *(
+            F.col(quote(f"c{position}")).cast(types[position]).alias(name)
+            for position, name in enumerate(names)
+        )
+    )
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, (date, datetime)):
+        return value.isoformat()
+    return str(value)

@@ -1,0 +1,135 @@
+"""Collects the steps of a program: names for frames, one change and one state per table, shared frames kept."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from dbt_streamsql.plan.relational import Node, Scan, walk
+from dbt_streamsql.plan.schema import WEIGHT
+from dbt_streamsql.plan.steps import Changes, Collect, Query, State, Step, Union
+
+_UNSAFE = re.compile(r"\W+")
+
+
+@dataclass
+class Emitter:
+    """Steps in order of execution; every method returns the name of a frame."""
+
+    root: Node
+    steps: list[Step] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._taken: set[str] = set()
+        self._short: dict[str, str] = {}
+        self._states: dict[tuple[str, str], str] = {}
+        self._changes: dict[str, str] = {}
+        self.deltas: dict[Node, str] = {}
+
+    def changes(self, table: str) -> str:
+        """The change of a table: the columns that any scan of it uses, and the weight."""
+        if table not in self._changes:
+            columns = dict.fromkeys(
+                column
+                for leaf in walk(self.root)
+                if isinstance(leaf, Scan) and leaf.table == table
+                for column in leaf.columns
+            )
+            name = self._name(f"d_{self._table(table)}")
+            self._changes[table] = name
+            self.steps.append(Changes(name, table, tuple(columns)))
+        return self._changes[table]
+
+    def state(self, table: str, moment: str) -> str:
+        """The hole for a table `before` or `after` the epoch."""
+        if (table, moment) not in self._states:
+            name = self._name(f"{self._table(table)}_{moment}")
+            self._states[table, moment] = name
+            self.steps.append(State(name, table, moment))
+        return "{" + self._states[table, moment] + "}"
+
+    def before(self, table: str) -> str:
+        return self.state(table, "before")
+
+    def after(self, table: str) -> str:
+        return self.state(table, "after")
+
+    def query(self, wanted: str, sql: str, when: tuple[str, ...] = ()) -> str:
+        name = self._name(wanted)
+        self.steps.append(Query(name, sql, when))
+        return name
+
+    def union(self, wanted: str, parts: list[str]) -> str:
+        if len(parts) == 1:
+            return parts[0]
+        name = self._name(wanted)
+        self.steps.append(Union(name, tuple(parts)))
+        return name
+
+    def collect(self, wanted: str, frame: str) -> str:
+        name = self._name(wanted)
+        self.steps.append(Collect(name, frame))
+        return name
+
+    def consolidated(self, wanted: str, frame: str, columns: list[str]) -> str:
+        """Add up the weights of equal rows and drop those that cancel (`columns` as SQL)."""
+        names = ", ".join(columns)
+        return self.query(
+            wanted,
+            f"SELECT {names}, sum({WEIGHT}) AS {WEIGHT}\nFROM {{{frame}}}\n"
+            f"GROUP BY {names}\nHAVING sum({WEIGHT}) <> 0",
+        )
+
+    def finished(self) -> tuple[Step, ...]:
+        """The steps, with a `Collect` after each derived frame that several steps read."""
+        uses: dict[str, int] = {}
+        for step in self.steps:
+            for frame in _reads(step):
+                uses[frame] = uses.get(frame, 0) + 1
+        kept: list[Step] = []
+        renamed: dict[str, str] = {}
+        for step in self.steps:
+            kept.append(_rename(step, renamed))
+            name = getattr(step, "name", "")
+            if isinstance(step, Changes | Query | Union) and uses.get(name, 0) > 1:
+                renamed[name] = self._name(f"{name}_kept")
+                kept.append(Collect(renamed[name], name))
+        return tuple(kept)
+
+    def _table(self, table: str) -> str:
+        if table not in self._short:
+            last = _UNSAFE.sub("_", table.rpartition(".")[2].lower()).strip("_") or "t"
+            last = f"t_{last}" if last[0].isdigit() else last
+            name, number = last, 2
+            while name in self._short.values():
+                name, number = f"{last}_{number}", number + 1
+            self._short[table] = name
+        return self._short[table]
+
+    def _name(self, wanted: str) -> str:
+        name, number = wanted, 2
+        while name in self._taken:
+            name, number = f"{wanted}_{number}", number + 1
+        self._taken.add(name)
+        return name
+
+
+def _reads(step: Step) -> tuple[str, ...]:
+    if isinstance(step, Query):
+        return step.frames
+    if isinstance(step, Union):
+        return step.parts
+    return (step.frame,) if isinstance(step, Collect) else ()
+
+
+def _rename(step: Step, renamed: dict[str, str]) -> Step:
+    if isinstance(step, Query):
+        sql = step.sql
+        for old, new in renamed.items():
+            sql = sql.replace("{" + old + "}", "{" + new + "}")
+        return Query(step.name, sql, tuple(renamed.get(frame, frame) for frame in step.when))
+    if isinstance(step, Union):
+        return Union(step.name, tuple(renamed.get(part, part) for part in step.parts))
+    if isinstance(step, Collect):
+        return Collect(step.name, renamed.get(step.frame, step.frame))
+    return step

@@ -1,0 +1,97 @@
+"""Text to syntax tree, and back to the user's own text with other table names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.quoting import TableName, quote
+
+
+@dataclass(frozen=True)
+class TableUse:
+    """One place where a text names a table: offsets of the name, and whether an alias follows."""
+
+    name: TableName
+    start: int
+    end: int
+    aliased: bool
+
+
+def parse(sql: str, model: str = "") -> exp.Query:
+    """The syntax tree of one SELECT statement; SQL_UNSUPPORTED when there is none."""
+    try:
+        statements = [tree for tree in sqlglot.parse(sql, dialect="spark") if tree is not None]
+    except SqlglotError as error:
+        details = getattr(error, "errors", None) or [{}]
+        raise StreamSqlError(
+            "SQL_UNSUPPORTED",
+            "the compiler cannot read this query: "
+            + str(details[0].get("description", str(error).splitlines()[0])),
+            hint="materialize the model as `table`, or write the part that is marked differently",
+            place=Place(model, int(details[0].get("line") or 0), int(details[0].get("col") or 0)),
+        ) from error
+    if len(statements) != 1 or not isinstance(statements[0], exp.Query):
+        raise StreamSqlError(
+            "SQL_UNSUPPORTED",
+            "a view is one SELECT statement",
+            given=f"{len(statements)} statement(s)",
+            allowed="one SELECT",
+            place=Place(model),
+        )
+    return statements[0]
+
+
+def _visible_ctes(node: exp.Expression) -> set[str]:
+    names: set[str] = set()
+    walker: exp.Expression | None = node
+    while walker is not None:
+        with_ = walker.args.get("with_") or walker.args.get("with")
+        if isinstance(with_, exp.With):
+            names |= {cte.alias.lower() for cte in with_.expressions}
+        walker = walker.parent
+    return names
+
+
+def table_uses(
+    tree: exp.Expression, catalog: str = "", schema: str = ""
+) -> list[tuple[exp.Table, TableUse]]:
+    """Every base table (not a CTE) that the tree names, in order of appearance in the text."""
+    uses: list[tuple[exp.Table, TableUse]] = []
+    for table in tree.find_all(exp.Table):
+        parts = table.parts
+        if not parts or not all(isinstance(part, exp.Identifier) for part in parts):
+            continue
+        if len(parts) == 1 and parts[0].name.lower() in _visible_ctes(table):
+            continue
+        name = TableName.parse(".".join(quote(part.name) for part in parts), catalog, schema)
+        offsets = [part.meta for part in parts if "start" in part.meta]
+        start = min((meta["start"] for meta in offsets), default=-1)
+        end = max((meta["end"] for meta in offsets), default=-1)
+        uses.append((table, TableUse(name, start, end, bool(table.alias))))
+    return sorted(uses, key=lambda use: use[1].start)
+
+
+def replace_tables(
+    sql: str, replacement: Callable[[TableName], str | None], catalog: str = "", schema: str = ""
+) -> str:
+    """The user's own text with some table names replaced; nothing else changes.
+
+    `replacement` gives the SQL to stand for a table, or None to leave it. An un-aliased use
+    gets the table's last name as its alias, so that `orders.id` still resolves.
+    """
+    text = sql
+    for _, use in reversed(table_uses(parse(sql), catalog, schema)):
+        new = replacement(use.name)
+        if new is None:
+            continue
+        start, end = use.start, use.end + 1
+        if start < 0:
+            raise StreamSqlError("INTERNAL", "a table name without a position", given=str(use.name))
+        text = text[:start] + new + ("" if use.aliased else f" AS {quote(use.name.table)}") + text[end:]
+    return text

@@ -1,0 +1,31 @@
+"""One rule, one file: how the change of an operator follows from the changes of its inputs.
+
+`delta` is the dispatcher; a rule returns the name of a frame with the operator's columns and `_w`.
+"""
+
+from __future__ import annotations
+
+from dbt_streamsql.compiler.emit import Emitter
+from dbt_streamsql.plan.relational import Aggregate, Node, Scan, Select
+
+
+def delta(node: Node, emitter: Emitter) -> str:
+    """The frame that holds the signed change of `node`; equal nodes share one.
+
+    The frame has at least the columns of `node` and `_w`.
+    """
+    if node not in emitter.deltas:
+        emitter.deltas[node] = _delta(node, emitter)
+    return emitter.deltas[node]
+
+
+def _delta(node: Node, emitter: Emitter) -> str:
+    from dbt_streamsql.compiler.rules import aggregate, select, union_all
+
+    if isinstance(node, Scan):
+        return emitter.changes(node.table)
+    if isinstance(node, Select):
+        return select.delta(node, emitter)
+    if isinstance(node, Aggregate):
+        return aggregate.delta(node, emitter)
+    return union_all.delta(node, emitter)

@@ -1,0 +1,160 @@
+"""Filter, projection and N-way inner join.
+
+Filter and projection are linear: the change of the result is the result over the change. The
+inner join is multilinear, so its change is a telescoping sum over the inputs in one fixed order
+(DBSP, Theorem 3.4; checked on random bags):
+
+    d(R1 ⋈ … ⋈ Rn) = Σ_i  R1' ⋈ … ⋈ R(i-1)' ⋈ dRi ⋈ R(i+1) ⋈ … ⋈ Rn
+
+with `R` before and `R'` after the epoch. There is no minus sign, a self-join is two inputs that
+share one change, and a term whose change is empty is never planned.
+"""
+
+from __future__ import annotations
+
+from dbt_streamsql.compiler.emit import Emitter
+from dbt_streamsql.compiler.render import aliased, indent, relation, select, term
+from dbt_streamsql.compiler.rules import delta as delta_of
+from dbt_streamsql.plan.expression import Expr, Ref, dotted, escape, ident
+from dbt_streamsql.plan.relational import Aggregate, Input, Node, Select
+from dbt_streamsql.plan.schema import WEIGHT
+
+_SMALL = "small"
+"""Alias of the part of a join term that holds the change, joined so far."""
+
+
+def delta(node: Select, emitter: Emitter) -> str:
+    """Signed rows of an inner join block."""
+    changed = [delta_of(child.node, emitter) for child in node.inputs]
+    if len(node.inputs) == 1:
+        if _is_narrowing(node):
+            return changed[0]
+        alias = node.inputs[0].alias
+        sql = select(node, [f"{{{changed[0]}}} {escape(ident(alias))}"], _weight(alias))
+        return emitter.query("changed", sql)
+    terms = [_term(node, index, frame, emitter) for index, frame in enumerate(changed)]
+    return emitter.union("joined", terms)
+
+
+def _is_narrowing(node: Select) -> bool:
+    """Nothing but a choice of columns under their own names."""
+    return not node.where and all(
+        output.expr.as_column is not None and output.expr.refs[0][1] == output.name
+        for output in node.outputs
+    )
+
+
+def _weight(alias: str) -> str:
+    return f"{escape(ident(alias))}.{WEIGHT}"
+
+
+def _term(node: Select, index: int, frame: str, emitter: Emitter) -> str:
+    """One summand: the change of input `index` joined with the others, nearest first."""
+    start = node.inputs[index]
+    order = _by_connection(node, index)
+    sides = {
+        child.alias: _side(child, position < index, start, frame, node, emitter)
+        for position, child in enumerate(node.inputs)
+        if position != index
+    }
+    rest = list(node.where)
+    have = {start.alias}
+    small = f"{{{frame}}} {escape(ident(start.alias))}"
+    names: dict[Ref, str] = {}
+
+    def resolve(ref: Ref) -> str:
+        return names.get(ref) or dotted(ref)
+
+    weight, hint = _weight(start.alias), escape(ident(start.alias))
+    for position, child in enumerate(order):
+        have.add(child.alias)
+        ready = [expr for expr in rest if expr.aliases <= have]
+        rest = [expr for expr in rest if expr not in ready]
+        on = " AND ".join(term(expr, resolve) for expr in ready)
+        from_ = f"{small}\n{'JOIN' if on else 'CROSS JOIN'} {sides[child.alias]}"
+        from_ += f" ON {on}" if on else ""
+        if position == len(order) - 1:
+            items = [
+                aliased(output.expr.render(resolve), output.name) for output in node.outputs
+            ]
+            items.append(aliased(weight, WEIGHT))
+        else:
+            needed = _needed(node, rest, have)
+            new = {ref: f"{ref[0]}__{ref[1]}" for ref in needed}
+            items = [f"{resolve(ref)} AS {escape(ident(name))}" for ref, name in new.items()]
+            items.append(aliased(weight, WEIGHT))
+        sql = f"SELECT /*+ BROADCAST({hint}) */ {', '.join(items)}\nFROM {from_}"
+        if position < len(order) - 1:
+            small = f"(\n{indent(sql)}\n) {_SMALL}"
+            names = {ref: f"{_SMALL}.{escape(ident(name))}" for ref, name in new.items()}
+            weight, hint = f"{_SMALL}.{WEIGHT}", _SMALL
+    return emitter.query(f"from_{start.alias}" if start.alias.isidentifier() else "term", sql)
+
+
+def _needed(node: Select, rest: list[Expr], have: set[str]) -> list[Ref]:
+    """The columns of the joined inputs that a later predicate or an output still uses."""
+    exprs = [*rest, *(output.expr for output in node.outputs)]
+    return list(dict.fromkeys(ref for expr in exprs for ref in expr.refs if ref[0] in have))
+
+
+def _by_connection(node: Select, index: int) -> list[Input]:
+    """The other inputs, each preferably sharing a predicate with those before it."""
+    have = {node.inputs[index].alias}
+    rest = [child for position, child in enumerate(node.inputs) if position != index]
+    order: list[Input] = []
+    while rest:
+        nearest = next((child for child in rest if _connected(node, have, child.alias)), rest[0])
+        rest.remove(nearest)
+        order.append(nearest)
+        have.add(nearest.alias)
+    return order
+
+
+def _connected(node: Select, have: set[str], alias: str) -> bool:
+    return any(
+        alias in expr.aliases and len(expr.aliases) > 1 and expr.aliases <= have | {alias}
+        for expr in node.where
+    )
+
+
+def _side(
+    child: Input, after: bool, start: Input, frame: str, node: Select, emitter: Emitter
+) -> str:
+    """An unchanged side of a term; groups are computed only for the keys that the change meets."""
+    source = emitter.after if after else emitter.before
+    whole = relation(child, source)
+    keys_below = _group_keys(child.node)
+    pairs = [pair for pair in _equal_keys(node, child, start) if pair[0] in keys_below]
+    if not pairs:
+        return whole
+    inner = relation(Input("n", child.node), source)
+    keys = " AND ".join(f"{dotted(('n', own))} = {dotted(('k', other))}" for own, other in pairs)
+    return (
+        f"(\n  SELECT /*+ BROADCAST(k) */ n.*\n{indent('FROM ' + inner)}\n"
+        f"  LEFT SEMI JOIN {{{frame}}} k ON {keys}\n) {escape(ident(child.alias))}"
+    )
+
+
+def _group_keys(node: Node) -> frozenset[str]:
+    """The columns of a grouped relation that are its keys; none for anything else."""
+    if isinstance(node, Aggregate):
+        return frozenset(node.keys)
+    if isinstance(node, Select) and len(node.inputs) == 1:
+        below = _group_keys(node.inputs[0].node)
+        return frozenset(
+            output.name
+            for output in node.outputs
+            if output.expr.as_column is not None and output.expr.refs[0][1] in below
+        )
+    return frozenset()
+
+
+def _equal_keys(node: Select, child: Input, start: Input) -> list[tuple[str, str]]:
+    """Pairs (column of `child`, column of `start`) that a conjunct `a = b` makes equal."""
+    pairs: list[tuple[str, str]] = []
+    for expr in node.where:
+        if expr.template == "{0} = {1}" and expr.aliases == {child.alias, start.alias}:
+            first, second = expr.refs
+            own, other = (first, second) if first[0] == child.alias else (second, first)
+            pairs.append((own[1], other[1]))
+    return pairs

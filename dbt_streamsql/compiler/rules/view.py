@@ -1,0 +1,76 @@
+"""The view that a program maintains, and the form `SELECT … FROM (GROUP BY) [HAVING]` of its top."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dbt_streamsql.compiler.reasons import Reason, Unsupported
+from dbt_streamsql.plan.expression import Expr
+from dbt_streamsql.plan.relational import Aggregate, Input, Node, Output, Select
+from dbt_streamsql.plan.schema import HIDDEN_PREFIX, Column
+
+
+@dataclass(frozen=True)
+class View:
+    """The query of a view with the columns that Spark gives it.
+
+    After a rule has planned it: `strategy`, the stored `key` columns, and `full`, the query that
+    also fills hidden columns (None: the user's own SQL does).
+    """
+
+    root: Node
+    columns: tuple[Column, ...]
+    strategy: str = ""
+    key: tuple[str, ...] = ()
+    full: Node | None = None
+
+
+@dataclass(frozen=True)
+class Key:
+    """Where the grouping keys are stored: column names in key order, and those that are hidden."""
+
+    columns: tuple[str, ...]
+    hidden: tuple[Output, ...]
+
+
+def top(node: Node) -> tuple[Aggregate, Select] | None:
+    """The grouping under the projection of a view, or None when there is no such form."""
+    if isinstance(node, Aggregate):
+        outputs = tuple(Output(name, Expr.column("g", name)) for name in node.columns)
+        return node, Select((Input("g", node),), (), outputs)
+    if isinstance(node, Select) and len(node.inputs) == 1:
+        below = node.inputs[0].node
+        if isinstance(below, Aggregate):
+            return below, node
+    return None
+
+
+def grouped_view(view: View) -> tuple[Aggregate, Select, Key]:
+    """The parts of a view for which `top` holds; keys that the query does not show are hidden."""
+    found = top(view.root)
+    assert found is not None
+    node, select = found
+    alias = select.inputs[0].alias
+    shown: dict[str, str] = {}
+    for output, column in zip(select.outputs, view.columns, strict=True):
+        ref = output.expr.as_column
+        if ref is not None and ref[1] in node.keys:
+            shown.setdefault(ref[1], column.name)
+    names: list[str] = []
+    hidden: list[Output] = []
+    for key in node.keys:
+        name = shown.get(key)
+        if name is None:
+            name = f"{HIDDEN_PREFIX}key_{key}"
+            hidden.append(Output(name, Expr.column(alias, key)))
+        names.append(name)
+    return node, select, Key(tuple(names), tuple(hidden))
+
+
+def refuse_incomparable(columns: tuple[Column, ...], what: str) -> None:
+    """Rows of maps and variants have no equality, so they cannot be taken back one by one."""
+    for column in columns:
+        if not column.is_comparable:
+            raise Unsupported(
+                Reason(what, f"column {column.name} of type {column.type} cannot be compared")
+            )

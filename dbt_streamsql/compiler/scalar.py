@@ -1,0 +1,104 @@
+"""Which scalar expressions are functions of the row alone; the others cannot be replayed on changes."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from dbt_streamsql.compiler.functions import AGGREGATES, GENERATORS, VOLATILE, WINDOWS
+from dbt_streamsql.compiler.reasons import Unsupported, obstacle
+from dbt_streamsql.plan.expression import Expr, Ref, escape
+
+_CLOCKLESS = frozenset({"unix_timestamp", "to_unix_timestamp"})
+"""Clocks only when they are called without an argument."""
+_CLOCK_HINT = "compare with a column, or keep the view in full"
+
+
+def check_scalar(node: exp.Expression, builtin: frozenset[str]) -> None:
+    """Refuse an expression whose value is not decided by the columns it names."""
+    for part in node.walk():
+        if isinstance(part, exp.Window):
+            raise obstacle(part, "window function", "windows are not maintained from changes yet")
+        if isinstance(part, exp.Query):
+            raise obstacle(
+                part,
+                "sub-query in an expression",
+                "only sub-queries in FROM are maintained from changes yet",
+                "join it in FROM",
+            )
+        if isinstance(part, exp.Func):
+            _check_function(part, builtin)
+        if isinstance(part, exp.Placeholder | exp.Parameter | exp.SessionParameter):
+            raise obstacle(part, "parameter", "a view's text has no parameters")
+
+
+def _check_function(node: exp.Func, builtin: frozenset[str]) -> None:
+    names = _names(node)
+    name = min(names, key=len)
+    if _is_volatile(node, names):
+        raise _refuse(node, name, "its value changes from call to call", _CLOCK_HINT)
+    if isinstance(node, exp.AggFunc) or names & AGGREGATES:
+        raise _refuse(node, name, "this aggregate is not maintained from changes here")
+    if names & GENERATORS:
+        raise _refuse(node, name, "row generators are not maintained from changes yet")
+    if names & WINDOWS:
+        raise _refuse(node, name, "windows are not maintained from changes yet")
+    if isinstance(node, exp.Anonymous) and not names & builtin:
+        raise _refuse(node, name, "a user's function may not be deterministic", _CLOCK_HINT)
+
+
+def _names(node: exp.Func) -> set[str]:
+    if isinstance(node, exp.Anonymous):
+        return {node.name.lower()}
+    spelled = node.sql(dialect="spark").split("(")[0].lower()
+    return {spelled, *(name.lower() for name in node.sql_names())}
+
+
+def _is_volatile(node: exp.Func, names: set[str]) -> bool:
+    if names & _CLOCKLESS and node.this is not None and not node.this.find(exp.CurrentTimestamp):
+        return False
+    return bool(names & VOLATILE)
+
+
+def is_volatile(tree: exp.Expression, builtin: frozenset[str]) -> bool:
+    """Whether the same tables can give another result: clocks, random values, users' functions."""
+    for node in tree.find_all(exp.Func, exp.TableSample):
+        if isinstance(node, exp.TableSample) or _is_volatile(node, _names(node)):
+            return True
+        known = builtin | AGGREGATES | GENERATORS | WINDOWS
+        if isinstance(node, exp.Anonymous) and node.name.lower() not in known:
+            return True
+    return False
+
+
+def _refuse(node: exp.Func, name: str, why: str, rewrite: str = "") -> Unsupported:
+    return obstacle(node, f"{name}()", why, rewrite)
+
+
+def to_expr(node: exp.Expression) -> Expr:
+    """The expression as text with holes for its columns."""
+    refs: list[Ref] = []
+    marked = node.copy()
+    holes: list[tuple[exp.Column, str]] = []
+    for column in list(marked.find_all(exp.Column)):
+        ref = (column.table, column.name)
+        if ref not in refs:
+            refs.append(ref)
+        holes.append((column, f"streamsqlhole{refs.index(ref)}x"))
+    for column, name in holes:
+        hole = exp.column(exp.to_identifier(name))
+        if column is marked:
+            marked = hole
+        else:
+            column.replace(hole)
+    text = escape(marked.sql(dialect="spark", comments=False))
+    for index in range(len(refs)):
+        text = text.replace(f"streamsqlhole{index}x", f"{{{index}}}")
+    return Expr(text, tuple(refs))
+
+
+def conjuncts(node: exp.Expression | None) -> list[exp.Expression]:
+    """The terms of an AND, or nothing."""
+    if node is None:
+        return []
+    node = node.unnest()
+    return list(node.flatten()) if isinstance(node, exp.And) else [node]

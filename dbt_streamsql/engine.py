@@ -1,0 +1,409 @@
+"""The public Python API: open a warehouse, define views, bring them up to date, check them."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from dbt_streamsql.compiler.bind import open_views
+from dbt_streamsql.compiler.compile import MODES, compile_view
+from dbt_streamsql.compiler.parse import replace_tables
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import Job, MetaStore, TableVersion
+from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.runtime import publish
+from dbt_streamsql.runtime.context import Version, Warehouse
+from dbt_streamsql.runtime.epoch import Epoch
+from dbt_streamsql.runtime.job import plan_of
+from dbt_streamsql.runtime.session import embedded
+from dbt_streamsql.runtime.sessions import Sessions
+from dbt_streamsql.runtime.spark_catalog import SparkCatalog
+from dbt_streamsql.storage.iceberg import changes, staging
+
+CONSISTENCY = ("read_uncommitted", "read_committed", "repeatable_read")
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """What one epoch did to one view.
+
+    `mode` is noop, append, incremental or full; `reason` says why it was full. Rows count an
+    updated row as one deleted and one inserted. `jobs` are Spark jobs (-1: not known).
+    """
+
+    table: str
+    mode: str
+    reason: str
+    rows_inserted: int
+    rows_deleted: int
+    jobs: int
+    seconds: float
+    barrier: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """One epoch: its barrier (the last one when nothing changed) and its tables."""
+
+    barrier: int
+    tables: Mapping[str, TableReport]
+
+
+class Engine:
+    """A warehouse of materialized views. Safe from several threads; `close` it when done."""
+
+    def __init__(self, spark: SparkSession, catalog: str, meta: str, owns_spark: bool) -> None:
+        self.spark = spark
+        self.catalog = catalog
+        self._owns_spark = owns_spark
+        self._warehouse = Warehouse(Sessions(spark), MetaStore.open(meta), meta, catalog)
+        self._known = SparkCatalog(spark, catalog)
+        self._epoch: Epoch | None = None
+        self._lock = threading.RLock()
+
+    @classmethod
+    def open(
+        cls,
+        warehouse: str | Path | None = None,
+        *,
+        spark: SparkSession | None = None,
+        catalog: str = "lake",
+        meta: str | None = None,
+    ) -> Engine:
+        """Open a warehouse folder, or the one that `spark`'s catalog has.
+
+        `meta` is the SQLAlchemy URL of MetaService's store (default: SQLite in the warehouse).
+        Errors: JAVA_MISSING, JAR_UNAVAILABLE, CONNECTION, META_UNREACHABLE, META_VERSION.
+        """
+        folder = str(Path(warehouse).resolve()) if warehouse is not None else ""
+        session = spark or embedded(folder or str(Path("warehouse").resolve()), catalog)
+        if not folder:
+            folder = str(session.conf.get(f"spark.sql.catalog.{catalog}.warehouse", "") or "")
+        if meta is None:
+            if not folder or "://" in folder.removeprefix("file://"):
+                raise StreamSqlError(
+                    "CONFIG_INVALID",
+                    "a warehouse that is not a local folder needs `meta`",
+                    allowed="an SQLAlchemy URL, such as postgresql+psycopg://host/db",
+                )
+            path = Path(folder.removeprefix("file:"))
+            path.mkdir(parents=True, exist_ok=True)
+            meta = f"sqlite:///{path / 'streamsql.db'}"
+        return cls(session, catalog, meta, owns_spark=spark is None)
+
+    # -- definitions -------------------------------------------------------------------------
+
+    def compile(
+        self, sql: str, *, refresh_mode: str = "auto", into: str = "", **config: Any
+    ) -> CompiledPlan:
+        """How a query would be maintained: `explain()`, `program`, `to_json()`, `mode`, `reasons`."""
+        _check_config(config)
+        return compile_view(sql, self._known, table=into, refresh_mode=refresh_mode)
+
+    def create_materialized_view(
+        self, name: str, sql: str, *, refresh_mode: str = "auto", unique_id: str = "", **config: Any
+    ) -> TableReport:
+        """Define a view, or define it anew, and bring it up to date.
+
+        Joins the open epoch (see `begin`), else it is an epoch of its own.
+        """
+        _check_config(config)
+        table = TableName.parse(name, self.catalog).checked()
+        plan = compile_view(
+            sql, self._known, table=str(table), refresh_mode=refresh_mode, model=unique_id
+        )
+        job = self._job(plan, refresh_mode, unique_id)
+        with self._in_epoch() as epoch:
+            version = epoch.define(job, plan)
+        return self._reports([version], version.barrier)[job.table]
+
+    def drop(self, name: str) -> None:
+        """Forget a view and drop its table; DEFINITION_MISSING when it is not a view."""
+        table = str(TableName.parse(name, self.catalog))
+        if not self.knows(table):
+            raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
+        store = self._warehouse.store
+        with self._lock:
+            opened = self._epoch
+            fence = opened.open.fence if opened is not None else store.acquire(wait=True)
+            try:
+                store.drop_job(fence, table)
+                if opened is not None:
+                    opened.forget(table)
+                staging.drop_table(self.spark, TableName.parse(table))
+                if opened is None:
+                    publish.sweep(self._warehouse, fence)
+            finally:
+                if opened is None:
+                    store.release(fence)
+
+    def knows(self, name: str) -> bool:
+        """Whether this is a registered materialized view."""
+        return str(TableName.parse(name, self.catalog)) in self._warehouse.store.jobs()
+
+    # -- epochs ------------------------------------------------------------------------------
+
+    @property
+    def epoch_open(self) -> bool:
+        return self._epoch is not None
+
+    def begin(self) -> int:
+        """Open an epoch that later calls join, and pin the inputs of all views at this moment.
+
+        Waits while another process runs an epoch on this warehouse; finishes or undoes what a
+        dead one left. Returns the number that the last committed barrier has.
+        """
+        with self._lock:
+            if self._epoch is None:
+                self._epoch = Epoch(self._warehouse, self._rewritten, self._refreshed)
+                self._epoch.pin_roots()
+        return self._warehouse.store.last_committed()
+
+    def publish(self) -> Report:
+        """Publish what the open epoch staged as one barrier; without one, an empty report."""
+        with self._lock:
+            epoch, self._epoch = self._epoch, None
+            if epoch is None:
+                return Report(self._warehouse.store.last_committed(), {})
+            versions = epoch.publish()
+        barrier = self._warehouse.store.last_committed()
+        return Report(barrier, self._reports(versions, barrier))
+
+    def abort(self) -> None:
+        """Undo everything that the open epoch staged."""
+        with self._lock:
+            epoch, self._epoch = self._epoch, None
+            if epoch is not None:
+                epoch.abort()
+
+    def flush(self) -> None:
+        """Publish what is staged so far and go on in a next epoch that reads the same inputs."""
+        with self._lock:
+            if self._epoch is None:
+                return
+            pins = self._epoch.open.pins
+            self.publish()
+            self.begin()
+            self._epoch.keep_pins(pins)
+
+    def advance(self) -> Report:
+        """One epoch over every view whose inputs changed, in dependency order."""
+        with self._in_epoch() as epoch:
+            epoch.advance()
+            versions = list(epoch.open.done.values())
+        barrier = self._warehouse.store.last_committed()
+        return Report(barrier, self._reports(versions, barrier))
+
+    def sweep(self) -> int:
+        """Remove what dead processes left; how many things."""
+        with self._lock:
+            fence = self._warehouse.store.acquire(wait=True)
+            try:
+                publish.recover(self._warehouse, fence)
+                return publish.sweep(self._warehouse, fence)
+            finally:
+                self._warehouse.store.release(fence)
+
+    def touch(self, name: str) -> None:
+        """Tell the open epoch that this run has written a table by other means."""
+        if self._epoch is not None:
+            self._epoch.touch(str(TableName.parse(name, self.catalog)))
+
+    def staged(self, name: str) -> bool:
+        """Whether the open epoch has an unpublished version of the table."""
+        epoch = self._epoch
+        return epoch is not None and epoch.staged(str(TableName.parse(name, self.catalog))) is not None
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def rewrite(self, sql: str) -> str:
+        """The query with the names of staged tables replaced by their staged versions."""
+        epoch = self._epoch
+        if epoch is None:
+            return sql
+        return self._rewritten(sql, lambda name: _read(epoch.staged(str(name))))
+
+    def sql(
+        self, text: str, consistency: str = "read_committed", barrier: int | None = None
+    ) -> DataFrame:
+        """A query over one barrier's versions of the views (the newest committed, or `barrier`)."""
+        if consistency not in CONSISTENCY:
+            raise StreamSqlError(
+                "CONFIG_INVALID",
+                "unknown consistency",
+                given=repr(consistency),
+                allowed=", ".join(CONSISTENCY),
+            )
+        if consistency == "read_uncommitted":
+            return self.spark.sql(self.rewrite(text))
+        versions = self._warehouse.store.latest_all(barrier)
+
+        def committed(name: TableName) -> str | None:
+            found = versions.get(str(name))
+            return changes.version(name, found.snapshot) if found is not None else None
+
+        return self.spark.sql(self._rewritten(text, committed))
+
+    def verify(self, name: str) -> list[Row]:
+        """The rows where a view differs from its query at the same barrier: [] when it is right.
+
+        Each row has a column `_side`: `missing` from the view or `surplus` in it.
+        """
+        table = TableName.parse(name, self.catalog)
+        job = self._warehouse.store.jobs().get(str(table))
+        version = self._warehouse.store.latest(str(table))
+        if job is None or version is None:
+            raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
+
+        def consumed(source: TableName) -> str | None:
+            if str(source) not in version.inputs:
+                return None
+            return changes.version(source, version.inputs[str(source)])
+
+        names = ", ".join(quote(column["name"]) for column in job.columns)
+        query = f"SELECT {names} FROM ({self._rewritten(job.sql, consumed)})"
+        stored = f"SELECT {names} FROM {changes.version(table, version.snapshot)}"
+        return self.spark.sql(
+            f"SELECT 'missing' AS _side, * FROM (({query}) EXCEPT ALL ({stored})) UNION ALL "
+            f"SELECT 'surplus' AS _side, * FROM (({stored}) EXCEPT ALL ({query}))"
+        ).collect()
+
+    def explain(self, name: str) -> str:
+        """How a registered view is maintained, with its program."""
+        table = str(TableName.parse(name, self.catalog))
+        job = self._warehouse.store.jobs().get(table)
+        if job is None:
+            raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
+        return plan_of(job).explain()
+
+    def close(self) -> None:
+        """Abort an open epoch and let go of the store (and of Spark, when it was opened here)."""
+        self.abort()
+        self._warehouse.store.close()
+        if self._owns_spark:
+            self.spark.stop()
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _in_epoch(self) -> _Joined:
+        return _Joined(self)
+
+    def _rewritten(self, sql: str, replacement: Callable[[TableName], str | None]) -> str:
+        """The query's own text with tables replaced, also those that its views read."""
+        text = replace_tables(sql, replacement, self.catalog)
+        if not open_views(sql, self._known).views:
+            return text
+
+        def inlined(name: TableName) -> str | None:
+            direct = replacement(name)
+            if direct is not None:
+                return direct
+            info = self._known.table(name)
+            if not info.view_sql:
+                return None
+            inner = self._rewritten(info.view_sql, replacement)
+            return f"(SELECT * FROM ({inner}) AS _v({_names(info.columns)}))"
+
+        return replace_tables(sql, inlined, self.catalog)
+
+    def _job(self, plan: CompiledPlan, refresh_mode: str, unique_id: str) -> Job:
+        stamped = (*plan.tables, *self._views(plan.sql))
+        current = self._warehouse.store.jobs().get(plan.table)
+        return Job(
+            table=plan.table,
+            unique_id=unique_id or (current.unique_id if current else ""),
+            sql=plan.sql,
+            refresh_mode=refresh_mode,
+            fingerprint=plan.fingerprint,
+            plan={
+                "plan": json.loads(plan.to_json()),
+                "stamps": {name: self._known.stamp(TableName.parse(name)) for name in stamped},
+            },
+            columns=[{"name": c.name, "type": c.type} for c in plan.columns],
+            sources=plan.tables,
+        )
+
+    def _views(self, sql: str) -> tuple[str, ...]:
+        return tuple(open_views(sql, self._known).views)
+
+    def _refreshed(self, job: Job) -> tuple[Job, CompiledPlan, str]:
+        """The stored plan of a job, compiled again when what it reads was redefined."""
+        stamps = job.plan["stamps"]
+        if all(self._known.stamp(TableName.parse(n)) == stamp for n, stamp in stamps.items()):
+            return job, plan_of(job), ""
+        plan = compile_view(
+            job.sql,
+            self._known,
+            table=job.table,
+            refresh_mode=job.refresh_mode,
+            model=job.unique_id,
+        )
+        fresh = self._job(plan, job.refresh_mode, job.unique_id)
+        why = "" if fresh.fingerprint == job.fingerprint else "what the view reads was redefined"
+        return fresh, plan, why
+
+    def _reports(self, versions: list[TableVersion], barrier: int) -> dict[str, TableReport]:
+        return {
+            version.table: TableReport(
+                version.table,
+                version.mode,
+                version.reason,
+                version.rows_inserted,
+                version.rows_deleted,
+                version.jobs,
+                version.seconds,
+                version.barrier or barrier,
+            )
+            for version in versions
+        }
+
+
+class _Joined:
+    """The open epoch, or one that is published at the end of the block (aborted on an error)."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._own = False
+
+    def __enter__(self) -> Epoch:
+        engine = self._engine
+        with engine._lock:
+            self._own = engine._epoch is None
+            if self._own:
+                engine.begin()
+            assert engine._epoch is not None
+            return engine._epoch
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self._own and kind is None:
+            self._engine.publish()
+        elif self._own:
+            self._engine.abort()
+
+
+def _read(version: Version | None) -> str | None:
+    return changes.version(version.at, version.snapshot) if version is not None else None
+
+
+def _names(columns: tuple[Any, ...]) -> str:
+    return ", ".join(quote(column.name) for column in columns)
+
+
+def _check_config(config: Mapping[str, Any]) -> None:
+    if config:
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            "unknown config keys",
+            given=", ".join(sorted(config)),
+            allowed=f"refresh_mode ({', '.join(MODES)})",
+        )
+
+
+__all__ = ["Engine", "Report", "TableReport"]

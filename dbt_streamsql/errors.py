@@ -1,0 +1,97 @@
+"""The one root error: a stable code, what was given, what is allowed, what to do, and where.
+
+Every refusal that a user can meet is a `StreamSqlError`; its `code` never changes its meaning,
+so that scripts and docs can rely on it. The list of codes is `CODES`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CODES: dict[str, str] = {
+    "CONFIG_INVALID": "A profile or a model config has unknown keys or wrong values (all are listed).",
+    "CONNECTION": "Spark, Java or a needed jar could not be reached.",
+    "CYCLE": "A view would read itself, directly or through other views.",
+    "DEFINITION_MISSING": "The name is not a view that this warehouse knows.",
+    "DUPLICATE_WRITER": "Two models write one table.",
+    "IDENTIFIER_INVALID": "A name holds a character or a length that the catalog cannot store.",
+    "INCREMENTAL_IMPOSSIBLE": "The config asks for incremental only, and the query cannot be.",
+    "INTERNAL": "A rule of this program was broken; please report it.",
+    "JAR_CHECKSUM": "A downloaded jar is not the one that was pinned.",
+    "JAR_UNAVAILABLE": "A jar is neither in the cache nor can it be fetched.",
+    "JAVA_MISSING": "No Java 17 or 21 was found.",
+    "META_CONFLICT": "Another process changed the same barrier or job first.",
+    "META_UNREACHABLE": "The MetaService store cannot be opened.",
+    "META_VERSION": "The MetaService store was written by another version.",
+    "NOT_A_VIEW": "The table exists and is not a materialized view of this warehouse.",
+    "PLAN_MISMATCH": "A plan does not fit the SQL, the schema or this version.",
+    "RESERVED_NAME": "A column name is reserved for the engine.",
+    "SQL_INVALID": "Spark refuses the query.",
+    "SQL_UNSUPPORTED": "The compiler cannot read the query.",
+    "TABLE_MISSING": "The query reads a table that does not exist.",
+    "WAREHOUSE_BUSY": "Another process is running an epoch on this warehouse.",
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the user's text something stands: model name, 1-based line and column (0 = unknown)."""
+
+    model: str = ""
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        spot = f"line {self.line}, column {self.column}" if self.line else ""
+        return ", ".join(part for part in (self.model, spot) if part)
+
+
+class StreamSqlError(Exception):
+    """A refusal with a reason.
+
+    `code` is one of `CODES`; `given` is what was found, `allowed` what would be accepted,
+    `hint` the next thing to do, `place` the model and line.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        given: str = "",
+        allowed: str = "",
+        hint: str = "",
+        place: Place | None = None,
+    ) -> None:
+        if code not in CODES:
+            raise ValueError(f"unknown error code {code!r}")
+        self.code = code
+        self.message = message
+        self.given = given
+        self.allowed = allowed
+        self.hint = hint
+        self.place = place
+        super().__init__(str(self))
+
+    def at(self, place: Place) -> StreamSqlError:
+        """The same error with a place, unless it has one."""
+        given = (self.code, self.message)
+        return StreamSqlError(
+            *given,
+            given=self.given,
+            allowed=self.allowed,
+            hint=self.hint,
+            place=self.place or place,
+        )
+
+    def __str__(self) -> str:
+        lines = [f"[STREAMSQL.{self.code}] {self.message}"]
+        for label, text in (
+            ("at", str(self.place) if self.place else ""),
+            ("given", self.given),
+            ("allowed", self.allowed),
+            ("do", self.hint),
+        ):
+            if text:
+                lines.append(f"  {label}: {text}")
+        return "\n".join(lines)

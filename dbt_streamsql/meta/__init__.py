@@ -1,0 +1,27 @@
+"""MetaService: which table version belongs to which barrier, which job feeds which."""
+
+from __future__ import annotations
+
+from dbt_streamsql.meta.records import (
+    NOOP,
+    Barrier,
+    BarrierState,
+    ChangeFile,
+    Fence,
+    Job,
+    TableVersion,
+    VersionState,
+)
+from dbt_streamsql.meta.store import MetaStore
+
+__all__ = [
+    "NOOP",
+    "Barrier",
+    "BarrierState",
+    "ChangeFile",
+    "Fence",
+    "Job",
+    "MetaStore",
+    "TableVersion",
+    "VersionState",
+]

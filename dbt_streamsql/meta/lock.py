@@ -1,0 +1,145 @@
+"""The runner lock: one process at a time runs epochs on a warehouse, and a dead one holds nothing.
+
+The operating system (SQLite) or the server (PostgreSQL) frees the lock when its holder dies, so
+there is no time-out and no stale lock to remove. What a holder that lost the lock without noticing
+might still write is stopped by the fence (`Fence`), not by the lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from sqlalchemy import Connection, Engine, text
+
+from dbt_streamsql.errors import StreamSqlError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OnWait = Callable[[str], None]
+"""Told who holds the lock (`host:pid:random`, or '' when unknown)."""
+
+POLL_SECONDS = 0.1
+ADVISORY_KEY = 0x73747265616D
+"""The PostgreSQL advisory lock of a store ('stream' in ASCII); scoped to the database."""
+
+
+class RunnerLock(Protocol):
+    """Mutual exclusion between runners; not re-entrant, and one object is one holder."""
+
+    def try_acquire(self, owner: str) -> bool: ...
+    def holder(self) -> str: ...
+    def release(self) -> None: ...
+
+
+def new_owner() -> str:
+    """`host:pid:random`: the last part tells runners of one process, or of a reused pid, apart."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+class FileLock:
+    """An exclusive `flock` on a file that also holds the owner's name, for the busy message.
+
+    The file is never deleted: a waiter could otherwise lock a file that has no name any more.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd: int | None = None
+
+    def try_acquire(self, owner: str) -> bool:
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return False
+        except BaseException:
+            os.close(fd)
+            raise
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, owner.encode(), 0)
+        self._fd = fd
+        return True
+
+    def holder(self) -> str:
+        try:
+            return self.path.read_text(encoding="utf-8").strip()
+        except OSError:
+            return ""
+
+    def release(self) -> None:
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.ftruncate(fd, 0)
+            # unlock by name: a forked child may still have the file open
+            fcntl.flock(fd, fcntl.LOCK_UN)
+            os.close(fd)
+
+
+class AdvisoryLock:
+    """A PostgreSQL session lock on a connection of its own.
+
+    Tried by hand on PostgreSQL 15; the test run has no server.
+    """
+
+    def __init__(self, engine: Engine, holder: Callable[[], str]) -> None:
+        self._engine = engine
+        self._holder = holder
+        self._connection: Connection | None = None
+
+    def try_acquire(self, owner: str) -> bool:  # noqa: ARG002 - the fence's row names the owner
+        connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        try:
+            taken: bool = connection.execute(
+                text("SELECT pg_try_advisory_lock(:key)"), {"key": ADVISORY_KEY}
+            ).scalar_one()
+        except BaseException:
+            connection.close()
+            raise
+        if not taken:
+            connection.close()
+            return False
+        self._connection = connection
+        return True
+
+    def holder(self) -> str:
+        return self._holder()
+
+    def release(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            # the lock belongs to the server's session: closing it for good is what frees the lock
+            connection.invalidate()
+            connection.close()
+
+
+def acquire(lock: RunnerLock, owner: str, wait: bool, on_wait: OnWait | None) -> None:
+    """Take `lock`. `wait=False`: WAREHOUSE_BUSY when it is held, naming host and pid.
+
+    `wait=True`: until it is free; `on_wait` is called at first and whenever the holder changes.
+    """
+    told: str | None = None
+    while not lock.try_acquire(owner):
+        holder = lock.holder()
+        if not wait:
+            host, _, rest = holder.partition(":")
+            pid = rest.partition(":")[0]
+            raise StreamSqlError(
+                "WAREHOUSE_BUSY",
+                "another process is running an epoch on this warehouse",
+                given=f"process {pid} on host {host}" if pid else "a process that just started",
+                allowed="one runner at a time",
+                hint="wait until it ends; if it hangs, kill it: its lock is freed at once "
+                "and the next run cleans up",
+            )
+        if holder != told and on_wait is not None:
+            on_wait(holder)
+            told = holder
+        time.sleep(POLL_SECONDS)

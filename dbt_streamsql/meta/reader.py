@@ -1,0 +1,198 @@
+"""Everything that can be asked of the store without the right to write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import ColumnElement, Select, and_, func, select
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import schema, topology
+from dbt_streamsql.meta.records import Barrier, ChangeFile, Fence, Job, TableVersion
+from dbt_streamsql.meta.transitions import UNFINISHED
+
+if TYPE_CHECKING:
+    from dbt_streamsql.meta.database import Database
+
+
+class MetaReader:
+    """Questions about barriers, versions, jobs and change files. Safe from several threads."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    # barriers
+
+    def barrier(self, barrier: int) -> Barrier | None:
+        """The barrier, or None when it never was or was forgotten."""
+        with self.database.read() as connection:
+            row = (
+                connection.execute(select(schema.barrier).where(schema.barrier.c.id == barrier))
+                .mappings()
+                .first()
+            )
+        return schema.to_barrier(row) if row else None
+
+    def unfinished(self) -> list[Barrier]:
+        """Barriers that a crash (or a run at work) left in OPEN or PRECOMMIT; at most one."""
+        return [schema.to_barrier(row) for row in self._rows(unfinished_barriers())]
+
+    def last_committed(self) -> int:
+        """The newest barrier in COMMIT, 0 before the first."""
+        with self.database.read() as connection:
+            newest = select(func.max(schema.barrier.c.id)).where(
+                schema.barrier.c.state == "COMMIT"
+            )
+            return connection.execute(newest).scalar() or 0
+
+    def inputs(self, barrier: int) -> dict[str, int | None]:
+        """The pinned snapshot of each outside table of the barrier."""
+        pins = schema.barrier_input
+        rows = self._rows(
+            select(pins).where(pins.c.barrier == barrier).order_by(pins.c.table_name)
+        )
+        return {row["table_name"]: row["snapshot"] for row in rows}
+
+    # versions
+
+    def versions(self, barrier: int) -> list[TableVersion]:
+        """What the barrier holds, by table name; also of an open or an aborted one."""
+        of = schema.version
+        rows = self._rows(select(of).where(of.c.barrier == barrier).order_by(of.c.table_name))
+        return [schema.to_version(row) for row in rows]
+
+    def latest(self, table: str) -> TableVersion | None:
+        """The newest committed version of the table; None if it has none or was dropped."""
+        rows = self._rows(_heads().where(schema.head.c.table_name == table))
+        return schema.to_version(rows[0]) if rows else None
+
+    def latest_all(self, barrier: int | None = None) -> dict[str, TableVersion]:
+        """The newest committed version of every table, in one query.
+
+        With `barrier`: as it was when that barrier committed, dropped tables included. Such a
+        barrier must be committed and not forgotten, else META_CONFLICT.
+        """
+        rows = self._rows(_heads()) if barrier is None else self._rows_as_of(barrier)
+        return {row["table_name"]: schema.to_version(row) for row in rows}
+
+    def _rows_as_of(self, barrier: int) -> list[Any]:
+        of, at = schema.version, schema.barrier
+        newest = (
+            select(of.c.table_name, func.max(of.c.barrier).label("barrier"))
+            .join(at, at.c.id == of.c.barrier)
+            .where(of.c.barrier <= barrier, at.c.state == "COMMIT")
+            .group_by(of.c.table_name)
+            .subquery()
+        )
+        query = (
+            select(of)
+            .join(
+                newest,
+                and_(of.c.table_name == newest.c.table_name, of.c.barrier == newest.c.barrier),
+            )
+            .order_by(of.c.table_name)
+        )
+        with self.database.read() as connection:
+            kept_from: int = connection.execute(select(schema.runner.c.kept_from)).scalar_one()
+            state = connection.execute(select(at.c.state).where(at.c.id == barrier)).scalar()
+            if state != "COMMIT" or barrier < kept_from:
+                raise StreamSqlError(
+                    "META_CONFLICT",
+                    f"barrier {barrier} cannot be read",
+                    given="forgotten" if barrier < kept_from else state or "no such barrier",
+                    allowed=f"a committed barrier from {kept_from} on",
+                )
+            return list(connection.execute(query).mappings())
+
+    # jobs
+
+    def jobs(self) -> dict[str, Job]:
+        """The current definitions, by table name; provisional ones are not among them."""
+        rows = self._rows(select(schema.job).order_by(schema.job.c.table_name))
+        return {row["table_name"]: schema.to_job(row) for row in rows}
+
+    def staged_jobs(self, barrier: int) -> dict[str, Job]:
+        """The definitions that become current when the barrier commits."""
+        of = schema.staged_job
+        rows = self._rows(select(of).where(of.c.barrier == barrier).order_by(of.c.table_name))
+        return {row["table_name"]: schema.to_job(row) for row in rows}
+
+    def topology(self) -> list[tuple[str, str]]:
+        """The edges (source, sink) of the current jobs, sorted."""
+        edge = schema.edge
+        rows = self._rows(select(edge).order_by(edge.c.source, edge.c.sink))
+        return [(row["source"], row["sink"]) for row in rows]
+
+    def readers(self, table: str) -> list[str]:
+        """The tables whose current job reads `table` directly."""
+        edge = schema.edge
+        rows = self._rows(select(edge).where(edge.c.source == table).order_by(edge.c.sink))
+        return [row["sink"] for row in rows]
+
+    @staticmethod
+    def topological_order(jobs: Mapping[str, Job] | Iterable[Job]) -> list[list[str]]:
+        """Levels of tables that can run side by side; CYCLE with its path if there is none."""
+        chosen = jobs.values() if isinstance(jobs, Mapping) else jobs
+        return topology.topological_order({job.table: job.sources for job in chosen})
+
+    # change files
+
+    def change_files(self, table: str, after_barrier: int, upto_barrier: int) -> list[ChangeFile]:
+        """The table's changes in (after_barrier, upto_barrier], oldest first, no aborted ones."""
+        of = schema.change_file
+        return self._change_files(
+            of.c.table_name == table,
+            of.c.barrier > after_barrier,
+            of.c.barrier <= upto_barrier,
+            schema.barrier.c.state != "ABORT",
+        )
+
+    def tables_with_change_files(self) -> list[str]:
+        """The tables that have any, sorted."""
+        of = schema.change_file
+        return [row["table_name"] for row in self._rows(select(of.c.table_name).distinct())]
+
+    def aborted_change_files(self) -> list[ChangeFile]:
+        """Change files of aborted barriers: to delete, then `forget_aborted_change_files`."""
+        return self._change_files(schema.barrier.c.state == "ABORT")
+
+    def _change_files(self, *conditions: ColumnElement[bool]) -> list[ChangeFile]:
+        of = schema.change_file
+        rows = self._rows(
+            select(of)
+            .join(schema.barrier, schema.barrier.c.id == of.c.barrier)
+            .where(*conditions)
+            .order_by(of.c.barrier, of.c.table_name, of.c.path)
+        )
+        return [schema.to_change_file(row) for row in rows]
+
+    # the runner
+
+    def fence(self) -> Fence:
+        """The newest fence; `owner` is '' when it was given back."""
+        with self.database.read() as connection:
+            row = connection.execute(select(schema.runner)).mappings().one()
+        return Fence(row["token"], row["owner"])
+
+    def _rows(self, query: Select[Any]) -> list[Any]:
+        with self.database.read() as connection:
+            return list(connection.execute(query).mappings())
+
+
+def unfinished_barriers() -> Select[Any]:
+    return (
+        select(schema.barrier)
+        .where(schema.barrier.c.state.in_(UNFINISHED))
+        .order_by(schema.barrier.c.id)
+    )
+
+
+def _heads() -> Select[Any]:
+    of, head = schema.version, schema.head
+    return (
+        select(of)
+        .join(head, and_(of.c.table_name == head.c.table_name, of.c.barrier == head.c.barrier))
+        # by the small table: ordered by the big one, SQLite would walk through all of it
+        .order_by(head.c.table_name)
+    )

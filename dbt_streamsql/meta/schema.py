@@ -1,0 +1,170 @@
+"""The tables of the store; records to rows and back. JSON columns are text, keys sorted."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    RowMapping,
+    Table,
+    Text,
+)
+
+from dbt_streamsql.meta.records import Barrier, ChangeFile, Job, TableVersion
+
+SCHEMA_VERSION = 1
+"""Raise it when a table below changes; another version in a store is refused (META_VERSION)."""
+
+METADATA = MetaData()
+
+# in SQLite only an INTEGER primary key is the row id itself
+_ID = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _table(name: str, *parts: Any) -> Table:
+    return Table(f"streamsql_{name}", METADATA, *parts)
+
+
+def _key(name: str, kind: Any) -> Column[Any]:
+    return Column(name, kind, primary_key=True, autoincrement=False)
+
+
+def _need(name: str, kind: Any) -> Column[Any]:
+    return Column(name, kind, nullable=False)
+
+
+def _definition() -> list[Column[Any]]:
+    texts = (
+        "unique_id",
+        "sql",
+        "refresh_mode",
+        "config",
+        "fingerprint",
+        "plan",
+        "columns",
+        "sources",
+        "table_uuid",
+    )
+    return [*(_need(name, Text) for name in texts), _need("created_barrier", _ID)]
+
+
+schema_version = _table("schema_version", _key("version", Integer))
+
+runner = _table(
+    "runner",  # one row: id 1
+    _key("id", Integer),
+    _need("token", BigInteger),
+    _need("owner", Text),
+    _need("last_barrier", BigInteger),
+    _need("kept_from", BigInteger),
+)
+barrier = _table(
+    "barrier",
+    _key("id", _ID),
+    _need("state", Text),
+    _need("fence", BigInteger),
+    _need("started_at", Float(53)),
+    Column("ended_at", Float(53)),
+    Index("streamsql_barrier_state", "state", "id"),
+)
+barrier_input = _table(
+    "barrier_input",
+    _key("barrier", _ID),
+    _key("table_name", Text),
+    Column("snapshot", BigInteger),
+)
+version = _table(
+    "table_version",
+    _key("barrier", _ID),
+    _key("table_name", Text),
+    _need("state", Text),
+    Column("snapshot", BigInteger),
+    _need("staged_at", Text),
+    _need("branch", Text),
+    _need("created", Boolean),
+    _need("mode", Text),
+    _need("reason", Text),
+    _need("rows_inserted", BigInteger),
+    _need("rows_deleted", BigInteger),
+    _need("jobs", Integer),
+    _need("seconds", Float(53)),
+    _need("inputs", Text),
+    Index("streamsql_version_table", "table_name", "barrier"),
+)
+head = _table("head", _key("table_name", Text), _need("barrier", _ID))
+job = _table("job", _key("table_name", Text), *_definition())
+staged_job = _table("staged_job", _key("barrier", _ID), _key("table_name", Text), *_definition())
+edge = _table(
+    "edge",
+    _key("sink", Text),
+    _key("source", Text),
+    Index("streamsql_edge_source", "source", "sink"),
+)
+change_file = _table(
+    "change_file",
+    _key("table_name", Text),
+    _key("barrier", _ID),
+    _key("path", Text),
+    _need("rows", BigInteger),
+    Index("streamsql_change_file_barrier", "barrier"),
+)
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def to_barrier(row: RowMapping) -> Barrier:
+    return Barrier(
+        id=row["id"],
+        state=row["state"],
+        fence=row["fence"],
+        started_at=row["started_at"],
+        ended_at=row["ended_at"],
+    )
+
+
+def from_version(record: TableVersion) -> dict[str, Any]:
+    row = dict(vars(record))
+    row["table_name"] = row.pop("table")
+    row["inputs"] = _dump(dict(record.inputs))
+    return row
+
+
+def to_version(row: RowMapping) -> TableVersion:
+    fields = dict(row)
+    fields["table"] = fields.pop("table_name")
+    fields["inputs"] = json.loads(fields["inputs"])
+    return TableVersion(**fields)
+
+
+def from_job(record: Job) -> dict[str, Any]:
+    row = dict(vars(record))
+    row["table_name"] = row.pop("table")
+    row["sources"] = _dump(sorted(set(record.sources)))
+    row["config"] = _dump(dict(record.config))
+    row["plan"] = _dump(dict(record.plan))
+    row["columns"] = _dump(list(record.columns))
+    return row
+
+
+def to_job(row: RowMapping) -> Job:
+    fields = dict(row)
+    fields.pop("barrier", None)
+    fields["table"] = fields.pop("table_name")
+    for name in ("config", "plan", "columns"):
+        fields[name] = json.loads(fields[name])
+    fields["sources"] = tuple(json.loads(fields["sources"]))
+    return Job(**fields)
+
+
+def to_change_file(row: RowMapping) -> ChangeFile:
+    return ChangeFile(row["table_name"], row["barrier"], row["path"], row["rows"])

@@ -1,0 +1,511 @@
+"""MetaStore: the barriers' ledger. Every write is one transaction that first checks the fence.
+
+A call that raises has changed nothing, with one exception: META_UNREACHABLE from a lost connection
+may hide a step that was made. Ask `barrier(id)` then; no step here is made twice.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import (
+    Connection,
+    Table,
+    Update,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    select,
+    update,
+)
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import lock, schema, topology, transitions
+from dbt_streamsql.meta.database import Database
+from dbt_streamsql.meta.reader import MetaReader, unfinished_barriers
+from dbt_streamsql.meta.records import (
+    NOOP,
+    Barrier,
+    BarrierState,
+    ChangeFile,
+    Fence,
+    Job,
+    TableVersion,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+
+class MetaStore(MetaReader):
+    """The store with the right to write. Safe from several threads."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(database)
+        self._clock = clock
+        self._lock: lock.RunnerLock | None = None
+
+    @classmethod
+    def open(cls, url: str, clock: Callable[[], float] = time.time) -> MetaStore:
+        """Open or create the store: `sqlite:///<file>` (its folder must exist) or `postgresql…`.
+
+        META_UNREACHABLE when it cannot be reached, META_VERSION when another version wrote it.
+        """
+        return cls(Database(url), clock)
+
+    def close(self) -> None:
+        """Let go of the connections and of the runner lock; the fence is not given back."""
+        held, self._lock = self._lock, None
+        if held is not None:
+            held.release()
+        self.database.close()
+
+    # the runner
+
+    def acquire(self, wait: bool = False, on_wait: lock.OnWait | None = None) -> Fence:
+        """Become the one runner. Held by another: WAREHOUSE_BUSY, or wait for it to end or die.
+
+        `on_wait(owner)` is called when waiting begins and whenever the holder changes.
+        """
+        owner = lock.new_owner()
+        mine = self._new_lock()
+        try:
+            with self.database.errors():
+                lock.acquire(mine, owner, wait, on_wait)
+        except OSError as error:
+            raise StreamSqlError(
+                "META_UNREACHABLE",
+                "the lock file beside the MetaService store cannot be opened",
+                given=f"{self.database.file}.lock: {error.strerror}",
+                hint="make the folder of the store writable",
+            ) from error
+        try:
+            with self.database.write() as connection:
+                token = self._stored(connection).token + 1
+                connection.execute(update(schema.runner).values(token=token, owner=owner))
+        except BaseException:
+            mine.release()
+            raise
+        self._lock = mine
+        return Fence(token, owner)
+
+    def release(self, fence: Fence) -> None:
+        """Give the right back; harmless when it was lost already."""
+        with self.database.write() as connection:
+            connection.execute(
+                update(schema.runner)
+                .where(schema.runner.c.token == fence.token, schema.runner.c.owner == fence.owner)
+                .values(owner="")
+            )
+        held, self._lock = self._lock, None
+        if held is not None:
+            held.release()
+
+    def _new_lock(self) -> lock.RunnerLock:
+        file = self.database.file
+        if file is not None:
+            return lock.FileLock(Path(f"{file}.lock"))
+        return lock.AdvisoryLock(self.database.engine, lambda: self.fence().owner)
+
+    # one barrier
+
+    def begin(self, fence: Fence, inputs: Mapping[str, int | None] | None = None) -> Barrier:
+        """Open the next barrier with its pinned inputs; all earlier ones must be closed."""
+        with self._fenced(fence) as connection:
+            open_ones = connection.execute(unfinished_barriers()).mappings()
+            transitions.demand(
+                "begin a barrier", transitions.to_begin([schema.to_barrier(r) for r in open_ones])
+            )
+            last: int = connection.execute(select(schema.runner.c.last_barrier)).scalar_one()
+            begun = Barrier(last + 1, "OPEN", fence.token, self._clock())
+            connection.execute(update(schema.runner).values(last_barrier=begun.id))
+            connection.execute(insert(schema.barrier).values(**vars(begun)))
+            _put_inputs(connection, begun.id, inputs or {})
+        return begun
+
+    def add_inputs(self, fence: Fence, barrier: int, inputs: Mapping[str, int | None]) -> None:
+        """Pin more inputs, or pin an input anew."""
+        with self._staging(fence, barrier, "pin inputs") as connection:
+            _put_inputs(connection, barrier, inputs)
+
+    def stage_job(self, fence: Fence, barrier: int, job: Job) -> None:
+        """Register a definition that becomes current when the barrier commits.
+
+        DUPLICATE_WRITER when another model writes the table, CYCLE when the table would feed
+        itself; both look at the current definitions and at the provisional ones.
+        """
+        with self._staging(fence, barrier, f"define {job.table}") as connection:
+            staged = schema.staged_job
+            for of, where in (
+                (schema.job, schema.job.c.table_name == job.table),
+                (staged, (staged.c.table_name == job.table) & (staged.c.barrier == barrier)),
+            ):
+                writer = connection.execute(select(of.c.unique_id).where(where)).scalar()
+                topology.check_writer(job.table, writer or "", job.unique_id)
+            _forget(connection, staged, barrier, [job.table])
+            connection.execute(insert(staged).values(barrier=barrier, **schema.from_job(job)))
+            topology.topological_order(_reads(connection, barrier))
+
+    def processed(self, fence: Fence, version: TableVersion) -> None:
+        """Record one staged version."""
+        self.processed_many(fence, [version])
+
+    def processed_many(self, fence: Fence, versions: Iterable[TableVersion]) -> None:
+        """Record staged (or unchanged) versions of one barrier, all in one statement.
+
+        While the barrier is open a table may be staged again; the newest record counts.
+        """
+        rows = [schema.from_version(version) for version in versions]
+        if not rows:
+            return
+        barriers = {row["barrier"] for row in rows}
+        if len(barriers) != 1 or any(row["state"] != "PROCESSED" for row in rows):
+            raise ValueError("versions must be PROCESSED and of one barrier")
+        barrier: int = barriers.pop()
+        with self._staging(fence, barrier, "stage a version") as connection:
+            _forget(connection, schema.version, barrier, [row["table_name"] for row in rows])
+            connection.execute(insert(schema.version), rows)
+
+    def unstage(self, fence: Fence, barrier: int, table: str) -> list[str]:
+        """Take one table out of an open barrier: its new definition, version and change files.
+
+        Returns the paths of the change files, now unknown to the store. For a model that failed
+        while the others go on.
+        """
+        with self._staging(fence, barrier, f"unstage {table}") as connection:
+            return _unstage(connection, barrier, table)
+
+    def precommit(self, fence: Fence, barrier: int) -> None:
+        """The point of no return: every table of the barrier is staged, from here on only forward.
+
+        Refused while a provisional definition has no version in the barrier (see `unstage`).
+        """
+        with self._fenced(fence) as connection:
+            staged, of = schema.staged_job, schema.version
+            unbuilt: list[str] = list(
+                connection.execute(
+                    select(staged.c.table_name)
+                    .where(
+                        staged.c.barrier == barrier,
+                        ~exists().where(
+                            of.c.barrier == barrier, of.c.table_name == staged.c.table_name
+                        ),
+                    )
+                    .order_by(staged.c.table_name)
+                ).scalars()
+            )
+            step = f"precommit barrier {barrier}"
+            found = _barrier(connection, barrier, step)
+            transitions.demand(step, transitions.to_precommit(found, fence, unbuilt))
+            self._move(connection, found, "PRECOMMIT")
+
+    def written(
+        self, fence: Fence, barrier: int, table: str, snapshot: int | None = None
+    ) -> None:
+        """Record that the staged version of `table` is visible now.
+
+        `snapshot`: its id when publishing gave it a new one; versions of the same barrier that
+        were computed from the staged one then name the new one too.
+        """
+        with self._fenced(fence) as connection:
+            of = schema.version
+            where = (of.c.barrier == barrier) & (of.c.table_name == table)
+            step = f"mark {table} as written at barrier {barrier}"
+            found = _barrier(connection, barrier, step)
+            state = connection.execute(select(of.c.state).where(where)).scalar()
+            transitions.demand(step, transitions.to_write(found, table, state))
+            _swap(
+                connection,
+                update(of).where(where, of.c.state == state).values(state="WRITTEN"),
+                step,
+            )
+            if snapshot is not None:
+                connection.execute(update(of).where(where).values(snapshot=snapshot))
+                _rename_input(connection, barrier, table, snapshot)
+
+    def commit(self, fence: Fence, barrier: int) -> None:
+        """Close the barrier: its versions are the latest, its definitions the current ones."""
+        with self._fenced(fence) as connection:
+            of, head = schema.version, schema.head
+            step = f"commit barrier {barrier}"
+            found = _barrier(connection, barrier, step)
+            unwritten: list[str] = list(
+                connection.execute(
+                    select(of.c.table_name)
+                    .where(of.c.barrier == barrier, of.c.state != "WRITTEN", of.c.mode != NOOP)
+                    .order_by(of.c.table_name)
+                ).scalars()
+            )
+            transitions.demand(step, transitions.to_commit(found, unwritten))
+            self._move(connection, found, "COMMIT")
+            mine = select(of.c.table_name).where(of.c.barrier == barrier)
+            connection.execute(delete(head).where(head.c.table_name.in_(mine)))
+            connection.execute(
+                insert(head).from_select(
+                    ["table_name", "barrier"],
+                    select(of.c.table_name, of.c.barrier).where(of.c.barrier == barrier),
+                )
+            )
+            _make_current(connection, barrier)
+
+    def abort(self, fence: Fence, barrier: int) -> None:
+        """Give an OPEN barrier up: its definitions are forgotten, its versions never count.
+
+        The rows of its versions and change files stay, so that what they name can be removed.
+        """
+        with self._fenced(fence) as connection:
+            step = f"abort barrier {barrier}"
+            found = _barrier(connection, barrier, step)
+            transitions.demand(step, transitions.to_abort(found))
+            self._move(connection, found, "ABORT")
+            _forget(connection, schema.staged_job, barrier)
+
+    # jobs and change files
+
+    def drop_job(self, fence: Fence, table: str) -> None:
+        """Forget the definition and the latest version of `table` at once, in any barrier's state
+        but PRECOMMIT; what an open barrier has staged for it goes too.
+
+        Its change files stay listed until `forget_change_files`; unknown tables are no error.
+        """
+        with self._fenced(fence) as connection:
+            for row in connection.execute(unfinished_barriers()).mappings().all():
+                unfinished = schema.to_barrier(row)
+                transitions.demand(f"drop {table}", [transitions.barrier_in(unfinished, "OPEN")])
+                of = schema.version
+                _forget(connection, schema.staged_job, unfinished.id, [table])
+                _forget(connection, of, unfinished.id, [table])
+            connection.execute(delete(schema.job).where(schema.job.c.table_name == table))
+            connection.execute(delete(schema.edge).where(schema.edge.c.sink == table))
+            connection.execute(delete(schema.head).where(schema.head.c.table_name == table))
+
+    def add_change_file(self, fence: Fence, change: ChangeFile) -> None:
+        """List a change file of an open barrier; the same path again replaces its row count."""
+        of = schema.change_file
+        with self._staging(fence, change.barrier, "add a change file") as connection:
+            connection.execute(
+                delete(of).where(
+                    of.c.table_name == change.table,
+                    of.c.barrier == change.barrier,
+                    of.c.path == change.path,
+                )
+            )
+            connection.execute(
+                insert(of).values(
+                    table_name=change.table,
+                    barrier=change.barrier,
+                    path=change.path,
+                    rows=change.rows,
+                )
+            )
+
+    def forget_change_files(self, fence: Fence, table: str, upto_barrier: int) -> list[str]:
+        """Unlist the table's change files up to that barrier, included; returns their paths."""
+        of = schema.change_file
+        where = (of.c.table_name == table) & (of.c.barrier <= upto_barrier)
+        with self._fenced(fence) as connection:
+            return _take_paths(connection, where)
+
+    def forget_aborted_change_files(self, fence: Fence) -> list[str]:
+        """Unlist the change files of aborted barriers; returns their paths."""
+        aborted = select(schema.barrier.c.id).where(schema.barrier.c.state == "ABORT")
+        with self._fenced(fence) as connection:
+            return _take_paths(connection, schema.change_file.c.barrier.in_(aborted))
+
+    # growth
+
+    def forget_change_files_at(self, fence: Fence, paths: Iterable[str]) -> None:
+        """Forget change files by path, after the files themselves are gone."""
+        with self._fenced(fence) as connection:
+            of = schema.change_file
+            connection.execute(delete(of).where(of.c.path.in_(list(paths))))
+
+    def forget_before(self, fence: Fence, keep: int) -> int:
+        """Keep the newest `keep` (>= 1) committed barriers; returns how many barriers went.
+
+        Older closed barriers go with their versions and inputs, unless such a version is still
+        the latest of its table or a change file of the barrier is still listed.
+        """
+        if keep < 1:
+            raise ValueError("keep at least one barrier")
+        at, of, head, files = schema.barrier, schema.version, schema.head, schema.change_file
+        with self._fenced(fence) as connection:
+            cutoff = connection.execute(
+                select(at.c.id)
+                .where(at.c.state == "COMMIT")
+                .order_by(at.c.id.desc())
+                .limit(1)
+                .offset(keep - 1)
+            ).scalar()
+            if cutoff is None:
+                return 0
+            old = at.c.id < cutoff
+            closed = at.c.state.in_(("COMMIT", "ABORT"))
+            connection.execute(
+                delete(of).where(
+                    of.c.barrier < cutoff,
+                    of.c.barrier.in_(select(at.c.id).where(old, closed)),
+                    ~exists().where(
+                        head.c.table_name == of.c.table_name, head.c.barrier == of.c.barrier
+                    ),
+                )
+            )
+            gone = connection.execute(
+                delete(at).where(
+                    old,
+                    closed,
+                    ~exists().where(of.c.barrier == at.c.id),
+                    ~exists().where(files.c.barrier == at.c.id),
+                )
+            ).rowcount
+            pins = schema.barrier_input
+            connection.execute(
+                delete(pins).where(
+                    pins.c.barrier < cutoff, ~exists().where(at.c.id == pins.c.barrier)
+                )
+            )
+            connection.execute(update(schema.runner).values(kept_from=cutoff))
+        return gone
+
+    # the inside
+
+    @contextmanager
+    def _fenced(self, fence: Fence) -> Iterator[Connection]:
+        """A write transaction of the current runner."""
+        with self.database.write() as connection:
+            stored = self._stored(connection)
+            transitions.demand("write", [transitions.same_fence(fence, stored)])
+            yield connection
+
+    @contextmanager
+    def _staging(self, fence: Fence, barrier: int, step: str) -> Iterator[Connection]:
+        """A write transaction into an OPEN barrier of the current runner."""
+        with self._fenced(fence) as connection:
+            found = _barrier(connection, barrier, step)
+            transitions.demand(step, transitions.to_stage(found, fence))
+            yield connection
+
+    def _stored(self, connection: Connection) -> Fence:
+        # the row lock (SQLite: the whole write transaction) makes writers take turns
+        row = connection.execute(select(schema.runner).with_for_update()).mappings().one()
+        return Fence(row["token"], row["owner"])
+
+    def _move(self, connection: Connection, barrier: Barrier, to: BarrierState) -> None:
+        values: dict[str, Any] = {"state": to}
+        if to not in transitions.UNFINISHED:
+            values["ended_at"] = self._clock()
+        of = schema.barrier
+        unmoved = (of.c.id == barrier.id) & (of.c.state == barrier.state)
+        _swap(connection, update(of).where(unmoved).values(**values), f"move to {to}")
+
+
+def _barrier(connection: Connection, barrier: int, step: str) -> Barrier:
+    row = (
+        connection.execute(select(schema.barrier).where(schema.barrier.c.id == barrier))
+        .mappings()
+        .first()
+    )
+    return transitions.known(barrier, schema.to_barrier(row) if row else None, step)
+
+
+def _swap(connection: Connection, change: Update, step: str) -> None:
+    """Compare-and-swap: `change` names the state it starts from, and must meet just one row."""
+    met = connection.execute(change).rowcount
+    transitions.demand(step, [transitions.unchanged(met)])
+
+
+def _forget(
+    connection: Connection, of: Table, barrier: int, tables: list[str] | None = None
+) -> None:
+    where = of.c.barrier == barrier
+    if tables is None:
+        connection.execute(delete(of).where(where))
+    elif tables:
+        connection.execute(
+            delete(of).where(where, of.c.table_name == bindparam("gone")),
+            [{"gone": table} for table in tables],
+        )
+
+
+def _put_inputs(connection: Connection, barrier: int, inputs: Mapping[str, int | None]) -> None:
+    _forget(connection, schema.barrier_input, barrier, list(inputs))
+    if inputs:
+        connection.execute(
+            insert(schema.barrier_input),
+            [
+                {"barrier": barrier, "table_name": table, "snapshot": snapshot}
+                for table, snapshot in inputs.items()
+            ],
+        )
+
+
+def _unstage(connection: Connection, barrier: int, table: str) -> list[str]:
+    _forget(connection, schema.staged_job, barrier, [table])
+    _forget(connection, schema.version, barrier, [table])
+    of = schema.change_file
+    return _take_paths(connection, (of.c.table_name == table) & (of.c.barrier == barrier))
+
+
+def _rename_input(connection: Connection, barrier: int, table: str, snapshot: int) -> None:
+    of = schema.version
+    for row in connection.execute(select(of).where(of.c.barrier == barrier)).mappings().all():
+        version = schema.to_version(row)
+        if table in version.inputs:
+            inputs = {**version.inputs, table: snapshot}
+            renamed = schema.from_version(replace(version, inputs=inputs))
+            connection.execute(
+                update(of)
+                .where(of.c.barrier == barrier, of.c.table_name == version.table)
+                .values(inputs=renamed["inputs"])
+            )
+
+
+def _take_paths(connection: Connection, where: Any) -> list[str]:
+    of = schema.change_file
+    taken: list[str] = list(
+        connection.execute(
+            select(of.c.path).where(where).order_by(of.c.barrier, of.c.path)
+        ).scalars()
+    )
+    connection.execute(delete(of).where(where))
+    return taken
+
+
+def _reads(connection: Connection, barrier: int) -> dict[str, tuple[str, ...]]:
+    """What each table would read if the barrier committed now."""
+    reads: dict[str, tuple[str, ...]] = {}
+    for row in connection.execute(select(schema.edge)).mappings():
+        reads[row["sink"]] = (*reads.get(row["sink"], ()), row["source"])
+    for row in connection.execute(select(schema.job.c.table_name)).mappings():
+        reads.setdefault(row["table_name"], ())
+    of = schema.staged_job
+    for row in connection.execute(select(of).where(of.c.barrier == barrier)).mappings():
+        reads[row["table_name"]] = schema.to_job(row).sources
+    return reads
+
+
+def _make_current(connection: Connection, barrier: int) -> None:
+    staged, job, edge = schema.staged_job, schema.job, schema.edge
+    mine = select(staged.c.table_name).where(staged.c.barrier == barrier)
+    names = [column.name for column in job.columns]
+    rows = connection.execute(select(staged).where(staged.c.barrier == barrier)).mappings().all()
+    connection.execute(delete(job).where(job.c.table_name.in_(mine)))
+    connection.execute(delete(edge).where(edge.c.sink.in_(mine)))
+    connection.execute(
+        insert(job).from_select(
+            names, select(*(staged.c[name] for name in names)).where(staged.c.barrier == barrier)
+        )
+    )
+    edges = [
+        {"sink": row["table_name"], "source": source}
+        for row in rows
+        for source in schema.to_job(row).sources
+    ]
+    if edges:
+        connection.execute(insert(edge), edges)
+    _forget(connection, staged, barrier)

@@ -1,0 +1,39 @@
+"""What the compiler asks about tables, types and functions; the runtime answers from Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from dbt_streamsql.plan.schema import Column
+from dbt_streamsql.quoting import TableName
+
+
+@dataclass(frozen=True)
+class TableInfo:
+    """A table with its visible columns; a view has its text and the place its names start from.
+
+    `versioned` is false for a table without snapshots: it can be read only as it is now.
+    """
+
+    name: TableName
+    columns: tuple[Column, ...]
+    versioned: bool = True
+    view_sql: str = ""
+    view_catalog: str = ""
+    view_schema: str = ""
+
+
+class Catalog(Protocol):
+    """Read-only knowledge about the warehouse."""
+
+    default_catalog: str
+
+    def table(self, name: TableName) -> TableInfo:
+        """Raise TABLE_MISSING when there is none."""
+
+    def schema(self, sql: str) -> tuple[Column, ...]:
+        """The columns of a query by Spark's own analysis; SQL_INVALID when Spark refuses it."""
+
+    def functions(self) -> frozenset[str]:
+        """Lower-case names of Spark's built-in functions; anything else is a user's function."""

@@ -1,0 +1,124 @@
+"""A compiled view: what `explain` prints, what the plan JSON holds, and what an epoch runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.plan import steps as step_types
+from dbt_streamsql.plan.printer import print_program
+from dbt_streamsql.plan.schema import Column
+from dbt_streamsql.plan.steps import Component, Derived, Step
+
+PLAN_VERSION = 1
+"""Raised when the meaning of a plan's JSON changes; an older plan is compiled again."""
+
+_STEPS: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (
+        step_types.Changes,
+        step_types.State,
+        step_types.Query,
+        step_types.Union,
+        step_types.Collect,
+        step_types.Apply,
+        step_types.Replace,
+        step_types.Fold,
+    )
+}
+
+
+@dataclass(frozen=True)
+class CompiledPlan:
+    """How one view is kept up to date.
+
+    `mode` is `incremental` or `full`; `reasons` say why it is full. `columns` are the visible
+    columns, `hidden` those that the engine keeps beside them, `key` the columns that identify a
+    stored group. `full_sql` fills a view that has hidden columns ('' = the user's SQL does);
+    its holes `{t0}`, `{t1}` … are `tables`. `volatile`: the result may change though no input did. `tables` are the inputs, `fingerprint` changes with the meaning.
+    """
+
+    sql: str
+    mode: str
+    strategy: str
+    reasons: tuple[str, ...]
+    tables: tuple[str, ...]
+    columns: tuple[Column, ...]
+    hidden: tuple[Column, ...]
+    key: tuple[str, ...]
+    full_sql: str
+    steps: tuple[Step, ...]
+    tree: dict[str, Any]
+    fingerprint: str
+    volatile: bool = False
+    table: str = ""
+
+    @property
+    def program(self) -> str:
+        """The PySpark program, as text that a person can read, run and debug."""
+        return print_program(self.table or "view", self.headline, self.steps)
+
+    @property
+    def headline(self) -> str:
+        """One line: mode, strategy and what is read."""
+        if self.mode == "full":
+            return f"full refresh; reads {', '.join(self.tables)}"
+        how = {
+            "fold": f"upsert by ({', '.join(self.key)})" if self.key else "one row, updated",
+            "replace": f"touched groups recomputed, by ({', '.join(self.key)})",
+            "rows": "signed rows",
+        }[self.strategy]
+        return f"incremental, {how}; reads changes of {', '.join(self.tables)}"
+
+    def explain(self) -> str:
+        """The headline, the reasons, and the program."""
+        lines = [f"{self.table or 'view'}: {self.headline}"]
+        lines += [f"  full because {reason}" for reason in self.reasons]
+        if self.hidden:
+            lines.append(f"  hidden columns: {', '.join(c.name for c in self.hidden)}")
+        if self.mode == "incremental":
+            lines += ["", self.program]
+        return "\n".join(lines)
+
+    def to_json(self) -> str:
+        """The plan as JSON; `from_json` gives back an equal plan."""
+        body = asdict(self)
+        body["steps"] = [{"step": type(step).__name__, **asdict(step)} for step in self.steps]
+        return json.dumps({"version": PLAN_VERSION, **body}, sort_keys=True, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> CompiledPlan:
+        """Read a plan; PLAN_MISMATCH when it was written by another version or is not a plan."""
+        try:
+            body = json.loads(text)
+            version = body.pop("version")
+            if version != PLAN_VERSION:
+                raise StreamSqlError(
+                    "PLAN_MISMATCH",
+                    "the plan was written by another version",
+                    given=str(version),
+                    allowed=str(PLAN_VERSION),
+                    hint="compile the view again",
+                )
+            for name in ("columns", "hidden"):
+                body[name] = tuple(Column(**column) for column in body[name])
+            body["steps"] = tuple(_step(step) for step in body["steps"])
+            for name in ("reasons", "tables", "key"):
+                body[name] = tuple(body[name])
+            return cls(**body)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StreamSqlError("PLAN_MISMATCH", "not a plan", given=str(error)) from error
+
+
+def _step(body: dict[str, Any]) -> Step:
+    kind = _STEPS[body.pop("step")]
+    if kind is step_types.Fold:
+        body["components"] = tuple(Component(**item) for item in body["components"])
+        body["derived"] = tuple(Derived(**item) for item in body["derived"])
+    fields = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in body.items()
+    }
+    step: Step = kind(**fields)
+    return step

@@ -1,0 +1,96 @@
+"""Scalar expressions as SQL text with holes for columns, so that a pass can rename without parsing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from dbt_streamsql.quoting import quote
+
+Ref = tuple[str, str]
+"""A column of a named input: (alias, column)."""
+
+_HOLE = re.compile(r"\{\{|\}\}|\{(\w+)\}")
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+
+
+def fill(template: str, resolve: Callable[[str], str]) -> str:
+    """Replace each `{name}` by `resolve(name)`; `{{` and `}}` stand for braces.
+
+    >>> fill("a = {0} || '{{}}'", lambda name: "t.b")
+    "a = t.b || '{}'"
+    """
+
+    def one(match: re.Match[str]) -> str:
+        name = match.group(1)
+        return match.group(0)[0] if name is None else resolve(name)
+
+    return _HOLE.sub(one, template)
+
+
+def holes(template: str) -> list[str]:
+    """The names of the holes in order, each once."""
+    found = (match.group(1) for match in _HOLE.finditer(template))
+    return list(dict.fromkeys(name for name in found if name is not None))
+
+
+def escape(text: str) -> str:
+    """Text that `fill` gives back unchanged."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def ident(name: str) -> str:
+    """A column or alias as SQL: bare when it is plain and lower case, else back-ticked."""
+    return name if _PLAIN.fullmatch(name) and name not in _RESERVED else quote(name)
+
+
+@dataclass(frozen=True)
+class Expr:
+    """A deterministic scalar expression: `template` holds `{0}`, `{1}` … for `refs`."""
+
+    template: str
+    refs: tuple[Ref, ...] = ()
+
+    @classmethod
+    def column(cls, alias: str, column: str) -> Expr:
+        return cls("{0}", ((alias, column),))
+
+    @property
+    def as_column(self) -> Ref | None:
+        """The column, when the expression is nothing but one."""
+        return self.refs[0] if self.template == "{0}" else None
+
+    @property
+    def aliases(self) -> frozenset[str]:
+        return frozenset(alias for alias, _ in self.refs)
+
+    def render(self, resolve: Callable[[Ref], str] | None = None) -> str:
+        """The text as a template of the enclosing SQL: literal braces stay doubled."""
+        to_sql = resolve or dotted
+        return fill(
+            self.template.replace("{{", "{{{{").replace("}}", "}}}}"),
+            lambda hole: to_sql(self.refs[int(hole)]),
+        )
+
+
+def dotted(ref: Ref) -> str:
+    """`alias.column` as SQL text (a template: braces in names are doubled)."""
+    return escape(f"{ident(ref[0])}.{ident(ref[1])}")
+
+
+def columns_of(exprs: Iterable[Expr], alias: str) -> set[str]:
+    """The columns of one input that the expressions use."""
+    return {column for expr in exprs for owner, column in expr.refs if owner == alias}
+
+
+_RESERVED = frozenset(
+    """all and any anti as between both by case cast check collate column constraint create cross
+    current date current_date current_time current_timestamp current_user default delete desc
+    describe distinct drop else end escape except exists false fetch filter for foreign from full
+    function grant group grouping having in inner insert intersect interval into is join
+    lateral leading left like limit minus natural not null of offset on only or order outer
+    overlaps primary references right rollup row rows select semi session_user set some table
+    then time timestamp to trailing true truncate union unique unknown update user using values
+    view when where window with year month day hour minute second""".split()
+)

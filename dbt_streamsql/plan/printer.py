@@ -1,0 +1,82 @@
+"""Steps as a Python program: the text names the same calls that the runtime makes."""
+
+from __future__ import annotations
+
+from dbt_streamsql.plan.steps import (
+    Apply,
+    Changes,
+    Collect,
+    Component,
+    Derived,
+    Fold,
+    Query,
+    Replace,
+    State,
+    Step,
+    Union,
+)
+
+_PAD = "    "
+
+
+def print_program(table: str, headline: str, steps: tuple[Step, ...]) -> str:
+    """A module with one function `advance(epoch)`; `epoch` is `runtime.epoch_frames.Frames`."""
+    needs_types = any(isinstance(step, Fold) for step in steps)
+    lines = [f'"""{table}: {headline}."""', ""]
+    if needs_types:
+        lines += ["from dbt_streamsql.plan.steps import Component, Derived", ""]
+    lines += ["", "def advance(epoch):"]
+    for step in steps:
+        lines += [_PAD + line if line else "" for line in _statement(step).splitlines()]
+    if not steps:
+        lines.append(f"{_PAD}epoch.refresh_in_full()")
+    return "\n".join(lines) + "\n"
+
+
+def _statement(step: Step) -> str:
+    if isinstance(step, Changes):
+        return f"{step.name} = epoch.changes({step.table!r}, {list(step.columns)!r})"
+    if isinstance(step, State):
+        return f"{step.name} = epoch.{step.moment}({step.table!r})"
+    if isinstance(step, Query):
+        return _query(step)
+    if isinstance(step, Union):
+        return f"{step.name} = epoch.union({', '.join(step.parts)})"
+    if isinstance(step, Collect):
+        return f"{step.name} = epoch.collect({step.frame})"
+    if isinstance(step, Apply):
+        return f"epoch.apply({step.frame})"
+    if isinstance(step, Replace):
+        return f"epoch.replace({step.frame}, keys={step.keys}, key={list(step.key)!r})"
+    return _fold(step)
+
+
+def _query(step: Query) -> str:
+    body = "\n".join(_PAD + line for line in step.sql.splitlines())
+    body = body.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+    holes = [f"{frame}={frame}" for frame in Query("", step.sql).frames]
+    extra = f", when=[{', '.join(step.when)}]" if step.when else ""
+    names = f", {', '.join(holes)}" if holes else ""
+    return f'{step.name} = epoch.sql("""\n{body}"""{names}{extra})'
+
+
+def _fold(step: Fold) -> str:
+    lines = ["epoch.fold(", f"{_PAD}{step.groups},", f"{_PAD}exact={step.exact or None},"]
+    lines += [f"{_PAD}key={list(step.key)!r},", f"{_PAD}alive={step.alive!r},"]
+    lines.append(f"{_PAD}components=[")
+    lines += [f"{_PAD * 2}{_component(component)}," for component in step.components]
+    lines += [f"{_PAD}],", f"{_PAD}derived=["]
+    lines += [f"{_PAD * 2}{_derived(derived)}," for derived in step.derived]
+    lines += [f"{_PAD}],", ")"]
+    return "\n".join(lines)
+
+
+def _component(part: Component) -> str:
+    values = [repr(part.column), repr(part.kind), repr(part.type)]
+    if part.null_when_zero:
+        values.append(f"null_when_zero={part.null_when_zero!r}")
+    return f"Component({', '.join(values)})"
+
+
+def _derived(part: Derived) -> str:
+    return f"Derived({part.column!r}, {part.sql!r})"

@@ -1,0 +1,49 @@
+"""Columns and their Spark types."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+HIDDEN_PREFIX = "__streamsql_"
+"""Columns that the engine keeps in a view's table for itself start with this."""
+
+WEIGHT = "_w"
+"""The signed multiplicity of a row in a change: how often it appears (+) or disappears (-)."""
+
+_DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
+_INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its name, its Spark type as `simpleString` text, and whether it may be NULL."""
+
+    name: str
+    type: str
+    nullable: bool = True
+
+    @property
+    def is_integer(self) -> bool:
+        return self.type in _INTEGERS
+
+    @property
+    def decimal(self) -> tuple[int, int] | None:
+        """(precision, scale) of a decimal column."""
+        match = _DECIMAL.fullmatch(self.type)
+        return (int(match[1]), int(match[2])) if match else None
+
+    @property
+    def is_exact(self) -> bool:
+        """Sums do not depend on the order of addition."""
+        return self.is_integer or self.decimal is not None
+
+    @property
+    def is_comparable(self) -> bool:
+        """Rows can be grouped and compared by this column."""
+        return not re.search(r"\b(map|variant|geometry|geography)\b", self.type)
+
+
+def visible(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """The columns that belong to the user's query."""
+    return tuple(column for column in columns if not column.name.startswith(HIDDEN_PREFIX))

@@ -1,0 +1,118 @@
+"""What one epoch does for one view: a short list of frozen steps, printed and run from the same objects.
+
+A *frame* is a named relation of the epoch: the change of a table, the result of a query, or a
+table before or after the epoch. SQL texts hold `{frame}`. A frame that is known to be empty is
+None at run time, and a query over it is not planned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dbt_streamsql.plan.expression import holes
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The consolidated signed rows of `table` in this epoch: `columns` and `_w`."""
+
+    name: str
+    table: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class State:
+    """The rows of `table` as they were before (`moment='before'`) or are after this epoch."""
+
+    name: str
+    table: str
+    moment: str
+
+
+@dataclass(frozen=True)
+class Query:
+    """A Spark SQL query over earlier frames; not planned when a frame in it or in `when` is empty."""
+
+    name: str
+    sql: str
+    when: tuple[str, ...] = ()
+
+    @property
+    def frames(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*holes(self.sql), *self.when)))
+
+
+@dataclass(frozen=True)
+class Union:
+    """UNION ALL of the parts that are not known to be empty."""
+
+    name: str
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Collect:
+    """Compute a frame once, count it, and keep it for the steps that follow."""
+
+    name: str
+    frame: str
+
+
+@dataclass(frozen=True)
+class Apply:
+    """Add the signed rows of `frame` (the view's columns and `_w`) to the view."""
+
+    frame: str
+
+
+@dataclass(frozen=True)
+class Replace:
+    """For each key in the frame `keys`: the view's rows of that key become those of `frame`."""
+
+    frame: str
+    keys: str
+    key: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Component:
+    """One folded column of the state.
+
+    `column` is where it is stored, `kind` how old (`t`) and change (`s`) combine: `add`,
+    `least` or `greatest`. `null_when_zero` names the counter that makes a stored sum NULL.
+    """
+
+    column: str
+    kind: str
+    type: str
+    null_when_zero: str = ""
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A visible column computed from components: `sql` holds `{component column}`."""
+
+    column: str
+    sql: str
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Combine the additive change `groups` with the stored groups.
+
+    `groups` has the key columns, one column per component, and when there is a `least` or
+    `greatest` component `__streamsql_lost`: whether the group lost a value. For those groups the
+    frame `exact` holds the extrema recomputed. `alive` is the component that counts the
+    group's rows: at zero the group is gone ('' for the one group of a global aggregate).
+    """
+
+    groups: str
+    exact: str
+    key: tuple[str, ...]
+    components: tuple[Component, ...]
+    derived: tuple[Derived, ...]
+    alive: str
+
+
+Step = Changes | State | Query | Union | Collect | Apply | Replace | Fold

@@ -1,0 +1,140 @@
+"""What every part of an epoch shares: sessions, MetaService, and the inputs as they are pinned."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from dataclasses import dataclass, field, replace
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import Fence, Job, MetaStore, TableVersion
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime.durable import durable
+from dbt_streamsql.runtime.sessions import Sessions
+from dbt_streamsql.storage.iceberg import metadata
+from dbt_streamsql.storage.iceberg.metadata import Metadata
+
+log = logging.getLogger("dbt_streamsql")
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version of an input: `at` is where it is read (a staging table before its first publish).
+
+    `barrier` is set when a job of this warehouse wrote it.
+    """
+
+    at: TableName
+    meta: Metadata
+    snapshot: int | None
+    barrier: int = 0
+
+
+@dataclass
+class Warehouse:
+    """One warehouse: its Spark sessions, its catalog and its MetaService store."""
+
+    sessions: Sessions
+    store: MetaStore
+    store_url: str
+    catalog: str
+
+    @property
+    def store_id(self) -> str:
+        """Eight characters that tell this store's tags from another's."""
+        return hashlib.sha256(self.store_url.encode()).hexdigest()[:8]
+
+    @property
+    def location(self) -> str:
+        """The folder or URI of the catalog's warehouse ('' when the catalog decides itself)."""
+        key = f"spark.sql.catalog.{self.catalog}.warehouse"
+        return str(self.sessions.main.conf.get(key, "") or "")
+
+
+@dataclass
+class Open:
+    """The state of one open epoch. `lock` guards everything that jobs in threads share."""
+
+    warehouse: Warehouse
+    fence: Fence
+    jobs: dict[str, Job]
+    latest: dict[str, TableVersion]
+    number: int = 0
+    pins: dict[str, Version] = field(default_factory=dict)
+    done: dict[str, TableVersion] = field(default_factory=dict)
+    staged: dict[str, Version] = field(default_factory=dict)
+    definitions: dict[str, Job] = field(default_factory=dict)
+    staging_count: int = 0
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def readers(self, table: str) -> bool:
+        """Whether another view reads this one."""
+        return any(table in job.sources for job in self.jobs.values())
+
+    def barrier(self) -> int:
+        """The barrier's number; it begins with the first thing to stage."""
+        with self.lock:
+            if not self.number:
+                with durable("barrier.begin"):
+                    self.number = self.warehouse.store.begin(self.fence, self.pinned()).id
+            return self.number
+
+    def pinned(self) -> dict[str, int | None]:
+        """The inputs from outside, with the snapshots that this epoch reads."""
+        with self.lock:
+            return {t: p.snapshot for t, p in self.pins.items() if t not in self.jobs}
+
+    def next_staging_number(self) -> int:
+        with self.lock:
+            self.staging_count += 1
+            return self.staging_count
+
+
+def pin(epoch: Open, table: str) -> Version:
+    """The version of an input that this epoch reads: what a job staged, or what was pinned first."""
+    with epoch.lock:
+        if table in epoch.staged:
+            return epoch.staged[table]
+        if table not in epoch.pins:
+            name = TableName.parse(table)
+            found = metadata.load(epoch.warehouse.sessions.main, name)
+            if found is None:
+                raise StreamSqlError(
+                    "TABLE_MISSING",
+                    f"{table} does not exist",
+                    hint="create it, or run the model that builds it first",
+                )
+            previous = epoch.latest.get(table)
+            snapshot = found.current
+            if previous is not None and table in epoch.jobs:
+                snapshot = previous.snapshot
+            barrier = previous.barrier if previous is not None else 0
+            epoch.pins[table] = Version(name, found, snapshot, barrier)
+        return epoch.pins[table]
+
+
+def repin(epoch: Open, table: str) -> None:
+    """Forget the pin of a table that the same run has just written."""
+    with epoch.lock:
+        epoch.pins.pop(table, None)
+
+
+def unchanged(version: TableVersion, inputs: dict[str, int | None]) -> TableVersion:
+    """The record that a table is still what it was; its barrier is filled in when there is one."""
+    return replace(
+        version,
+        barrier=0,
+        state="PROCESSED",
+        staged_at="",
+        branch="",
+        created=False,
+        mode="noop",
+        reason="",
+        rows_inserted=0,
+        rows_deleted=0,
+        jobs=0,
+        seconds=0.0,
+        inputs=inputs,
+    )
+

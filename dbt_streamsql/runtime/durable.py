@@ -1,0 +1,47 @@
+"""Every durable effect of an epoch has a name and passes here, so that tests can stop a process at it.
+
+The names are in the order in which an epoch meets them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+STEPS: dict[str, str] = {
+    "barrier.begin": "the barrier gets its number and its inputs",
+    "job.stage": "a definition is registered, provisionally",
+    "table.build": "a new table is built in the hidden schema",
+    "branch.create": "a branch of an existing table is opened",
+    "branch.write": "the change is written on the branch",
+    "changes.write": "the view's own change is written for its readers",
+    "changes.register": "MetaService learns of the change file",
+    "table.processed": "MetaService learns of the staged version",
+    "barrier.precommit": "everything is staged; from here on the barrier rolls forward",
+    "publish.table": "a table's version becomes visible",
+    "table.written": "MetaService learns that it is visible",
+    "barrier.commit": "the barrier is complete",
+    "pins.move": "tags follow the snapshots that are still needed",
+    "sweep.branch": "a branch that is no longer needed goes",
+    "sweep.staging": "a staging table that is no longer needed goes",
+    "sweep.changes": "change files that everybody has read go",
+    "barrier.abort": "an unfinished barrier is given up",
+}
+
+Moment = Literal["before", "after"]
+Observer = Callable[[str, Moment], None]
+observers: list[Observer] = []
+"""Called around each durable effect; empty outside tests and tools."""
+
+
+@contextmanager
+def durable(step: str) -> Iterator[None]:
+    """Run one durable effect under its name."""
+    if step not in STEPS:
+        raise ValueError(f"unnamed durable step {step!r}")
+    for observer in observers:
+        observer(step, "before")
+    yield
+    for observer in observers:
+        observer(step, "after")

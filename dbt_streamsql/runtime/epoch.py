@@ -1,0 +1,216 @@
+"""One epoch of a warehouse: open, run views in dependency order, publish all or nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import Job, TableVersion
+from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.runtime import publish
+from dbt_streamsql.runtime.context import Open, Version, Warehouse, log, pin, repin
+from dbt_streamsql.runtime.durable import durable
+from dbt_streamsql.runtime.job import Rewrite, ViewJob
+from dbt_streamsql.storage.iceberg import metadata, staging
+
+PARALLEL = 4
+"""Views of one level that run side by side."""
+
+Refreshed = Callable[[Job], tuple[Job, CompiledPlan, str]]
+"""The definition as it is to run now: (job, plan, why it counts as new or '')."""
+
+
+class Epoch:
+    """An open epoch; it holds the warehouse's runner lock until `publish` or `abort`."""
+
+    def __init__(self, warehouse: Warehouse, rewrite: Rewrite, refreshed: Refreshed) -> None:
+        self.warehouse = warehouse
+        self._rewrite = rewrite
+        self._refreshed = refreshed
+        store = warehouse.store
+        crashed = bool(store.fence().owner)
+        fence = store.acquire(wait=True, on_wait=_waiting)
+        try:
+            if crashed or store.unfinished():
+                publish.recover(warehouse, fence)
+            self.open = Open(warehouse, fence, store.jobs(), store.latest_all())
+        except BaseException:
+            store.release(fence)
+            raise
+        self._running: dict[str, Future[TableVersion]] = {}
+
+    # -- inputs ------------------------------------------------------------------------------
+
+    def pin_roots(self) -> None:
+        """Fix the version of every outside input of every view, at one moment."""
+        jobs = self.open.jobs
+        for source in dict.fromkeys(s for job in jobs.values() for s in job.sources):
+            if source not in jobs:
+                try:
+                    pin(self.open, source)
+                except StreamSqlError as error:
+                    if error.code != "TABLE_MISSING":
+                        raise
+
+    def touch(self, table: str) -> None:
+        """The same run wrote this table by other means: read its new version from here on."""
+        repin(self.open, table)
+
+    def keep_pins(self, pins: dict[str, Version]) -> None:
+        """Go on with the pins of an earlier epoch of the same run (not those of views)."""
+        with self.open.lock:
+            kept = {table: at for table, at in pins.items() if table not in self.open.jobs}
+            self.open.pins.update(kept)
+
+    def forget(self, table: str) -> None:
+        """A view was dropped."""
+        with self.open.lock:
+            for known in (self.open.jobs, self.open.staged, self.open.done, self.open.latest):
+                known.pop(table, None)
+            self._running.pop(table, None)
+
+    def staged(self, table: str) -> Version | None:
+        """The version that this epoch staged and has not published."""
+        with self.open.lock:
+            return self.open.staged.get(table)
+
+    def pinned(self, table: str) -> Version:
+        return pin(self.open, table)
+
+    # -- views -------------------------------------------------------------------------------
+
+    def define(self, job: Job, plan: CompiledPlan) -> TableVersion:
+        """Register a definition (when it is new) and stage its version."""
+        current = self.open.jobs.get(job.table)
+        why = ""
+        if current is None:
+            why = ""
+        elif current.fingerprint != job.fingerprint:
+            why = "the definition changed"
+        if current != job:
+            self._check_free(job)
+            with durable("job.stage"):
+                store = self.warehouse.store
+                store.stage_job(self.open.fence, self.open.barrier(), job)
+        with self.open.lock:
+            self.open.jobs = {**self.open.jobs, job.table: job}
+            self.open.definitions[job.table] = job
+        return self._once(job.table, lambda: self._run(job, plan, why))
+
+    def ensure(self, table: str) -> TableVersion:
+        """Bring a registered view to this epoch, once, whoever asks first."""
+        job = self.open.jobs.get(table)
+        if job is None:
+            raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
+        return self._once(table, lambda: self._run(*self._current(job)))
+
+    def advance(self, tables: Iterable[str] | None = None) -> None:
+        """Bring views (all by default) to this epoch; independent ones side by side."""
+        jobs = self.open.jobs
+        wanted = set(jobs if tables is None else tables)
+        levels = self.warehouse.store.topological_order(jobs)
+        with ThreadPoolExecutor(PARALLEL, thread_name_prefix="streamsql") as pool:
+            for level in levels:
+                list(pool.map(self.ensure, [table for table in level if table in wanted]))
+
+    def _current(self, job: Job) -> tuple[Job, CompiledPlan, str]:
+        fresh, plan, why = self._refreshed(job)
+        if fresh != job:
+            with durable("job.stage"):
+                self.warehouse.store.stage_job(self.open.fence, self.open.barrier(), fresh)
+            with self.open.lock:
+                self.open.jobs = {**self.open.jobs, job.table: fresh}
+        return fresh, plan, why
+
+    def _once(self, table: str, run: Callable[[], TableVersion]) -> TableVersion:
+        with self.open.lock:
+            future = self._running.get(table)
+            mine = future is None
+            if future is None:
+                future = self._running[table] = Future()
+        if mine:
+            try:
+                future.set_result(run())
+            except BaseException as error:
+                self._unstage(table)
+                future.set_exception(error)
+        return future.result()
+
+    def _run(self, job: Job, plan: CompiledPlan, why: str) -> TableVersion:
+        for source in job.sources:
+            if source in self.open.jobs and source != job.table:
+                self.ensure(source)
+        version = ViewJob(self.open, job, plan, why, self._rewrite).run()
+        if version.mode != "noop":
+            with durable("table.processed"):
+                self.warehouse.store.processed(self.open.fence, version)
+        with self.open.lock:
+            self.open.done[job.table] = version
+        return version
+
+    def _check_free(self, job: Job) -> None:
+        """Refuse to take over a table that is not a view of this warehouse."""
+        if job.table in self.open.jobs:
+            return
+        from dbt_streamsql.quoting import TableName
+
+        found = metadata.load(self.warehouse.sessions.main, TableName.parse(job.table))
+        if found is not None and staging.BARRIER_PROPERTY not in json.dumps(
+            [dict(s.summary) for s in found.snapshots.values()]
+        ):
+            raise StreamSqlError(
+                "NOT_A_VIEW",
+                f"{job.table} exists and was not made by a materialized view",
+                hint="drop the table, or give the model another name or `alias`",
+            )
+
+    def _unstage(self, table: str) -> None:
+        """A view failed: the others go on, and nothing of it is published."""
+        with self.open.lock:
+            self.open.staged.pop(table, None)
+            number = self.open.number
+        if number:
+            for path in self.warehouse.store.unstage(self.open.fence, number, table):
+                metadata.delete_folder(self.warehouse.sessions.main, path)
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def publish(self) -> list[TableVersion]:
+        """Publish everything that was staged as one barrier, and close the epoch."""
+        store, fence, number = self.warehouse.store, self.open.fence, self.open.number
+        done = self.open.done
+        moved = [
+            version
+            for version in done.values()
+            if version.mode == "noop" and version.inputs != self.open.latest[version.table].inputs
+        ]
+        try:
+            if moved and not number:
+                number = self.open.barrier()
+            if number:
+                store.add_inputs(fence, number, self.open.pinned())
+                store.processed_many(fence, [replace(v, barrier=number) for v in moved])
+                with durable("barrier.precommit"):
+                    store.precommit(fence, number)
+                publish.roll_forward(self.warehouse, fence, number)
+                touched = {version.table for version in store.versions(number)}
+                publish.sweep(self.warehouse, fence, touched)
+        finally:
+            store.release(fence)
+        return list(done.values())
+
+    def abort(self) -> None:
+        """Undo everything that was staged, and close the epoch."""
+        try:
+            if self.open.number:
+                publish.roll_back(self.warehouse, self.open.fence, self.open.number)
+                publish.sweep(self.warehouse, self.open.fence)
+        finally:
+            self.warehouse.store.release(self.open.fence)
+
+
+def _waiting(owner: str) -> None:
+    log.warning("waiting for the run of %s on this warehouse to end (Ctrl-C to stop)", owner)

@@ -1,0 +1,159 @@
+"""The jars that the embedded session needs: pinned by SHA-256, fetched once, kept in one folder.
+
+Maven Central is asked directly over HTTPS (`STREAMSQL_MAVEN_REPOSITORY` names a mirror). A jar is
+downloaded to a temporary name, checked, and renamed: another process sees all of it or nothing.
+Once a jar is in the cache the network is not needed any more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+from dbt_streamsql.errors import StreamSqlError
+
+MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
+TIMEOUT_SECONDS = 60
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Jar:
+    """One artifact by Maven coordinates and the SHA-256 (hex) of its file."""
+
+    group: str
+    artifact: str
+    version: str
+    sha256: str
+
+    @property
+    def coordinate(self) -> str:
+        return f"{self.group}:{self.artifact}:{self.version}"
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.artifact}-{self.version}.jar"
+
+    @property
+    def path(self) -> str:
+        """Path below the root of a Maven repository."""
+        return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file_name}"
+
+
+ICEBERG = Jar(
+    "org.apache.iceberg",
+    "iceberg-spark-runtime-4.1_2.13",
+    "1.12.0",
+    "3123c3798af642dd537230923548e013ef41cc28b6626e5225808cf5670a0f82",
+)
+SQLITE = Jar(
+    "org.xerial",
+    "sqlite-jdbc",
+    "3.50.3.0",
+    "a3f53a2aa15ae9425a9e793bbe9c8e5288febeb4b65ef5c1a4e80d4c2045cf08",
+)
+EMBEDDED = (ICEBERG, SQLITE)
+"""What `method: embedded` puts on the class path."""
+
+
+def cache_folder() -> Path:
+    """The folder of everything that is fetched: `STREAMSQL_CACHE`, or the user's cache folder."""
+    chosen = os.environ.get("STREAMSQL_CACHE")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
+    elif sys.platform == "darwin":
+        base = "~/Library/Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser().absolute() / "dbt-streamsql"
+
+
+def ensure(jars: tuple[Jar, ...] = EMBEDDED, folder: Path | None = None) -> list[Path]:
+    """Return the files of `jars`, fetching those that the cache folder lacks.
+
+    Errors: JAR_UNAVAILABLE (not cached and not to be had), JAR_CHECKSUM (not the pinned file).
+    """
+    target = folder or cache_folder() / "jars"
+    return [_ensure_one(jar, target) for jar in jars]
+
+
+def _ensure_one(jar: Jar, folder: Path) -> Path:
+    file = folder / jar.file_name
+    if file.is_file():
+        found = _sha256(file)
+        if found == jar.sha256:
+            return file
+        raise StreamSqlError(
+            "JAR_CHECKSUM",
+            f"the cached jar {jar.coordinate} is not the one that was pinned",
+            given=f"{file}: {found}",
+            allowed=jar.sha256,
+            hint="delete the file; it is then fetched again",
+        )
+    repository = os.environ.get("STREAMSQL_MAVEN_REPOSITORY") or MAVEN_CENTRAL
+    url = f"{repository.rstrip('/')}/{jar.path}"
+    temporary: Path | None = None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=f".{jar.file_name}.", dir=folder)
+        temporary = Path(name)
+        started = time.monotonic()
+        _say(f"fetching {jar.coordinate} from {repository} into {folder} (once)")
+        with os.fdopen(descriptor, "wb") as out:
+            found = _download(url, out)
+        if found != jar.sha256:
+            raise StreamSqlError(
+                "JAR_CHECKSUM",
+                f"the repository sent another file than the pinned {jar.coordinate}",
+                given=f"{url}: {found}",
+                allowed=jar.sha256,
+                hint="check the proxy or `STREAMSQL_MAVEN_REPOSITORY`; nothing was kept",
+            )
+        temporary.chmod(0o644)
+        temporary.replace(file)
+        _say(f"fetched {jar.file_name} in {time.monotonic() - started:.0f} s")
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise StreamSqlError(
+            "JAR_UNAVAILABLE",
+            f"the jar {jar.coordinate} is not in the cache and cannot be fetched",
+            given=f"{url}: {error}",
+            hint=f"connect to the network once, set STREAMSQL_MAVEN_REPOSITORY to a mirror, "
+            f"or put the file {jar.file_name} into {folder}",
+        ) from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+    return file
+
+
+def _download(url: str, out: object) -> str:
+    digest = hashlib.sha256()
+    # Only a mirror that the user names may be something else than HTTPS.
+    with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310
+        while chunk := response.read(_CHUNK):
+            digest.update(chunk)
+            out.write(chunk)  # type: ignore[attr-defined]
+    return digest.hexdigest()
+
+
+def _sha256(file: Path) -> str:
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _say(text: str) -> None:
+    # stderr: standard output belongs to dbt's log and to scripts that read it.
+    print(f"dbt-streamsql: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,286 @@
+"""One view in one epoch: see what its inputs did, choose how, write the result where no reader looks."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.meta import ChangeFile, Job, TableVersion
+from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.expression import fill
+from dbt_streamsql.plan.schema import Column
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime.context import Open, Version, log, pin, unchanged
+from dbt_streamsql.runtime.durable import durable
+from dbt_streamsql.runtime.frames import Frames, Reading
+from dbt_streamsql.runtime.sessions import JobCount
+from dbt_streamsql.runtime.write import Mismatch, Outcome, Writer
+from dbt_streamsql.storage.iceberg import changes, metadata, staging
+from dbt_streamsql.storage.iceberg.changes import Change
+from dbt_streamsql.storage.iceberg.metadata import Metadata
+
+FULL_SHARE = 0.3
+"""Changed rows as a share of the rows of the changed inputs, above which a full refresh is taken."""
+_GUARDED_ROWS = 100_000
+"""Inputs smaller than this are never refreshed in full for cost: both ways are equally quick."""
+
+Rewrite = Callable[[str, Callable[[TableName], str | None]], str]
+"""Puts other table names into a query's text: (sql, replacement) -> sql."""
+
+
+@dataclass
+class ViewJob:
+    """One run of one view. `job` is its definition, `redefined` whether that is new."""
+
+    epoch: Open
+    job: Job
+    plan: CompiledPlan
+    redefined: str
+    rewrite: Rewrite
+
+    def run(self) -> TableVersion:
+        """Stage the view's version for this barrier and return its record."""
+        started = time.monotonic()
+        with self.epoch.warehouse.sessions.use() as spark:
+            counter = JobCount(spark)
+            try:
+                version = self._run(spark)
+            finally:
+                jobs = counter.stop()
+        return replace(version, jobs=jobs, seconds=time.monotonic() - started)
+
+    def _run(self, spark: SparkSession) -> TableVersion:
+        self.inputs = {source: pin(self.epoch, source) for source in self.job.sources}
+        self.consumed = {source: at.snapshot for source, at in self.inputs.items()}
+        self.name = TableName.parse(self.job.table)
+        previous = self.epoch.latest.get(self.job.table)
+        self.moves = {source: self._move(source, previous) for source in self.inputs}
+        reason = self._why_full(previous)
+        meta = metadata.load(spark, self.name)
+        if previous is None or meta is None:
+            return self._full(spark, reason or "the table is built for the first time", meta)
+        if not reason and all(move.kind == "none" for move in self.moves.values()):
+            return unchanged(previous, self.consumed)
+        foreign = self._foreign_write(meta, previous)
+        if reason or foreign or self.plan.mode == "full":
+            if self.plan.mode == "full":
+                reason = reason or "; ".join(self.plan.reasons)
+            return self._full(spark, reason or foreign, meta)
+        try:
+            return self._incremental(spark, meta, previous)
+        except Mismatch:
+            return self._full(spark, "the stored rows were not what they should be", meta)
+
+    # -- what happened -----------------------------------------------------------------------
+
+    def _move(self, source: str, previous: TableVersion | None) -> Change:
+        now = self.inputs[source]
+        if previous is None or source not in previous.inputs:
+            return Change("lost", None, now.snapshot)
+        return changes.classify(now.meta, previous.inputs[source], now.snapshot)
+
+    def _why_full(self, previous: TableVersion | None) -> str:
+        if self.redefined:
+            return self.redefined
+        if previous is None:
+            return ""
+        if self.plan.volatile:
+            return "; ".join(self.plan.reasons)
+        lost = [source for source, move in self.moves.items() if move.kind == "lost"]
+        if lost:
+            return f"the earlier version of {', '.join(lost)} is gone"
+        if self.job.refresh_mode != "auto":
+            return ""
+        moved = [source for source, move in self.moves.items() if move.kind != "none"]
+        changed = sum(self.moves[source].rows for source in moved)
+        total = sum(self.inputs[s].meta.live_rows(self.inputs[s].snapshot) for s in moved)
+        if self.plan.mode == "incremental" and total > _GUARDED_ROWS:
+            if changed > FULL_SHARE * total:
+                return f"{changed:,} changed rows of {total:,}: recomputing is cheaper"
+        return ""
+
+    def _foreign_write(self, meta: Metadata, previous: TableVersion) -> str:
+        if meta.current == previous.snapshot:
+            return ""
+        path = meta.lineage(meta.current, previous.snapshot)
+        if path is not None and all(snapshot.operation == "replace" for snapshot in path):
+            return ""
+        return "somebody else wrote to the view's table"
+
+    # -- incremental -------------------------------------------------------------------------
+
+    def _incremental(
+        self, spark: SparkSession, meta: Metadata, previous: TableVersion
+    ) -> TableVersion:
+        assert meta.current is not None
+        columns = (*self.plan.columns, *self.plan.hidden)
+        barrier = self.epoch.barrier()
+        branch = staging.branch_name(barrier)
+        writer = Writer(
+            spark,
+            self.name,
+            branch,
+            meta.current,
+            meta.live_rows(meta.current),
+            tuple(column.name for column in columns),
+            tuple(column.name for column in self.plan.columns),
+            self.epoch.readers(self.job.table),
+        )
+        frames = Frames(spark, self._readings(previous), writer)
+        try:
+            with staging.stamped(spark, barrier):
+                outcome = frames.run(self.plan)
+            if not outcome.changed:
+                return unchanged(previous, self.consumed)
+            self._write_feed(outcome, meta)
+        finally:
+            frames.close()
+        staged = metadata.load(spark, self.name)
+        assert staged is not None
+        head = staged.refs[branch]
+        self._announce(Version(self.name, staged, head, barrier))
+        return TableVersion(
+            barrier,
+            self.job.table,
+            snapshot=head,
+            branch=branch,
+            mode="append" if not outcome.deleted else "incremental",
+            rows_inserted=outcome.inserted,
+            rows_deleted=outcome.deleted,
+            inputs=self.consumed,
+        )
+
+    def _readings(self, previous: TableVersion) -> dict[str, Reading]:
+        readings = {}
+        for source, at in self.inputs.items():
+            move = self.moves[source]
+            files: tuple[str, ...] = ()
+            if move.kind != "none" and source in self.epoch.jobs:
+                files = self._change_files(source, previous.inputs[source])
+            readings[source] = Reading(at.at, at.meta, move, files)
+        return readings
+
+    def _change_files(self, source: str, seen: int | None) -> tuple[str, ...]:
+        """The files that together hold the change since `seen`; () when they do not cover it."""
+        version = self.inputs[source]
+        path = version.meta.lineage(version.snapshot, seen)
+        if not path:
+            return ()
+        needed = {
+            int(snapshot.summary.get(staging.BARRIER_PROPERTY, -1))
+            for snapshot in path
+            if snapshot.operation != "replace"
+        }
+        store = self.epoch.warehouse.store
+        files = store.change_files(source, min(needed, default=0) - 1, self.epoch.barrier())
+        found = {file.barrier: file.path for file in files}
+        return tuple(found[barrier] for barrier in sorted(needed)) if needed <= set(found) else ()
+
+    def _write_feed(self, outcome: Outcome, meta: Metadata) -> None:
+        if outcome.feed is None:
+            return
+        barrier = self.epoch.barrier()
+        path = posixpath.join(f"{meta.location}-changes", f"b{barrier}-{uuid.uuid4().hex[:8]}")
+        with durable("changes.write"):
+            outcome.feed.coalesce(1).write.parquet(path)
+        with durable("changes.register"):
+            rows = outcome.inserted + outcome.deleted
+            file = ChangeFile(self.job.table, barrier, path, rows)
+            self.epoch.warehouse.store.add_change_file(self.epoch.fence, file)
+
+    # -- full --------------------------------------------------------------------------------
+
+    def _full(self, spark: SparkSession, reason: str, meta: Metadata | None) -> TableVersion:
+        if self.job.refresh_mode == "incremental" and meta is not None and not self.redefined:
+            log.warning("%s is refreshed in full: %s", self.job.table, reason)
+        barrier = self.epoch.barrier()
+        select = self._query()
+        same = meta is not None and meta.current is not None and self._same_columns(spark)
+        base = {"mode": "full", "reason": reason, "inputs": self.consumed}
+        if same:
+            assert meta is not None and meta.current is not None
+            branch = staging.branch_name(barrier)
+            names = ", ".join(f"`{c.name.replace('`', '``')}`" for c in self._columns)
+            with durable("branch.create"):
+                staging.create_branch(spark, self.name, branch, meta.current)
+            with durable("branch.write"), staging.stamped(spark, barrier):
+                target = staging.branch_sql(self.name, branch)
+                spark.sql(f"INSERT OVERWRITE {target} ({names}) SELECT {names} FROM ({select})")
+            staged = metadata.load(spark, self.name)
+            assert staged is not None
+            head = staged.refs[branch]
+            self._announce(Version(self.name, staged, head, barrier))
+            rows, gone = staged.live_rows(head), meta.live_rows(meta.current)
+            return TableVersion(
+                barrier,
+                self.job.table,
+                snapshot=head,
+                branch=branch,
+                rows_inserted=rows,
+                rows_deleted=gone,
+                **base,  # type: ignore[arg-type]
+            )
+        at = staging.staging_name(self.name, barrier, self.epoch.next_staging_number())
+        location = "" if meta is not None else self._location()
+        with durable("table.build"), staging.stamped(spark, barrier):
+            snapshot = staging.build(spark, at, select, location, staging.VIEW_PROPERTIES)
+        staged = metadata.load(spark, at)
+        assert staged is not None
+        self._announce(Version(at, staged, snapshot, barrier))
+        return TableVersion(
+            barrier,
+            self.job.table,
+            snapshot=snapshot,
+            staged_at=str(at),
+            created=meta is None,
+            rows_inserted=staged.live_rows(snapshot),
+            rows_deleted=meta.live_rows(meta.current) if meta is not None else 0,
+            **base,  # type: ignore[arg-type]
+        )
+
+    @property
+    def _columns(self) -> tuple[Column, ...]:
+        return (*self.plan.columns, *self.plan.hidden)
+
+    def _query(self) -> str:
+        """The query over the pinned versions; ordered inside files where that lets keys be found."""
+        if self.plan.full_sql:
+            inputs = [self.inputs[table] for table in self.plan.tables]
+            read = {f"t{i}": changes.version(at.at, at.snapshot) for i, at in enumerate(inputs)}
+            sql = fill(self.plan.full_sql, read.__getitem__)
+        else:
+            sql = self.rewrite(self.job.sql, self._pinned)
+        if self.plan.strategy != "fold" or not self.plan.key:
+            return sql
+        keys = ", ".join(f"`{key.replace('`', '``')}`" for key in self.plan.key)
+        return f"SELECT * FROM (\n{sql}\n) SORT BY {keys}"
+
+    def _pinned(self, name: TableName) -> str | None:
+        version = self.inputs.get(str(name))
+        return changes.version(version.at, version.snapshot) if version is not None else None
+
+    def _same_columns(self, spark: SparkSession) -> bool:
+        stored = [(f.name, f.dataType.simpleString()) for f in spark.table(self.name.sql).schema]
+        return stored == [(column.name, column.type) for column in self._columns]
+
+    def _location(self) -> str:
+        """Beside the other tables of the schema, with a suffix: a name may be used again later."""
+        root = self.epoch.warehouse.location
+        folder = f"{self.name.table}-{uuid.uuid4().hex[:8]}"
+        return posixpath.join(root, self.name.schema, folder) if root else ""
+
+    def _announce(self, version: Version) -> None:
+        with self.epoch.lock:
+            self.epoch.staged[self.job.table] = version
+
+
+def plan_of(job: Job) -> CompiledPlan:
+    """The plan that was stored with a definition."""
+    return CompiledPlan.from_json(json.dumps(job.plan["plan"]))

@@ -1,0 +1,159 @@
+"""Make staged versions visible, and undo or finish what a dead process left.
+
+A barrier whose tables are all staged (PRECOMMIT) only ever goes forward; one that is not only ever
+goes back. Both are idempotent: running them again after a crash in the middle is the recovery.
+"""
+
+from __future__ import annotations
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.meta import Fence, TableVersion
+from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.runtime.context import Warehouse, log
+from dbt_streamsql.runtime.durable import durable
+from dbt_streamsql.storage.iceberg import metadata, pins, staging
+
+
+def roll_forward(warehouse: Warehouse, fence: Fence, barrier: int) -> None:
+    """Publish every staged table of a PRECOMMIT barrier and commit it."""
+    store, spark = warehouse.store, warehouse.sessions.main
+    for version in store.versions(barrier):
+        if not version.to_publish:
+            continue
+        with durable("publish.table"):
+            snapshot = _publish(spark, version)
+        with durable("table.written"):
+            store.written(fence, barrier, version.table, snapshot)
+    with durable("barrier.commit"):
+        store.commit(fence, barrier)
+
+
+def roll_back(warehouse: Warehouse, fence: Fence, barrier: int) -> None:
+    """Give an OPEN barrier up; what it staged goes with the sweep."""
+    with durable("barrier.abort"):
+        warehouse.store.abort(fence, barrier)
+
+
+def recover(warehouse: Warehouse, fence: Fence) -> None:
+    """Finish or undo unfinished barriers, then sweep."""
+    for barrier in warehouse.store.unfinished():
+        if barrier.state == "PRECOMMIT":
+            log.warning("barrier %s was staged when its process died: publishing it", barrier.id)
+            roll_forward(warehouse, fence, barrier.id)
+        else:
+            log.warning("barrier %s was unfinished when its process died: undone", barrier.id)
+            roll_back(warehouse, fence, barrier.id)
+    sweep(warehouse, fence)
+
+
+def sweep(warehouse: Warehouse, fence: Fence, tables: set[str] | None = None) -> int:
+    """Remove branches, staging tables, change files and tags that nobody needs; how many.
+
+    Only the runner may sweep, when no barrier is open: then every staged thing is left over.
+    `tables` limits the look at branches to those (None: all views).
+    """
+    store, spark = warehouse.store, warehouse.sessions.main
+    gone = 0
+    for table in sorted(store.jobs() if tables is None else tables):
+        gone += _drop_branches(spark, TableName.parse(table))
+    for staged in staging.staged_tables(spark, warehouse.catalog) if tables is None else []:
+        with durable("sweep.staging"):
+            staging.drop_table(spark, staged)
+        gone += 1
+    gone += _sweep_changes(warehouse, fence)
+    gone += move_pins(warehouse)
+    return gone
+
+
+def move_pins(warehouse: Warehouse) -> int:
+    """Tag the snapshots that some view has consumed, and only those; how many tags moved."""
+    store, spark = warehouse.store, warehouse.sessions.main
+    wanted: dict[str, set[int]] = {source: set() for source, _ in store.topology()}
+    for version in store.latest_all().values():
+        for source, snapshot in version.inputs.items():
+            if snapshot is not None:
+                wanted.setdefault(source, set()).add(snapshot)
+    moved = 0
+    for source, snapshots in sorted(wanted.items()):
+        name = TableName.parse(source)
+        meta = metadata.load(spark, name)
+        if meta is None:
+            continue
+        try:
+            with durable("pins.move"):
+                moved += pins.reconcile(spark, name, meta, warehouse.store_id, snapshots)
+        except PySparkException as error:
+            log.warning("%s cannot be pinned: %s", source, str(error).splitlines()[0])
+    return moved
+
+
+def _publish(spark: SparkSession, version: TableVersion) -> int | None:
+    """Make one staged version visible; its snapshot id when publishing gave it another."""
+    table = TableName.parse(version.table)
+    if version.staged_at:
+        staged = TableName.parse(version.staged_at)
+        if version.created:
+            staging.publish_new(spark, staged, table)
+            return None
+        return staging.publish_replacement(spark, staged, table, version.barrier)
+    assert version.snapshot is not None
+    meta = metadata.load(spark, table)
+    assert meta is not None
+    if meta.lineage(meta.current, version.snapshot) is not None:
+        return None
+    try:
+        staging.fast_forward(spark, table, version.branch)
+    except PySparkException as error:
+        if "not an ancestor" not in str(error):
+            raise
+        log.warning("%s was written by somebody else: this barrier's version wins", table)
+        spark.sql(
+            f"CALL {quote(table.catalog)}.system.set_current_snapshot("
+            "table => :table, snapshot_id => :snapshot)",
+            args={
+                "table": f"{quote(table.schema)}.{quote(table.table)}",
+                "snapshot": version.snapshot,
+            },
+        )
+    return None
+
+
+def _drop_branches(spark: SparkSession, table: TableName) -> int:
+    meta = metadata.load(spark, table)
+    ours = [name for name in (meta.refs if meta else {}) if _is_ours(name)]
+    for branch in ours:
+        with durable("sweep.branch"):
+            staging.drop_branch(spark, table, branch)
+    return len(ours)
+
+
+def _is_ours(ref: str) -> bool:
+    prefix, _, number = ref.rpartition("_")
+    return prefix == "streamsql" and number.isdigit()
+
+
+def _sweep_changes(warehouse: Warehouse, fence: Fence) -> int:
+    """Delete change files that every reader has consumed, or whose barrier was given up."""
+    store, spark = warehouse.store, warehouse.sessions.main
+    latest = store.latest_all()
+    paths: list[str] = [file.path for file in store.aborted_change_files()]
+    for table in store.tables_with_change_files():
+        current = latest.get(table)
+        behind = [
+            reader
+            for reader in store.readers(table)
+            if current is not None
+            and reader in latest
+            and latest[reader].inputs.get(table) != current.snapshot
+        ]
+        if not behind:
+            limit = current.barrier if current is not None else store.last_committed()
+            paths += [file.path for file in store.change_files(table, 0, limit)]
+    for path in paths:
+        with durable("sweep.changes"):
+            metadata.delete_folder(spark, path)
+    if paths:
+        store.forget_change_files_at(fence, paths)
+    return len(paths)

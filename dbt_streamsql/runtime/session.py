@@ -1,0 +1,341 @@
+"""Open a Spark session: embedded in this process, on a cluster, or over Spark Connect.
+
+The embedded one needs no configuration: its Iceberg catalog is a SQLite file in the warehouse
+folder (write-ahead log, so that several processes can share it). One process has one Spark
+context; a second warehouse in the same process gets a session of its own on it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import tempfile
+import threading
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.quoting import check_name
+from dbt_streamsql.runtime import jars
+from dbt_streamsql.runtime.java import find_java, launch_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+METHODS = ("embedded", "connect", "cluster")
+CATALOG_FILE = "catalog.db"
+CONNECT_PORT = 15002
+
+_ICEBERG_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
+_ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+_LOOPBACK = ("127.0.0.1", "::1", "[::1]", "localhost")
+_GIB = 1 << 30
+_APPENDED = {
+    "spark.sql.extensions": ",",
+    "spark.driver.extraClassPath": os.pathsep,
+    "spark.driver.extraJavaOptions": " ",
+    "spark.jars": ",",
+}
+"""Settings where a user's value is added to ours instead of replacing it."""
+_JOB_SCOPED = "spark.sql.iceberg.snapshot-property."
+_opening = threading.Lock()
+
+
+@dataclass(frozen=True)
+class SessionSettings:
+    """How to reach Spark. `warehouse` is a folder (made absolute) or a URI; '' only for connect.
+
+    `catalog_properties` are the catalog's own (`type`, `uri`, …), without Spark's prefix.
+    `spark_properties` win over every setting made here. Both hold texts only.
+    """
+
+    method: str = "embedded"
+    host: str = ""
+    port: int = 0
+    token: str = field(default="", repr=False)
+    master: str = ""
+    catalog: str = "lake"
+    warehouse: str = ""
+    catalog_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    spark_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        check_name(self.catalog, "catalog")
+        problem = ""
+        if self.method not in METHODS:
+            problem = f"`method` {self.method!r} is not one of {', '.join(METHODS)}"
+        elif self.method == "connect" and not self.host:
+            problem = "`method: connect` needs a `host`"
+        elif self.method == "cluster" and not self.master:
+            problem = "`method: cluster` needs a `master`, such as spark://host:7077"
+        elif self.method != "connect" and not self.warehouse:
+            problem = f"`method: {self.method}` needs a `warehouse`"
+        elif "://" in self.warehouse and not self.catalog_properties:
+            problem = "a `warehouse` URI needs `catalog_properties` (type, uri): SQLite is a file"
+        if problem:
+            raise StreamSqlError("CONFIG_INVALID", problem)
+
+
+def embedded(warehouse: str, catalog: str = "lake") -> SparkSession:
+    """An embedded session over the warehouse folder with nothing else to say."""
+    return open_session(SessionSettings(catalog=catalog, warehouse=warehouse))
+
+
+def open_session(settings: SessionSettings) -> SparkSession:
+    """Open the session, or a new one on the Spark context that this process already has.
+
+    Errors: JAVA_MISSING, JAR_UNAVAILABLE, JAR_CHECKSUM, CONNECTION.
+    """
+    with _opening:
+        if settings.method == "connect":
+            return _connect(settings)
+        return _classic(settings)
+
+
+def new_session(spark: SparkSession) -> SparkSession:
+    """A session with the same catalogs and settings, but its own temporary views and conf.
+
+    A classic `newSession()` knows only what Spark was started with, so what was set on `spark`
+    later is carried over; properties of single jobs are not.
+    """
+    child: SparkSession
+    if is_connect(spark):
+        # The channel keeps the address and the token; a client has no getter for them.
+        client = getattr(spark, "client")  # noqa: B009 - only Connect's sessions have it
+        child = type(spark)(client._builder)  # noqa: SLF001
+    else:
+        child = spark.newSession()
+    present = _settings_of(child)
+    for key, value in _settings_of(spark).items():
+        if present.get(key) != value and not key.startswith(_JOB_SCOPED):
+            child.conf.set(key, value)
+    return child
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether the session is a Spark Connect client (no JVM in reach)."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def set_pool(spark: SparkSession, name: str) -> None:
+    """Put this thread's jobs into a fair-scheduler pool of their own (classic sessions only)."""
+    if not is_connect(spark):
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+
+
+def catalog_settings(settings: SessionSettings) -> dict[str, str]:
+    """The `spark.sql.catalog.*` settings of the catalog, and that it is the default one."""
+    prefix = f"spark.sql.catalog.{settings.catalog}"
+    own = {"cache-enabled": "false"}  # with the cache a session is blind to others' commits
+    if settings.warehouse:
+        own["warehouse"] = _located(settings.warehouse)
+    if not {"type", "catalog-impl", "uri"} & set(settings.catalog_properties):
+        file = Path(_located(settings.warehouse)) / CATALOG_FILE
+        own["type"] = "jdbc"
+        own["uri"] = f"jdbc:sqlite:{file}?journal_mode=WAL&busy_timeout=20000"
+        own["jdbc.schema-version"] = "V1"  # without it the catalog stores no views
+    own |= settings.catalog_properties
+    return {
+        prefix: _ICEBERG_CATALOG,
+        **{f"{prefix}.{key}": value for key, value in own.items()},
+        "spark.sql.defaultCatalog": settings.catalog,
+    }
+
+
+def start_settings(settings: SessionSettings) -> dict[str, str]:
+    """Everything that a new Spark context is started with."""
+    cores = _cores()
+    files = [str(file) for file in jars.ensure()]
+    log4j = (Path(__file__).parent / "log4j2.properties").as_uri()
+    ours = {
+        "spark.master": settings.master or "local[*]",
+        "spark.app.name": "dbt-streamsql",
+        "spark.driver.extraClassPath": os.pathsep.join(files),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
+        "spark.driver.memory": f"{_driver_memory() // (1 << 20)}m",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.extensions": _ICEBERG_EXTENSIONS,
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.catalogImplementation": "in-memory",
+        **catalog_settings(settings),
+    }
+    if settings.method == "embedded":
+        ours["spark.driver.host"] = ours["spark.driver.bindAddress"] = "127.0.0.1"
+    else:
+        ours["spark.jars"] = ",".join(files)  # the executors need them too
+    if "://" not in settings.warehouse:
+        ours["spark.sql.warehouse.dir"] = str(Path(_located(settings.warehouse)) / "spark")
+    for key, value in settings.spark_properties.items():
+        separator = _APPENDED.get(key)
+        ours[key] = f"{ours[key]}{separator}{value}" if separator and key in ours else value
+    return ours
+
+
+def _classic(settings: SessionSettings) -> SparkSession:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    # PySpark prints every failed query as JSON on stderr, beside raising it.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+    logging.getLogger("DataFrameQueryContextLogger").disabled = True
+    if "://" not in settings.warehouse:
+        _make_folder(Path(_located(settings.warehouse)))
+    if SparkContext._active_spark_context is not None:  # noqa: SLF001 - no public getter
+        return _join(SparkSession.builder.getOrCreate(), settings)
+    java = find_java()
+    with _started_by(start_settings(settings), str(launch_home(java))):
+        try:
+            return SparkSession.builder.getOrCreate()
+        except Exception as error:
+            raise StreamSqlError(
+                "CONNECTION",
+                "Spark did not start",
+                given=f"{error}; Java {java}",
+                hint="`dbt debug` checks each part; the cause stands above, on stderr",
+            ) from error
+
+
+def _join(running: SparkSession, settings: SessionSettings) -> SparkSession:
+    """A session for `settings` on a context that something else started."""
+    if _ICEBERG_EXTENSIONS not in (running.conf.get("spark.sql.extensions", "") or ""):
+        raise StreamSqlError(
+            "CONNECTION",
+            "this process already runs a Spark session that was started without Iceberg",
+            hint="let this library start Spark, or start yours with the Iceberg runtime and "
+            f"spark.sql.extensions={_ICEBERG_EXTENSIONS}",
+        )
+    session = running.newSession()
+    wanted = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": str(_cores())}
+    wanted |= catalog_settings(settings)
+    wanted |= {k: v for k, v in settings.spark_properties.items() if k.startswith("spark.sql.")}
+    for key, value in wanted.items():
+        if session.conf.isModifiable(key):
+            session.conf.set(key, value)
+    return session
+
+
+def _connect(settings: SessionSettings) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    try:
+        # `create`, not `getOrCreate`: the latter would hand out somebody else's session.
+        session: SparkSession = SparkSession.builder.remote(connect_url(settings)).create()
+        wanted = dict(settings.spark_properties)
+        wanted.setdefault("spark.sql.session.timeZone", "UTC")
+        if settings.catalog_properties or settings.warehouse:
+            wanted = catalog_settings(settings) | wanted
+        for key, value in wanted.items():
+            session.conf.set(key, value)
+    except Exception as error:
+        raise StreamSqlError(
+            "CONNECTION",
+            f"no Spark Connect server answers at {settings.host}",
+            given=_scrub(str(error), settings.token),
+            hint="check `host`, `port`, `token`, and that the server runs",
+        ) from error
+    return session
+
+
+def connect_url(settings: SessionSettings) -> str:
+    """`sc://host:port/;token=…`, with the host spelled so that a local token needs no TLS."""
+    host = settings.host
+    if settings.token and host in _LOOPBACK:
+        host = "localhost"
+    url = f"sc://{host}:{settings.port or CONNECT_PORT}"
+    if settings.token:
+        url += f"/;token={urllib.parse.quote(settings.token, safe='')}"
+    return url
+
+
+@contextmanager
+def _started_by(properties: Mapping[str, str], java_home: str) -> Iterator[None]:
+    """Environment in which PySpark starts the JVM with these properties, restored afterwards.
+
+    They travel in a file that only the user can read, not on the command line: a catalog's
+    password would be in the process list for everybody.
+    """
+    descriptor, name = tempfile.mkstemp(prefix="streamsql-", suffix=".conf")
+    before = {key: os.environ.get(key) for key in ("JAVA_HOME", "PYSPARK_SUBMIT_ARGS")}
+    try:
+        with os.fdopen(descriptor, "w", encoding="latin-1") as out:
+            for key, value in properties.items():
+                out.write(f"{_escaped(key)}={_escaped(value)}\n")
+        arguments = before["PYSPARK_SUBMIT_ARGS"] or "pyspark-shell"
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {shlex.quote(name)} {arguments}"
+        os.environ["JAVA_HOME"] = java_home
+        yield
+    finally:
+        Path(name).unlink(missing_ok=True)
+        for key, old in before.items():
+            if old is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = old
+
+
+def _escaped(text: str) -> str:
+    """A key or value in the syntax of Java's property files."""
+    special = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+    out = []
+    for position, char in enumerate(text):
+        if char in special:
+            out.append(special[char])
+        elif char in "=:#! " and (char != " " or position == 0):
+            out.append("\\" + char)
+        elif char.isascii():
+            out.append(char)
+        else:
+            units = char.encode("utf-16-be")
+            out += [f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2)]
+    return "".join(out)
+
+
+def _settings_of(spark: SparkSession) -> dict[str, str]:
+    found = spark.conf.getAll
+    return dict(found() if callable(found) else found)
+
+
+def _located(warehouse: str) -> str:
+    return warehouse if "://" in warehouse else str(Path(warehouse).expanduser().absolute())
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StreamSqlError(
+            "CONNECTION",
+            "the warehouse folder cannot be made",
+            given=f"{folder}: {error.strerror}",
+            hint="set `warehouse` to a folder that you may write",
+        ) from error
+
+
+def _scrub(text: str, secret: str) -> str:
+    return text.replace(secret, "…") if secret else text
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 2
+
+
+def _driver_memory() -> int:
+    """Bytes: a quarter of the memory of the machine or container, between 1 and 8 GiB."""
+    total = 4 * _GIB
+    if hasattr(os, "sysconf"):
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    if limit.is_file() and (text := limit.read_text().strip()).isdigit():
+        total = min(total, int(text))
+    return max(_GIB, min(8 * _GIB, total // 4))

@@ -1,0 +1,51 @@
+"""A pool of Spark sessions: each job of an epoch has one to itself, for its views and settings."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.runtime.session import is_connect, new_session
+
+
+class Sessions:
+    """Hands out sessions and takes them back; a new session's first query is dear, so they stay."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.main = spark
+        self._free: list[SparkSession] = []
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def use(self) -> Iterator[SparkSession]:
+        """A session for one job, by one thread."""
+        with self._lock:
+            session = self._free.pop() if self._free else None
+        session = session or new_session(self.main)
+        try:
+            yield session
+        finally:
+            with self._lock:
+                self._free.append(session)
+
+
+class JobCount:
+    """Counts the Spark jobs that this thread starts between two points (-1 over Spark Connect)."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._context = None if is_connect(spark) else spark.sparkContext
+        self._group = f"streamsql-{uuid.uuid4().hex}"
+        if self._context is not None:
+            self._context.setJobGroup(self._group, "streamsql")
+
+    def stop(self) -> int:
+        if self._context is None:
+            return -1
+        jobs = len(self._context.statusTracker().getJobIdsForGroup(self._group))
+        self._context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+        self._context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
+        return jobs

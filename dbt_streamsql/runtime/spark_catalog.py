@@ -1,0 +1,106 @@
+"""Answers the compiler's questions from a Spark session."""
+
+from __future__ import annotations
+
+import re
+import threading
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.plan.catalog import TableInfo
+from dbt_streamsql.plan.schema import Column, visible
+from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.storage.iceberg import metadata
+
+_AS = re.compile(r"\nAS\n", re.MULTILINE)
+_SPOT = re.compile(r"line (\d+), pos (\d+)")
+
+
+class SparkCatalog:
+    """The tables, types and functions that a session sees (see `plan.catalog.Catalog`)."""
+
+    def __init__(self, spark: SparkSession, default_catalog: str) -> None:
+        self.default_catalog = default_catalog
+        self._spark = spark
+        self._functions: frozenset[str] | None = None
+        self._lock = threading.Lock()
+
+    def table(self, name: TableName) -> TableInfo:
+        """A table or view by name; TABLE_MISSING when there is none."""
+        try:
+            fields = self._spark.table(name.sql).schema
+        except AnalysisException as error:
+            if error.getCondition() in {
+                "TABLE_OR_VIEW_NOT_FOUND",
+                "SCHEMA_NOT_FOUND",
+                "REQUIRES_SINGLE_PART_NAMESPACE",
+            }:
+                raise StreamSqlError(
+                    "TABLE_MISSING",
+                    f"{name} does not exist",
+                    hint="check the name, or build the model or source that makes it",
+                ) from error
+            raise _refused(error) from error
+        columns = visible(
+            tuple(Column(f.name, f.dataType.simpleString(), f.nullable) for f in fields)
+        )
+        view = self._view(name)
+        if view:
+            return TableInfo(name, columns, True, view, name.catalog, name.schema)
+        try:
+            versioned = metadata.load(self._spark, name) is not None
+        except (StreamSqlError, PySparkException):
+            versioned = False
+        return TableInfo(name, columns, versioned)
+
+    def schema(self, sql: str) -> tuple[Column, ...]:
+        """Columns and types of a query; SQL_INVALID with Spark's own words when it refuses."""
+        try:
+            fields = self._spark.sql(sql).schema
+        except (AnalysisException, ParseException) as error:
+            raise _refused(error) from error
+        return tuple(Column(f.name, f.dataType.simpleString(), f.nullable) for f in fields)
+
+    def functions(self) -> frozenset[str]:
+        """Spark's built-in functions, asked once."""
+        with self._lock:
+            if self._functions is None:
+                rows = self._spark.sql("SHOW SYSTEM FUNCTIONS").collect()
+                self._functions = frozenset(row[0].lower() for row in rows)
+            return self._functions
+
+    def stamp(self, name: TableName) -> str:
+        """Text that changes when a table is recreated, its columns change, or a view is redefined."""
+        try:
+            found = metadata.load(self._spark, name)
+        except StreamSqlError:
+            return "unversioned"
+        return found.stamp if found is not None else self._view(name)
+
+    def _view(self, name: TableName) -> str:
+        """The text of a view ('' for a table)."""
+        try:
+            rows = self._spark.sql(
+                f"SHOW VIEWS IN {quote(name.catalog)}.{quote(name.schema)} LIKE :name",
+                args={"name": name.table},
+            ).collect()
+            if not any(row["viewName"].lower() == name.table.lower() for row in rows):
+                return ""
+            text = self._spark.sql(f"SHOW CREATE TABLE {name.sql}").collect()[0][0]
+        except (AnalysisException, PySparkException):
+            return ""
+        return _AS.split(text, 1)[1].strip()
+
+
+def _refused(error: PySparkException) -> StreamSqlError:
+    text = str(error).split("\n\nJVM stacktrace")[0]
+    spot = _SPOT.search(text)
+    place = Place("", int(spot[1]), int(spot[2]) + 1) if spot else None
+    return StreamSqlError(
+        "SQL_INVALID",
+        "Spark refuses the query: " + text.split(";")[0].splitlines()[0],
+        hint="try the query with `dbt show --inline`",
+        place=place,
+    )

@@ -1,0 +1,208 @@
+"""The metadata of an Iceberg table, read without a Spark job.
+
+The only module that may use Spark's JVM. Over Spark Connect there is none; the same facts then
+come from Iceberg's metadata tables, which costs a small job each.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.quoting import TableName
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One version of the table: `operation` is append, overwrite, delete or replace (compaction).
+
+    `has_lineage`: its rows have ids that survive rewriting (format v3).
+    """
+
+    id: int
+    parent: int | None
+    sequence: int
+    operation: str
+    summary: Mapping[str, str]
+    has_lineage: bool = False
+
+    def count(self, key: str) -> int:
+        """A number of the summary, such as `added-records`; 0 when it is absent."""
+        return int(self.summary.get(key, 0))
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """A table as its catalog knows it now; `refs` are branches and tags by name."""
+
+    uuid: str
+    location: str
+    format_version: int
+    schema_id: int
+    current: int | None
+    snapshots: Mapping[int, Snapshot]
+    refs: Mapping[str, int]
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def stamp(self) -> str:
+        """Changes when the table is recreated or its schema changes."""
+        return f"{self.uuid}:{self.schema_id}"
+
+    def lineage(self, newest: int | None, oldest: int | None) -> list[Snapshot] | None:
+        """The snapshots after `oldest` up to `newest`, oldest first; None if not an ancestor."""
+        path: list[Snapshot] = []
+        at = newest
+        while at is not None and at != oldest:
+            snapshot = self.snapshots.get(at)
+            if snapshot is None:
+                return None
+            path.append(snapshot)
+            at = snapshot.parent
+        return path[::-1] if at == oldest else None
+
+    def live_rows(self, snapshot: int | None) -> int:
+        """Rows at a snapshot by its summary (an upper bound with equality deletes)."""
+        found = self.snapshots.get(snapshot) if snapshot is not None else None
+        if found is None:
+            return 0
+        return found.count("total-records") - found.count("total-position-deletes")
+
+
+def load(spark: SparkSession, name: TableName) -> Metadata | None:
+    """The metadata of an Iceberg table, or None when there is no such table.
+
+    Errors: SQL_UNSUPPORTED when a table of another format has that name.
+    """
+    if is_connect(spark):
+        return _load_by_sql(spark, name)
+    try:
+        table = _java_table(spark, name)
+    except PySparkException as error:
+        return _absent(error, name)
+    jvm: Any = spark._jvm
+    text = jvm.org.apache.iceberg.TableMetadataParser.toJson(table.operations().current())
+    return _from_json(json.loads(text))
+
+
+def added_files(spark: SparkSession, name: TableName, snapshot: int) -> list[str]:
+    """The data files that one snapshot added."""
+    if is_connect(spark):
+        rows = spark.sql(
+            f"SELECT data_file.file_path FROM {name.child('all_entries')} "
+            "WHERE snapshot_id = :snapshot AND status = 1 AND data_file.content = 0",
+            args={"snapshot": snapshot},
+        ).collect()
+        return sorted({row[0] for row in rows})
+    table = _java_table(spark, name)
+    files = table.snapshot(snapshot).addedDataFiles(table.io()).iterator()
+    found = []
+    while files.hasNext():
+        found.append(str(files.next().location()))
+    return found
+
+
+def delete_folder(spark: SparkSession, path: str) -> None:
+    """Delete a folder that this warehouse wrote; over Spark Connect only a local one can be."""
+    if is_connect(spark):
+        shutil.rmtree(path.removeprefix("file:"), ignore_errors=True)
+        return
+    jvm: Any = spark._jvm
+    context: Any = spark._jsc
+    place = jvm.org.apache.hadoop.fs.Path(path)
+    place.getFileSystem(context.hadoopConfiguration()).delete(place, True)
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether the session is a Spark Connect client, which has no JVM."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def _java_table(spark: SparkSession, name: TableName) -> Any:
+    """Iceberg's own table object. Catalogs are looked up in the thread's active session."""
+    jvm: Any = spark._jvm
+    session: Any = spark._jsparkSession
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
+    return jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session, name.sql)
+
+
+def _absent(error: PySparkException, name: TableName) -> None:
+    if error.getCondition() in {"TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND"}:
+        return
+    text = str(error)
+    if "NoSuchTable" in text or "NoSuchNamespace" in text or "cannot be found" in text:
+        return
+    raise StreamSqlError(
+        "SQL_UNSUPPORTED", f"{name} is not an Iceberg table", given=text.splitlines()[0]
+    ) from error
+
+
+def _from_json(body: dict[str, Any]) -> Metadata:
+    current = body.get("current-snapshot-id")
+    snapshots = {
+        item["snapshot-id"]: Snapshot(
+            item["snapshot-id"],
+            item.get("parent-snapshot-id"),
+            item.get("sequence-number", 0),
+            item.get("summary", {}).get("operation", "append"),
+            item.get("summary", {}),
+            "first-row-id" in item,
+        )
+        for item in body.get("snapshots", [])
+    }
+    return Metadata(
+        uuid=body["table-uuid"],
+        location=body["location"],
+        format_version=body["format-version"],
+        schema_id=body.get("current-schema-id", 0),
+        current=None if current in (None, -1) else current,
+        snapshots=snapshots,
+        refs={name: ref["snapshot-id"] for name, ref in body.get("refs", {}).items()},
+        properties=body.get("properties", {}),
+    )
+
+
+def _load_by_sql(spark: SparkSession, name: TableName) -> Metadata | None:
+    try:
+        described = {row[0]: row[1] for row in spark.sql(f"SHOW TBLPROPERTIES {name.sql}").collect()}
+        detail = spark.sql(f"DESCRIBE TABLE EXTENDED {name.sql}").collect()
+    except PySparkException as error:
+        return _absent(error, name)
+    location = next((row[1] for row in detail if row[0] == "Location"), "")
+    columns = "|".join(f"{row[0]} {row[1]}" for row in detail if row[0] and not row[0][0] == "#")
+    current = described.get("current-snapshot-id", "none")
+    snapshots = {
+        row["snapshot_id"]: Snapshot(
+            row["snapshot_id"],
+            row["parent_id"],
+            int(row["sequence_number"]),
+            row["operation"],
+            {**row["summary"], "operation": row["operation"]},
+            int(described.get("format-version", "2")) >= 3,
+        )
+        for row in spark.sql(
+            "SELECT s.snapshot_id, s.parent_id, s.operation, s.summary, "
+            "coalesce(m.latest_sequence_number, 0) AS sequence_number "
+            f"FROM {name.child('snapshots')} s LEFT JOIN {name.child('metadata_log_entries')} m "
+            "ON m.latest_snapshot_id = s.snapshot_id"
+        ).collect()
+    }
+    refs = spark.sql(f"SELECT name, snapshot_id FROM {name.child('refs')}").collect()
+    return Metadata(
+        uuid=location,
+        location=location,
+        format_version=int(described.get("format-version", "2")),
+        schema_id=zlib.crc32(columns.encode()),
+        current=None if current == "none" else int(current),
+        snapshots=snapshots,
+        refs={row[0]: row[1] for row in refs},
+        properties=described,
+    )

@@ -1,0 +1,160 @@
+"""Write where no reader looks, then publish by one pointer change.
+
+An existing table is written on a branch of its own and published by fast-forward. A table that
+does not exist yet, or whose columns change, is built in a hidden schema and published by rename,
+or by one atomic replace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.storage.iceberg import metadata
+
+STAGING_SCHEMA = "__streamsql_staging"
+BARRIER_PROPERTY = "streamsql.barrier"
+_STAMP = f"spark.sql.iceberg.snapshot-property.{BARRIER_PROPERTY}"
+
+VIEW_PROPERTIES: Mapping[str, str] = {
+    "format-version": "3",
+    "write.delete.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    "write.merge.mode": "merge-on-read",
+    "write.distribution-mode": "none",
+    "write.delete.distribution-mode": "none",
+    "write.update.distribution-mode": "none",
+    "write.merge.distribution-mode": "none",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "10",
+    "write.parquet.row-group-size-bytes": str(16 * 1024 * 1024),
+}
+"""Small writes without a shuffle, deletes as vectors, bounded metadata, row groups small enough
+that a range of keys skips most of a sorted file."""
+
+
+def branch_name(barrier: int) -> str:
+    return f"streamsql_{barrier}"
+
+
+def staging_name(table: TableName, barrier: int, number: int) -> TableName:
+    """Where a new table is built: the barrier in the name says whose it is."""
+    return TableName(table.catalog, STAGING_SCHEMA, f"b{barrier}_{number}")
+
+
+@contextmanager
+def stamped(spark: SparkSession, barrier: int) -> Iterator[None]:
+    """Snapshots written by this session inside the block say which barrier they belong to."""
+    spark.conf.set(_STAMP, str(barrier))
+    try:
+        yield
+    finally:
+        spark.conf.unset(_STAMP)
+
+
+def create_branch(spark: SparkSession, table: TableName, branch: str, snapshot: int) -> None:
+    spark.sql(
+        f"ALTER TABLE {table.sql} CREATE OR REPLACE BRANCH {quote(branch)} "
+        f"AS OF VERSION {int(snapshot)}"
+    )
+
+
+def drop_branch(spark: SparkSession, table: TableName, branch: str) -> None:
+    spark.sql(f"ALTER TABLE {table.sql} DROP BRANCH IF EXISTS {quote(branch)}")
+
+
+def branch_sql(table: TableName, branch: str) -> str:
+    """A branch as the target of a write."""
+    return table.child(f"branch_{branch}")
+
+
+def fast_forward(spark: SparkSession, table: TableName, branch: str) -> None:
+    """Make the branch's head the table's version; fails when somebody else moved the table."""
+    spark.sql(
+        f"CALL {quote(table.catalog)}.system.fast_forward("
+        "table => :table, branch => 'main', to => :branch)",
+        args={"table": f"{quote(table.schema)}.{quote(table.table)}", "branch": branch},
+    )
+
+
+def build(
+    spark: SparkSession, at: TableName, select: str, location: str, properties: Mapping[str, str]
+) -> int:
+    """Create the staging table `at` from a query and return its snapshot id."""
+    create_schema(spark, at.catalog, at.schema)
+    spark.sql(f"DROP TABLE IF EXISTS {at.sql} PURGE")
+    place = "LOCATION :location " if location else ""
+    settings = {f"p{index}": item for index, item in enumerate(properties.items())}
+    markers = ", ".join(f"'{key}' = :{marker}" for marker, (key, _) in settings.items())
+    values = {marker: value for marker, (_, value) in settings.items()}
+    spark.sql(
+        f"CREATE TABLE {at.sql} USING iceberg {place}TBLPROPERTIES ({markers}) AS {select}",
+        args={**values, **({"location": location} if location else {})},
+    )
+    built = metadata.load(spark, at)
+    assert built is not None and built.current is not None
+    return built.current
+
+
+def publish_new(spark: SparkSession, staged: TableName, table: TableName) -> None:
+    """Give the staged table its name; a no-op when that happened already."""
+    if metadata.load(spark, staged) is None:
+        return
+    create_schema(spark, table.catalog, table.schema)
+    spark.sql(
+        f"ALTER TABLE {staged.sql} RENAME TO {quote(table.schema)}.{quote(table.table)}"
+    )
+
+
+def publish_replacement(
+    spark: SparkSession, staged: TableName, table: TableName, barrier: int
+) -> int:
+    """Replace a table by the staged one in one commit that keeps its history; the new snapshot id.
+
+    A no-op when the table's newest snapshot already belongs to the barrier.
+    """
+    current = metadata.load(spark, table)
+    assert current is not None
+    newest = current.snapshots.get(current.current) if current.current is not None else None
+    if newest is None or newest.summary.get(BARRIER_PROPERTY) != str(barrier):
+        markers = ", ".join(f"'{key}' = '{value}'" for key, value in VIEW_PROPERTIES.items())
+        with stamped(spark, barrier):
+            spark.sql(
+                f"CREATE OR REPLACE TABLE {table.sql} USING iceberg "
+                f"TBLPROPERTIES ({markers}) AS SELECT * FROM {staged.sql}"
+            )
+        current = metadata.load(spark, table)
+    assert current is not None and current.current is not None
+    return current.current
+
+
+def drop_table(spark: SparkSession, table: TableName) -> None:
+    """Drop a table and its files, if it is there."""
+    try:
+        spark.sql(f"DROP TABLE IF EXISTS {table.sql} PURGE")
+    except PySparkException as error:
+        if error.getCondition() not in {"SCHEMA_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND"}:
+            raise
+
+
+def staged_tables(spark: SparkSession, catalog: str) -> list[TableName]:
+    """Every table in the hidden schema."""
+    try:
+        rows = spark.sql(f"SHOW TABLES IN {quote(catalog)}.{quote(STAGING_SCHEMA)}").collect()
+    except PySparkException:
+        return []
+    return [TableName(catalog, STAGING_SCHEMA, row["tableName"]) for row in rows]
+
+
+def create_schema(spark: SparkSession, catalog: str, schema: str) -> None:
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quote(catalog)}.{quote(schema)}")
+
+
+def staged_barrier(name: TableName) -> int:
+    """The barrier that a staging table belongs to (-1: not one of ours)."""
+    number = name.table.partition("_")[0].removeprefix("b")
+    return int(number) if number.isdigit() else -1

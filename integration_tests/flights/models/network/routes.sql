@@ -1,0 +1,3 @@
+-- Who flies where.
+select distinct origin, dest, carrier
+from {{ source('flights_raw', 'flights') }}

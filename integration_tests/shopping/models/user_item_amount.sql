@@ -1,0 +1,3 @@
+select user_id, item_id, sum(amount) as total_amount
+from {{ source('shopping_raw', 'shopping') }}
+group by user_id, item_id

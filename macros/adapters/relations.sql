@@ -1,0 +1,60 @@
+{% macro streamsql__generate_database_name(custom_database_name=none, node=none) -%}
+  {% do return(default__generate_database_name(custom_database_name, node)) %}
+{%- endmacro %}
+
+
+{% macro streamsql__rename_relation(from_relation, to_relation) -%}
+  {#- Spark reads the new name inside the old one's catalog. -#}
+  {%- set kind = 'view' if from_relation.is_view else 'table' -%}
+  {% call statement('rename_relation') -%}
+    alter {{ kind }} {{ from_relation }} rename to {{ to_relation.include(database=false) }}
+  {%- endcall %}
+{% endmacro %}
+
+
+{% macro streamsql__drop_relation(relation) -%}
+  {% call statement('drop_relation', auto_begin=False) -%}
+    {%- if relation.is_view -%}
+      drop view if exists {{ relation }}
+    {%- else -%}
+      drop table if exists {{ relation }} purge
+    {%- endif -%}
+  {%- endcall %}
+{% endmacro %}
+
+
+{% macro streamsql__drop_schema(relation) -%}
+  {% call statement('drop_schema') -%}
+    drop schema if exists {{ relation }}
+  {%- endcall %}
+{% endmacro %}
+
+
+{#- Only for macros of packages that call it; the adapter itself asks in Python. -#}
+{% macro streamsql__get_columns_in_relation(relation) -%}
+  {% do return(adapter.get_columns_in_relation(relation)) %}
+{%- endmacro %}
+
+
+{% macro streamsql__list_schemas(database) -%}
+  {% call statement('list_schemas', fetch_result=True, auto_begin=False) -%}
+    show namespaces in {{ adapter.quote(database) }}
+  {%- endcall %}
+  {% do return(load_result('list_schemas').table) %}
+{%- endmacro %}
+
+
+{% macro streamsql__alter_column_comment(relation, column_dict) %}
+  {% for column_name in column_dict %}
+    {% call statement('alter_column_comment') -%}
+      alter table {{ relation }} alter column {{ adapter.quote(column_name) }}
+      comment {{ adapter.streamsql_literal(column_dict[column_name]['description']) }}
+    {%- endcall %}
+  {% endfor %}
+{% endmacro %}
+
+
+{#- dbt-spark's default is parquet; in an Iceberg catalog every table is Iceberg. -#}
+{% macro dbt_spark_validate_get_file_format(raw_file_format) %}
+  {% do return(config.get('file_format', default='iceberg')) %}
+{% endmacro %}

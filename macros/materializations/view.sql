@@ -1,0 +1,21 @@
+{#- A plain Spark view. It is checked against visible tables, so what the run has staged and the
+    view reads is published first. -#}
+{% materialization view, adapter='streamsql' -%}
+  {%- set target_relation = this.incorporate(type='view') -%}
+  {%- set grant_config = config.get('grants') -%}
+  {% do adapter.streamsql_check(target_relation, model.config) %}
+  {%- set old_relation = load_cached_relation(this) -%}
+
+  {{ run_hooks(pre_hooks, inside_transaction=False) }}
+  {{ run_hooks(pre_hooks, inside_transaction=True) }}
+
+  {% do adapter.streamsql_flush_for(compiled_code) %}
+  {% do streamsql_replace(old_relation, target_relation, compiled_code) %}
+
+  {% do apply_grants(target_relation, grant_config, should_revoke(old_relation, full_refresh_mode=True)) %}
+
+  {{ run_hooks(post_hooks, inside_transaction=True) }}
+  {{ run_hooks(post_hooks, inside_transaction=False) }}
+
+  {{ return({'relations': [target_relation]}) }}
+{%- endmaterialization %}

@@ -1,0 +1,131 @@
+"""Materialized views in dbt: one run is one barrier, and later runs follow the changes."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+VIEW = "{{ config(materialized='materialized_view') }} "
+ORDERS = "id,user_id,amount\n1,10,5\n2,11,7\n3,10,1\n"
+
+
+@pytest.fixture
+def shop(project):
+    project.write("seeds/orders.csv", ORDERS)
+    project.write(
+        "models/totals.sql",
+        VIEW + "select user_id, sum(amount) as amount, count(*) as n "
+        "from {{ ref('orders') }} group by user_id",
+    )
+    project.write(
+        "models/big.sql", VIEW + "select user_id, amount from {{ ref('totals') }} where amount > 6"
+    )
+    project.write(
+        "models/models.yml",
+        """
+        models:
+          - name: totals
+            columns: [{name: user_id, data_tests: [unique, not_null]}]
+          - name: big
+            columns: [{name: user_id, data_tests: [unique]}]
+        """,
+    )
+    return project
+
+
+def _totals(project):
+    return project.sql("SELECT user_id, amount, n FROM lake.shop.totals ORDER BY user_id")
+
+
+def test_a_build_makes_the_views_and_the_next_run_follows_the_changes(shop):
+    built = shop.dbt("build")
+    assert built.ok, built.messages
+    assert built.messages["totals"].startswith("FULL +2 -0")
+    assert _totals(shop) == [(10, 6, 2), (11, 7, 1)]
+    again = shop.dbt("run")
+    assert (again.messages["totals"], again.messages["big"]) == ("NOOP", "NOOP")
+    shop.sql("INSERT INTO lake.shop.orders VALUES (4, 10, 9)")
+    changed = shop.dbt("build", "--exclude", "orders")
+    assert changed.ok, changed.messages
+    assert changed.messages["totals"].startswith("INCREMENTAL +1 -1 (")
+    assert _totals(shop) == [(10, 15, 3), (11, 7, 1)]
+    assert shop.sql("SELECT count(*) FROM lake.shop.big") == [(2,)]
+    assert shop.host.engine.verify("lake.shop.totals") == []
+    assert not shop.host.engine.epoch_open
+
+
+def test_data_tests_of_a_build_read_the_version_that_is_not_published_yet(shop):
+    assert shop.dbt("build").ok
+    shop.sql("INSERT INTO lake.shop.orders VALUES (5, NULL, 1)")
+    done = shop.dbt("build", "--exclude", "orders")
+    assert not done.ok
+    assert done.statuses["not_null_totals_user_id"] == "fail"
+
+
+def test_tables_and_views_of_the_same_run_see_its_materialized_views(shop):
+    shop.write(
+        "models/t.sql",
+        "{{ config(materialized='table') }} select user_id, n from {{ ref('totals') }}",
+    )
+    shop.write("models/v.sql", "select user_id, n from {{ ref('totals') }}")
+    shop.write("models/after.sql", VIEW + "select sum(n) as n from {{ ref('t') }}")
+    done = shop.dbt("build")
+    assert done.ok, done.messages
+    for name in ("t", "v"):
+        assert shop.sql(f"SELECT sum(n) FROM lake.shop.{name}") == [(3,)]
+    assert shop.sql("SELECT n FROM lake.shop.after") == [(3,)]
+
+
+def test_what_was_built_is_published_although_another_model_failed(shop):
+    shop.write("models/bad.sql", VIEW + "select user_id from {{ ref('nowhere') }}")
+    shop.write("seeds/nowhere.csv", "id\n1\n")
+    done = shop.dbt("build")
+    assert not done.ok
+    assert done.statuses["bad"] == "error"
+    assert _totals(shop) == [(10, 6, 2), (11, 7, 1)]
+
+
+def test_a_failing_publication_fails_the_command_and_the_next_run_repairs_it(shop, monkeypatch):
+    assert shop.dbt("seed").ok
+    engine = type(shop.host.engine)
+
+    def broken(self):
+        self.abort()
+        raise RuntimeError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "publish", broken)
+        done = shop.dbt("run")
+    assert not done.ok
+    assert "the disk is full" in done.error
+    assert shop.tables() == {"orders"}
+    assert shop.dbt("run").ok
+    assert _totals(shop) == [(10, 6, 2), (11, 7, 1)]
+
+
+def test_a_model_may_become_a_materialized_view_and_a_table_again(project):
+    project.write("seeds/orders.csv", ORDERS)
+    assert project.dbt("seed").ok
+    query = "select user_id, count(*) as n from {{ ref('orders') }} group by user_id"
+    for kind in ("table", "materialized_view", "view", "materialized_view", "table"):
+        project.write("models/m.sql", f"{{{{ config(materialized='{kind}') }}}} {query}")
+        done = project.dbt("run")
+        assert done.ok, (kind, done.messages, done.error)
+        found = project.sql("SELECT user_id, n FROM lake.shop.m ORDER BY user_id")
+        assert found == [(10, 2), (11, 1)], kind
+        assert project.host.engine.knows("lake.shop.m") == (kind == "materialized_view")
+
+
+def test_full_refresh_rebuilds_and_later_runs_are_incremental_again(shop):
+    assert shop.dbt("build").ok
+    done = shop.dbt("run", "--full-refresh", "-s", "totals")
+    assert done.messages["totals"].startswith("FULL +2 -2")
+    assert shop.dbt("run", "-s", "totals").messages["totals"] == "NOOP"
+
+
+def test_a_view_on_a_missing_table_is_refused_and_nothing_is_made(project):
+    project.write("models/m.sql", VIEW + "select id from lake.shop.nowhere")
+    done = project.dbt("run")
+    assert "[STREAMSQL.TABLE_MISSING]" in done.messages["m"]
+    assert project.tables() == set()

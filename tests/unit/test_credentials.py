@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from dbt_common.exceptions import DbtRuntimeError
+
+from dbt_streamsql.adapter.credentials import StreamSqlCredentials, without_password
+from dbt_streamsql.adapter.host import host_of
+
+
+def _load(**profile) -> StreamSqlCredentials:
+    """As dbt loads a profile."""
+    data = StreamSqlCredentials.translate_aliases(profile)
+    StreamSqlCredentials.validate(data)
+    credentials = StreamSqlCredentials.from_dict(data)
+    StreamSqlCredentials.validate(credentials.to_dict(omit_none=True))
+    return credentials
+
+
+def _refused(**profile) -> str:
+    with pytest.raises(DbtRuntimeError) as refused:
+        _load(**profile)
+    assert "[STREAMSQL.CONFIG_INVALID]" in str(refused.value)
+    return str(refused.value)
+
+
+def test_a_schema_is_a_complete_profile(tmp_path):
+    credentials = _load(schema="shop")
+    settings = credentials.settings(tmp_path)
+    assert (settings.method, settings.catalog) == ("embedded", "lake")
+    assert settings.warehouse == str(tmp_path / "warehouse")
+    assert credentials.meta_url(tmp_path) == f"sqlite:///{tmp_path}/warehouse/streamsql.db"
+
+
+@pytest.mark.parametrize("key", ["catalog", "database"])
+def test_the_catalog_may_be_called_either_way(key):
+    assert _load(schema="shop", **{key: "ice"}).database == "ice"
+
+
+def test_folders_are_relative_to_the_project_and_uris_are_not_touched(tmp_path):
+    assert _load(schema="s", warehouse="../w").settings(tmp_path / "p").warehouse == str(
+        tmp_path / "w"
+    )
+    remote = _load(schema="s", warehouse="s3://b/w", catalog_properties={"type": "glue"})
+    assert remote.settings(tmp_path).warehouse == "s3://b/w"
+    assert remote.meta_url(tmp_path) == f"sqlite:///{tmp_path}/warehouse/streamsql.db"
+
+
+def test_yaml_values_become_the_texts_that_spark_reads(tmp_path):
+    credentials = _load(schema="s", spark_properties={"a": True, "b": 2, "c": "x"})
+    assert credentials.settings(tmp_path).spark_properties == {"a": "true", "b": "2", "c": "x"}
+
+
+def test_everything_wrong_is_listed_in_one_error():
+    text = _refused(
+        schma="shop",
+        port="x",
+        warehous="w",
+        spark_properties=[1],
+        catalog_properties={"uri": ["a"]},
+        method="thrift",
+        catalog="a`b",
+        meta=3,
+    )
+    for part in (
+        "`schma` (did you mean `schema`?)",
+        "`warehous` (did you mean `warehouse`?)",
+        "`schema` is missing",
+        "`port` must be a number",
+        "`spark_properties` must be a mapping, not a list",
+        "`catalog_properties: uri` must be text",
+        "`method` must be one of embedded, connect, cluster",
+        "`catalog`: the catalog name has a character",
+        "`meta` must be text, not a number",
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("profile", "part"),
+    [
+        ({"schema": "s", "method": "connect"}, "needs a `host`"),
+        ({"schema": "s", "method": "cluster"}, "needs a `master`"),
+        ({"schema": "s", "warehouse": "s3://b/w"}, "needs `catalog_properties`"),
+        ({"schema": "s" * 300}, "too long"),
+        ({"schema": "it's"}, "`schema`: the schema name has a character"),
+        ({"schema": 2024}, "`schema` must be text, not a number (put it in quotes)"),
+        ({"schema": "s", "port": True}, "`port` must be a number"),
+        ({"schema": "s", "port": 65536}, "`port` must be a number"),
+    ],
+)
+def test_a_value_that_cannot_work_is_refused(profile, part):
+    assert part in _refused(**profile)
+
+
+def test_what_dbt_prints_holds_no_secret():
+    credentials = _load(
+        schema="s",
+        method="connect",
+        host="h",
+        token="hush-token",
+        meta="postgresql://me:hush-meta@h/db",
+        catalog_properties={"jdbc.password": "hush-catalog"},
+        spark_properties={"spark.password": "hush-spark"},
+    )
+    shown = str(dict(credentials.connection_info(with_aliases=True)))
+    assert "hush" not in shown
+    assert "postgresql://me:***@h/db" in shown
+    assert "hush" not in repr(credentials.settings(Path()))
+
+
+def test_a_url_without_a_password_is_shown_as_it_is():
+    assert without_password("sqlite:////w/streamsql.db") == "sqlite:////w/streamsql.db"
+
+
+def test_equal_profiles_share_one_session_and_engine_in_a_process(tmp_path):
+    one, two = _load(schema="a"), _load(schema="b")
+    hosts = [host_of(c.settings(tmp_path), c.meta_url(tmp_path)) for c in (one, two)]
+    other = _load(schema="a", warehouse="elsewhere")
+    assert hosts[0] is hosts[1]
+    assert hosts[0] is not host_of(other.settings(tmp_path), other.meta_url(tmp_path))

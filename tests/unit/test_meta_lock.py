@@ -1,0 +1,163 @@
+"""One runner at a time, across real processes; a killed one holds nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import MetaStore, TableVersion
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOLD = """
+import sys
+from dbt_streamsql.meta import MetaStore, TableVersion
+store = MetaStore.open(sys.argv[1])
+fence = store.acquire()
+barrier = store.begin(fence, {"lake.s.a": 1}).id
+store.processed(fence, TableVersion(barrier, "lake.s.t", snapshot=1))
+print("held", flush=True)
+sys.stdin.read()
+store.abort(fence, barrier)
+store.release(fence)
+store.close()
+"""
+
+
+def hold(url: str) -> subprocess.Popen[str]:
+    """A process that holds the lock, in the middle of a barrier, until its stdin is closed."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, url],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.communicate(timeout=30)
+
+
+def test_a_second_process_is_refused_and_told_who_runs(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/meta.db"
+    process = hold(url)
+    store = MetaStore.open(url)
+    try:
+        with pytest.raises(StreamSqlError) as caught:
+            store.acquire()
+        assert caught.value.code == "WAREHOUSE_BUSY"
+        assert caught.value.given == f"process {process.pid} on host {socket.gethostname()}"
+        assert [b.state for b in store.unfinished()] == ["OPEN"], "reading needs no lock"
+    finally:
+        end(process)
+    assert process.returncode == 0
+    store.release(store.acquire())
+    store.close()
+
+
+def test_a_killed_process_frees_the_lock_at_once_and_its_barrier_can_be_aborted(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path}/meta.db"
+    process = hold(url)
+    process.send_signal(signal.SIGKILL)
+    end(process)
+    store = MetaStore.open(url)
+    fence = store.acquire()
+    assert fence.token == 2
+    (left,) = store.unfinished()
+    assert (left.id, left.state, left.fence) == (1, "OPEN", 1)
+    assert store.versions(1) == [TableVersion(1, "lake.s.t", snapshot=1)]
+    store.abort(fence, left.id)
+    assert store.begin(fence, {}).id == 2
+    store.close()
+
+
+def test_a_waiting_runner_hears_who_runs_and_goes_on_when_that_one_dies(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/meta.db"
+    process = hold(url)
+    heard: list[str] = []
+
+    def on_wait(owner: str) -> None:
+        heard.append(owner)
+        process.send_signal(signal.SIGKILL)
+
+    store = MetaStore.open(url)
+    fence = store.acquire(wait=True, on_wait=on_wait)
+    end(process)
+    assert fence.token == 2
+    assert [owner.split(":")[1] for owner in heard] == [str(process.pid)]
+    store.close()
+
+
+def test_two_stores_of_one_process_exclude_each_other(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/meta.db"
+    first, second = MetaStore.open(url), MetaStore.open(url)
+    fence = first.acquire()
+    with pytest.raises(StreamSqlError, match=f"process {os.getpid()}"):
+        second.acquire()
+    with pytest.raises(StreamSqlError, match="WAREHOUSE_BUSY"):
+        first.acquire()
+    assert first.fence() == fence, "a refused acquire takes no fence"
+    waited = threading.Thread(target=lambda: second.release(second.acquire(wait=True)))
+    waited.start()
+    first.release(fence)
+    waited.join(30)
+    assert not waited.is_alive()
+    assert second.fence().token == 2
+    first.close()
+    second.close()
+
+
+def test_many_processes_may_create_the_store_at_the_same_time(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/meta.db"
+    code = (
+        "import sys; from dbt_streamsql.meta import MetaStore; sys.stdin.readline();"
+        "s = MetaStore.open(sys.argv[1]); s.release(s.acquire(wait=True)); s.close()"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", code, url],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        for _ in range(4)
+    ]
+    errors = [process.communicate("go\n", timeout=60)[1] for process in processes]
+    assert errors == ["", "", "", ""]
+    store = MetaStore.open(url)
+    assert store.fence().token == 4
+    assert store.fence().owner == ""
+    store.close()
+
+
+def test_a_folder_without_write_permission_is_explained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MetaStore.open(f"sqlite:///{tmp_path}/meta.db")
+
+    def denied(path: object, *_: object) -> int:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "open", denied)
+    with pytest.raises(StreamSqlError) as caught:
+        store.acquire()
+    monkeypatch.undo()
+    assert caught.value.code == "META_UNREACHABLE"
+    assert "meta.db.lock" in caught.value.given
+    store.close()

@@ -1,0 +1,217 @@
+"""Opening a store, what is said when it cannot be opened, threads, and speed after long use."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import Job, MetaStore, TableVersion
+from dbt_streamsql.meta.database import redact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def opening(url: str) -> StreamSqlError:
+    with pytest.raises(StreamSqlError) as caught:
+        MetaStore.open(url)
+    assert "s3cret" not in str(caught.value)
+    return caught.value
+
+
+def test_a_missing_folder_is_named_with_what_to_do(tmp_path: Path) -> None:
+    error = opening(f"sqlite:///{tmp_path}/none/meta.db")
+    assert error.code == "META_UNREACHABLE"
+    assert "none/meta.db" in error.given
+    assert "folder" in error.hint
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "meta.db"
+    file.write_text("name,amount\n" * 1000)
+    error = opening(f"sqlite:///{file}")
+    assert error.code == "META_UNREACHABLE"
+    assert "not a database" in error.given
+    assert file.read_text() == "name,amount\n" * 1000
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql+nodriver://ann:s3cret@host/db",
+        "postgresql+psycopg://ann:s3cret@127.0.0.1:1/db",
+        "mysql://ann:s3cret@host/db",
+        "http://ann:s3cret@host:8080",
+        "sqlite://",
+        "sqlite:///:memory:",
+        "://ann:s3cret@",
+        "",
+    ],
+)
+def test_an_address_that_cannot_be_used_is_refused_without_its_password(url: str) -> None:
+    error = opening(url)
+    assert error.code == "META_UNREACHABLE"
+    assert error.hint
+
+
+def test_passwords_are_hidden_wherever_they_stand() -> None:
+    assert redact("postgresql://a:p/w@x@h/d") == "postgresql://a:***@h/d"
+    assert redact("postgresql://h/d?user=a&password=p&x=1") == (
+        "postgresql://h/d?user=a&password=***&x=1"
+    )
+    assert redact("sqlite:////tmp/a@b/m.db") == "sqlite:////tmp/a@b/m.db"
+
+
+@pytest.mark.parametrize("versions", [[2], [1, 2]])
+def test_a_store_of_another_version_is_refused(tmp_path: Path, versions: list[int]) -> None:
+    url = f"sqlite:///{tmp_path}/meta.db"
+    MetaStore.open(url).close()
+    with closing(sqlite3.connect(tmp_path / "meta.db")) as connection:
+        connection.execute("DELETE FROM streamsql_schema_version")
+        connection.executemany(
+            "INSERT INTO streamsql_schema_version VALUES (?)", [(v,) for v in versions]
+        )
+        connection.commit()
+    error = opening(url)
+    assert error.code == "META_VERSION"
+    assert "version 1" in error.allowed
+    assert "2" in error.given
+
+
+def test_the_store_is_durable_and_lets_readers_in_beside_a_writer(tmp_path: Path) -> None:
+    store = MetaStore.open(f"sqlite:///{tmp_path}/meta.db")
+    with store.database.write() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 20_000
+        assert store.last_committed() == 0
+        assert store.jobs() == {}
+    store.close()
+
+
+def test_a_writer_waits_for_the_writer_of_another_process_and_sees_what_it_wrote(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path}/meta.db"
+    first, second = MetaStore.open(url), MetaStore.open(url)
+    add_one = "UPDATE streamsql_runner SET token = token + 1"
+
+    def write() -> object:
+        with second.database.write() as connection:
+            seen = connection.exec_driver_sql("SELECT token FROM streamsql_runner").scalar()
+            connection.exec_driver_sql(add_one)
+            return seen
+
+    with ThreadPoolExecutor(1) as pool:
+        with first.database.write() as connection:
+            other = pool.submit(write)
+            time.sleep(0.2)
+            connection.exec_driver_sql(add_one)
+        assert other.result() == 1
+    assert first.fence().token == 2
+    first.close()
+    second.close()
+
+
+def test_a_database_that_disappears_is_reported_as_unreachable(tmp_path: Path) -> None:
+    store = MetaStore.open(f"sqlite:///{tmp_path}/meta.db")
+    with store.database.write() as connection:
+        connection.exec_driver_sql("DROP TABLE streamsql_job")
+    with pytest.raises(StreamSqlError, match="META_UNREACHABLE"):
+        store.jobs()
+    store.close()
+
+
+def test_many_threads_stage_into_one_barrier(tmp_path: Path) -> None:
+    store = MetaStore.open(f"sqlite:///{tmp_path}/meta.db")
+    fence = store.acquire()
+    barrier = store.begin(fence, {}).id
+
+    def stage(number: int) -> str:
+        table = f"lake.s.t{number:02d}"
+        store.stage_job(fence, barrier, Job(table, table, "select 1", sources=("lake.s.a",)))
+        store.processed(fence, TableVersion(barrier, table, snapshot=number))
+        assert table in {v.table for v in store.versions(barrier)}
+        return table
+
+    with ThreadPoolExecutor(16) as pool:
+        tables = list(pool.map(stage, range(48)))
+    store.precommit(fence, barrier)
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda table: store.written(fence, barrier, table), tables))
+    store.commit(fence, barrier)
+    assert store.readers("lake.s.a") == tables == list(store.latest_all())
+    store.close()
+
+
+def test_json_is_stored_as_text_with_sorted_keys(tmp_path: Path) -> None:
+    store = MetaStore.open(f"sqlite:///{tmp_path}/meta.db")
+    fence = store.acquire()
+    barrier = store.begin(fence, {}).id
+    job = Job("t", "m", "s", config={"b": 1, "a": "é"}, sources=("z", "y"))
+    store.stage_job(fence, barrier, job)
+    with closing(sqlite3.connect(tmp_path / "meta.db")) as connection:
+        row = connection.execute("SELECT config, sources FROM streamsql_staged_job").fetchone()
+    assert row == ('{"a": "é", "b": 1}', '["y", "z"]')
+    store.close()
+
+
+def test_every_call_stays_fast_after_ten_thousand_barriers(tmp_path: Path) -> None:
+    store = MetaStore.open(f"sqlite:///{tmp_path}/meta.db")
+    fence = store.acquire()
+    tables = [f"lake.shop.t{number:02d}" for number in range(20)]
+    with store.database.write() as connection:
+        # a history of noops over 20 tables, written directly: the calls would take minutes
+        raw = connection.exec_driver_sql
+        numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 10000) "
+        raw(f"{numbers}INSERT INTO streamsql_barrier SELECT i, 'COMMIT', 1, i, i FROM n")
+        raw(f"{numbers}INSERT INTO streamsql_barrier_input SELECT i, 'lake.shop.in', i FROM n")
+        raw("CREATE TEMP TABLE t(name)")
+        raw("INSERT INTO t VALUES (?)", [(table,) for table in tables])
+        raw(
+            f"{numbers}INSERT INTO streamsql_table_version SELECT i, name, 'PROCESSED', i, '', "
+            "'', 0, 'noop', '', 0, 0, 0, 0.0, '{\"lake.shop.in\": 1}' FROM n, t"
+        )
+        raw("INSERT INTO streamsql_head SELECT name, 10000 FROM t")
+        raw("UPDATE streamsql_runner SET last_barrier = 10000")
+    seconds: dict[str, float] = {}
+
+    def timed(call: Callable[..., object], *args: object, name: str = "") -> None:
+        start = time.perf_counter()
+        call(*args)
+        name = name or call.__name__
+        seconds[name] = min(seconds.get(name, 9e9), time.perf_counter() - start)
+
+    for barrier in (10_001, 10_002, 10_003):
+        rows = [TableVersion(barrier, table, mode="noop") for table in tables[1:]]
+        timed(store.unfinished)
+        timed(store.begin, fence, {"lake.shop.in": 1})
+        timed(store.stage_job, fence, barrier, Job(tables[0], "m", "s"))
+        timed(store.processed, fence, TableVersion(barrier, tables[0], snapshot=barrier))
+        timed(store.processed_many, fence, rows)
+        timed(store.precommit, fence, barrier)
+        timed(store.written, fence, barrier, tables[0])
+        timed(store.commit, fence, barrier)
+        timed(store.last_committed)
+        timed(store.latest, tables[0])
+        timed(store.latest_all)
+        timed(store.latest_all, 5000, name="latest_all of barrier 5000")
+        timed(store.versions, 5000)
+        timed(store.jobs)
+    assert len(store.latest_all()) == 20
+    timed(store.forget_before, fence, 100)
+    assert store.barrier(9_000) is None
+    assert len(store.latest_all()) == 20
+    for name, value in seconds.items():
+        print(f"{name:28} {1000 * value:8.2f} ms")  # noqa: T201 - figures to look at
+    # generous: a scan of the history where an index should serve shows as far more
+    limit = {"forget_before": 30.0, "latest_all of barrier 5000": 5.0}
+    assert all(value < limit.get(name, 0.5) for name, value in seconds.items())
+    store.close()

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.runtime import jars, session
+from dbt_streamsql.runtime.session import SessionSettings
+
+
+@pytest.fixture(autouse=True)
+def no_download(monkeypatch):
+    monkeypatch.setattr(jars, "ensure", lambda: [Path("/jars/a.jar"), Path("/jars/b.jar")])
+
+
+def test_the_default_catalog_is_a_sqlite_file_in_the_warehouse(tmp_path):
+    made = session.catalog_settings(SessionSettings(warehouse=str(tmp_path)))
+    assert made["spark.sql.catalog.lake"] == "org.apache.iceberg.spark.SparkCatalog"
+    assert made["spark.sql.catalog.lake.uri"].startswith(f"jdbc:sqlite:{tmp_path}/catalog.db?")
+    assert made["spark.sql.catalog.lake.cache-enabled"] == "false"
+    assert made["spark.sql.catalog.lake.jdbc.schema-version"] == "V1"
+    assert made["spark.sql.defaultCatalog"] == "lake"
+
+
+def test_a_catalog_of_the_users_own_has_nothing_of_sqlite(tmp_path):
+    own = {"type": "rest", "uri": "https://catalog", "cache-enabled": "true"}
+    settings = SessionSettings(catalog="ice", warehouse="s3://b", catalog_properties=own)
+    made = session.catalog_settings(settings)
+    assert "sqlite" not in str(made)
+    assert made["spark.sql.catalog.ice.type"] == "rest"
+    assert made["spark.sql.catalog.ice.cache-enabled"] == "true"
+    assert made["spark.sql.catalog.ice.warehouse"] == "s3://b"
+
+
+def test_the_users_spark_properties_win_and_class_paths_add_up(tmp_path):
+    properties = {
+        "spark.driver.memory": "9g",
+        "spark.driver.extraClassPath": "/mine.jar",
+        "spark.sql.extensions": "my.Extension",
+        "spark.custom": "1",
+    }
+    made = session.start_settings(
+        SessionSettings(warehouse=str(tmp_path), spark_properties=properties)
+    )
+    assert made["spark.driver.memory"] == "9g"
+    assert made["spark.custom"] == "1"
+    path = made["spark.driver.extraClassPath"].split(os.pathsep)
+    assert path == ["/jars/a.jar", "/jars/b.jar", "/mine.jar"]
+    assert made["spark.sql.extensions"].endswith("IcebergSparkSessionExtensions,my.Extension")
+
+
+def test_an_embedded_session_is_quiet_and_stays_on_loopback(tmp_path):
+    made = session.start_settings(SessionSettings(warehouse=str(tmp_path)))
+    assert made["spark.driver.bindAddress"] == made["spark.driver.host"] == "127.0.0.1"
+    assert made["spark.ui.enabled"] == made["spark.ui.showConsoleProgress"] == "false"
+    assert made["spark.scheduler.mode"] == "FAIR"
+    assert made["spark.sql.session.timeZone"] == "UTC"
+    assert made["spark.master"] == "local[*]"
+    assert "spark.sql.ansi.enabled" not in made
+    assert "log4j2.properties" in made["spark.driver.extraJavaOptions"]
+
+
+def test_a_cluster_gets_the_jars_on_its_executors_too(tmp_path):
+    settings = SessionSettings(method="cluster", master="spark://h:7077", warehouse=str(tmp_path))
+    made = session.start_settings(settings)
+    assert made["spark.master"] == "spark://h:7077"
+    assert made["spark.jars"] == "/jars/a.jar,/jars/b.jar"
+    assert "spark.driver.host" not in made
+
+
+@pytest.mark.parametrize(
+    ("settings", "part"),
+    [
+        ({"method": "thrift"}, "not one of"),
+        ({"method": "connect"}, "needs a `host`"),
+        ({"method": "cluster", "warehouse": "w"}, "needs a `master`"),
+        ({}, "needs a `warehouse`"),
+        ({"warehouse": "s3://b"}, "needs `catalog_properties`"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(settings, part):
+    with pytest.raises(StreamSqlError, match=part) as refused:
+        SessionSettings(**settings)
+    assert refused.value.code == "CONFIG_INVALID"
+
+
+def test_a_catalog_name_cannot_smuggle_settings():
+    with pytest.raises(StreamSqlError) as refused:
+        SessionSettings(catalog="lake`; DROP", warehouse="w")
+    assert refused.value.code == "IDENTIFIER_INVALID"
+
+
+@pytest.mark.parametrize(
+    ("host", "token", "url"),
+    [
+        ("h", "", "sc://h:15002"),
+        ("127.0.0.1", "", "sc://127.0.0.1:15002"),
+        ("127.0.0.1", "a", "sc://localhost:15002/;token=a"),
+        ("h", "a;b=/ c", "sc://h:15002/;token=a%3Bb%3D%2F%20c"),
+    ],
+)
+def test_the_connect_address_spells_the_host_so_that_a_local_token_works(host, token, url):
+    settings = SessionSettings(method="connect", host=host, token=token)
+    assert session.connect_url(settings) == url
+
+
+def test_settings_reach_the_jvm_in_a_private_file_and_leave_no_trace(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--verbose pyspark-shell")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    properties = {"spark.a": "x=y\\z", "spark.secret": "hush\nhush", "spark.ü": " é"}
+    with session._started_by(properties, "/java"):
+        options = os.environ["PYSPARK_SUBMIT_ARGS"]
+        assert os.environ["JAVA_HOME"] == "/java"
+        assert "hush" not in options
+        assert options.endswith("--verbose pyspark-shell")
+        file = Path(options.split()[1])
+        assert file.stat().st_mode & 0o077 == 0
+        lines = file.read_text(encoding="latin-1").splitlines()
+        assert lines == [
+            "spark.a=x\\=y\\\\z",
+            "spark.secret=hush\\nhush",
+            "spark.\\u00fc=\\ \\u00e9",
+        ]
+    assert not file.exists()
+    assert os.environ["PYSPARK_SUBMIT_ARGS"] == "--verbose pyspark-shell"
+    assert "JAVA_HOME" not in os.environ
+
+
+def test_a_warehouse_that_cannot_be_made_is_a_clear_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StreamSqlError) as refused:
+        session._make_folder(tmp_path / "file" / "warehouse")
+    assert refused.value.code == "CONNECTION"
+    assert "warehouse" in refused.value.hint
