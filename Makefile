@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 EPOCHS ?= 3000
+SEED ?= 1000
+ROUNDS ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help install check format test property kills bench demo clean
@@ -26,14 +28,14 @@ format: install ## let ruff put the files in order
 test: check ## everything a change must pass, under 15 minutes; ARGS='-k join' picks tests
 	$(PYTEST) $(ARGS)
 
-property: install ## random tables and queries against the query itself; EPOCHS=… of them
-	STREAMSQL_EPOCHS=$(EPOCHS) $(PYTEST) tests/property $(ARGS)
+property: install ## random tables and queries against the query itself; EPOCHS=… of them from SEED=…
+	STREAMSQL_EPOCHS=$(EPOCHS) STREAMSQL_SEED=$(SEED) $(PYTEST) -s tests/property $(ARGS)
 
-kills: install ## SIGKILL at every durable step, then rerun
-	$(PYTEST) tests/faults $(ARGS)
+kills: install ## SIGKILL before and after every durable step, then rerun; ROUNDS=… of all
+	STREAMSQL_KILLS=$(ROUNDS) $(PYTEST) tests/faults $(ARGS)
 
 bench: install ## seconds of a small change: ours, append, MERGE, Delta, full refresh
-	$(BIN)/python benchmarks/run.py $(ARGS)
+	$(BIN)/python -m benchmarks $(ARGS)
 
 demo: ## real flights, two dbt runs, what each view did and what a full refresh would cost
 	@$(PYTHON) scripts/demo.py

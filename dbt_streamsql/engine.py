@@ -19,7 +19,7 @@ from dbt_streamsql.meta import Job, MetaStore, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import publish
-from dbt_streamsql.runtime.context import Version, Warehouse
+from dbt_streamsql.runtime.context import Version, Warehouse, readable
 from dbt_streamsql.runtime.epoch import Epoch
 from dbt_streamsql.runtime.job import plan_of
 from dbt_streamsql.runtime.session import embedded
@@ -64,7 +64,7 @@ class Engine:
         self.catalog = catalog
         self._owns_spark = owns_spark
         self._warehouse = Warehouse(Sessions(spark), MetaStore.open(meta), meta, catalog)
-        self._known = SparkCatalog(spark, catalog)
+        self._known = SparkCatalog(spark, catalog, self._at, self.rewrite)
         self._epoch: Epoch | None = None
         self._lock = threading.RLock()
 
@@ -218,17 +218,25 @@ class Engine:
 
     def staged(self, name: str) -> bool:
         """Whether the open epoch has an unpublished version of the table."""
-        epoch = self._epoch
-        return epoch is not None and epoch.staged(str(TableName.parse(name, self.catalog))) is not None
+        return self._staged(TableName.parse(name, self.catalog)) is not None
 
     # -- reading -----------------------------------------------------------------------------
 
     def rewrite(self, sql: str) -> str:
-        """The query with the names of staged tables replaced by their staged versions."""
-        epoch = self._epoch
-        if epoch is None:
-            return sql
-        return self._rewritten(sql, lambda name: _read(epoch.staged(str(name))))
+        """The query over the versions that the open epoch has staged, where it has.
+
+        The engine's own columns of a view are left out, so that `SELECT *` means the query's.
+        """
+        jobs = self._jobs()
+
+        def current(name: TableName) -> str | None:
+            job = jobs.get(str(name))
+            at = self._staged(name)
+            if at is None:
+                return readable(job, name.sql) if job is not None and job.config["hidden"] else None
+            return readable(job, changes.version(at.at, at.snapshot))
+
+        return replace_tables(sql, current, self.catalog)
 
     def sql(
         self, text: str, consistency: str = "read_committed", barrier: int | None = None
@@ -243,11 +251,13 @@ class Engine:
             )
         if consistency == "read_uncommitted":
             return self.spark.sql(self.rewrite(text))
-        versions = self._warehouse.store.latest_all(barrier)
+        versions, jobs = self._warehouse.store.latest_all(barrier), self._warehouse.store.jobs()
 
         def committed(name: TableName) -> str | None:
             found = versions.get(str(name))
-            return changes.version(name, found.snapshot) if found is not None else None
+            if found is None:
+                return None
+            return readable(jobs.get(str(name)), changes.version(name, found.snapshot))
 
         return self.spark.sql(self._rewritten(text, committed))
 
@@ -257,7 +267,8 @@ class Engine:
         Each row has a column `_side`: `missing` from the view or `surplus` in it.
         """
         table = TableName.parse(name, self.catalog)
-        job = self._warehouse.store.jobs().get(str(table))
+        jobs = self._warehouse.store.jobs()
+        job = jobs.get(str(table))
         version = self._warehouse.store.latest(str(table))
         if job is None or version is None:
             raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
@@ -265,7 +276,8 @@ class Engine:
         def consumed(source: TableName) -> str | None:
             if str(source) not in version.inputs:
                 return None
-            return changes.version(source, version.inputs[str(source)])
+            text = changes.version(source, version.inputs[str(source)])
+            return readable(jobs.get(str(source)), text)
 
         names = ", ".join(quote(column["name"]) for column in job.columns)
         query = f"SELECT {names} FROM ({self._rewritten(job.sql, consumed)})"
@@ -291,6 +303,19 @@ class Engine:
             self.spark.stop()
 
     # -- inside ------------------------------------------------------------------------------
+
+    def _staged(self, name: TableName) -> Version | None:
+        epoch = self._epoch
+        return epoch.staged(str(name)) if epoch is not None else None
+
+    def _at(self, name: TableName) -> TableName:
+        version = self._staged(name)
+        return version.at if version is not None else name
+
+    def _jobs(self) -> Mapping[str, Job]:
+        """The definitions as the open epoch has them, else the current ones."""
+        epoch = self._epoch
+        return epoch.open.jobs if epoch is not None else self._warehouse.store.jobs()
 
     def _in_epoch(self) -> _Joined:
         return _Joined(self)
@@ -322,6 +347,7 @@ class Engine:
             sql=plan.sql,
             refresh_mode=refresh_mode,
             fingerprint=plan.fingerprint,
+            config={"hidden": [column.name for column in plan.hidden]},
             plan={
                 "plan": json.loads(plan.to_json()),
                 "stamps": {name: self._known.stamp(TableName.parse(name)) for name in stamped},
@@ -386,10 +412,6 @@ class _Joined:
             self._engine.publish()
         elif self._own:
             self._engine.abort()
-
-
-def _read(version: Version | None) -> str | None:
-    return changes.version(version.at, version.snapshot) if version is not None else None
 
 
 def _names(columns: tuple[Any, ...]) -> str:

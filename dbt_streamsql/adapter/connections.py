@@ -90,6 +90,13 @@ class Handle:
         self.host = host
         self.session = host.acquire()
         self._cursors: list[Cursor] = []
+        self._thread = threading.get_ident()
+        self._holds = 0
+
+    def hold(self) -> None:
+        """Keep what is staged where it is until this connection is closed."""
+        self.host.gate.enter()
+        self._holds += 1
 
     def cursor(self) -> Cursor:
         cursor = Cursor(self.session)
@@ -103,6 +110,9 @@ class Handle:
         """Spark has no transactions; the epoch is aborted by the adapter."""
 
     def close(self) -> None:
+        if self._holds:
+            self.host.gate.leave(self._thread, self._holds)
+            self._holds = 0
         clean = not any(cursor.traces for cursor in self._cursors)
         self._cursors.clear()
         if clean:

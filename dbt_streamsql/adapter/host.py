@@ -8,6 +8,8 @@ changed their settings or left a temporary view behind.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,12 +29,65 @@ if TYPE_CHECKING:
 _SQLITE = "sqlite:///"
 
 
+class Gate:
+    """Many threads may read what the epoch has staged, or one may publish it.
+
+    Publishing renames staged tables: a statement that names one must not be under way.
+    """
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._inside: dict[int, int] = {}
+        self._closed = False
+
+    def enter(self) -> None:
+        """Come in and stay until `leave`; who is inside already may come in again."""
+        me = threading.get_ident()
+        with self._condition:
+            self._condition.wait_for(lambda: not self._closed or me in self._inside)
+            self._inside[me] = self._inside.get(me, 0) + 1
+
+    def leave(self, thread: int, times: int = 1) -> None:
+        with self._condition:
+            left = self._inside.pop(thread, 0) - times
+            if left > 0:
+                self._inside[thread] = left
+            self._condition.notify_all()
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        self.enter()
+        try:
+            yield
+        finally:
+            self.leave(threading.get_ident())
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait until nobody else is inside, and keep everybody out."""
+        with self._condition:
+            mine = self._inside.pop(threading.get_ident(), 0)
+            self._condition.notify_all()
+            self._condition.wait_for(lambda: not self._closed)
+            self._closed = True
+            self._condition.wait_for(lambda: not self._inside)
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._closed = False
+                if mine:
+                    self._inside[threading.get_ident()] = mine
+                self._condition.notify_all()
+
+
 class Host:
     """One Spark session and one engine for one profile. Both are opened when first needed."""
 
     def __init__(self, settings: SessionSettings, meta: str) -> None:
         self.settings = settings
         self.meta = meta
+        self.gate = Gate()
         self._lock = threading.RLock()
         self._spark: SparkSession | None = None
         self._engine: Engine | None = None

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import agate
     from pyspark.sql import SparkSession
 
+    from dbt_streamsql.engine import Engine
+
 logger = AdapterLogger("StreamSQL")
 
 HIDDEN_PREFIX = "__streamsql_"
@@ -84,7 +86,7 @@ class StreamSqlAdapter(SparkAdapter):
                 report = engine.publish()
             except Exception as error:
                 raise PublishError(cause_of(error)) from error
-            if report.tables:
+            if any(table.mode != "noop" for table in report.tables.values()):
                 logger.info(f"Published barrier {report.barrier}")
         super().clear_transaction()
 
@@ -100,7 +102,8 @@ class StreamSqlAdapter(SparkAdapter):
         """A materialization made this relation; one that is not ours makes a new version."""
         engine = self.host.open_epoch
         if engine is not None and relation is not None and relation.is_table:
-            engine.touch(str(relation.table_name))
+            with self.connections.exception_handler("touch"):
+                engine.touch(str(self._name(relation)))
         return super().cache_added(relation)
 
     def execute(
@@ -111,11 +114,23 @@ class StreamSqlAdapter(SparkAdapter):
         limit: int | None = None,
     ) -> tuple[AdapterResponse, agate.Table]:
         """As dbt's; while an epoch is open, what is fetched comes from its staged versions."""
-        return super().execute(self._staged(sql) if fetch else sql, auto_begin, fetch, limit)
+        if not fetch or self.host.open_epoch is None:
+            return super().execute(sql, auto_begin, fetch, limit)
+        with self.host.gate.shared():
+            return super().execute(self._staged(sql), auto_begin, fetch, limit)
+
+    def get_column_schema_from_query(self, sql: str) -> list[StreamSqlColumn]:
+        with self.host.gate.shared():
+            return super().get_column_schema_from_query(self._staged(sql))
+
+    def _name(self, relation: StreamSqlRelation) -> TableName:
+        """The name as the engine knows it, checked. Error: IDENTIFIER_INVALID."""
+        return relation.in_catalog(self.config.credentials.database)
 
     def _staged(self, sql: str) -> str:
         engine = self.host.open_epoch
-        if engine is None or not is_query(sql):
+        # The name of a table in a catalog has a dot; a temporary view alone has no versions.
+        if engine is None or "." not in sql or not is_query(sql):
             return sql
         with self.connections.exception_handler(sql):
             return engine.rewrite(sql)
@@ -124,21 +139,23 @@ class StreamSqlAdapter(SparkAdapter):
 
     @available.parse(lambda *a, **k: "")
     def streamsql_rewrite(self, sql: str) -> str:
-        """The query over the versions of the open epoch."""
+        """The query over the versions of the open epoch; they stay until the model is done."""
+        if self.host.open_epoch is not None:
+            self.connections.get_thread_connection().handle.hold()
         return self._staged(sql)
 
     @available.parse(lambda *a, **k: None)
     def streamsql_check(self, relation: StreamSqlRelation, config: Any) -> None:
         """Refuse a name that cannot be stored or a config that makes no sense, before any work."""
         with self.connections.exception_handler(""):
-            name = relation.table_name
+            name = self._name(relation)
             model_config.check(str(name), config)
 
     @available.parse(lambda *a, **k: None)
     def streamsql_check_name(self, relation: StreamSqlRelation) -> None:
         """Refuse a name that the catalog or the file system cannot store."""
         with self.connections.exception_handler(""):
-            relation.table_name  # noqa: B018 - the property checks
+            self._name(relation)
 
     @available.parse(lambda *a, **k: "")
     def streamsql_literal(self, value: Any) -> str:
@@ -151,7 +168,7 @@ class StreamSqlAdapter(SparkAdapter):
         """The table properties of a new table: ours, then the model's."""
         return {**model_config.TABLE_PROPERTIES, **(configured or {})}
 
-    @available.parse(lambda *a, **k: {"message": "", "code": "", "rows": 0})
+    @available.parse(lambda *a, **k: None)
     def streamsql_materialize(
         self,
         relation: StreamSqlRelation,
@@ -160,13 +177,13 @@ class StreamSqlAdapter(SparkAdapter):
         config: Any,
         full_refresh: bool = False,
         old_relation: StreamSqlRelation | None = None,
-    ) -> dict[str, Any]:
+    ) -> AdapterResponse:
         """Bring one materialized view up to date in this run's epoch; opens the epoch if needed.
 
-        Returns `message` for dbt's log line, `code`, and `rows` changed.
+        Returns what `run_results.json` and dbt's log line tell about it.
         """
         with self.connections.exception_handler(sql):
-            name = str(relation.table_name)
+            name = str(self._name(relation))
             options = model_config.of_materialized_view(name, config)
             engine = self.host.engine
         if old_relation is not None and not old_relation.is_materialized_view:
@@ -177,23 +194,35 @@ class StreamSqlAdapter(SparkAdapter):
             with self._beginning:
                 if not engine.epoch_open:
                     engine.begin()
-            report = engine.create_materialized_view(name, sql, unique_id=unique_id, **options)
-        return {
-            "message": model_config.message_of(report),
-            "code": report.mode.upper(),
-            "rows": report.rows_inserted + report.rows_deleted,
-        }
+            with self.host.gate.shared():
+                report = engine.create_materialized_view(name, sql, unique_id=unique_id, **options)
+        return model_config.response_of(report)
 
     @available.parse(lambda *a, **k: None)
     def streamsql_flush_for(self, sql: str) -> None:
-        """Publish what is staged if the text names a table that is not visible yet."""
+        """Publish what is staged if the text reads a table that is not visible yet as it will be.
+
+        Spark checks a view's text against visible tables. A staged table whose visible version
+        has the same columns can wait for the end of the run like all others.
+        """
         engine = self.host.open_epoch
         if engine is None:
             return
-        names = (TableName.parse(match.group(0)) for match in _THREE_PARTS.finditer(sql))
-        if any(engine.staged(str(name)) for name in names):
-            with self.connections.exception_handler(sql):
-                engine.flush()
+        names = {TableName.parse(match.group(0)) for match in _THREE_PARTS.finditer(sql)}
+        with self.connections.exception_handler(sql):
+            if any(self._invisible(engine, name) for name in names):
+                with self.host.gate.alone():
+                    if any(self._invisible(engine, name) for name in names):
+                        engine.flush()
+
+    def _invisible(self, engine: Engine, name: TableName) -> bool:
+        if not engine.staged(str(name)):
+            return False
+        session = self.session
+        if not session.catalog.tableExists(name.sql):
+            return True
+        query = f"SELECT * FROM {name.sql}"
+        return session.sql(query).schema != session.sql(engine.rewrite(query)).schema
 
     @available.parse(lambda *a, **k: "")
     def streamsql_seed_source(self, table: agate.Table, column_types: Any) -> str:
@@ -277,7 +306,7 @@ class StreamSqlAdapter(SparkAdapter):
         if relation.is_materialized_view:
             self.cache_dropped(relation)
             with self.connections.exception_handler("drop"):
-                self.host.engine.drop(str(relation.table_name))
+                self.host.engine.drop(str(self._name(relation)))
         else:
             super().drop_relation(relation)
 

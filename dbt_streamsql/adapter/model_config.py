@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.spark.impl import SparkConfig
 
 from dbt_streamsql.adapter.causes import listed
@@ -26,6 +27,35 @@ TABLE_PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "10",
 }
+
+
+@dataclass
+class ViewResponse(AdapterResponse):
+    """What a run did to a materialized view, as `run_results.json` keeps it."""
+
+    mode: str = ""
+    reason: str = ""
+    rows_inserted: int = 0
+    rows_deleted: int = 0
+    jobs: int = 0
+    seconds: float = 0.0
+    barrier: int = 0
+
+
+def response_of(report: TableReport) -> ViewResponse:
+    """The engine's report as dbt's response."""
+    return ViewResponse(
+        _message=message_of(report),
+        code=report.mode.upper(),
+        rows_affected=report.rows_inserted + report.rows_deleted,
+        mode=report.mode,
+        reason=report.reason,
+        rows_inserted=report.rows_inserted,
+        rows_deleted=report.rows_deleted,
+        jobs=report.jobs,
+        seconds=round(report.seconds, 3),
+        barrier=report.barrier,
+    )
 
 
 def check(name: str, config: Mapping[str, Any]) -> None:
@@ -68,11 +98,11 @@ def message_of(report: TableReport) -> str:
     """How dbt's log line tells what happened: `INCREMENTAL +12 -3 (8 jobs, 1.2s)`."""
     if report.mode == "noop":
         return "NOOP"
-    jobs = "1 job" if report.jobs == 1 else f"{report.jobs} jobs"
-    text = (
-        f"{report.mode.upper()} +{report.rows_inserted} -{report.rows_deleted} "
-        f"({jobs}, {report.seconds:.1f}s)"
-    )
+    jobs = "1 job, " if report.jobs == 1 else f"{report.jobs} jobs, "
+    if report.jobs < 0:
+        jobs = ""  # nobody counts them over Spark Connect
+    rows = f"+{report.rows_inserted} -{report.rows_deleted}"
+    text = f"{report.mode.upper()} {rows} ({jobs}{report.seconds:.1f}s)"
     return f"{text}: {report.reason}" if report.mode == "full" and report.reason else text
 
 

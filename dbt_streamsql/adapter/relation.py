@@ -34,10 +34,13 @@ class StreamSqlRelation(SparkRelation):
     def quoted(self, identifier: str) -> str:
         return quote(identifier)
 
-    @property
-    def table_name(self) -> TableName:
-        """The name as the engine knows it, checked. Error: IDENTIFIER_INVALID."""
-        return TableName(self.database or "", self.schema or "", self.identifier or "").checked()
+    def in_catalog(self, catalog: str) -> TableName:
+        """The name as the engine knows it; `catalog` where dbt-spark's macros leave it out.
+
+        Error: IDENTIFIER_INVALID.
+        """
+        parts = (self.database or catalog, self.schema or "", self.identifier or "")
+        return TableName(*parts).checked()
 
 
 @dataclass

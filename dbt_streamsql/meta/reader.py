@@ -54,6 +54,13 @@ class MetaReader:
         )
         return {row["table_name"]: row["snapshot"] for row in rows}
 
+    def outside_tables(self) -> set[str]:
+        """Every outside table that some barrier pinned, whether a job still reads it or not."""
+        return {
+            row["table_name"]
+            for row in self._rows(select(schema.barrier_input.c.table_name).distinct())
+        }
+
     # versions
 
     def versions(self, barrier: int) -> list[TableVersion]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Fence, Job, MetaStore, TableVersion
-from dbt_streamsql.quoting import TableName
+from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.sessions import Sessions
 from dbt_streamsql.storage.iceberg import metadata
@@ -112,6 +112,14 @@ def pin(epoch: Open, table: str) -> Version:
             barrier = previous.barrier if previous is not None else 0
             epoch.pins[table] = Version(name, found, snapshot, barrier)
         return epoch.pins[table]
+
+
+def readable(job: Job | None, text: str) -> str:
+    """The SQL that reads a version of a table without the engine's own columns."""
+    if job is None or not job.config.get("hidden"):
+        return text
+    names = ", ".join(quote(column["name"]) for column in job.columns)
+    return f"(SELECT {names} FROM {text})"
 
 
 def repin(epoch: Open, table: str) -> None:

@@ -31,8 +31,11 @@ class Epoch:
         self._rewrite = rewrite
         self._refreshed = refreshed
         store = warehouse.store
-        crashed = bool(store.fence().owner)
+        before = store.fence()
         fence = store.acquire(wait=True, on_wait=_waiting)
+        # Who ran before has died if it did not give its fence back; who ran while this one
+        # waited may have died as well.
+        crashed = before.owner or fence.token != before.token + 1
         try:
             if crashed or store.unfinished():
                 publish.recover(warehouse, fence)
@@ -41,6 +44,7 @@ class Epoch:
             store.release(fence)
             raise
         self._running: dict[str, Future[TableVersion]] = {}
+        self._failed = False
 
     # -- inputs ------------------------------------------------------------------------------
 
@@ -92,12 +96,7 @@ class Epoch:
             why = "the definition changed"
         if current != job:
             self._check_free(job)
-            with durable("job.stage"):
-                store = self.warehouse.store
-                store.stage_job(self.open.fence, self.open.barrier(), job)
-        with self.open.lock:
-            self.open.jobs = {**self.open.jobs, job.table: job}
-            self.open.definitions[job.table] = job
+            self._stage(job)
         return self._once(job.table, lambda: self._run(job, plan, why))
 
     def ensure(self, table: str) -> TableVersion:
@@ -119,11 +118,16 @@ class Epoch:
     def _current(self, job: Job) -> tuple[Job, CompiledPlan, str]:
         fresh, plan, why = self._refreshed(job)
         if fresh != job:
-            with durable("job.stage"):
-                self.warehouse.store.stage_job(self.open.fence, self.open.barrier(), fresh)
-            with self.open.lock:
-                self.open.jobs = {**self.open.jobs, job.table: fresh}
+            self._stage(fresh)
         return fresh, plan, why
+
+    def _stage(self, job: Job) -> None:
+        """Register a definition that counts from this barrier on."""
+        with durable("job.stage"):
+            self.warehouse.store.stage_job(self.open.fence, self.open.barrier(), job)
+        with self.open.lock:
+            self.open.jobs = {**self.open.jobs, job.table: job}
+            self.open.definitions[job.table] = job
 
     def _once(self, table: str, run: Callable[[], TableVersion]) -> TableVersion:
         with self.open.lock:
@@ -135,8 +139,9 @@ class Epoch:
             try:
                 future.set_result(run())
             except BaseException as error:
-                self._unstage(table)
+                # First of all: whoever waits must not wait for ever if undoing fails too.
                 future.set_exception(error)
+                self._unstage(table)
         return future.result()
 
     def _run(self, job: Job, plan: CompiledPlan, why: str) -> TableVersion:
@@ -170,6 +175,7 @@ class Epoch:
     def _unstage(self, table: str) -> None:
         """A view failed: the others go on, and nothing of it is published."""
         with self.open.lock:
+            self._failed = True
             self.open.staged.pop(table, None)
             number = self.open.number
         if number:
@@ -185,7 +191,11 @@ class Epoch:
         moved = [
             version
             for version in done.values()
-            if version.mode == "noop" and version.inputs != self.open.latest[version.table].inputs
+            if version.mode == "noop"
+            and (
+                version.table in self.open.definitions
+                or version.inputs != self.open.latest[version.table].inputs
+            )
         ]
         try:
             if moved and not number:
@@ -196,8 +206,8 @@ class Epoch:
                 with durable("barrier.precommit"):
                     store.precommit(fence, number)
                 publish.roll_forward(self.warehouse, fence, number)
-                touched = {version.table for version in store.versions(number)}
-                publish.sweep(self.warehouse, fence, touched)
+                left = None if self._failed else store.versions(number)
+                publish.sweep(self.warehouse, fence, left)
         finally:
             store.release(fence)
         return list(done.values())

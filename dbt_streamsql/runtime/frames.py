@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan import steps
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.plan.steps import Component, Derived, Fold, Step
 from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.write import Outcome, Writer
 from dbt_streamsql.storage.iceberg import changes
 from dbt_streamsql.storage.iceberg.changes import Change
@@ -25,10 +24,8 @@ BROADCAST_ROWS = 500_000
 """Above this many changed rows the hints to broadcast the change are dropped."""
 
 _HINT = re.compile(r"/\*\+ BROADCAST\(\S+\) \*/ ")
-_numbers = itertools.count()
-
-Frame = DataFrame | str | None
-"""A relation of the epoch: data, a table's text, or None when it is known to be empty."""
+Frame = str | None
+"""A relation of the epoch as SQL that may follow FROM, or None when it is known to be empty."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +44,17 @@ class Frames:
 
     spark: SparkSession
     reads: Mapping[str, Reading]
+    local: Local
     writer: Writer
     outcome: Outcome = field(default_factory=Outcome)
 
     def __post_init__(self) -> None:
-        self._kept: list[DataFrame] = []
-        self._views: list[str] = []
         rows = sum(read.change.rows for read in self.reads.values())
         self._hinted = rows <= BROADCAST_ROWS
+        # Adaptive execution runs every stage as a job of its own, which for a small change
+        # costs more than it can win: the hints say already what is small.
+        self.spark.conf.set("spark.sql.adaptive.enabled", not self._hinted)
+        self.writer.small = self._hinted
 
     def changes(self, table: str, columns: Sequence[str]) -> Frame:
         """Consolidated signed rows of an input: `columns` and `_w`."""
@@ -62,13 +62,12 @@ class Frames:
         if read.change.kind == "none":
             return None
         if not read.files:
-            return changes.read(self.spark, read.name, read.meta, read.change, tuple(columns))
+            return changes.read(read.name, read.meta, read.change, tuple(columns))
         names = ", ".join(quote(column) for column in columns)
-        frame = self.spark.read.parquet(*read.files)
-        return self.sql(
-            f"SELECT {names}, sum({WEIGHT}) AS {WEIGHT} FROM {{files}} "
-            f"GROUP BY {names} HAVING sum({WEIGHT}) <> 0",
-            files=frame,
+        files = self.local.view(self.spark.read.parquet(*read.files))
+        return (
+            f"(SELECT {names}, sum({WEIGHT}) AS {WEIGHT} FROM {files} "
+            f"GROUP BY {names} HAVING sum({WEIGHT}) <> 0)"
         )
 
     def before(self, table: str) -> Frame:
@@ -87,34 +86,28 @@ class Frames:
             return None
         if not self._hinted:
             text = _HINT.sub("", text)
-        return self.spark.sql(fill(text, lambda name: self._relation(frames[name])))
+        return f"(\n{fill(text, lambda name: str(frames[name]))}\n)"
 
     def union(self, *parts: Frame) -> Frame:
-        """UNION ALL of the parts that are not known to be empty, matched by name."""
-        found = [part for part in parts if isinstance(part, DataFrame)]
-        if not found:
-            return None
-        result = found[0]
-        for part in found[1:]:
-            result = result.unionByName(part.select(*[quote(name) for name in result.columns]))
-        return result
+        """UNION ALL of the parts that are not known to be empty; they have the same columns."""
+        found = [f"SELECT * FROM {part}" for part in parts if part is not None]
+        return f"({' UNION ALL '.join(found)})" if found else None
 
     def collect(self, frame: Frame) -> Frame:
         """Compute once and keep; None when it turns out empty."""
-        if not isinstance(frame, DataFrame):
+        if frame is None:
             return None
-        kept = frame.persist()
-        self._kept.append(kept)
-        return kept if kept.count() else None
+        kept = self.local.collect(f"SELECT * FROM {frame}", small=self._hinted)
+        return kept.name if kept.rows else None
 
     def apply(self, frame: Frame) -> None:
         """Add signed rows to the view."""
-        if isinstance(frame, DataFrame):
+        if frame is not None:
             self.outcome = self.writer.signed(frame)
 
     def replace(self, frame: Frame, keys: Frame, key: Sequence[str]) -> None:
         """The rows of the view under `keys` become those of `frame`."""
-        if isinstance(frame, DataFrame) and isinstance(keys, DataFrame):
+        if frame is not None and keys is not None:
             self.outcome = self.writer.replace(frame, keys, tuple(key))
 
     def fold(
@@ -127,10 +120,9 @@ class Frames:
         derived: Sequence[Derived],
     ) -> None:
         """Combine the changes of groups with the stored groups."""
-        if isinstance(groups, DataFrame):
+        if groups is not None:
             spec = Fold("", "", tuple(key), tuple(components), tuple(derived), alive)
-            recomputed = exact if isinstance(exact, DataFrame) else None
-            self.outcome = self.writer.fold(groups, recomputed, spec)
+            self.outcome = self.writer.fold(groups, exact, spec)
 
     def run(self, plan: CompiledPlan) -> Outcome:
         """Run a plan's steps, the same that its printed program names."""
@@ -168,18 +160,5 @@ class Frames:
 
     def close(self) -> None:
         """Let go of what was kept."""
-        for frame in self._kept:
-            frame.unpersist()
-        for view in self._views:
-            self.spark.catalog.dropTempView(view)
-        self.writer.close()
-
-    def _relation(self, frame: Frame) -> str:
-        if isinstance(frame, str):
-            return frame
-        if frame is None:
-            raise StreamSqlError("INTERNAL", "an empty frame was planned")
-        view = f"streamsql_frame_{next(_numbers)}"
-        frame.createOrReplaceTempView(view)
-        self._views.append(view)
-        return view
+        self.local.close()
+        self.spark.conf.set("spark.sql.adaptive.enabled", True)

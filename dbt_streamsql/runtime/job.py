@@ -15,11 +15,12 @@ from pyspark.sql import SparkSession
 from dbt_streamsql.meta import ChangeFile, Job, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill
-from dbt_streamsql.plan.schema import Column
-from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.context import Open, Version, log, pin, unchanged
+from dbt_streamsql.plan.schema import WEIGHT, Column
+from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.runtime.context import Open, Version, log, pin, readable, unchanged
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.frames import Frames, Reading
+from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.sessions import JobCount
 from dbt_streamsql.runtime.write import Mismatch, Outcome, Writer
 from dbt_streamsql.storage.iceberg import changes, metadata, staging
@@ -123,8 +124,10 @@ class ViewJob:
         columns = (*self.plan.columns, *self.plan.hidden)
         barrier = self.epoch.barrier()
         branch = staging.branch_name(barrier)
+        local = Local(spark)
         writer = Writer(
             spark,
+            local,
             self.name,
             branch,
             meta.current,
@@ -133,13 +136,13 @@ class ViewJob:
             tuple(column.name for column in self.plan.columns),
             self.epoch.readers(self.job.table),
         )
-        frames = Frames(spark, self._readings(previous), writer)
+        frames = Frames(spark, self._readings(previous), local, writer)
         try:
             with staging.stamped(spark, barrier):
                 outcome = frames.run(self.plan)
             if not outcome.changed:
                 return unchanged(previous, self.consumed)
-            self._write_feed(outcome, meta)
+            self._write_feed(spark, outcome, meta)
         finally:
             frames.close()
         staged = metadata.load(spark, self.name)
@@ -183,13 +186,15 @@ class ViewJob:
         found = {file.barrier: file.path for file in files}
         return tuple(found[barrier] for barrier in sorted(needed)) if needed <= set(found) else ()
 
-    def _write_feed(self, outcome: Outcome, meta: Metadata) -> None:
-        if outcome.feed is None:
+    def _write_feed(self, spark: SparkSession, outcome: Outcome, meta: Metadata) -> None:
+        if not outcome.feed:
             return
+        names = ", ".join(quote(column.name) for column in self.plan.columns)
+        feed = spark.sql(f"SELECT {names}, {WEIGHT} FROM {outcome.feed}")
         barrier = self.epoch.barrier()
         path = posixpath.join(f"{meta.location}-changes", f"b{barrier}-{uuid.uuid4().hex[:8]}")
         with durable("changes.write"):
-            outcome.feed.coalesce(1).write.parquet(path)
+            feed.coalesce(1).write.parquet(path)
         with durable("changes.register"):
             rows = outcome.inserted + outcome.deleted
             file = ChangeFile(self.job.table, barrier, path, rows)
@@ -207,7 +212,7 @@ class ViewJob:
         if same:
             assert meta is not None and meta.current is not None
             branch = staging.branch_name(barrier)
-            names = ", ".join(f"`{c.name.replace('`', '``')}`" for c in self._columns)
+            names = ", ".join(quote(c.name) for c in self._columns)
             with durable("branch.create"):
                 staging.create_branch(spark, self.name, branch, meta.current)
             with durable("branch.write"), staging.stamped(spark, barrier):
@@ -259,12 +264,15 @@ class ViewJob:
             sql = self.rewrite(self.job.sql, self._pinned)
         if self.plan.strategy != "fold" or not self.plan.key:
             return sql
-        keys = ", ".join(f"`{key.replace('`', '``')}`" for key in self.plan.key)
+        keys = ", ".join(quote(key) for key in self.plan.key)
         return f"SELECT * FROM (\n{sql}\n) SORT BY {keys}"
 
     def _pinned(self, name: TableName) -> str | None:
         version = self.inputs.get(str(name))
-        return changes.version(version.at, version.snapshot) if version is not None else None
+        if version is None:
+            return None
+        text = changes.version(version.at, version.snapshot)
+        return readable(self.epoch.jobs.get(str(name)), text)
 
     def _same_columns(self, spark: SparkSession) -> bool:
         stored = [(f.name, f.dataType.simpleString()) for f in spark.table(self.name.sql).schema]

@@ -6,10 +6,12 @@ goes back. Both are idempotent: running them again after a crash in the middle i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from dbt_streamsql.meta import Fence, TableVersion
+from dbt_streamsql.meta import NOOP, Fence, TableVersion
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.context import Warehouse, log
 from dbt_streamsql.runtime.durable import durable
@@ -48,29 +50,42 @@ def recover(warehouse: Warehouse, fence: Fence) -> None:
     sweep(warehouse, fence)
 
 
-def sweep(warehouse: Warehouse, fence: Fence, tables: set[str] | None = None) -> int:
+def sweep(
+    warehouse: Warehouse, fence: Fence, published: Iterable[TableVersion] | None = None
+) -> int:
     """Remove branches, staging tables, change files and tags that nobody needs; how many.
 
     Only the runner may sweep, when no barrier is open: then every staged thing is left over.
-    `tables` limits the look at branches to those (None: all views).
+    `published` limits the look to what one barrier staged (None: everywhere).
     """
     store, spark = warehouse.store, warehouse.sessions.main
-    gone = 0
-    for table in sorted(store.jobs() if tables is None else tables):
-        gone += _drop_branches(spark, TableName.parse(table))
-    for staged in staging.staged_tables(spark, warehouse.catalog) if tables is None else []:
+    everywhere = published is None
+    if published is None:
+        tables = sorted(store.jobs())
+        staged = staging.staged_tables(spark, warehouse.catalog)
+    else:
+        moved = [version for version in published if version.mode != NOOP]
+        tables = [version.table for version in moved if version.branch]
+        staged = [TableName.parse(v.staged_at) for v in moved if v.staged_at and not v.created]
+    gone = sum(_drop_branches(spark, TableName.parse(table)) for table in tables)
+    for name in staged:
         with durable("sweep.staging"):
-            staging.drop_table(spark, staged)
+            staging.drop_table(spark, name)
         gone += 1
     gone += _sweep_changes(warehouse, fence)
-    gone += move_pins(warehouse)
+    gone += move_pins(warehouse, everywhere=everywhere)
     return gone
 
 
-def move_pins(warehouse: Warehouse) -> int:
-    """Tag the snapshots that some view has consumed, and only those; how many tags moved."""
+def move_pins(warehouse: Warehouse, *, everywhere: bool) -> int:
+    """Tag the snapshots that some view has consumed, and only those; how many tags moved.
+
+    `everywhere` also looks at tables that no view reads any more.
+    """
     store, spark = warehouse.store, warehouse.sessions.main
     wanted: dict[str, set[int]] = {source: set() for source, _ in store.topology()}
+    if everywhere:
+        wanted |= {table: set() for table in (*store.jobs(), *store.outside_tables())}
     for version in store.latest_all().values():
         for source, snapshot in version.inputs.items():
             if snapshot is not None:

@@ -10,17 +10,19 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+import sqlite3
 import tempfile
 import threading
+import time
 import urllib.parse
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.quoting import check_name
+from dbt_streamsql.quoting import check_name, quote
 from dbt_streamsql.runtime import jars
 from dbt_streamsql.runtime.java import find_java, launch_home
 
@@ -44,6 +46,7 @@ _APPENDED = {
 """Settings where a user's value is added to ours instead of replacing it."""
 _JOB_SCOPED = "spark.sql.iceberg.snapshot-property."
 _opening = threading.Lock()
+log = logging.getLogger("dbt_streamsql")
 
 
 @dataclass(frozen=True)
@@ -91,10 +94,15 @@ def open_session(settings: SessionSettings) -> SparkSession:
 
     Errors: JAVA_MISSING, JAR_UNAVAILABLE, JAR_CHECKSUM, CONNECTION.
     """
+    # PySpark prints every failed query as JSON on stderr, beside raising it.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+    logging.getLogger("DataFrameQueryContextLogger").disabled = True
     with _opening:
         if settings.method == "connect":
             return _connect(settings)
-        return _classic(settings)
+        session = _classic(settings)
+        _prepare_catalog(session, settings)
+        return session
 
 
 def new_session(spark: SparkSession) -> SparkSession:
@@ -184,9 +192,6 @@ def _classic(settings: SessionSettings) -> SparkSession:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    # PySpark prints every failed query as JSON on stderr, beside raising it.
-    logging.getLogger("SQLQueryContextLogger").disabled = True
-    logging.getLogger("DataFrameQueryContextLogger").disabled = True
     if "://" not in settings.warehouse:
         _make_folder(Path(_located(settings.warehouse)))
     if SparkContext._active_spark_context is not None:  # noqa: SLF001 - no public getter
@@ -204,6 +209,43 @@ def _classic(settings: SessionSettings) -> SparkSession:
             ) from error
 
 
+def _prepare_catalog(session: SparkSession, settings: SessionSettings) -> None:
+    """Let one session make the tables of a new SQLite catalog.
+
+    Iceberg looks whether they are there and then makes them, which fails when several sessions,
+    or several processes, do so at the same time.
+    """
+    if {"type", "catalog-impl", "uri"} & set(settings.catalog_properties):
+        return
+    file = Path(_located(settings.warehouse)) / CATALOG_FILE
+    for attempt in range(5):
+        if _catalog_is_made(file):
+            return
+        try:
+            new_session(session).sql(f"SHOW NAMESPACES IN {quote(settings.catalog)}").collect()
+        except Exception as error:
+            if attempt == 4:
+                raise StreamSqlError(
+                    "CONNECTION",
+                    "the catalog cannot be made",
+                    given=f"{file}: {str(error).splitlines()[0]}",
+                    hint="check that you may write to the `warehouse` folder",
+                ) from error
+            time.sleep(0.2 * (attempt + 1))
+
+
+def _catalog_is_made(file: Path) -> bool:
+    if not file.is_file():
+        return False
+    try:
+        with closing(sqlite3.connect(file, timeout=20)) as database:
+            columns = {row[1] for row in database.execute("PRAGMA table_info(iceberg_tables)")}
+            names = database.execute("PRAGMA table_info(iceberg_namespace_properties)").fetchall()
+    except sqlite3.Error:
+        return False
+    return "iceberg_type" in columns and bool(names)
+
+
 def _join(running: SparkSession, settings: SessionSettings) -> SparkSession:
     """A session for `settings` on a context that something else started."""
     if _ICEBERG_EXTENSIONS not in (running.conf.get("spark.sql.extensions", "") or ""):
@@ -213,19 +255,28 @@ def _join(running: SparkSession, settings: SessionSettings) -> SparkSession:
             hint="let this library start Spark, or start yours with the Iceberg runtime and "
             f"spark.sql.extensions={_ICEBERG_EXTENSIONS}",
         )
+    from pyspark.errors import PySparkException
+
     session = running.newSession()
     wanted = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": str(_cores())}
     wanted |= catalog_settings(settings)
     wanted |= {k: v for k, v in settings.spark_properties.items() if k.startswith("spark.sql.")}
     for key, value in wanted.items():
-        if session.conf.isModifiable(key):
+        try:
             session.conf.set(key, value)
+        except PySparkException as error:
+            # What only a new context can have; ours are not among them.
+            if key not in settings.spark_properties:
+                raise
+            log.warning("%s cannot be set on a running Spark: %s", key, error.getCondition())
     return session
 
 
 def _connect(settings: SessionSettings) -> SparkSession:
     from pyspark.sql import SparkSession
 
+    if settings.warehouse and "://" not in settings.warehouse and settings.host in _LOOPBACK:
+        _make_folder(Path(_located(settings.warehouse)))
     try:
         # `create`, not `getOrCreate`: the latter would hand out somebody else's session.
         session: SparkSession = SparkSession.builder.remote(connect_url(settings)).create()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import SparkSession
@@ -18,19 +19,27 @@ _AS = re.compile(r"\nAS\n", re.MULTILINE)
 _SPOT = re.compile(r"line (\d+), pos (\d+)")
 
 
+At = Callable[[TableName], TableName]
+
+
 class SparkCatalog:
     """The tables, types and functions that a session sees (see `plan.catalog.Catalog`)."""
 
-    def __init__(self, spark: SparkSession, default_catalog: str) -> None:
+    def __init__(
+        self, spark: SparkSession, default_catalog: str, at: At, rewrite: Callable[[str], str]
+    ) -> None:
+        """`at` gives where an unpublished table stands, `rewrite` puts such places into a query."""
         self.default_catalog = default_catalog
         self._spark = spark
+        self._at = at
+        self._rewrite = rewrite
         self._functions: frozenset[str] | None = None
         self._lock = threading.Lock()
 
     def table(self, name: TableName) -> TableInfo:
         """A table or view by name; TABLE_MISSING when there is none."""
         try:
-            fields = self._spark.table(name.sql).schema
+            fields = self._spark.table(self._at(name).sql).schema
         except AnalysisException as error:
             if error.getCondition() in {
                 "TABLE_OR_VIEW_NOT_FOUND",
@@ -50,7 +59,7 @@ class SparkCatalog:
         if view:
             return TableInfo(name, columns, True, view, name.catalog, name.schema)
         try:
-            versioned = metadata.load(self._spark, name) is not None
+            versioned = metadata.load(self._spark, self._at(name)) is not None
         except (StreamSqlError, PySparkException):
             versioned = False
         return TableInfo(name, columns, versioned)
@@ -58,7 +67,7 @@ class SparkCatalog:
     def schema(self, sql: str) -> tuple[Column, ...]:
         """Columns and types of a query; SQL_INVALID with Spark's own words when it refuses."""
         try:
-            fields = self._spark.sql(sql).schema
+            fields = self._spark.sql(self._rewrite(sql)).schema
         except (AnalysisException, ParseException) as error:
             raise _refused(error) from error
         return tuple(Column(f.name, f.dataType.simpleString(), f.nullable) for f in fields)
@@ -74,7 +83,7 @@ class SparkCatalog:
     def stamp(self, name: TableName) -> str:
         """Text that changes when a table is recreated, its columns change, or a view is redefined."""
         try:
-            found = metadata.load(self._spark, name)
+            found = metadata.load(self._spark, self._at(name))
         except StreamSqlError:
             return "unversioned"
         return found.stamp if found is not None else self._view(name)

@@ -9,43 +9,43 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame
+import pyarrow.compute as pc
 
 from dbt_streamsql.plan.steps import Fold
 from dbt_streamsql.quoting import quote
+from dbt_streamsql.runtime.fold_values import fold_values, same
+from dbt_streamsql.runtime.local import Kept
 from dbt_streamsql.storage.iceberg import metadata
 
 if TYPE_CHECKING:
-    from dbt_streamsql.runtime.write import Outcome, Writer
+    from dbt_streamsql.runtime.write import Writer
 
-_RANGED = ("bigint", "int", "smallint", "tinyint", "date", "timestamp", "timestamp_ntz", "string")
+_RANGED = ("bigint", "int", "smallint", "tinyint", "date", "string")
+"""Key types whose range is given to the MERGE, so that files and row groups are skipped."""
 
 
-def fold(writer: Writer, source: DataFrame, spec: Fold) -> Outcome:
-    """Rows inserted and deleted count an updated group as one of each."""
-    from dbt_streamsql.runtime.write import Outcome, fold_values
-
-    kept = writer.keep(source)
-    stats = _Stats(kept, spec)
+def fold(writer: Writer, source: str, spec: Fold) -> tuple[int, int]:
+    """Rows inserted and deleted; an updated group is one of each."""
+    kept = writer.local.collect(f"SELECT * FROM {source}", small=writer.small)
+    condition, literals = _condition(writer, kept, spec)
     values = fold_values(spec, "t", "s")
     sets = ", ".join(
         f"t.{quote(column)} = {value}"
         for column, value in values.items()
         if column not in spec.key
     )
-    view = writer.view(kept)
     with writer.writing() as target:
         writer.spark.sql(
-            f"MERGE INTO {target} t USING {view} s ON {stats.condition} "
+            f"MERGE INTO {target} t USING {kept.name} s ON {condition} "
             f"WHEN MATCHED AND {values[spec.alive]} <= 0 THEN DELETE "
             f"WHEN MATCHED THEN UPDATE SET {sets}",
-            args=stats.literals,
+            args=literals,
         )
     matched, updated, head = _matched(writer)
-    new = stats.groups - matched
+    new = kept.rows - matched
     if new:
-        _insert(writer, view, spec, head if updated else None)
-    return Outcome(updated + new, matched)
+        _insert(writer, kept.name, spec, head if updated else None)
+    return updated + new, matched
 
 
 def _matched(writer: Writer) -> tuple[int, int, int | None]:
@@ -55,53 +55,42 @@ def _matched(writer: Writer) -> tuple[int, int, int | None]:
     head = meta.refs[writer.branch]
     if head == writer.base:
         return 0, 0, None
-    found = writer.live - meta.live_rows(head) + meta.snapshots[head].count("added-records")
-    return found, meta.snapshots[head].count("added-records"), head
+    updated = meta.snapshots[head].count("added-records")
+    return writer.live - meta.live_rows(head) + updated, updated, head
 
 
-def _insert(writer: Writer, view: str, spec: Fold, merged: int | None) -> None:
+def _insert(writer: Writer, source: str, spec: Fold, merged: int | None) -> None:
     """Insert the groups that the MERGE did not find."""
-    from dbt_streamsql.runtime.write import fold_values
-
     values = fold_values(spec, "", "s")
     items = ", ".join(f"{values[column]} AS {quote(column)}" for column in writer.columns)
     names = ", ".join(quote(column) for column in writer.columns)
     known = ""
     if merged is not None:
         files = metadata.added_files(writer.spark, writer.table, merged)
-        written = writer.view(writer.spark.read.parquet(*files))
-        on = " AND ".join(f"s.{quote(c)} <=> w.{quote(c)}" for c in spec.key)
-        known = f"LEFT ANTI JOIN {written} w ON {on} "
+        written = writer.local.view(writer.spark.read.parquet(*files))
+        known = f"LEFT ANTI JOIN {written} w ON {same(spec.key, 's', 'w')} "
     with writer.writing() as target:
         writer.spark.sql(
-            f"INSERT INTO {target} ({names}) SELECT {items} FROM {view} s {known}"
+            f"INSERT INTO {target} ({names}) SELECT {items} FROM {source} s {known}"
             f"WHERE s.{quote(spec.alive)} > 0"
         )
 
 
-class _Stats:
-    """What is known about the change: its size, NULL keys, and the range of each key column."""
-
-    def __init__(self, source: DataFrame, spec: Fold) -> None:
-        types = dict(source.dtypes)
-        ranged = [column for column in spec.key if types[column] in _RANGED]
-        row = source.selectExpr(
-            "count(*)",
-            *[f"max({quote(column)} IS NULL)" for column in spec.key],
-            *[f"{end}({quote(column)})" for column in ranged for end in ("min", "max")],
-        ).collect()[0]
-        self.groups = int(row[0])
-        nulls = dict(zip(spec.key, row[1 : 1 + len(spec.key)], strict=True))
-        bounds = list(row[1 + len(spec.key) :])
-        terms = [
-            f"t.{quote(column)} {'<=>' if nulls[column] else '='} s.{quote(column)}"
-            for column in spec.key
-        ]
-        self.literals: dict[str, Any] = {}
-        for index, column in enumerate(ranged):
-            low, high = bounds[2 * index : 2 * index + 2]
-            if nulls[column] or low is None:
-                continue
-            self.literals |= {f"low{index}": low, f"high{index}": high}
-            terms.append(f"t.{quote(column)} BETWEEN :low{index} AND :high{index}")
-        self.condition = " AND ".join(terms)
+def _condition(writer: Writer, source: Kept, spec: Fold) -> tuple[str, dict[str, Any]]:
+    """The join of table and change: plain equality where no key is NULL, and the keys' range."""
+    if source.data is None:
+        return same(spec.key, "t", "s"), {}
+    types = dict(writer.spark.table(source.name).dtypes)
+    terms: list[str] = []
+    literals: dict[str, Any] = {}
+    for index, column in enumerate(spec.key):
+        data = source.data.column(column)
+        name = quote(column)
+        if data.null_count:
+            terms.append(f"t.{name} <=> s.{name}")
+            continue
+        terms.append(f"t.{name} = s.{name}")
+        if types[column] in _RANGED and len(data):
+            literals |= {f"low{index}": pc.min(data).as_py(), f"high{index}": pc.max(data).as_py()}
+            terms.append(f"t.{name} BETWEEN :low{index} AND :high{index}")
+    return " AND ".join(terms), literals

@@ -3,6 +3,12 @@
 {%- endmacro %}
 
 
+{#- dbt-spark's snapshot asks without a database. -#}
+{% macro streamsql__get_or_create_relation(database, schema, identifier, type) %}
+  {% do return(default__get_or_create_relation(database or model.database, schema, identifier, type)) %}
+{% endmacro %}
+
+
 {% macro streamsql__rename_relation(from_relation, to_relation) -%}
   {#- Spark reads the new name inside the old one's catalog. -#}
   {%- set kind = 'view' if from_relation.is_view else 'table' -%}

@@ -8,11 +8,10 @@
   {{ run_hooks(pre_hooks, inside_transaction=False) }}
   {{ run_hooks(pre_hooks, inside_transaction=True) }}
 
-  {%- set result = adapter.streamsql_materialize(
+  {%- set response = adapter.streamsql_materialize(
         target_relation, compiled_code, model.unique_id, model.config, should_full_refresh(), old_relation) -%}
-  {% call noop_statement('main', result.message, result.code, result.rows) -%}
-    {{ compiled_code }}
-  {%- endcall %}
+  {{ write(compiled_code) }}
+  {%- do store_result('main', response=response) %}
 
   {% do apply_grants(target_relation, grant_config, should_revoke(old_relation, full_refresh_mode=True)) %}
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dbt_streamsql import Engine
+from dbt_streamsql.runtime.session import embedded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,18 +65,20 @@ def _project(name: str, parent: Path) -> Project:
     leave = shutil.ignore_patterns("warehouse", "landing", "target", "logs", "__pycache__")
     folder = parent / name
     shutil.copytree(ROOT / "integration_tests" / name, folder, ignore=leave)
-    return Project(folder, Engine.open(warehouse=str(folder / "warehouse")))
+    # A session on the Spark that the whole run shares, so that closing the engine leaves it alone.
+    warehouse = str(folder / "warehouse")
+    return Project(folder, Engine.open(warehouse, spark=embedded(warehouse)))
 
 
 @pytest.fixture(scope="module")
-def flights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+def flights(spark: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     """Built, then a day of December and corrections came and dbt ran again, then once more."""
     project = _project("flights", tmp_path_factory.mktemp("examples"))
-    spark, landing = project.engine.spark, project.folder / "landing"
-    flights_load.base(spark, landing)
+    session, landing = project.engine.spark, project.folder / "landing"
+    flights_load.base(session, landing)
     project.runs.append(project.dbt("build"))
-    flights_load.arrive(spark, dt.date(2013, 12, 1), landing)
-    flights_load.corrections(spark, 7)
+    flights_load.arrive(session, dt.date(2013, 12, 1), landing)
+    flights_load.corrections(session, 7)
     project.runs.append(project.dbt("build"))
     project.runs.append(project.dbt("run"))
     yield project
@@ -83,7 +86,7 @@ def flights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 
 @pytest.fixture
-def shopping(tmp_path: Path) -> Iterator[Project]:
+def shopping(spark: object, tmp_path: Path) -> Iterator[Project]:
     project = _project("shopping", tmp_path)
     shopping_load.base(project.engine.spark)
     yield project

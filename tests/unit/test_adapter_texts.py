@@ -30,6 +30,7 @@ def _report(mode, inserted=0, deleted=0, jobs=0, seconds=0.0, reason=""):
         jobs=jobs,
         seconds=seconds,
         reason=reason,
+        barrier=1,
     )
 
 
@@ -43,7 +44,7 @@ def test_relations_have_three_quoted_parts():
 @pytest.mark.parametrize("name", ["it's", "a`b", "x" * 300, 'say "hi"', "a\nb"])
 def test_a_name_that_cannot_be_stored_is_refused(name):
     with pytest.raises(StreamSqlError) as refused:
-        _ = _relation(name).table_name
+        _relation(name).in_catalog("lake")
     assert refused.value.code == "IDENTIFIER_INVALID"
 
 
@@ -64,11 +65,13 @@ def test_a_literal_ends_only_where_it_should(text):
         (_report("noop"), "NOOP"),
         (_report("incremental", 12, 3, 8, 1.21), "INCREMENTAL +12 -3 (8 jobs, 1.2s)"),
         (_report("append", 5, 0, 1, 0.3, "x"), "APPEND +5 -0 (1 job, 0.3s)"),
+        (_report("append", 5, 0, -1, 0.3), "APPEND +5 -0 (0.3s)"),
         (_report("full", 2, 0, 2, 1, "new table"), "FULL +2 -0 (2 jobs, 1.0s): new table"),
     ],
 )
 def test_the_log_line_says_what_happened(report, text):
-    assert model_config.message_of(report) == text
+    assert str(model_config.response_of(report)) == text
+    assert model_config.response_of(report).to_dict()["mode"] == report.mode
 
 
 def test_a_misspelled_config_key_is_refused_with_the_right_one():

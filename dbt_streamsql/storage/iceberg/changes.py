@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
-
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot
@@ -78,25 +76,21 @@ def version(name: TableName, snapshot: int | None) -> str:
 
 
 def read(
-    spark: SparkSession, name: TableName, meta: Metadata, change: Change, columns: tuple[str, ...]
-) -> DataFrame | None:
-    """The change as consolidated signed rows: `columns` and `_w`; None when there is none."""
+    name: TableName, meta: Metadata, change: Change, columns: tuple[str, ...]
+) -> str | None:
+    """The change as consolidated signed rows, `columns` and `_w`: SQL that may follow FROM.
+
+    None when there is none.
+    """
     names = ", ".join(quote(column) for column in columns)
     if change.kind == "none":
         return None
     if change.kind == "append":
-        return _appended(spark, name, meta, change, columns)
+        new = version(name, change.new) if change.old is None else _between(name, change)
+        return f"(SELECT {names}, 1L AS {WEIGHT} FROM {new})"
     if change.kind == "changelog":
-        frame = (
-            spark.read.option("start-snapshot-id", str(change.old))
-            .option("end-snapshot-id", str(change.new))
-            .table(name.child("changes"))
-        )
-        frame.createOrReplaceTempView("streamsql_changelog")
-        signed = (
-            f"SELECT {names}, IF(_change_type = 'INSERT', 1L, -1L) AS {WEIGHT} "
-            "FROM streamsql_changelog"
-        )
+        log = _between(name, change, "changes")
+        signed = f"SELECT {names}, IF(_change_type = 'INSERT', 1L, -1L) AS {WEIGHT} FROM {log}"
     elif change.kind == "lineage":
         signed = _by_lineage(name, meta, change, names)
     else:
@@ -104,25 +98,18 @@ def read(
             f"SELECT {names}, CAST({sign} AS BIGINT) AS {WEIGHT} FROM {version(name, snapshot)}"
             for sign, snapshot in ((1, change.new), (-1, change.old))
         )
-    return spark.sql(
-        f"SELECT {names}, sum({WEIGHT}) AS {WEIGHT} FROM ({signed}) "
-        f"GROUP BY {names} HAVING sum({WEIGHT}) <> 0"
+    return (
+        f"(SELECT {names}, sum({WEIGHT}) AS {WEIGHT} FROM ({signed}) "
+        f"GROUP BY {names} HAVING sum({WEIGHT}) <> 0)"
     )
 
 
-def _appended(
-    spark: SparkSession, name: TableName, meta: Metadata, change: Change, columns: tuple[str, ...]
-) -> DataFrame:
-    chosen = [quote(column) for column in columns]
-    if change.old is None:
-        frame = spark.sql(f"SELECT * FROM {version(name, change.new)}")
-    else:
-        frame = (
-            spark.read.option("start-snapshot-id", str(change.old))
-            .option("end-snapshot-id", str(change.new))
-            .table(name.sql)
-        )
-    return frame.selectExpr(*chosen, f"1L AS {WEIGHT}")
+def _between(name: TableName, change: Change, part: str = "") -> str:
+    """The files (or the changelog) between the two snapshots, the older one excluded."""
+    table = name.child(part) if part else name.sql
+    return (
+        f"{table} WITH (`start-snapshot-id` = '{change.old}', `end-snapshot-id` = '{change.new}')"
+    )
 
 
 def _by_lineage(name: TableName, meta: Metadata, change: Change, names: str) -> str:

@@ -1,0 +1,58 @@
+"""Results that an epoch keeps for itself: small ones in the driver, big ones in Spark's cache."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A computed relation: its name as a view, its rows, and the rows themselves when small."""
+
+    name: str
+    rows: int
+    data: pa.Table | None = None
+
+
+@dataclass
+class Local:
+    """The views and kept results of one job in one session."""
+
+    spark: SparkSession
+    _views: list[str] = field(default_factory=list)
+    _cached: list[DataFrame] = field(default_factory=list)
+
+    def view(self, frame: DataFrame) -> str:
+        """The frame under a temporary name."""
+        name = f"streamsql_{next(_numbers)}"
+        frame.createOrReplaceTempView(name)
+        self._views.append(name)
+        return name
+
+    def collect(self, sql: str, *, small: bool) -> Kept:
+        """Run a query once and keep its result.
+
+        A small result becomes a local relation: Spark then knows its exact size, broadcasts it
+        without a job, and drops what joins with an empty one.
+        """
+        frame = self.spark.sql(sql)
+        if small:
+            data = frame.toArrow()
+            local = self.spark.createDataFrame(data, schema=frame.schema)
+            return Kept(self.view(local), data.num_rows, data)
+        kept = frame.persist()
+        self._cached.append(kept)
+        return Kept(self.view(kept), kept.count())
+
+    def close(self) -> None:
+        """Drop the views and free the cache."""
+        for frame in self._cached:
+            frame.unpersist()
+        for view in self._views:
+            self.spark.catalog.dropTempView(view)

@@ -1,0 +1,77 @@
+"""The process that dies: `python fault_child.py '<Orders as JSON>'`.
+
+It runs the epoch, or a recovery, and sends itself a signal at one durable step. With
+PYSPARK_GATEWAY_PORT in the environment it drives the Spark of the process that started it (as a
+client of a Spark server does); otherwise it has a Spark of its own, which dies with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from dataclasses import asdict, dataclass
+
+import fault_scenario as scenario
+
+
+@dataclass(frozen=True)
+class Orders:
+    """`task` is epoch or recover; the `nth` passing of (`step`, `moment`) sends `signal`."""
+
+    warehouse: str
+    task: str
+    step: str
+    moment: str
+    nth: int
+    signal: int
+    parallel: bool
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def attach() -> None:
+    """Make the Spark context of another process this process's own."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    gateway = launch_gateway()
+    jvm = gateway.jvm
+    running = jvm.org.apache.spark.SparkContext.getOrCreate()
+    context = jvm.org.apache.spark.api.java.JavaSparkContext.fromSparkContext(running)
+    SparkContext(
+        gateway=gateway, jsc=context, conf=SparkConf(_jvm=jvm, _jconf=context.getConf())
+    )
+
+
+def main(orders: Orders) -> None:
+    from dbt_streamsql import Engine
+    from dbt_streamsql.runtime import durable, epoch
+    from dbt_streamsql.runtime.session import embedded
+
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        attach()
+    if not orders.parallel:
+        epoch.PARALLEL = 1
+    passed = 0
+    lock = threading.Lock()
+
+    def observe(step: str, moment: str) -> None:
+        nonlocal passed
+        with lock:
+            if (step, moment) == (orders.step, orders.moment):
+                passed += 1
+                if passed == orders.nth:
+                    os.kill(os.getpid(), orders.signal)
+
+    # Our session, so that `close` leaves a Spark that belongs to another process alone.
+    engine = Engine.open(orders.warehouse, spark=embedded(orders.warehouse))
+    durable.observers.append(observe)
+    {"epoch": scenario.epoch, "recover": scenario.recover}[orders.task](engine)
+    engine.close()
+
+
+if __name__ == "__main__":
+    main(Orders(**json.loads(sys.argv[1])))

@@ -1,0 +1,207 @@
+"""A warehouse that can be put back to how it was, processes that die in it, and what may be seen.
+
+Iceberg's metadata holds absolute paths, so a warehouse is always put back to the same folder; the
+catalog's file is another one then, so each look at it takes a new session.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import fault_scenario as scenario
+from fault_child import Orders
+
+from dbt_streamsql import Engine
+from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime.session import embedded
+from dbt_streamsql.storage.iceberg import metadata, staging
+
+CHILD = Path(__file__).with_name("fault_child.py")
+PATIENCE = 300
+"""Seconds after which a child is hung; nothing here is timed."""
+
+
+@dataclass
+class World:
+    """`spark` is the session of the test run; `folder` holds the warehouse and its copies."""
+
+    spark: Any
+    folder: Path
+    before: dict[str, scenario.Rows] = field(default_factory=dict)
+    after: dict[str, scenario.Rows] = field(default_factory=dict)
+
+    @property
+    def warehouse(self) -> Path:
+        return self.folder / "warehouse"
+
+    # -- states of the warehouse -------------------------------------------------------------
+
+    def build(self) -> None:
+        """Make the shop, with changes that the next epoch will meet, and keep it as `start`."""
+        engine = self.engine()
+        then, now = scenario.build(engine)
+        engine.close()
+        self.before = scenario.contents(then, after=False)
+        self.after = scenario.contents(now, after=True)
+        self.save("start")
+
+    def save(self, name: str) -> None:
+        shutil.copytree(self.warehouse, self.folder / name)
+
+    def saved(self, name: str) -> bool:
+        return (self.folder / name).is_dir()
+
+    def restore(self, name: str) -> None:
+        shutil.rmtree(self.warehouse)
+        shutil.copytree(self.folder / name, self.warehouse)
+
+    # -- processes ---------------------------------------------------------------------------
+
+    def engine(self) -> Engine:
+        """A runner in this process."""
+        return Engine.open(self.warehouse, spark=embedded(str(self.warehouse)))
+
+    def store(self) -> MetaStore:
+        return MetaStore.open(f"sqlite:///{self.warehouse / 'streamsql.db'}")
+
+    def start(
+        self,
+        task: str,
+        step: str,
+        moment: str,
+        nth: int = 1,
+        *,
+        sends: signal.Signals = signal.SIGKILL,
+        own_spark: bool = False,
+    ) -> subprocess.Popen[bytes]:
+        """A process that works until the `nth` passing of a durable step."""
+        orders = Orders(
+            str(self.warehouse), task, step, moment, nth, int(sends), parallel=own_spark
+        )
+        environment = dict(os.environ)
+        if not own_spark:
+            gateway = self.spark.sparkContext._gateway.gateway_parameters
+            environment["PYSPARK_GATEWAY_PORT"] = str(gateway.port)
+            environment["PYSPARK_GATEWAY_SECRET"] = gateway.auth_token
+        with self.log.open("wb") as log:
+            return subprocess.Popen(
+                [sys.executable, str(CHILD), orders.to_json()],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def kill(
+        self, task: str, step: str, moment: str, nth: int = 1, *, own_spark: bool = False
+    ) -> bool:
+        """Let a process die at a durable step; False when it ended without passing there."""
+        process = self.start(task, step, moment, nth, own_spark=own_spark)
+        code = process.wait(PATIENCE)
+        _end_group(process.pid)
+        assert code in (0, -signal.SIGKILL), self.log.read_text(errors="replace")[-4000:]
+        return code != 0
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "child.log"
+
+    # -- what is seen ------------------------------------------------------------------------
+
+    def tables(self) -> dict[str, scenario.Rows]:
+        """Every view as somebody sees it who knows nothing of barriers."""
+        session = embedded(str(self.warehouse))
+        names = {row["tableName"] for row in session.sql("SHOW TABLES IN lake.shop").collect()}
+        return {
+            name: _rows(session.table(f"{scenario.SCHEMA}.{name}"))
+            for name in sorted(names - {"orders", "users"})
+        }
+
+    def committed(self, engine: Engine) -> dict[str, scenario.Rows]:
+        """Every view as `Engine.sql` shows it: of one barrier."""
+        names = [name for name in self.after if engine.knows(f"{scenario.SCHEMA}.{name}")]
+        return {
+            name: _rows(engine.sql(f"SELECT * FROM {scenario.SCHEMA}.{name}")) for name in names
+        }
+
+    def leftovers(self, engine: Engine) -> list[str]:
+        """What an epoch made and nobody needs any more."""
+        found = []
+        store = engine._warehouse.store
+        consumed: dict[str, set[int | None]] = {}
+        for version in store.latest_all().values():
+            for source, snapshot in version.inputs.items():
+                consumed.setdefault(source, set()).add(snapshot)
+        staged = staging.staged_tables(engine.spark, engine.catalog)
+        found += [f"staging table {name}" for name in staged]
+        folders = [table.location.removeprefix("file:") for table in self.metadata(engine).values()]
+        for name, table in self.metadata(engine).items():
+            for ref, snapshot in table.refs.items():
+                if ref.startswith("streamsql_pin_") and snapshot in consumed.get(name, ()):
+                    continue
+                if ref != "main":
+                    found.append(f"{ref} of {name}")
+        for file in self.warehouse.rglob("*"):
+            inside = any(str(file).startswith(folder + "/") for folder in folders)
+            if file.suffix in (".parquet", ".json", ".avro", ".puffin") and not inside:
+                found.append(f"file {file.relative_to(self.warehouse)}")
+        found += [f"change file of {name}" for name in store.tables_with_change_files()]
+        found += [f"barrier {barrier.id} {barrier.state}" for barrier in store.unfinished()]
+        if store.fence().owner:
+            found.append(f"the fence of {store.fence().owner}")
+        return found
+
+    def metadata(self, engine: Engine) -> dict[str, metadata.Metadata]:
+        """The Iceberg metadata of every table of the shop."""
+        rows = engine.spark.sql(f"SHOW TABLES IN {scenario.SCHEMA}").collect()
+        names = [f"{scenario.SCHEMA}.{row['tableName']}" for row in rows]
+        found = {name: metadata.load(engine.spark, TableName.parse(name)) for name in names}
+        return {name: table for name, table in found.items() if table is not None}
+
+    def fingerprint(self, engine: Engine) -> Any:
+        """Everything durable that another recovery could change."""
+        store = engine._warehouse.store
+        return (
+            {n: (t.uuid, t.current, t.refs) for n, t in self.metadata(engine).items()},
+            store.last_committed(),
+            store.latest_all(),
+            store.jobs(),
+            store.topology(),
+        )
+
+
+def wait_until_stopped(process: subprocess.Popen[bytes]) -> None:
+    """Return when the process has stopped itself; fail when it ended instead."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        pid, status = os.waitpid(process.pid, os.WUNTRACED | os.WNOHANG)
+        if pid:
+            assert os.WIFSTOPPED(status)
+            return
+        time.sleep(0.05)
+    raise AssertionError("the process neither stopped nor ended")
+
+
+def _end_group(group: int) -> None:
+    """What the dead process had started dies too (its own Spark)."""
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _rows(frame: Any) -> scenario.Rows:
+    shown = [name for name in frame.columns if not name.startswith(HIDDEN_PREFIX)]
+    return Counter(tuple(row) for row in frame.select(*shown).collect())

@@ -1,0 +1,175 @@
+"""A process is killed at a durable step of an epoch or of a recovery, and the next one runs.
+
+`make test` kills once where the state differs from that of the step before; its processes share
+the Spark of the test run, so that 30 kills take minutes. `make kills` kills at every passing of
+every step, before and after, and each process has a Spark of its own that dies with it.
+"""
+
+from __future__ import annotations
+
+import os
+
+import fault_scenario as scenario
+import pytest
+
+from dbt_streamsql.runtime.durable import STEPS
+
+pytestmark = pytest.mark.spark
+
+ROUNDS = int(os.environ.get("STREAMSQL_KILLS", "0"))
+"""How often the whole matrix is run; 0 for the short list."""
+
+FORWARD = set(list(STEPS)[list(STEPS).index("barrier.precommit") + 1 :]) - {"barrier.abort"}
+"""The steps after the point of no return."""
+
+STATES = {
+    "start": None,
+    "open": ("epoch", "barrier.precommit", "before", 1),
+    "half": ("epoch", "table.written", "before", 3),
+}
+"""Where a process begins: a warehouse at rest, and what an earlier kill left: an OPEN barrier with
+everything staged, or a PRECOMMIT one with some tables published."""
+
+EPOCH = [
+    ("barrier.begin", "before", 1),
+    ("job.stage", "before", 1),
+    ("job.stage", "before", 2),
+    ("table.build", "before", 2),
+    ("branch.create", "before", 1),
+    ("branch.write", "before", 2),
+    ("changes.register", "before", 1),
+    ("changes.write", "before", 1),
+    ("table.processed", "before", 2),
+    ("barrier.precommit", "before", 1),
+    ("publish.table", "before", 1),
+    ("table.written", "before", 1),
+    ("publish.table", "before", 4),
+    ("table.written", "before", 3),
+    ("table.written", "before", 5),
+    ("barrier.commit", "before", 1),
+    ("pins.move", "before", 1),
+    ("pins.move", "before", 3),
+    ("sweep.branch", "before", 2),
+    ("sweep.changes", "before", 1),
+    ("sweep.changes", "after", 1),
+]
+UNDO = [
+    ("barrier.abort", "before", 1),
+    ("barrier.abort", "after", 1),
+    ("sweep.branch", "before", 2),
+    ("sweep.staging", "before", 1),
+    ("sweep.staging", "before", 2),
+    ("sweep.changes", "before", 1),
+    ("sweep.changes", "after", 1),
+]
+REDO = [
+    ("publish.table", "before", 1),
+    ("table.written", "before", 3),
+    ("barrier.commit", "before", 1),
+    ("sweep.staging", "before", 1),
+]
+SHORT = [
+    *(("start", *case) for case in EPOCH),
+    *(("open", *case) for case in UNDO),
+    *(("half", *case) for case in REDO),
+]
+
+
+def test_the_short_list_kills_at_every_durable_step():
+    assert {step for _, step, _, _ in SHORT} == set(STEPS)
+
+
+@pytest.mark.skipif(ROUNDS > 0, reason="the whole matrix is run instead")
+@pytest.mark.parametrize(("state", "step", "moment", "nth"), SHORT)
+def test_a_killed_process_leaves_nothing_lost_doubled_mixed_or_behind(
+    world, tally, state, step, moment, nth
+):
+    assert kill_and_run_again(world, state, step, moment, nth, own_spark=False)
+    tally[step] += 1
+
+
+@pytest.mark.skipif(ROUNDS > 0, reason="the whole matrix is run instead")
+@pytest.mark.parametrize(("step", "nth"), [("branch.write", 1), ("publish.table", 3)])
+def test_a_process_killed_with_its_spark_leaves_nothing_either(world, tally, step, nth):
+    assert kill_and_run_again(world, "start", step, "after", nth, own_spark=True)
+    tally[step] += 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not ROUNDS, reason="minutes: `make kills`")
+@pytest.mark.parametrize("turn", range(ROUNDS))
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("state", STATES)
+def test_every_passing_of_every_step(world, tally, state, step, moment, turn):
+    nth = 1
+    while kill_and_run_again(world, state, step, moment, nth, own_spark=True):
+        tally[step] += 1
+        nth += 1
+    if nth == 1:
+        pytest.skip(f"{step} is not passed from the state {state!r}")
+
+
+def kill_and_run_again(world, state, step, moment, nth, *, own_spark) -> bool:
+    """Kill a process and check what any reader sees then, after recovery, and after a rerun.
+
+    False when the process ended without passing the step so often.
+    """
+    _put(world, state)
+    task = "epoch" if state == "start" else "recover"
+    died = world.kill(task, step, moment, nth, own_spark=own_spark)
+    forward = step in FORWARD or (step, moment) == ("barrier.precommit", "after")
+    goes_on = state == "half" or (state == "start" and (forward or not died))
+    expected = world.after if goes_on else world.before
+    engine = world.engine()
+    try:
+        _check_dead(world, engine, expected)
+        scenario.recover(engine)
+        _check_at_rest(world, engine, expected)
+        _check_recovered_once_is_enough(world, engine)
+        scenario.epoch(engine)
+        engine.sweep()
+        _check_at_rest(world, engine, world.after)
+        for name in world.after:
+            assert engine.verify(f"{scenario.SCHEMA}.{name}") == []
+        again = engine.advance()
+        assert {report.mode for report in again.tables.values()} == {"noop"}
+    finally:
+        engine.close()
+    return died
+
+
+def _put(world, state) -> None:
+    """The warehouse in a state that an earlier kill left, made once."""
+    if not world.saved(state):
+        world.restore("start")
+        assert world.kill(*STATES[state])
+        world.save(state)
+    world.restore(state)
+
+
+def _check_dead(world, engine, expected) -> None:
+    """Nobody has cleaned up yet: readers see one barrier, except while one is half published."""
+    unfinished = [barrier.state for barrier in engine._warehouse.store.unfinished()]
+    seen = world.tables()
+    if unfinished == ["PRECOMMIT"]:
+        assert expected == world.after
+        for name, rows in seen.items():
+            assert rows in (world.before.get(name), world.after[name]), name
+        assert world.committed(engine) == world.before
+        return
+    assert seen == expected
+    assert world.committed(engine) == expected
+
+
+def _check_at_rest(world, engine, expected) -> None:
+    assert world.leftovers(engine) == []
+    assert world.tables() == expected
+    assert world.committed(engine) == expected
+    assert set(engine._warehouse.store.jobs()) == {f"{scenario.SCHEMA}.{n}" for n in expected}
+
+
+def _check_recovered_once_is_enough(world, engine) -> None:
+    recovered = world.fingerprint(engine)
+    assert engine.sweep() == 0
+    assert world.fingerprint(engine) == recovered

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import threading
+import time
+
+from dbt_streamsql.adapter.host import Gate
+
+
+def _run(target):
+    thread = threading.Thread(target=target, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_publishing_waits_for_readers_and_keeps_new_ones_out():
+    gate, order = Gate(), []
+    gate.enter()
+
+    def publish():
+        with gate.alone():
+            order.append("published")
+
+    def read():
+        with gate.shared():
+            order.append("read")
+
+    publisher = _run(publish)
+    time.sleep(0.1)
+    reader = _run(read)
+    time.sleep(0.1)
+    with gate.shared():  # who is inside may come in again
+        order.append("still inside")
+    gate.leave(threading.get_ident())
+    publisher.join(5)
+    reader.join(5)
+    assert order == ["still inside", "published", "read"]
+
+
+def test_two_who_hold_and_want_to_publish_do_not_wait_for_each_other():
+    gate, done, ready = Gate(), [], threading.Barrier(2, timeout=5)
+
+    def hold_and_publish():
+        gate.enter()
+        ready.wait()
+        with gate.alone():
+            done.append(threading.get_ident())
+        gate.leave(threading.get_ident())
+
+    threads = [_run(hold_and_publish) for _ in range(2)]
+    for thread in threads:
+        thread.join(5)
+    assert len(done) == 2
+
+
+def test_another_thread_may_let_go_of_what_a_thread_held():
+    gate = Gate()
+    thread = _run(gate.enter)
+    thread.join(5)
+    gate.leave(thread.ident)
+    with gate.alone():
+        pass
