@@ -8,6 +8,7 @@ others (recent).
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -67,9 +68,11 @@ class Change:
 class World:
     """Where it all happens: an engine and, when Delta takes part, a session of its own for that.
 
-    One JVM and one set of Iceberg tables; the engine's sessions are without Delta's extension.
+    One JVM and one set of Iceberg tables below `folder`; the engine's sessions are without Delta's
+    extension.
     """
 
+    folder: Path
     engine: Engine
     delta: SparkSession | None
 
@@ -101,7 +104,8 @@ def open_world(folder: Path, with_delta: bool) -> World:
         properties["spark.driver.extraClassPath"] = os.pathsep.join(str(file) for file in files)
     settings = SessionSettings(warehouse=str(folder), spark_properties=properties)
     spark = open_session(settings)
-    return World(Engine.open(spark=spark), _delta_session(spark) if with_delta else None)
+    engine = Engine.open(spark=spark)
+    return World(folder, engine, _delta_session(spark) if with_delta else None)
 
 
 def _delta_session(spark: SparkSession) -> SparkSession:
@@ -209,9 +213,11 @@ def drop_all(world: World) -> None:
     if world.engine.knows(VIEW):
         world.engine.drop(VIEW)
     for table in (BASE, COPY, FULL):
-        world.spark.sql(f"DROP TABLE IF EXISTS {table} PURGE")
+        world.spark.sql(f"DROP TABLE IF EXISTS {table}")
     if world.delta is not None:
         world.delta.sql(f"DROP TABLE IF EXISTS {DELTA}")
+    # Without PURGE the catalog leaves the files of Iceberg tables where they are.
+    shutil.rmtree(world.folder / "bench", ignore_errors=True)
 
 
 def _laid_out() -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,12 +104,18 @@ class Engine:
     def compile(
         self, sql: str, *, refresh_mode: str = "auto", into: str = "", **config: Any
     ) -> CompiledPlan:
-        """How a query would be maintained: `explain()`, `program`, `to_json()`, `mode`, `reasons`."""
+        """How a query would be maintained; see `CompiledPlan`."""
         _check_config(config)
         return compile_view(sql, self._known, table=into, refresh_mode=refresh_mode)
 
     def create_materialized_view(
-        self, name: str, sql: str, *, refresh_mode: str = "auto", unique_id: str = "", **config: Any
+        self,
+        name: str,
+        sql: str,
+        *,
+        refresh_mode: str = "auto",
+        unique_id: str = "",
+        **config: Any,
     ) -> TableReport:
         """Define a view, or define it anew, and bring it up to date.
 
@@ -233,7 +240,9 @@ class Engine:
             job = jobs.get(str(name))
             at = self._staged(name)
             if at is None:
-                return readable(job, name.sql) if job is not None and job.config["hidden"] else None
+                return (
+                    readable(job, name.sql) if job is not None and job.config["hidden"] else None
+                )
             return readable(job, changes.version(at.at, at.snapshot))
 
         return replace_tables(sql, current, self.catalog)
@@ -241,7 +250,7 @@ class Engine:
     def sql(
         self, text: str, consistency: str = "read_committed", barrier: int | None = None
     ) -> DataFrame:
-        """A query over one barrier's versions of the views (the newest committed, or `barrier`)."""
+        """A query over one barrier's versions of the views (`barrier`, or the last committed)."""
         if consistency not in CONSISTENCY:
             raise StreamSqlError(
                 "CONFIG_INVALID",
@@ -317,8 +326,22 @@ class Engine:
         epoch = self._epoch
         return epoch.open.jobs if epoch is not None else self._warehouse.store.jobs()
 
-    def _in_epoch(self) -> _Joined:
-        return _Joined(self)
+    @contextmanager
+    def _in_epoch(self) -> Iterator[Epoch]:
+        """The open epoch, or one that ends with the block: published, or undone on an error."""
+        with self._lock:
+            own = self._epoch is None
+            self.begin()
+            epoch = self._epoch
+        assert epoch is not None
+        try:
+            yield epoch
+        except BaseException:
+            if own:
+                self.abort()
+            raise
+        if own:
+            self.publish()
 
     def _rewritten(self, sql: str, replacement: Callable[[TableName], str | None]) -> str:
         """The query's own text with tables replaced, also those that its views read."""
@@ -389,29 +412,6 @@ class Engine:
             )
             for version in versions
         }
-
-
-class _Joined:
-    """The open epoch, or one that is published at the end of the block (aborted on an error)."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._own = False
-
-    def __enter__(self) -> Epoch:
-        engine = self._engine
-        with engine._lock:
-            self._own = engine._epoch is None
-            if self._own:
-                engine.begin()
-            assert engine._epoch is not None
-            return engine._epoch
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if self._own and kind is None:
-            self._engine.publish()
-        elif self._own:
-            self._engine.abort()
 
 
 def _names(columns: tuple[Any, ...]) -> str:

@@ -1,4 +1,4 @@
-"""The one root error: a stable code, what was given, what is allowed, what to do, and where.
+"""The one root error: a stable code, what was given, what is allowed, what to do, where.
 
 Every refusal that a user can meet is a `StreamSqlError`; its `code` never changes its meaning,
 so that scripts and docs can rely on it. The list of codes is `CODES`.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 CODES: dict[str, str] = {
-    "CONFIG_INVALID": "A profile or a model config has unknown keys or wrong values (all are listed).",
+    "CONFIG_INVALID": "A profile or a model config has unknown keys or wrong values.",
     "CONNECTION": "Spark, Java or a needed jar could not be reached.",
     "CYCLE": "A view would read itself, directly or through other views.",
     "DEFINITION_MISSING": "The name is not a view that this warehouse knows.",
@@ -35,7 +35,7 @@ CODES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where in the user's text something stands: model name, 1-based line and column (0 = unknown)."""
+    """Where in the user's text something stands: model, 1-based line and column (0 = unknown)."""
 
     model: str = ""
     line: int = 0

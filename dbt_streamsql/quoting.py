@@ -42,7 +42,7 @@ def check_name(part: str, what: str = "table") -> str:
 
 @dataclass(frozen=True, order=True)
 class TableName:
-    """A three-part name `catalog.schema.table`; `str()` is the plain key, `.sql` the quoted text."""
+    """A three-part name: `str()` is the plain `catalog.schema.table`, `.sql` the quoted text."""
 
     catalog: str
     schema: str

@@ -3,7 +3,6 @@
 Needs nothing but Python: `python3 scripts/bootstrap.py [PYTHON]`. With PYTHON another interpreter
 makes the environment. A changed pyproject.toml installs again.
 """
-# ruff: noqa: INP001
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ def ensure(python: str = sys.executable) -> Path:
 
 def _check_version(python: str) -> None:
     code = "import sys; print(*sys.version_info[:2])"
-    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
     found = tuple(int(part) for part in done.stdout.split())
     if not SUPPORTED[0] <= found <= SUPPORTED[1]:
         wanted = " to ".join(".".join(map(str, version)) for version in SUPPORTED)
@@ -57,7 +56,7 @@ def _check_version(python: str) -> None:
 
 
 def _run(command: list[str], advice: str) -> None:
-    if subprocess.run(command, check=False).returncode:  # noqa: S603
+    if subprocess.run(command, check=False).returncode:
         sys.exit(f"this failed: {' '.join(command)}\n{advice}")
 
 

@@ -5,7 +5,6 @@ of December and late corrections arrive, runs dbt again and prints for every vie
 did, how long it took, how long a full refresh takes on the same session, and whether the view
 equals its query. Needs Python and, the first time, PyPI and Maven Central; can be run again.
 """
-# ruff: noqa: INP001
 
 from __future__ import annotations
 
@@ -52,7 +51,7 @@ def main() -> int:
 
     python = bootstrap.ensure()
     if Path(sys.prefix).resolve() != bootstrap.VENV:
-        return subprocess.call([str(python), str(Path(__file__).resolve())])  # noqa: S603
+        return subprocess.call([str(python), str(Path(__file__).resolve())])
     return _demo()
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import uuid
 
 import pytest
+from tests_support import drop_schema
 
 from dbt_streamsql import Engine
 from dbt_streamsql.runtime.session import SessionSettings, open_session
-from tests_support import drop_schema
 
 pytest_plugins = ["dbt.tests.fixtures.project"]
 
@@ -43,4 +43,3 @@ def schema(spark, engine):
     yield name
     engine.abort()
     drop_schema(engine, name)
-

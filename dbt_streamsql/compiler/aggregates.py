@@ -7,7 +7,7 @@ from sqlglot import exp
 from dbt_streamsql.compiler.functions import AGGREGATES
 from dbt_streamsql.compiler.reasons import obstacle
 
-PLAIN: dict[type[exp.Expression], str] = {
+PLAIN: dict[type[exp.Expr], str] = {
     exp.Count: "COUNT",
     exp.Sum: "SUM",
     exp.Avg: "AVG",
@@ -15,11 +15,11 @@ PLAIN: dict[type[exp.Expression], str] = {
     exp.Max: "MAX",
 }
 
-Calls = dict[exp.Expression, tuple[str, exp.Expression | None, bool]]
+Calls = dict[exp.Expr, tuple[str, exp.Expr | None, bool]]
 """Call as written -> (function, argument or None for COUNT(*), DISTINCT)."""
 
 
-def find_calls(items: list[exp.Expression]) -> Calls:
+def find_calls(items: list[exp.Expr]) -> Calls:
     """The aggregate calls of a block, each once; raises `Unsupported` for the others.
 
     `AGG(x) FILTER (WHERE p)` is read as `AGG(CASE WHEN p THEN x END)`, COUNT_IF(p) as
@@ -49,7 +49,7 @@ def find_calls(items: list[exp.Expression]) -> Calls:
     return found
 
 
-def _inside_query(node: exp.Expression, item: exp.Expression) -> bool:
+def _inside_query(node: exp.Expr, item: exp.Expr) -> bool:
     parent = node.parent
     while parent is not None and parent is not item.parent:
         if isinstance(parent, exp.Query):
@@ -58,7 +58,7 @@ def _inside_query(node: exp.Expression, item: exp.Expression) -> bool:
     return False
 
 
-def _refused(node: exp.Expression, name: str) -> Exception:
+def _refused(node: exp.Expr, name: str) -> Exception:
     return obstacle(
         node,
         f"{name}()",
@@ -67,8 +67,8 @@ def _refused(node: exp.Expression, name: str) -> Exception:
     )
 
 
-def _plain(node: exp.Expression) -> tuple[str, exp.Expression | None, bool]:
-    condition: exp.Expression | None = None
+def _plain(node: exp.Expr) -> tuple[str, exp.Expr | None, bool]:
+    condition: exp.Expr | None = None
     call = node
     if isinstance(node, exp.Filter):
         call, condition = node.this, node.expression.this
@@ -78,7 +78,7 @@ def _plain(node: exp.Expression) -> tuple[str, exp.Expression | None, bool]:
     function = PLAIN.get(type(call))
     if function is None:
         raise _refused(node, call.key)
-    argument: exp.Expression | None = call.this
+    argument: exp.Expr | None = call.this
     distinct = False
     if isinstance(argument, exp.Distinct):
         distinct = True

@@ -1,4 +1,4 @@
-"""Names to columns: views become their text, stars and unqualified names become `alias`.`column`."""
+"""Names to columns: views become their text, stars and bare names become `alias`.`column`."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.qualify import qualify
 
-from dbt_streamsql.plan.catalog import Catalog, TableInfo
 from dbt_streamsql.compiler.parse import parse, table_uses
 from dbt_streamsql.compiler.reasons import Reason, Unsupported, obstacle
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.quoting import TableName
+from dbt_streamsql.plan.catalog import Catalog, TableInfo
 
 _MAX_VIEW_DEPTH = 64
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A syntax tree without views: the tables at its leaves and the texts of its views, by name."""
+    """A syntax tree without views: the tables at its leaves, the texts of its views, by name."""
 
     tree: exp.Query
     tables: dict[str, TableInfo]
@@ -73,7 +72,7 @@ def bind(opened: Opened) -> Bound:
 
 
 def _open_views(
-    tree: exp.Expression,
+    tree: exp.Expr,
     catalog: Catalog,
     default_catalog: str,
     default_schema: str,
@@ -106,8 +105,8 @@ def _open_views(
         node.replace(exp.Subquery(this=inner, alias=alias, joins=node.args.get("joins")))
 
 
-def _refuse_ambiguous_having(tree: exp.Expression, tables: dict[str, TableInfo]) -> None:
-    """HAVING prefers an alias where the qualifier prefers a column: ask for a clear name instead."""
+def _refuse_ambiguous_having(tree: exp.Expr, tables: dict[str, TableInfo]) -> None:
+    """HAVING prefers an alias where the qualifier prefers a column: ask for a clear name."""
     known = {column.name.lower() for info in tables.values() for column in info.columns}
     for select in tree.find_all(exp.Select):
         having = select.args.get("having")

@@ -8,12 +8,21 @@ from sqlglot import exp
 
 from dbt_streamsql.compiler.aggregates import find_calls
 from dbt_streamsql.compiler.bind import Bound
-from dbt_streamsql.plan.catalog import Catalog
 from dbt_streamsql.compiler.reasons import Reason, Unsupported, obstacle
 from dbt_streamsql.compiler.render import render
 from dbt_streamsql.compiler.scalar import check_scalar, conjuncts, to_expr
+from dbt_streamsql.plan.catalog import Catalog
 from dbt_streamsql.plan.expression import Expr, fill
-from dbt_streamsql.plan.relational import Aggregate, Call, Input, Node, Output, Scan, Select, UnionAll
+from dbt_streamsql.plan.relational import (
+    Aggregate,
+    Call,
+    Input,
+    Node,
+    Output,
+    Scan,
+    Select,
+    UnionAll,
+)
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName
 
@@ -32,7 +41,7 @@ class _Builder:
     catalog: Catalog
     ctes: dict[str, Node] = field(default_factory=dict)
 
-    def query(self, tree: exp.Expression) -> Node:
+    def query(self, tree: exp.Expr) -> Node:
         tree = tree.unnest() if isinstance(tree, exp.Subquery) else tree
         outer = dict(self.ctes)
         try:
@@ -46,7 +55,7 @@ class _Builder:
         finally:
             self.ctes = outer
 
-    def _with(self, tree: exp.Expression) -> None:
+    def _with(self, tree: exp.Expr) -> None:
         with_ = tree.args.get("with_") or tree.args.get("with")
         if with_ is None:
             return
@@ -56,7 +65,7 @@ class _Builder:
             columns = [column.name for column in cte.args["alias"].args.get("columns") or []]
             self.ctes[cte.alias] = _renamed(self.query(cte.this), columns)
 
-    def _refuse_modifiers(self, tree: exp.Expression) -> None:
+    def _refuse_modifiers(self, tree: exp.Expr) -> None:
         for key, operator in (
             ("limit", "LIMIT"),
             ("offset", "OFFSET"),
@@ -80,13 +89,12 @@ class _Builder:
         left, right = self.query(tree.left), self.query(tree.right)
         if len(left.columns) != len(right.columns):
             raise obstacle(tree, "UNION", "the sides have different numbers of columns")
-        sides = [*_union_parts(left), *_union_parts(right)]
-        sides = self._same_types(UnionAll(tuple(sides)))
-        both = UnionAll(tuple(sides))
+        parts = UnionAll((*_union_parts(left), *_union_parts(right)))
+        both = UnionAll(tuple(self._same_types(parts)))
         return Aggregate(both, both.columns, ()) if tree.args.get("distinct") else both
 
     def _same_types(self, union: UnionAll) -> list[Node]:
-        """Cast each side to the common type: a change of one side is computed without the other."""
+        """Cast each side to the common type: its change is computed without the other."""
         wanted = self.catalog.schema(self._plain(union))
         sides: list[Node] = []
         for node in union.inputs:
@@ -132,12 +140,12 @@ class _Builder:
             node = self._grouped(tree, inputs, conditions, group, having, calls)
         return Aggregate(node, node.columns, ()) if distinct is not None else node
 
-    def _sources(self, tree: exp.Select) -> tuple[tuple[Input, ...], list[exp.Expression]]:
+    def _sources(self, tree: exp.Select) -> tuple[tuple[Input, ...], list[exp.Expr]]:
         from_ = tree.args.get("from_") or tree.args.get("from")
         if from_ is None:
             raise obstacle(tree, "SELECT", "it reads no table, so it never changes")
         inputs = [self._source(from_.this)]
-        predicates: list[exp.Expression] = []
+        predicates: list[exp.Expr] = []
         pending = [*(from_.this.args.get("joins") or []), *(tree.args.get("joins") or [])]
         for join in pending:
             side, kind = (join.side or "").upper(), (join.kind or "").upper()
@@ -158,7 +166,7 @@ class _Builder:
             predicates += conjuncts(join.args.get("on"))
         return tuple(inputs), predicates
 
-    def _source(self, source: exp.Expression) -> Input:
+    def _source(self, source: exp.Expr) -> Input:
         self._refuse_modifiers_of_source(source)
         if isinstance(source, exp.Subquery):
             columns = [c.name for c in source.args["alias"].args.get("columns") or []]
@@ -180,10 +188,10 @@ class _Builder:
                 "the table has no snapshots to take changes from",
                 "store it as an Iceberg table",
             )
-        columns = tuple(column.name.lower() for column in info.columns)
-        return Input(source.alias_or_name, Scan(name, columns))
+        scan = Scan(name, tuple(column.name.lower() for column in info.columns))
+        return Input(source.alias_or_name, scan)
 
-    def _refuse_modifiers_of_source(self, source: exp.Expression) -> None:
+    def _refuse_modifiers_of_source(self, source: exp.Expr) -> None:
         for key, operator in (
             ("sample", "TABLESAMPLE"),
             ("pivots", "PIVOT"),
@@ -202,7 +210,7 @@ class _Builder:
         conditions: tuple[Expr, ...],
         group: exp.Group | None,
         having: exp.Having | None,
-        calls: dict[exp.Expression, tuple[str, exp.Expression | None, bool]],
+        calls: dict[exp.Expr, tuple[str, exp.Expr | None, bool]],
     ) -> Node:
         if group is not None:
             for key in ("rollup", "cube", "grouping_sets", "totals", "all"):
@@ -212,14 +220,14 @@ class _Builder:
         keys = list(dict.fromkeys(group.expressions)) if group is not None else []
         outputs: list[Output] = []
         taken: set[str] = set()
-        replaced: dict[exp.Expression, str] = {}
+        replaced: dict[exp.Expr, str] = {}
         for key in keys:
             check_scalar(key, functions)
             name = _fresh(key.name if isinstance(key, exp.Column) else "key", taken)
             outputs.append(Output(name, to_expr(key)))
             replaced[key] = name
         key_names = tuple(output.name for output in outputs)
-        arguments: dict[exp.Expression, str] = {}
+        arguments: dict[exp.Expr, str] = {}
         for _, argument, _ in calls.values():
             if argument is None or argument in arguments:
                 continue
@@ -247,7 +255,15 @@ class _Builder:
             below,
             key_names,
             tuple(
-                Call(c.name, c.function, c.arg, c.distinct, c.arg_type, c.arg_nullable, result[c.name])
+                Call(
+                    c.name,
+                    c.function,
+                    c.arg,
+                    c.distinct,
+                    c.arg_type,
+                    c.arg_nullable,
+                    result[c.name],
+                )
                 for c in made
             ),
         )
@@ -260,10 +276,10 @@ class _Builder:
         )
         return Select((Input(_GROUPED, grouped),), kept, _named(above))
 
-    def _above(self, node: exp.Expression, replaced: dict[exp.Expression, str]) -> Expr:
+    def _above(self, node: exp.Expr, replaced: dict[exp.Expr, str]) -> Expr:
         """An expression over groups: keys and calls become columns of the grouped relation."""
 
-        def swap(part: exp.Expression) -> exp.Expression:
+        def swap(part: exp.Expr) -> exp.Expr:
             name = replaced.get(part)
             return part if name is None else exp.column(exp.to_identifier(name), table=_GROUPED)
 
@@ -271,7 +287,9 @@ class _Builder:
         check_scalar(swapped, self.catalog.functions())
         for column in swapped.find_all(exp.Column):
             if column.table != _GROUPED or column.name not in replaced.values():
-                raise obstacle(column, column.sql(dialect="spark"), "neither grouped nor aggregated")
+                raise obstacle(
+                    column, column.sql(dialect="spark"), "neither grouped nor aggregated"
+                )
         return to_expr(swapped)
 
     def _plain(self, node: Node) -> str:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, replace
+from importlib.metadata import version as version_of
 from typing import Any
-
-import sqlglot
 
 from dbt_streamsql.__version__ import version
 from dbt_streamsql.compiler.bind import Bound, Opened, bind, open_views
 from dbt_streamsql.compiler.build import build
-from dbt_streamsql.plan.catalog import Catalog
 from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.compiler.incrementalize import incrementalize
 from dbt_streamsql.compiler.prune import prune
@@ -21,6 +19,7 @@ from dbt_streamsql.compiler.render import render
 from dbt_streamsql.compiler.rules.view import View, top
 from dbt_streamsql.compiler.scalar import is_volatile
 from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.plan.catalog import Catalog
 from dbt_streamsql.plan.compiled import PLAN_VERSION, CompiledPlan
 from dbt_streamsql.plan.relational import Node, tables
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
@@ -93,7 +92,7 @@ def _incremental(plan: CompiledPlan, bound: Bound, catalog: Catalog) -> Compiled
     root = prune(build(bound, catalog))
     emitter = Emitter(root)
     view = incrementalize(View(root, plan.columns), _key_types(root, catalog), emitter)
-    full_sql, hidden = "", ()
+    full_sql, hidden = "", tuple[Column, ...]()
     if view.full is not None:
         order = tables(root)
         full_sql = render(view.full, lambda name: f"{{t{order.index(name)}}}")
@@ -155,9 +154,7 @@ def _check_columns(columns: tuple[Column, ...], model: str) -> None:
         seen.add(lower)
 
 
-def _fingerprint(
-    opened: Opened, sql: str, columns: tuple[Column, ...], refresh_mode: str
-) -> str:
+def _fingerprint(opened: Opened, sql: str, columns: tuple[Column, ...], refresh_mode: str) -> str:
     """A hash of everything that the meaning of a plan depends on."""
     parts = {
         "sql": sql,
@@ -165,7 +162,7 @@ def _fingerprint(
         "views": opened.views,
         "columns": [asdict(column) for column in columns],
         "refresh_mode": refresh_mode,
-        "versions": [version, PLAN_VERSION, sqlglot.__version__],
+        "versions": [version, PLAN_VERSION, version_of("sqlglot")],
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -176,4 +173,3 @@ def _tree(node: Any) -> Any:
         fields = {name: _tree(getattr(node, name)) for name in node.__dataclass_fields__}
         return {"node": type(node).__name__, **fields}
     return [_tree(item) for item in node] if isinstance(node, tuple) else node
-

@@ -1,4 +1,4 @@
-"""Collects the steps of a program: names for frames, one change and one state per table, shared frames kept."""
+"""Collects the steps of a program: frames with names, shared ones kept, one change per table."""
 
 from __future__ import annotations
 

@@ -47,9 +47,9 @@ def parse(sql: str, model: str = "") -> exp.Query:
     return statements[0]
 
 
-def _visible_ctes(node: exp.Expression) -> set[str]:
+def _visible_ctes(node: exp.Expr) -> set[str]:
     names: set[str] = set()
-    walker: exp.Expression | None = node
+    walker: exp.Expr | None = node
     while walker is not None:
         with_ = walker.args.get("with_") or walker.args.get("with")
         if isinstance(with_, exp.With):
@@ -59,7 +59,7 @@ def _visible_ctes(node: exp.Expression) -> set[str]:
 
 
 def table_uses(
-    tree: exp.Expression, catalog: str = "", schema: str = ""
+    tree: exp.Expr, catalog: str = "", schema: str = ""
 ) -> list[tuple[exp.Table, TableUse]]:
     """Every base table (not a CTE) that the tree names, in order of appearance in the text."""
     uses: list[tuple[exp.Table, TableUse]] = []
@@ -92,6 +92,13 @@ def replace_tables(
             continue
         start, end = use.start, use.end + 1
         if start < 0:
-            raise StreamSqlError("INTERNAL", "a table name without a position", given=str(use.name))
-        text = text[:start] + new + ("" if use.aliased else f" AS {quote(use.name.table)}") + text[end:]
+            raise StreamSqlError(
+                "INTERNAL", "a table name without a position", given=str(use.name)
+            )
+        text = (
+            text[:start]
+            + new
+            + ("" if use.aliased else f" AS {quote(use.name.table)}")
+            + text[end:]
+        )
     return text

@@ -1,4 +1,4 @@
-"""Cut every node to the columns that somebody above it uses, so that changes are narrow and cancel early."""
+"""Cut every node to the columns in use, so that changes are narrow and cancel early."""
 
 from __future__ import annotations
 

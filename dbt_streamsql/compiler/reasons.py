@@ -1,4 +1,4 @@
-"""Why a query cannot be kept up to date from changes: operator, place, reason, and the rewrite that helps."""
+"""Why a query cannot be maintained from changes: operator, place, reason, and what would help."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Unsupported(Exception):
         super().__init__(str(reason))
 
 
-def place(node: exp.Expression) -> tuple[int, int]:
+def place(node: exp.Expr) -> tuple[int, int]:
     """Line and column of the first token below `node` that remembers where it stood."""
     for part in node.walk():
         if "line" in part.meta:
@@ -39,6 +39,6 @@ def place(node: exp.Expression) -> tuple[int, int]:
     return 0, 0
 
 
-def obstacle(node: exp.Expression, operator: str, why: str, rewrite: str = "") -> Unsupported:
+def obstacle(node: exp.Expr, operator: str, why: str, rewrite: str = "") -> Unsupported:
     line, column = place(node)
     return Unsupported(Reason(operator, why, rewrite, line, column))

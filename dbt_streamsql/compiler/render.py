@@ -19,7 +19,9 @@ def render(node: Node, source: Source) -> str:
     if isinstance(node, UnionAll):
         return "\nUNION ALL\n".join(f"({render(child, source)})" for child in node.inputs)
     if isinstance(node, Aggregate):
-        return grouping(node, f"(\n{indent(render(node.input, source))}\n) i", [c.sql("i") for c in node.calls])
+        return grouping(
+            node, f"(\n{indent(render(node.input, source))}\n) i", [c.sql("i") for c in node.calls]
+        )
     return select(node, [relation(child, source) for child in node.inputs])
 
 
@@ -36,8 +38,7 @@ def grouping(node: Aggregate, from_: str, calls: list[str], alias: str = "i") ->
     keys = [escape(f"{alias}.{ident(key)}") for key in node.keys]
     items = [f"{sql} AS {escape(ident(key))}" for sql, key in zip(keys, node.keys, strict=True)]
     items += [
-        f"{sql} AS {escape(ident(call.name))}"
-        for sql, call in zip(calls, node.calls, strict=True)
+        f"{sql} AS {escape(ident(call.name))}" for sql, call in zip(calls, node.calls, strict=True)
     ]
     tail = f"\nGROUP BY {', '.join(keys)}" if keys else ""
     return f"SELECT {', '.join(items)}\nFROM {from_}{tail}"
@@ -49,10 +50,10 @@ def select(
     extra: str = "",
     resolve: Callable[[Ref], str] = dotted,
 ) -> str:
-    """`SELECT outputs[, extra] FROM a JOIN b ON … WHERE …`, each predicate as early as it can be."""
-    items = [
-        aliased(output.expr.render(resolve), output.name) for output in node.outputs
-    ] + ([extra] if extra else [])
+    """`SELECT outputs[, extra] FROM a JOIN b ON … WHERE …`, predicates as early as they can be."""
+    items = [aliased(output.expr.render(resolve), output.name) for output in node.outputs] + (
+        [extra] if extra else []
+    )
     return f"SELECT {', '.join(items)}\nFROM {joined(node, relations, resolve)}"
 
 

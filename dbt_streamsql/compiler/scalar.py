@@ -1,4 +1,4 @@
-"""Which scalar expressions are functions of the row alone; the others cannot be replayed on changes."""
+"""Which scalar expressions are functions of the row alone; no other can be run on changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CLOCKLESS = frozenset({"unix_timestamp", "to_unix_timestamp"})
 _CLOCK_HINT = "compare with a column, or keep the view in full"
 
 
-def check_scalar(node: exp.Expression, builtin: frozenset[str]) -> None:
+def check_scalar(node: exp.Expr, builtin: frozenset[str]) -> None:
     """Refuse an expression whose value is not decided by the columns it names."""
     for part in node.walk():
         if isinstance(part, exp.Window):
@@ -59,10 +59,12 @@ def _is_volatile(node: exp.Func, names: set[str]) -> bool:
     return bool(names & VOLATILE)
 
 
-def is_volatile(tree: exp.Expression, builtin: frozenset[str]) -> bool:
+def is_volatile(tree: exp.Expr, builtin: frozenset[str]) -> bool:
     """Whether the same tables can give another result: clocks, random values, users' functions."""
-    for node in tree.find_all(exp.Func, exp.TableSample):
-        if isinstance(node, exp.TableSample) or _is_volatile(node, _names(node)):
+    if tree.find(exp.TableSample):
+        return True
+    for node in tree.find_all(exp.Func):
+        if _is_volatile(node, _names(node)):
             return True
         known = builtin | AGGREGATES | GENERATORS | WINDOWS
         if isinstance(node, exp.Anonymous) and node.name.lower() not in known:
@@ -74,7 +76,7 @@ def _refuse(node: exp.Func, name: str, why: str, rewrite: str = "") -> Unsupport
     return obstacle(node, f"{name}()", why, rewrite)
 
 
-def to_expr(node: exp.Expression) -> Expr:
+def to_expr(node: exp.Expr) -> Expr:
     """The expression as text with holes for its columns."""
     refs: list[Ref] = []
     marked = node.copy()
@@ -96,7 +98,7 @@ def to_expr(node: exp.Expression) -> Expr:
     return Expr(text, tuple(refs))
 
 
-def conjuncts(node: exp.Expression | None) -> list[exp.Expression]:
+def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
     """The terms of an AND, or nothing."""
     if node is None:
         return []

@@ -204,9 +204,7 @@ class MetaStore(MetaReader):
             transitions.demand(step, transitions.to_precommit(found, fence, unbuilt))
             self._move(connection, found, "PRECOMMIT")
 
-    def written(
-        self, fence: Fence, barrier: int, table: str, snapshot: int | None = None
-    ) -> None:
+    def written(self, fence: Fence, barrier: int, table: str, snapshot: int | None = None) -> None:
         """Record that the staged version of `table` is visible now.
 
         `snapshot`: its id when publishing gave it a new one; versions of the same barrier that

@@ -37,7 +37,8 @@ class CompiledPlan:
     `mode` is `incremental` or `full`; `reasons` say why it is full. `columns` are the visible
     columns, `hidden` those that the engine keeps beside them, `key` the columns that identify a
     stored group. `full_sql` fills a view that has hidden columns ('' = the user's SQL does);
-    its holes `{t0}`, `{t1}` … are `tables`. `volatile`: the result may change though no input did. `tables` are the inputs, `fingerprint` changes with the meaning.
+    its holes `{t0}`, `{t1}` … are `tables`, the inputs. `volatile`: the result may change though
+    no input did. `fingerprint` changes with the meaning.
     """
 
     sql: str

@@ -1,4 +1,4 @@
-"""What one epoch does for one view: a short list of frozen steps, printed and run from the same objects.
+"""What one epoch does for one view: frozen steps, printed and run from the same objects.
 
 A *frame* is a named relation of the epoch: the change of a table, the result of a query, or a
 table before or after the epoch. SQL texts hold `{frame}`. A frame that is known to be empty is
@@ -32,7 +32,7 @@ class State:
 
 @dataclass(frozen=True)
 class Query:
-    """A Spark SQL query over earlier frames; not planned when a frame in it or in `when` is empty."""
+    """A query over earlier frames; not planned when one of them, or of `when`, is empty."""
 
     name: str
     sql: str

@@ -1,4 +1,4 @@
-"""What every part of an epoch shares: sessions, MetaService, and the inputs as they are pinned."""
+"""What every part of an epoch shares: sessions, MetaService, and the pinned inputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger("dbt_streamsql")
 
 @dataclass(frozen=True)
 class Version:
-    """One version of an input: `at` is where it is read (a staging table before its first publish).
+    """One version of an input: `at` is where it is read (a staging table before publishing).
 
     `barrier` is set when a job of this warehouse wrote it.
     """
@@ -92,7 +92,7 @@ class Open:
 
 
 def pin(epoch: Open, table: str) -> Version:
-    """The version of an input that this epoch reads: what a job staged, or what was pinned first."""
+    """The version of an input that this epoch reads: what a job staged, else what was pinned."""
     with epoch.lock:
         if table in epoch.staged:
             return epoch.staged[table]
@@ -145,4 +145,3 @@ def unchanged(version: TableVersion, inputs: dict[str, int | None]) -> TableVers
         seconds=0.0,
         inputs=inputs,
     )
-

@@ -1,4 +1,4 @@
-"""Every durable effect of an epoch has a name and passes here, so that tests can stop a process at it.
+"""Every durable effect of an epoch has a name and passes here: tests stop a process at it.
 
 The names are in the order in which an epoch meets them.
 """

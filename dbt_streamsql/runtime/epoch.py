@@ -138,7 +138,7 @@ class Epoch:
         if mine:
             try:
                 future.set_result(run())
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it
                 # First of all: whoever waits must not wait for ever if undoing fails too.
                 future.set_exception(error)
                 self._unstage(table)

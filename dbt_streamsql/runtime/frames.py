@@ -1,4 +1,4 @@
-"""The `epoch` object of a compiled program: changes and states of the inputs, queries, and the final write."""
+"""The `epoch` object of a compiled program: changes and states of inputs, queries, the write."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.plan import steps
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.expression import fill
+from dbt_streamsql.plan.expression import fill, holes
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.plan.steps import Component, Derived, Fold, Step
 from dbt_streamsql.quoting import TableName, quote
@@ -138,8 +138,9 @@ class Frames:
             read = self.before if step.moment == "before" else self.after
             named[step.name] = read(step.table)
         elif isinstance(step, steps.Query):
-            frames = {name: named[name] for name in step.frames}
-            named[step.name] = self.sql(step.sql, **frames)
+            when = [named[name] for name in step.when]
+            frames = {name: named[name] for name in holes(step.sql)}
+            named[step.name] = self.sql(step.sql, when, **frames)
         elif isinstance(step, steps.Union):
             named[step.name] = self.union(*(named[part] for part in step.parts))
         elif isinstance(step, steps.Collect):

@@ -1,4 +1,4 @@
-"""One view in one epoch: see what its inputs did, choose how, write the result where no reader looks."""
+"""One view in one epoch: see what its inputs did, choose how, write where no reader looks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.meta import ChangeFile, Job, TableVersion
@@ -28,9 +27,9 @@ from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 FULL_SHARE = 0.3
-"""Changed rows as a share of the rows of the changed inputs, above which a full refresh is taken."""
+"""Changed rows as a share of the rows of the changed inputs: above it, refresh in full."""
 _GUARDED_ROWS = 100_000
-"""Inputs smaller than this are never refreshed in full for cost: both ways are equally quick."""
+"""Smaller inputs are never refreshed in full for cost: both ways are equally quick."""
 
 Rewrite = Callable[[str, Callable[[TableName], str | None]], str]
 """Puts other table names into a query's text: (sql, replacement) -> sql."""
@@ -102,9 +101,9 @@ class ViewJob:
         moved = [source for source, move in self.moves.items() if move.kind != "none"]
         changed = sum(self.moves[source].rows for source in moved)
         total = sum(self.inputs[s].meta.live_rows(self.inputs[s].snapshot) for s in moved)
-        if self.plan.mode == "incremental" and total > _GUARDED_ROWS:
-            if changed > FULL_SHARE * total:
-                return f"{changed:,} changed rows of {total:,}: recomputing is cheaper"
+        dear = total > _GUARDED_ROWS and changed > FULL_SHARE * total
+        if self.plan.mode == "incremental" and dear:
+            return f"{changed:,} changed rows of {total:,}: recomputing is cheaper"
         return ""
 
     def _foreign_write(self, meta: Metadata, previous: TableVersion) -> str:
@@ -210,7 +209,8 @@ class ViewJob:
         same = meta is not None and meta.current is not None and self._same_columns(spark)
         base = {"mode": "full", "reason": reason, "inputs": self.consumed}
         if same:
-            assert meta is not None and meta.current is not None
+            assert meta is not None
+            assert meta.current is not None
             branch = staging.branch_name(barrier)
             names = ", ".join(quote(c.name) for c in self._columns)
             with durable("branch.create"):
@@ -255,7 +255,7 @@ class ViewJob:
         return (*self.plan.columns, *self.plan.hidden)
 
     def _query(self) -> str:
-        """The query over the pinned versions; ordered inside files where that lets keys be found."""
+        """The query over the pinned versions; sorted inside files where keys are looked up."""
         if self.plan.full_sql:
             inputs = [self.inputs[table] for table in self.plan.tables]
             read = {f"t{i}": changes.version(at.at, at.snapshot) for i, at in enumerate(inputs)}

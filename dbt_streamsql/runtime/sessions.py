@@ -13,7 +13,7 @@ from dbt_streamsql.runtime.session import is_connect, new_session
 
 
 class Sessions:
-    """Hands out sessions and takes them back; a new session's first query is dear, so they stay."""
+    """Hands out sessions and takes them back: a new session's first query is dear."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.main = spark

@@ -28,7 +28,7 @@ class SparkCatalog:
     def __init__(
         self, spark: SparkSession, default_catalog: str, at: At, rewrite: Callable[[str], str]
     ) -> None:
-        """`at` gives where an unpublished table stands, `rewrite` puts such places into a query."""
+        """`at` says where an unpublished table stands, `rewrite` puts that into a query."""
         self.default_catalog = default_catalog
         self._spark = spark
         self._at = at
@@ -81,7 +81,7 @@ class SparkCatalog:
             return self._functions
 
     def stamp(self, name: TableName) -> str:
-        """Text that changes when a table is recreated, its columns change, or a view is redefined."""
+        """Changes when a table is recreated, its columns change, or a view is redefined."""
         try:
             found = metadata.load(self._spark, self._at(name))
         except StreamSqlError:

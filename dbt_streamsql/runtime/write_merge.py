@@ -1,4 +1,4 @@
-"""Fold into a big keyed table by one MERGE that only updates and deletes, then insert the new groups.
+"""Fold into a big keyed table: one MERGE that updates and deletes, then insert the new groups.
 
 A MERGE without `NOT MATCHED` is an inner join, so the change is broadcast and the table is
 scanned once and never shuffled. Which groups were not there is told by the snapshot's summary, or,

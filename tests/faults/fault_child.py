@@ -41,9 +41,7 @@ def attach() -> None:
     jvm = gateway.jvm
     running = jvm.org.apache.spark.SparkContext.getOrCreate()
     context = jvm.org.apache.spark.api.java.JavaSparkContext.fromSparkContext(running)
-    SparkContext(
-        gateway=gateway, jsc=context, conf=SparkConf(_jvm=jvm, _jconf=context.getConf())
-    )
+    SparkContext(gateway=gateway, jsc=context, conf=SparkConf(_jvm=jvm, _jconf=context.getConf()))
 
 
 def main(orders: Orders) -> None:

@@ -51,9 +51,7 @@ VIEWS = {
     "uses_redone": "SELECT user_id, n FROM lake.shop.redone WHERE n > 3",
 }
 EXTRA = "SELECT city, revenue FROM lake.shop.by_city"
-REDONE = (
-    "SELECT user_id, sum(qty) AS pieces, count(*) AS n FROM lake.shop.orders GROUP BY user_id"
-)
+REDONE = "SELECT user_id, sum(qty) AS pieces, count(*) AS n FROM lake.shop.orders GROUP BY user_id"
 
 
 def build(engine: Engine) -> tuple[Base, Base]:

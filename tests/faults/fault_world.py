@@ -146,7 +146,9 @@ class World:
                 consumed.setdefault(source, set()).add(snapshot)
         staged = staging.staged_tables(engine.spark, engine.catalog)
         found += [f"staging table {name}" for name in staged]
-        folders = [table.location.removeprefix("file:") for table in self.metadata(engine).values()]
+        folders = [
+            table.location.removeprefix("file:") for table in self.metadata(engine).values()
+        ]
         for name, table in self.metadata(engine).items():
             for ref, snapshot in table.refs.items():
                 if ref.startswith("streamsql_pin_") and snapshot in consumed.get(name, ()):

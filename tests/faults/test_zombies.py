@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import threading
-import time
 
 import fault_scenario as scenario
 import pytest

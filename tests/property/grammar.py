@@ -64,11 +64,12 @@ def scenario(seed: int, views: int, epochs: int) -> Scenario:
         version, mode = random.choice(MODES)
         fields = ", ".join(f"{column} {TYPES[kind]}" for column, kind in columns)
         create.append(
-            f"CREATE TABLE {{schema}}.{name} ({fields}) TBLPROPERTIES ('format-version'='{version}',"
+            f"CREATE TABLE {{schema}}.{name} ({fields}) "
+            f"TBLPROPERTIES ('format-version'='{version}',"
             + ", ".join(f" 'write.{verb}.mode'='{mode}'" for verb in ("delete", "update", "merge"))
             + ")"
         )
-        create.append(_insert(random, name, random.randint(0, 25)))
+        create.append(_insert(random, name, random.choice((0, 12, 18, 25))))
     made: list[tuple[str, Columns]] = []
     texts = []
     for number in range(views):
@@ -78,13 +79,14 @@ def scenario(seed: int, views: int, epochs: int) -> Scenario:
         if readable:
             made.append((f"v{number}", readable))
     changes = tuple(
-        tuple(_change(random) for _ in range(random.choice((0, 1, 1, 2, 3)))) for _ in range(epochs)
+        tuple(_change(random) for _ in range(random.choice((0, 2, 2, 3, 4))))
+        for _ in range(epochs)
     )
     return Scenario(seed, tuple(create), tuple(texts), changes)
 
 
 def _value(random: Random, kind: str) -> str:
-    if random.random() < 0.15:
+    if random.random() < 0.12:
         return "NULL"
     if kind == "str":
         return f"'{random.choice('abc')}'"
@@ -92,7 +94,7 @@ def _value(random: Random, kind: str) -> str:
         return f"{random.randint(-400, 400)}.{random.choice(('00', '25', '33', '50'))}"
     if kind == "dbl":
         return f"{random.randint(-12, 12) / 4}D"
-    return str(random.randint(0, 5))
+    return str(random.randint(0, 3))
 
 
 def _insert(random: Random, table: str, rows: int) -> str:
@@ -150,7 +152,7 @@ class Query:
             return self._union(depth)
         sources, columns = self._from(depth)
         where = ""
-        if self.random.random() < 0.5:
+        if self.random.random() < 0.3:
             terms = [
                 _comparison(self.random, *self.random.choice(columns))
                 for _ in range(self.random.choice((1, 1, 2)))
@@ -179,7 +181,7 @@ class Query:
         count = self.random.choice((1, 1, 2, 2, 3)) if depth else self.random.choice((1, 1, 2))
         text, columns = "", ()
         for position in range(count):
-            source, alias, own = self._source(depth)
+            source, own = self._source(depth)
             if not position:
                 text, columns = f"FROM {source}", own
                 continue
@@ -192,14 +194,14 @@ class Query:
             columns = (*columns, *own)
         return text, columns
 
-    def _source(self, depth: int) -> tuple[str, str, Columns]:
+    def _source(self, depth: int) -> tuple[str, Columns]:
         alias = self._name("r")
         if depth and self.random.random() < 0.35:
             inner, columns = self.block(depth - 1)
             columns = tuple(column for column in columns if column[1] != "other")
             if columns:
                 owned = tuple((f"{alias}.{name}", kind) for name, kind in columns)
-                return f"({inner}) {alias}", alias, owned
+                return f"({inner}) {alias}", owned
         if self.views and self.random.random() < 0.25:
             name, columns = self.random.choice(self.views)
         else:
@@ -207,16 +209,15 @@ class Query:
             columns = TABLES[name]
         return (
             f"{{schema}}.{name} {alias}",
-            alias,
             tuple((f"{alias}.{column}", kind) for column, kind in columns),
         )
 
     def _plain(self, body: str, columns: Columns) -> tuple[str, Columns]:
         chosen = self.random.sample(columns, min(len(columns), self.random.randint(1, 4)))
         items, made = [], []
-        for name, kind in chosen:
+        for name, given in chosen:
             alias = self._name("c")
-            text = name
+            text, kind = name, given
             if kind in {"int", "big"} and self.random.random() < 0.3:
                 text, kind = f"{name} * 2 + 1", "other"
             elif kind == "str" and self.random.random() < 0.3:
@@ -263,7 +264,9 @@ class Query:
         return call, result
 
     def _condition(self, columns: Columns) -> str:
-        name, kind = self.random.choice([c for c in columns if c[1] in {"int", "big", "dec"}] or [("1", "int")])
+        name, _ = self.random.choice(
+            [c for c in columns if c[1] in {"int", "big", "dec"}] or [("1", "int")]
+        )
         return f"{self.random.choice(('MIN', 'MAX', 'SUM'))}({name}) > {self.random.randint(0, 9)}"
 
     def _name(self, prefix: str) -> str:

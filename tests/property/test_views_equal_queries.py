@@ -10,10 +10,10 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-
-from dbt_streamsql import StreamSqlError
 from grammar import Scenario, scenario
 from tests_support import drop_schema
+
+from dbt_streamsql import StreamSqlError
 
 EPOCHS = int(os.environ.get("STREAMSQL_EPOCHS", "320"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))

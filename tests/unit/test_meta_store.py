@@ -210,7 +210,7 @@ def test_every_call_stays_fast_after_ten_thousand_barriers(tmp_path: Path) -> No
     assert store.barrier(9_000) is None
     assert len(store.latest_all()) == 20
     for name, value in seconds.items():
-        print(f"{name:28} {1000 * value:8.2f} ms")  # noqa: T201 - figures to look at
+        print(f"{name:28} {1000 * value:8.2f} ms")
     # generous: a scan of the history where an index should serve shows as far more
     limit = {"forget_before": 30.0, "latest_all of barrier 5000": 5.0}
     assert all(value < limit.get(name, 0.5) for name, value in seconds.items())

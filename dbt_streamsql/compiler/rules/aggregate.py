@@ -1,4 +1,4 @@
-"""GROUP BY (and DISTINCT) below other operators: the groups that the change touches are recomputed.
+"""GROUP BY (and DISTINCT) below other operators: the touched groups are recomputed.
 
 With K = the keys in the change of the input, and γ the grouping,
 

@@ -1,4 +1,4 @@
-"""GROUP BY at the top of a view, with COUNT, SUM, AVG, MIN and MAX: the change folds into the stored groups.
+"""GROUP BY at the top of a view with COUNT, SUM, AVG, MIN, MAX: the change folds into the groups.
 
 For exact types the aggregates are sums over signed rows, so with stored `n`, `n_x`, `s_x`
 
@@ -30,7 +30,7 @@ _FOLDED = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX"})
 _NARROW_AVERAGE = 11
 """Digits up to which Spark's rule DecimalAggregates averages in doubles (15 less 4)."""
 _WIDEST_PRODUCT = 17
-"""Digits of a decimal that can be multiplied by a BIGINT weight without losing any (17 + 21 = 38)."""
+"""Digits of a decimal that times a BIGINT weight keeps them all (17 + 21 = 38)."""
 
 
 def applies(node: Aggregate, select: Select) -> bool:
@@ -77,7 +77,9 @@ def plan(view: View, emitter: Emitter) -> View:
     state = _State(_stored(node, select, view))
     alive = state.component(Call("", "COUNT", None, False, "bigint", False, "bigint"), "add")
     formulas = {call.name: _formula(call, state, alive, bool(node.keys)) for call in node.calls}
-    derived = _derived(select, view, formulas, dict(zip(node.keys, key.columns, strict=True)), state)
+    derived = _derived(
+        select, view, formulas, dict(zip(node.keys, key.columns, strict=True)), state
+    )
     changed = delta_of(node.input, emitter)
     groups = emitter.collect(
         "groups", emitter.query("group_changes", _changes_sql(node, key.columns, changed, state))
@@ -154,7 +156,7 @@ def _total(call: Call, column: Column) -> Call:
 
 
 def _narrow_average(total: str, count: str, scale: int, result: str) -> str:
-    """AVG of a narrow decimal as Spark's optimizer computes it: whole units, divided as doubles."""
+    """AVG of a narrow decimal as Spark's optimizer has it: whole units, divided as doubles."""
     unit = f"1{'0' * scale}"
     units = f"CAST(CAST({total} * {unit} AS DECIMAL(38,0)) AS DOUBLE)"
     return f"CAST({units} / nullif({count}, 0) / {unit}.0D AS {result})"
@@ -195,9 +197,7 @@ def _derived(
     )
 
 
-def _changes_sql(
-    node: Aggregate, stored: tuple[str, ...], changed: str, state: _State
-) -> str:
+def _changes_sql(node: Aggregate, stored: tuple[str, ...], changed: str, state: _State) -> str:
     """The change of every component, for each group where anything moved."""
     items = [
         f"i.{escape(ident(key))} AS {escape(ident(name))}"
@@ -265,7 +265,10 @@ def _extrema(
     pairs = list(zip(node.keys, stored, strict=True))
     keys = ", ".join(f"{escape(ident(new))} AS {escape(ident(old))}" for old, new in pairs)
     losers = emitter.collect(
-        "losers", emitter.query("loser_rows", f"SELECT {keys or '1 AS one'}\nFROM {{{groups}}}\nWHERE {LOST}")
+        "losers",
+        emitter.query(
+            "loser_rows", f"SELECT {keys or '1 AS one'}\nFROM {{{groups}}}\nWHERE {LOST}"
+        ),
     )
     recomputed = Aggregate(
         node.input, node.keys, tuple(replace(call, name=c.column) for c, call in extrema)

@@ -74,9 +74,7 @@ def _term(node: Select, index: int, frame: str, emitter: Emitter) -> str:
         from_ = f"{small}\n{'JOIN' if on else 'CROSS JOIN'} {sides[child.alias]}"
         from_ += f" ON {on}" if on else ""
         if position == len(order) - 1:
-            items = [
-                aliased(output.expr.render(resolve), output.name) for output in node.outputs
-            ]
+            items = [aliased(output.expr.render(resolve), output.name) for output in node.outputs]
             items.append(aliased(weight, WEIGHT))
         else:
             needed = _needed(node, rest, have)

@@ -1,4 +1,4 @@
-"""The view that a program maintains, and the form `SELECT … FROM (GROUP BY) [HAVING]` of its top."""
+"""The view that a program maintains, and the form `SELECT … FROM (GROUP BY)` of its top."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Iceberg: what a table's history says, what changed between two snapshots, and staged publishing."""
+"""Iceberg: a table's history, what changed between two snapshots, and staged publishing."""

@@ -75,9 +75,7 @@ def version(name: TableName, snapshot: int | None) -> str:
     return f"{name.sql} VERSION AS OF {int(snapshot)}"
 
 
-def read(
-    name: TableName, meta: Metadata, change: Change, columns: tuple[str, ...]
-) -> str | None:
+def read(name: TableName, meta: Metadata, change: Change, columns: tuple[str, ...]) -> str | None:
     """The change as consolidated signed rows, `columns` and `_w`: SQL that may follow FROM.
 
     None when there is none.

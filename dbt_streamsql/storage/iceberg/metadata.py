@@ -87,9 +87,10 @@ def load(spark: SparkSession, name: TableName) -> Metadata | None:
     try:
         table = _java_table(spark, name)
     except PySparkException as error:
-        return _absent(error, name)
+        _check_absent(error, name)
+        return None
     jvm: Any = spark._jvm
-    text = jvm.org.apache.iceberg.TableMetadataParser.toJson(table.operations().current())
+    text: str = jvm.org.apache.iceberg.TableMetadataParser.toJson(table.operations().current())
     return _from_json(json.loads(text))
 
 
@@ -134,7 +135,7 @@ def _java_table(spark: SparkSession, name: TableName) -> Any:
     return jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session, name.sql)
 
 
-def _absent(error: PySparkException, name: TableName) -> None:
+def _check_absent(error: PySparkException, name: TableName) -> None:
     if error.getCondition() in {"TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND"}:
         return
     text = str(error)
@@ -172,12 +173,15 @@ def _from_json(body: dict[str, Any]) -> Metadata:
 
 def _load_by_sql(spark: SparkSession, name: TableName) -> Metadata | None:
     try:
-        described = {row[0]: row[1] for row in spark.sql(f"SHOW TBLPROPERTIES {name.sql}").collect()}
+        described = {
+            row[0]: row[1] for row in spark.sql(f"SHOW TBLPROPERTIES {name.sql}").collect()
+        }
         detail = spark.sql(f"DESCRIBE TABLE EXTENDED {name.sql}").collect()
     except PySparkException as error:
-        return _absent(error, name)
+        _check_absent(error, name)
+        return None
     location = next((row[1] for row in detail if row[0] == "Location"), "")
-    columns = "|".join(f"{row[0]} {row[1]}" for row in detail if row[0] and not row[0][0] == "#")
+    columns = "|".join(f"{row[0]} {row[1]}" for row in detail if row[0] and row[0][0] != "#")
     current = described.get("current-snapshot-id", "none")
     snapshots = {
         row["snapshot_id"]: Snapshot(

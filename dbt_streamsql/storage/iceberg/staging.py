@@ -96,7 +96,8 @@ def build(
         args={**values, **({"location": location} if location else {})},
     )
     built = metadata.load(spark, at)
-    assert built is not None and built.current is not None
+    assert built is not None
+    assert built.current is not None
     return built.current
 
 
@@ -105,9 +106,7 @@ def publish_new(spark: SparkSession, staged: TableName, table: TableName) -> Non
     if metadata.load(spark, staged) is None:
         return
     create_schema(spark, table.catalog, table.schema)
-    spark.sql(
-        f"ALTER TABLE {staged.sql} RENAME TO {quote(table.schema)}.{quote(table.table)}"
-    )
+    spark.sql(f"ALTER TABLE {staged.sql} RENAME TO {quote(table.schema)}.{quote(table.table)}")
 
 
 def publish_replacement(
@@ -128,7 +127,8 @@ def publish_replacement(
                 f"TBLPROPERTIES ({markers}) AS SELECT * FROM {staged.sql}"
             )
         current = metadata.load(spark, table)
-    assert current is not None and current.current is not None
+    assert current is not None
+    assert current.current is not None
     return current.current
 
 
