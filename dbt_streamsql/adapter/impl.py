@@ -101,7 +101,9 @@ class StreamSqlAdapter(SparkAdapter):
     def cache_added(self, relation: StreamSqlRelation | None) -> str:
         """A materialization made this relation; one that is not ours makes a new version."""
         engine = self.host.open_epoch
-        if engine is not None and relation is not None and relation.is_table:
+        # dbt-spark's incremental hands over a relation without a type.
+        kept = relation is None or relation.is_view or relation.is_materialized_view
+        if engine is not None and relation is not None and not kept:
             with self.connections.exception_handler("touch"):
                 engine.touch(str(self._name(relation)))
         return super().cache_added(relation)

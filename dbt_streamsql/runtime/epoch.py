@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -10,6 +9,7 @@ from dataclasses import replace
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import publish
 from dbt_streamsql.runtime.context import Open, Version, Warehouse, log, pin, repin
 from dbt_streamsql.runtime.durable import durable
@@ -157,19 +157,18 @@ class Epoch:
         return version
 
     def _check_free(self, job: Job) -> None:
-        """Refuse to take over a table that is not a view of this warehouse."""
+        """Refuse to take over a table or view that no view of this warehouse has made."""
         if job.table in self.open.jobs:
             return
-        from dbt_streamsql.quoting import TableName
-
-        found = metadata.load(self.warehouse.sessions.main, TableName.parse(job.table))
-        if found is not None and staging.BARRIER_PROPERTY not in json.dumps(
-            [dict(s.summary) for s in found.snapshots.values()]
-        ):
+        spark, name = self.warehouse.sessions.main, TableName.parse(job.table)
+        found = metadata.load(spark, name)
+        snapshots = found.snapshots.values() if found is not None else ()
+        ours = any(staging.BARRIER_PROPERTY in snapshot.summary for snapshot in snapshots)
+        if not ours and staging.exists(spark, name):
             raise StreamSqlError(
                 "NOT_A_VIEW",
                 f"{job.table} exists and was not made by a materialized view",
-                hint="drop the table, or give the model another name or `alias`",
+                hint="drop it, or give the model another name or `alias`",
             )
 
     def _unstage(self, table: str) -> None:

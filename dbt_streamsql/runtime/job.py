@@ -22,9 +22,10 @@ from dbt_streamsql.runtime.frames import Frames, Reading
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.sessions import JobCount
 from dbt_streamsql.runtime.write import Mismatch, Outcome, Writer
-from dbt_streamsql.storage.iceberg import changes, metadata, staging
+from dbt_streamsql.storage.iceberg import changes, metadata, refs, staging
 from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
+from dbt_streamsql.storage.iceberg.refs import Moves
 
 FULL_SHARE = 0.3
 """Changed rows as a share of the rows of the changed inputs: above it, refresh in full."""
@@ -214,7 +215,7 @@ class ViewJob:
             branch = staging.branch_name(barrier)
             names = ", ".join(quote(c.name) for c in self._columns)
             with durable("branch.create"):
-                staging.create_branch(spark, self.name, branch, meta.current)
+                refs.move(spark, self.name, Moves(branches={branch: meta.current}))
             with durable("branch.write"), staging.stamped(spark, barrier):
                 target = staging.branch_sql(self.name, branch)
                 spark.sql(f"INSERT OVERWRITE {target} ({names}) SELECT {names} FROM ({select})")

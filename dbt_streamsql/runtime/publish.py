@@ -16,6 +16,7 @@ from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.context import Warehouse, log
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.storage.iceberg import metadata, pins, staging
+from dbt_streamsql.storage.iceberg.refs import Moves, move
 
 
 def roll_forward(warehouse: Warehouse, fence: Fence, barrier: int) -> None:
@@ -107,19 +108,26 @@ def move_pins(warehouse: Warehouse, *, everywhere: bool) -> int:
 def _publish(spark: SparkSession, version: TableVersion) -> int | None:
     """Make one staged version visible; its snapshot id when publishing gave it another."""
     table = TableName.parse(version.table)
+    meta = metadata.load(spark, table)
     if version.staged_at:
         staged = TableName.parse(version.staged_at)
-        if version.created:
+        if meta is None:
             staging.publish_new(spark, staged, table)
             return None
+        if version.created:
+            if metadata.load(spark, staged) is None:
+                return None
+            log.warning("%s was created by somebody else: this barrier's version wins", table)
         return staging.publish_replacement(spark, staged, table, version.barrier)
     assert version.snapshot is not None
-    meta = metadata.load(spark, table)
-    assert meta is not None
+    if meta is None or version.snapshot not in meta.snapshots:
+        log.warning("%s was dropped by somebody else: it is built anew next time", table)
+        return None
     if meta.lineage(meta.current, version.snapshot) is not None:
         return None
     try:
-        staging.fast_forward(spark, table, version.branch)
+        # The branch has served when its head is the head of main: both in one commit.
+        move(spark, table, Moves(forward=version.branch, drop_branches=(version.branch,)))
     except PySparkException as error:
         if "not an ancestor" not in str(error):
             raise
@@ -140,7 +148,7 @@ def _drop_branches(spark: SparkSession, table: TableName) -> int:
     ours = [name for name in (meta.refs if meta else {}) if _is_ours(name)]
     for branch in ours:
         with durable("sweep.branch"):
-            staging.drop_branch(spark, table, branch)
+            move(spark, table, Moves(drop_branches=(branch,)))
     return len(ours)
 
 

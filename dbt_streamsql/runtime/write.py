@@ -22,6 +22,7 @@ from dbt_streamsql.runtime.fold_values import LOST, exact_column, fold_values, s
 from dbt_streamsql.runtime.local import Kept, Local
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.changes import version
+from dbt_streamsql.storage.iceberg.refs import Moves, move
 
 SMALL_TABLE = 100_000
 """Rows up to which a table is rewritten whole: one job instead of several."""
@@ -94,7 +95,7 @@ class Writer:
         """The branch as the target of a write, opened when it is first needed."""
         if not self._open:
             with durable("branch.create"):
-                staging.create_branch(self.spark, self.table, self.branch, self.base)
+                move(self.spark, self.table, Moves(branches={self.branch: self.base}))
             self._open = True
         with durable("branch.write"):
             yield staging.branch_sql(self.table, self.branch)

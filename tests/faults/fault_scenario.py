@@ -59,8 +59,10 @@ def build(engine: Engine) -> tuple[Base, Base]:
     spark = engine.spark
     for statement in BASE:
         spark.sql(statement)
+    engine.begin()
     for name, query in VIEWS.items():
         engine.create_materialized_view(f"{SCHEMA}.{name}", query)
+    engine.publish()
     for statement in EARLIER:
         spark.sql(statement)
     engine.advance()

@@ -135,3 +135,44 @@ def test_a_view_on_a_missing_table_is_refused_and_nothing_is_made(project):
     done = project.dbt("run")
     assert "[STREAMSQL.TABLE_MISSING]" in done.messages["m"]
     assert project.tables() == set()
+
+
+def test_every_other_materialization_reads_what_the_same_run_has_staged(shop):
+    shop.profile({"schema": "shop", "threads": 4})
+    shop.write(
+        "models/merged.sql",
+        "{{ config(materialized='incremental', incremental_strategy='merge',"
+        " unique_key='user_id') }} select user_id, n from {{ ref('totals') }}",
+    )
+    shop.write("models/after.sql", VIEW + "select sum(n) as n from {{ ref('merged') }}")
+    shop.write(
+        "models/promised.sql",
+        "{{ config(materialized='table') }} select user_id, n from {{ ref('totals') }}",
+    )
+    shop.write(
+        "models/promised.yml",
+        """
+        models:
+          - name: promised
+            config: {contract: {enforced: true}}
+            columns: [{name: user_id, data_type: bigint}, {name: n, data_type: bigint}]
+        """,
+    )
+    shop.write(
+        "snapshots/past.sql",
+        """
+        {% snapshot past %}
+        {{ config(strategy='check', unique_key='user_id', check_cols=['n'],
+                  file_format='iceberg') }}
+        select user_id, n from {{ ref('totals') }}
+        {% endsnapshot %}
+        """,
+    )
+    for added, total in (("", 3), ("4,10,9\n", 4)):
+        shop.write("seeds/orders.csv", ORDERS + added)
+        done = shop.dbt("build")
+        assert done.ok, (done.messages, done.error)
+        for table in ("merged", "promised"):
+            assert shop.sql(f"SELECT sum(n) FROM lake.shop.{table}") == [(total,)]
+        assert shop.sql("SELECT n FROM lake.shop.after") == [(total,)]
+    assert shop.sql("SELECT count(*) FROM lake.shop.past") == [(3,)]

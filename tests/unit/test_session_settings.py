@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -126,6 +128,20 @@ def test_settings_reach_the_jvm_in_a_private_file_and_leave_no_trace(tmp_path, m
     assert not file.exists()
     assert os.environ["PYSPARK_SUBMIT_ARGS"] == "--verbose pyspark-shell"
     assert "JAVA_HOME" not in os.environ
+
+
+def test_a_catalog_counts_as_made_only_with_all_its_tables(tmp_path):
+    file = tmp_path / "catalog.db"
+    assert not session._catalog_is_made(file)
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("CREATE TABLE iceberg_tables (table_name TEXT)")
+        assert not session._catalog_is_made(file)
+        database.execute("ALTER TABLE iceberg_tables ADD COLUMN iceberg_type TEXT")
+        assert not session._catalog_is_made(file)
+        database.execute("CREATE TABLE iceberg_namespace_properties (namespace TEXT)")
+        assert session._catalog_is_made(file)
+    (tmp_path / "broken.db").write_text("not a database, but long enough to be looked at" * 9)
+    assert not session._catalog_is_made(tmp_path / "broken.db")
 
 
 def test_a_warehouse_that_cannot_be_made_is_a_clear_error(tmp_path):

@@ -85,7 +85,7 @@ def load(spark: SparkSession, name: TableName) -> Metadata | None:
     if is_connect(spark):
         return _load_by_sql(spark, name)
     try:
-        table = _java_table(spark, name)
+        table = java_table(spark, name)
     except PySparkException as error:
         _check_absent(error, name)
         return None
@@ -103,7 +103,7 @@ def added_files(spark: SparkSession, name: TableName, snapshot: int) -> list[str
             args={"snapshot": snapshot},
         ).collect()
         return sorted({row[0] for row in rows})
-    table = _java_table(spark, name)
+    table = java_table(spark, name)
     files = table.snapshot(snapshot).addedDataFiles(table.io()).iterator()
     found = []
     while files.hasNext():
@@ -127,7 +127,7 @@ def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
-def _java_table(spark: SparkSession, name: TableName) -> Any:
+def java_table(spark: SparkSession, name: TableName) -> Any:
     """Iceberg's own table object. Catalogs are looked up in the thread's active session."""
     jvm: Any = spark._jvm
     session: Any = spark._jsparkSession

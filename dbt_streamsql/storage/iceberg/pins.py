@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg.metadata import Metadata
+from dbt_streamsql.storage.iceberg.refs import Moves, move
 
 _PREFIX = "streamsql_pin_"
 
@@ -19,15 +20,10 @@ def reconcile(
     """
     prefix = f"{_PREFIX}{store}_"
     have = {snapshot: tag for tag, snapshot in meta.refs.items() if tag.startswith(prefix)}
-    moved = 0
-    for snapshot in sorted(wanted - set(have)):
-        if snapshot in meta.snapshots:
-            spark.sql(
-                f"ALTER TABLE {name.sql} CREATE TAG IF NOT EXISTS {quote(prefix + str(snapshot))} "
-                f"AS OF VERSION {snapshot}"
-            )
-            moved += 1
-    for snapshot in sorted(set(have) - wanted):
-        spark.sql(f"ALTER TABLE {name.sql} DROP TAG IF EXISTS {quote(have[snapshot])}")
-        moved += 1
-    return moved
+    new = sorted(wanted - set(have))
+    moves = Moves(
+        tags={prefix + str(snapshot): snapshot for snapshot in new if snapshot in meta.snapshots},
+        drop_tags=tuple(have[snapshot] for snapshot in sorted(set(have) - wanted)),
+    )
+    move(spark, name, moves)
+    return len(moves.tags) + len(moves.drop_tags)

@@ -56,29 +56,9 @@ def stamped(spark: SparkSession, barrier: int) -> Iterator[None]:
         spark.conf.unset(_STAMP)
 
 
-def create_branch(spark: SparkSession, table: TableName, branch: str, snapshot: int) -> None:
-    spark.sql(
-        f"ALTER TABLE {table.sql} CREATE OR REPLACE BRANCH {quote(branch)} "
-        f"AS OF VERSION {int(snapshot)}"
-    )
-
-
-def drop_branch(spark: SparkSession, table: TableName, branch: str) -> None:
-    spark.sql(f"ALTER TABLE {table.sql} DROP BRANCH IF EXISTS {quote(branch)}")
-
-
 def branch_sql(table: TableName, branch: str) -> str:
     """A branch as the target of a write."""
     return table.child(f"branch_{branch}")
-
-
-def fast_forward(spark: SparkSession, table: TableName, branch: str) -> None:
-    """Make the branch's head the table's version; fails when somebody else moved the table."""
-    spark.sql(
-        f"CALL {quote(table.catalog)}.system.fast_forward("
-        "table => :table, branch => 'main', to => :branch)",
-        args={"table": f"{quote(table.schema)}.{quote(table.table)}", "branch": branch},
-    )
 
 
 def build(
@@ -102,7 +82,7 @@ def build(
 
 
 def publish_new(spark: SparkSession, staged: TableName, table: TableName) -> None:
-    """Give the staged table its name; a no-op when that happened already."""
+    """Give the staged table its name; a no-op when it is gone."""
     if metadata.load(spark, staged) is None:
         return
     create_schema(spark, table.catalog, table.schema)
@@ -130,6 +110,11 @@ def publish_replacement(
     assert current is not None
     assert current.current is not None
     return current.current
+
+
+def exists(spark: SparkSession, name: TableName) -> bool:
+    """Whether a table or a view of any kind has the name."""
+    return spark.catalog.tableExists(name.sql)
 
 
 def drop_table(spark: SparkSession, table: TableName) -> None:

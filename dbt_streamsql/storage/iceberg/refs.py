@@ -1,0 +1,74 @@
+"""Branches and tags of a table, moved together in one commit.
+
+Over Spark Connect each move is a statement of its own, in an order that is safe to stop in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.storage.iceberg import metadata
+
+
+@dataclass(frozen=True)
+class Moves:
+    """What to do with the refs of one table.
+
+    `branches` and `tags` to make, by name, at a snapshot; `forward`: the branch whose head becomes
+    the head of main; then the branches and tags to drop.
+    """
+
+    branches: Mapping[str, int] = field(default_factory=dict)
+    tags: Mapping[str, int] = field(default_factory=dict)
+    forward: str = ""
+    drop_branches: tuple[str, ...] = ()
+    drop_tags: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        parts = (self.branches, self.tags, self.forward, self.drop_branches, self.drop_tags)
+        return any(parts)
+
+
+def move(spark: SparkSession, name: TableName, moves: Moves) -> None:
+    """Carry out the moves; fails as a whole when main is not an ancestor of `forward`."""
+    if not moves:
+        return
+    if metadata.is_connect(spark):
+        _by_sql(spark, name, moves)
+        return
+    table = metadata.java_table(spark, name)
+    known = table.refs()
+    change = table.manageSnapshots()
+    for branch, snapshot in moves.branches.items():
+        make = change.replaceBranch if known.containsKey(branch) else change.createBranch
+        change = make(branch, snapshot)
+    for tag, snapshot in moves.tags.items():
+        change = change.createTag(tag, snapshot)
+    if moves.forward:
+        change = change.fastForwardBranch("main", moves.forward)
+    for branch in moves.drop_branches:
+        change = change.removeBranch(branch)
+    for tag in moves.drop_tags:
+        change = change.removeTag(tag)
+    change.commit()
+
+
+def _by_sql(spark: SparkSession, name: TableName, moves: Moves) -> None:
+    alter = f"ALTER TABLE {name.sql}"
+    for kind, made in (("BRANCH", moves.branches), ("TAG", moves.tags)):
+        for ref, snapshot in made.items():
+            make = f"CREATE OR REPLACE {kind} {quote(ref)}"
+            spark.sql(f"{alter} {make} AS OF VERSION {int(snapshot)}")
+    if moves.forward:
+        spark.sql(
+            f"CALL {quote(name.catalog)}.system.fast_forward("
+            "table => :table, branch => 'main', to => :branch)",
+            args={"table": f"{quote(name.schema)}.{quote(name.table)}", "branch": moves.forward},
+        )
+    for kind, gone in (("BRANCH", moves.drop_branches), ("TAG", moves.drop_tags)):
+        for ref in gone:
+            spark.sql(f"{alter} DROP {kind} IF EXISTS {quote(ref)}")

@@ -1,0 +1,75 @@
+"""Others write to, drop or create tables while a barrier is published: it is published all the same."""
+
+from __future__ import annotations
+
+import fault_scenario as scenario
+import pytest
+
+from dbt_streamsql.runtime import durable
+
+pytestmark = pytest.mark.spark
+
+DEEDS = (
+    "INSERT INTO lake.shop.lines VALUES (999, 'nowhere', 1)",
+    "DROP TABLE lake.shop.big_cities PURGE",
+    "DROP TABLE lake.shop.redone PURGE",
+    "CREATE TABLE lake.shop.extra (other INT)",
+)
+
+
+@pytest.fixture
+def at(monkeypatch):
+    """Do something the first time that this process reaches a durable step."""
+
+    def plan(step, moment, action):
+        done = []
+
+        def observe(*passing):
+            if passing == (step, moment) and not done:
+                done.append(passing)
+                action()
+
+        monkeypatch.setattr(durable, "observers", [observe])
+
+    return plan
+
+
+def test_what_others_do_while_a_barrier_is_published_does_not_stop_it(world, at):
+    world.restore("start")
+    engine = world.engine()
+    try:
+        at("barrier.precommit", "after", lambda: [engine.spark.sql(deed) for deed in DEEDS])
+        scenario.epoch(engine)
+        assert engine._warehouse.store.unfinished() == []
+        seen = world.tables()
+        assert "big_cities" not in seen
+        assert seen == {name: seen[name] for name in world.after if name != "big_cities"}
+        for name, rows in seen.items():
+            assert rows == world.after[name], name
+        engine.advance()
+        engine.sweep()
+        assert world.tables() == world.after
+        for name in world.after:
+            assert engine.verify(f"{scenario.SCHEMA}.{name}") == []
+    finally:
+        engine.close()
+
+
+def test_an_error_while_publishing_is_repaired_by_the_next_epoch(world, at):
+    world.restore("start")
+    engine = world.engine()
+
+    def fail():
+        raise RuntimeError("the disk is full")
+
+    try:
+        at("table.written", "before", fail)
+        with pytest.raises(RuntimeError, match="the disk is full"):
+            scenario.epoch(engine)
+        assert not engine.epoch_open
+        assert world.committed(engine) == world.before
+        engine.advance()
+        assert world.tables() == world.after
+        assert world.leftovers(engine) == []
+    finally:
+        engine.close()

@@ -1,0 +1,30 @@
+"""The worked examples of the docs run, and print what the docs say they print."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+_EXAMPLE = re.compile(r"```python\n(.*?)```\n+```text\n(.*?)```", re.DOTALL)
+
+
+@pytest.mark.parametrize("page", ["materialized_view.md"])
+def test_the_example_of_the_page_prints_what_the_page_says(engine, schema, page):
+    found = _EXAMPLE.search((DOCS / page).read_text(encoding="utf-8"))
+    assert found is not None
+    program, expected = found.groups()
+
+    def show(name: str) -> None:
+        for row in engine.sql(f"SELECT * FROM {name} ORDER BY 1").collect():
+            print(*row)
+
+    printed = io.StringIO()
+    names = {"eng": engine, "shop": f"lake.{schema}", "show": show}
+    with contextlib.redirect_stdout(printed):
+        exec(compile(program, page, "exec"), names)  # noqa: S102 - our own page
+    assert printed.getvalue() == expected
