@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,9 +115,12 @@ class Engine:
         *,
         refresh_mode: str = "auto",
         unique_id: str = "",
+        full_refresh: bool = False,
         **config: Any,
     ) -> TableReport:
         """Define a view, or define it anew, and bring it up to date.
+
+        `full_refresh` recomputes it this once, whatever changed.
 
         Joins the open epoch (see `begin`), else it is an epoch of its own.
         """
@@ -128,7 +131,9 @@ class Engine:
         )
         job = self._job(plan, refresh_mode, unique_id)
         with self._in_epoch() as epoch:
-            version = epoch.define(job, plan)
+            version = epoch.define(
+                job, plan, "a full refresh was asked for" if full_refresh else ""
+            )
         return self._reports([version], version.barrier)[job.table]
 
     def drop(self, name: str) -> None:
@@ -237,15 +242,18 @@ class Engine:
         jobs = self._jobs()
 
         def current(name: TableName) -> str | None:
-            job = jobs.get(str(name))
             at = self._staged(name)
             if at is None:
-                return (
-                    readable(job, name.sql) if job is not None and job.config["hidden"] else None
-                )
-            return readable(job, changes.version(at.at, at.snapshot))
+                return _without_hidden(jobs.get(str(name)), name)
+            return readable(jobs.get(str(name)), changes.version(at.at, at.snapshot))
 
-        return replace_tables(sql, current, self.catalog)
+        staged = self._epoch.open.staged if self._epoch is not None else {}
+        return self._replaced(sql, [*staged, *jobs], current)
+
+    def visible(self, sql: str) -> str:
+        """The query without the engine's own columns, over no version in particular: for DDL."""
+        jobs = self._jobs()
+        return self._replaced(sql, jobs, lambda name: _without_hidden(jobs.get(str(name)), name))
 
     def sql(
         self, text: str, consistency: str = "read_committed", barrier: int | None = None
@@ -312,6 +320,15 @@ class Engine:
             self.spark.stop()
 
     # -- inside ------------------------------------------------------------------------------
+
+    def _replaced(
+        self, sql: str, tables: Iterable[str], replacement: Callable[[TableName], str | None]
+    ) -> str:
+        """`replace_tables`, for a text that can name one of the tables; others are not parsed."""
+        text = sql.lower()
+        if not any(table.rpartition(".")[2].lower() in text for table in tables):
+            return sql
+        return replace_tables(sql, replacement, self.catalog)
 
     def _staged(self, name: TableName) -> Version | None:
         epoch = self._epoch
@@ -412,6 +429,10 @@ class Engine:
             )
             for version in versions
         }
+
+
+def _without_hidden(job: Job | None, name: TableName) -> str | None:
+    return readable(job, name.sql) if job is not None and job.config.get("hidden") else None
 
 
 def _names(columns: tuple[Any, ...]) -> str:

@@ -115,8 +115,8 @@ class StreamSqlAdapter(SparkAdapter):
         fetch: bool = False,
         limit: int | None = None,
     ) -> tuple[AdapterResponse, agate.Table]:
-        """As dbt's; while an epoch is open, what is fetched comes from its staged versions."""
-        if not fetch or self.host.open_epoch is None:
+        """As dbt's; what is fetched is the open epoch's version, without hidden columns."""
+        if not fetch:
             return super().execute(sql, auto_begin, fetch, limit)
         with self.host.gate.shared():
             return super().execute(self._staged(sql), auto_begin, fetch, limit)
@@ -130,12 +130,11 @@ class StreamSqlAdapter(SparkAdapter):
         return relation.in_catalog(self.config.credentials.database)
 
     def _staged(self, sql: str) -> str:
-        engine = self.host.open_epoch
         # The name of a table in a catalog has a dot; a temporary view alone has no versions.
-        if engine is None or "." not in sql or not is_query(sql):
+        if "." not in sql or not is_query(sql):
             return sql
         with self.connections.exception_handler(sql):
-            return engine.rewrite(sql)
+            return self.host.engine.rewrite(sql)
 
     # -- for our macros ------------------------------------------------------------------------
 
@@ -145,6 +144,12 @@ class StreamSqlAdapter(SparkAdapter):
         if self.host.open_epoch is not None:
             self.connections.get_thread_connection().handle.hold()
         return self._staged(sql)
+
+    @available.parse(lambda *a, **k: "")
+    def streamsql_visible(self, sql: str) -> str:
+        """The text of a view without the hidden columns of the materialized views it reads."""
+        with self.connections.exception_handler(sql):
+            return self.host.engine.visible(sql)
 
     @available.parse(lambda *a, **k: None)
     def streamsql_check(self, relation: StreamSqlRelation, config: Any) -> None:
@@ -190,14 +195,14 @@ class StreamSqlAdapter(SparkAdapter):
             engine = self.host.engine
         if old_relation is not None and not old_relation.is_materialized_view:
             self.drop_relation(old_relation)
-        if full_refresh:
-            options["refresh_mode"] = "full"
         with self.connections.exception_handler(sql):
             with self._beginning:
                 if not engine.epoch_open:
                     engine.begin()
             with self.host.gate.shared():
-                report = engine.create_materialized_view(name, sql, unique_id=unique_id, **options)
+                report = engine.create_materialized_view(
+                    name, sql, unique_id=unique_id, full_refresh=full_refresh, **options
+                )
         return model_config.response_of(report)
 
     @available.parse(lambda *a, **k: None)

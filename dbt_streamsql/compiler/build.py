@@ -222,6 +222,8 @@ class _Builder:
         taken: set[str] = set()
         replaced: dict[exp.Expr, str] = {}
         for key in keys:
+            if isinstance(key, exp.Rollup | exp.Cube | exp.GroupingSets):
+                raise obstacle(key, key.key.upper(), "not maintained from changes yet")
             check_scalar(key, functions)
             name = _fresh(key.name if isinstance(key, exp.Column) else "key", taken)
             outputs.append(Output(name, to_expr(key)))

@@ -14,7 +14,7 @@ from dbt_streamsql.compiler.build import build
 from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.compiler.incrementalize import incrementalize
 from dbt_streamsql.compiler.prune import prune
-from dbt_streamsql.compiler.reasons import Unsupported
+from dbt_streamsql.compiler.reasons import Reason, Unsupported
 from dbt_streamsql.compiler.render import render
 from dbt_streamsql.compiler.rules.view import View, top
 from dbt_streamsql.compiler.scalar import is_volatile
@@ -76,16 +76,23 @@ def compile_view(
         return replace(plan, reasons=("refresh_mode is full",))
     try:
         return _incremental(plan, bind(opened), catalog)
-    except Unsupported as stop:
-        if refresh_mode == "incremental_strict":
-            raise StreamSqlError(
-                "INCREMENTAL_IMPOSSIBLE",
-                f"the view cannot be maintained from changes: {stop.reason}",
-                allowed="docs/materialized_view.md lists what can",
-                hint=stop.reason.rewrite or "set refresh_mode to auto",
-                place=Place(model or table, stop.reason.line, stop.reason.column),
-            ) from stop
-        return replace(plan, reasons=(str(stop.reason),))
+    except StreamSqlError as error:
+        if error.code != "SQL_INVALID":
+            raise
+        # Spark accepts the user's text, so this is our rewriting of it that went wrong.
+        why = f"the rewritten query is not valid: {error.message}"
+        stop = Unsupported(Reason("query", why))
+    except Unsupported as found:
+        stop = found
+    if refresh_mode == "incremental_strict":
+        raise StreamSqlError(
+            "INCREMENTAL_IMPOSSIBLE",
+            f"the view cannot be maintained from changes: {stop.reason}",
+            allowed="docs/materialized_view.md lists what can",
+            hint=stop.reason.rewrite or "set refresh_mode to auto",
+            place=Place(model or table, stop.reason.line, stop.reason.column),
+        )
+    return replace(plan, reasons=(str(stop.reason),))
 
 
 def _incremental(plan: CompiledPlan, bound: Bound, catalog: Catalog) -> CompiledPlan:

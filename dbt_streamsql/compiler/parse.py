@@ -59,15 +59,22 @@ def _visible_ctes(node: exp.Expr) -> set[str]:
 
 
 def table_uses(
-    tree: exp.Expr, catalog: str = "", schema: str = ""
+    tree: exp.Expr, catalog: str = "", schema: str = "", *, incomplete_ok: bool = False
 ) -> list[tuple[exp.Table, TableUse]]:
-    """Every base table (not a CTE) that the tree names, in order of appearance in the text."""
+    """Every base table (not a CTE) that the tree names, in order of appearance in the text.
+
+    A name that lacks a part without a default is IDENTIFIER_INVALID, or left out if
+    `incomplete_ok` (it may be a temporary view).
+    """
     uses: list[tuple[exp.Table, TableUse]] = []
     for table in tree.find_all(exp.Table):
         parts = table.parts
         if not parts or not all(isinstance(part, exp.Identifier) for part in parts):
             continue
         if len(parts) == 1 and parts[0].name.lower() in _visible_ctes(table):
+            continue
+        defaults = [catalog, schema][: 3 - len(parts)]
+        if incomplete_ok and not all(defaults):
             continue
         name = TableName.parse(".".join(quote(part.name) for part in parts), catalog, schema)
         offsets = [part.meta for part in parts if "start" in part.meta]
@@ -86,7 +93,8 @@ def replace_tables(
     gets the table's last name as its alias, so that `orders.id` still resolves.
     """
     text = sql
-    for _, use in reversed(table_uses(parse(sql), catalog, schema)):
+    uses = table_uses(parse(sql), catalog, schema, incomplete_ok=True)
+    for _, use in reversed(uses):
         new = replacement(use.name)
         if new is None:
             continue

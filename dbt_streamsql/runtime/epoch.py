@@ -86,13 +86,10 @@ class Epoch:
 
     # -- views -------------------------------------------------------------------------------
 
-    def define(self, job: Job, plan: CompiledPlan) -> TableVersion:
-        """Register a definition (when it is new) and stage its version."""
+    def define(self, job: Job, plan: CompiledPlan, why: str = "") -> TableVersion:
+        """Register a definition if it is new and stage its version, in full if `why` is given."""
         current = self.open.jobs.get(job.table)
-        why = ""
-        if current is None:
-            why = ""
-        elif current.fingerprint != job.fingerprint:
+        if current is not None and current.fingerprint != job.fingerprint:
             why = "the definition changed"
         if current != job:
             self._check_free(job)

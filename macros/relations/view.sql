@@ -13,7 +13,7 @@
     {{ get_assert_columns_equivalent(sql) }}
     {%- endif %}
     as
-    {{ sql }}
+    {{ adapter.streamsql_visible(sql) }}
   {%- endif -%}
 {%- endmacro %}
 

@@ -123,7 +123,6 @@ def test_full_refresh_rebuilds(shop):
     assert done.messages["totals"].startswith("FULL +2 -2")
 
 
-@pytest.mark.xfail(reason="the engine takes `refresh_mode: full` for a new definition")
 def test_a_run_after_a_full_refresh_has_nothing_to_do(shop):
     assert shop.dbt("build").ok
     assert shop.dbt("run", "--full-refresh", "-s", "totals").ok
