@@ -97,7 +97,7 @@ class Frames:
         """Compute once and keep; None when it turns out empty."""
         if frame is None:
             return None
-        kept = self.local.collect(f"SELECT * FROM {frame}", small=self._hinted)
+        kept = self.local.kept(frame, small=self._hinted)
         return kept.name if kept.rows else None
 
     def apply(self, frame: Frame) -> None:

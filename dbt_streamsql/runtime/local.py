@@ -27,6 +27,7 @@ class Local:
     spark: SparkSession
     _views: list[str] = field(default_factory=list)
     _cached: list[DataFrame] = field(default_factory=list)
+    _kept: dict[str, Kept] = field(default_factory=dict)
 
     def view(self, frame: DataFrame) -> str:
         """The frame under a temporary name."""
@@ -45,10 +46,17 @@ class Local:
         if small:
             data = frame.toArrow()
             local = self.spark.createDataFrame(data, schema=frame.schema)
-            return Kept(self.view(local), data.num_rows, data)
-        kept = frame.persist()
-        self._cached.append(kept)
-        return Kept(self.view(kept), kept.count())
+            kept = Kept(self.view(local), data.num_rows, data)
+        else:
+            cached = frame.persist()
+            self._cached.append(cached)
+            kept = Kept(self.view(cached), cached.count())
+        self._kept[kept.name] = kept
+        return kept
+
+    def kept(self, relation: str, *, small: bool) -> Kept:
+        """A relation as a kept result: itself when it is one already, else computed now."""
+        return self._kept.get(relation) or self.collect(f"SELECT * FROM {relation}", small=small)
 
     def close(self) -> None:
         """Drop the views and free the cache."""

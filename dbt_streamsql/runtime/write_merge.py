@@ -26,7 +26,7 @@ _RANGED = ("bigint", "int", "smallint", "tinyint", "date", "string")
 
 def fold(writer: Writer, source: str, spec: Fold) -> tuple[int, int]:
     """Rows inserted and deleted; an updated group is one of each."""
-    kept = writer.local.collect(f"SELECT * FROM {source}", small=writer.small)
+    kept = writer.local.kept(source, small=writer.small)
     condition, literals = _condition(writer, kept, spec)
     values = fold_values(spec, "t", "s")
     sets = ", ".join(
@@ -67,7 +67,9 @@ def _insert(writer: Writer, source: str, spec: Fold, merged: int | None) -> None
     known = ""
     if merged is not None:
         files = metadata.added_files(writer.spark, writer.table, merged)
-        written = writer.local.view(writer.spark.read.parquet(*files))
+        # With a schema Spark need not open a file to find one.
+        like = writer.spark.table(writer.table.sql).select(*[quote(key) for key in spec.key])
+        written = writer.local.view(writer.spark.read.schema(like.schema).parquet(*files))
         known = f"LEFT ANTI JOIN {written} w ON {same(spec.key, 's', 'w')} "
     with writer.writing() as target:
         writer.spark.sql(

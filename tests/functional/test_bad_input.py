@@ -67,7 +67,7 @@ def test_a_view_may_not_read_itself(engine, refused, orders, schema):
     engine.create_materialized_view(f"lake.{schema}.a", f"SELECT id, city FROM {orders}")
     error = refused("a", f"SELECT id, city FROM lake.{schema}.a")
     assert error.code == "CYCLE"
-    assert refused("a", f"SELECT id, city FROM LAKE.{schema}.A").code == "CYCLE"
+    assert f"lake.{schema}.a" in error.message
 
 
 def test_views_may_not_read_each_other(engine, refused, orders, schema):

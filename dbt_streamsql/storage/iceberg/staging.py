@@ -113,8 +113,12 @@ def publish_replacement(
 
 
 def exists(spark: SparkSession, name: TableName) -> bool:
-    """Whether a table or a view of any kind has the name."""
-    return spark.catalog.tableExists(name.sql)
+    """Whether a table or a view of any kind has the name, also one that cannot be read."""
+    try:
+        _ = spark.table(name.sql).schema
+    except PySparkException as error:
+        return error.getCondition() not in {"SCHEMA_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND"}
+    return True
 
 
 def drop_table(spark: SparkSession, table: TableName) -> None:
@@ -128,10 +132,10 @@ def drop_table(spark: SparkSession, table: TableName) -> None:
 
 def staged_tables(spark: SparkSession, catalog: str) -> list[TableName]:
     """Every table in the hidden schema."""
-    try:
-        rows = spark.sql(f"SHOW TABLES IN {quote(catalog)}.{quote(STAGING_SCHEMA)}").collect()
-    except PySparkException:
+    schemas = spark.sql(f"SHOW NAMESPACES IN {quote(catalog)}").collect()
+    if STAGING_SCHEMA not in {row["namespace"] for row in schemas}:
         return []
+    rows = spark.sql(f"SHOW TABLES IN {quote(catalog)}.{quote(STAGING_SCHEMA)}").collect()
     return [TableName(catalog, STAGING_SCHEMA, row["tableName"]) for row in rows]
 
 

@@ -1,11 +1,13 @@
-"""Others write to, drop or create tables while a barrier is published: it is published all the same."""
+"""What else can go wrong between the stages of a barrier: other people's writes, errors, first runs."""
 
 from __future__ import annotations
 
 import fault_scenario as scenario
 import pytest
 
+from dbt_streamsql import Engine
 from dbt_streamsql.runtime import durable
+from dbt_streamsql.runtime.session import embedded
 
 pytestmark = pytest.mark.spark
 
@@ -73,3 +75,18 @@ def test_an_error_while_publishing_is_repaired_by_the_next_epoch(world, at):
         assert world.leftovers(engine) == []
     finally:
         engine.close()
+
+
+def test_a_process_that_dies_before_anything_was_ever_staged_is_cleaned_up_after(spark, tmp_path):
+    folder = str(tmp_path / "new")
+    first = Engine.open(folder, spark=embedded(folder))
+    store = first._warehouse.store
+    store.begin(store.acquire(), {})
+    store.close()  # as its death does: the lock is free, the fence was not given back
+    second = Engine.open(folder, spark=embedded(folder))
+    try:
+        assert second.advance().tables == {}
+        assert second._warehouse.store.unfinished() == []
+        assert second.sweep() == 0
+    finally:
+        second.close()
