@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from dbt_streamsql.compiler.bind import open_views
@@ -20,6 +21,7 @@ from dbt_streamsql.meta import Job, MetaStore, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import publish
+from dbt_streamsql.runtime.compare import beyond_rounding
 from dbt_streamsql.runtime.context import Version, Warehouse, readable
 from dbt_streamsql.runtime.epoch import Epoch
 from dbt_streamsql.runtime.job import plan_of
@@ -84,6 +86,7 @@ class Engine:
         Errors: JAVA_MISSING, JAR_UNAVAILABLE, CONNECTION, META_UNREACHABLE, META_VERSION.
         """
         folder = str(Path(warehouse).resolve()) if warehouse is not None else ""
+        owns = spark is None and SparkContext._active_spark_context is None  # noqa: SLF001
         session = spark or embedded(folder or str(Path("warehouse").resolve()), catalog)
         if not folder:
             folder = str(session.conf.get(f"spark.sql.catalog.{catalog}.warehouse", "") or "")
@@ -97,7 +100,7 @@ class Engine:
             path = Path(folder.removeprefix("file:"))
             path.mkdir(parents=True, exist_ok=True)
             meta = f"sqlite:///{path / 'streamsql.db'}"
-        return cls(session, catalog, meta, owns_spark=spark is None)
+        return cls(session, catalog, meta, owns_spark=owns)
 
     # -- definitions -------------------------------------------------------------------------
 
@@ -281,7 +284,8 @@ class Engine:
     def verify(self, name: str) -> list[Row]:
         """The rows where a view differs from its query at the same barrier: [] when it is right.
 
-        Each row has a column `_side`: `missing` from the view or `surplus` in it.
+        Each row has a column `_side`: `missing` from the view or `surplus` in it. Floating point
+        columns may differ in their last bits, as they do when the query itself is asked twice.
         """
         table = TableName.parse(name, self.catalog)
         jobs = self._warehouse.store.jobs()
@@ -299,10 +303,12 @@ class Engine:
         names = ", ".join(quote(column["name"]) for column in job.columns)
         query = f"SELECT {names} FROM ({self._rewritten(job.sql, consumed)})"
         stored = f"SELECT {names} FROM {changes.version(table, version.snapshot)}"
-        return self.spark.sql(
+        rows = self.spark.sql(
             f"SELECT 'missing' AS _side, * FROM (({query}) EXCEPT ALL ({stored})) UNION ALL "
             f"SELECT 'surplus' AS _side, * FROM (({stored}) EXCEPT ALL ({query}))"
         ).collect()
+        floats = {c["name"] for c in job.columns if c["type"] in {"float", "double"}}
+        return beyond_rounding(rows, floats) if floats else rows
 
     def explain(self, name: str) -> str:
         """How a registered view is maintained, with its program."""

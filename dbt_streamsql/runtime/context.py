@@ -12,6 +12,7 @@ from dbt_streamsql.meta import Fence, Job, MetaStore, TableVersion
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.sessions import Sessions
+from dbt_streamsql.runtime.shared import SharedChanges
 from dbt_streamsql.storage.iceberg import metadata
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
@@ -66,6 +67,7 @@ class Open:
     staged: dict[str, Version] = field(default_factory=dict)
     definitions: dict[str, Job] = field(default_factory=dict)
     staging_count: int = 0
+    changes: SharedChanges = field(default_factory=SharedChanges)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def readers(self, table: str) -> bool:
@@ -84,6 +86,27 @@ class Open:
         """The inputs from outside, with the snapshots that this epoch reads."""
         with self.lock:
             return {t: p.snapshot for t, p in self.pins.items() if t not in self.jobs}
+
+    def shared_columns(self, table: str, seen: int | None) -> tuple[str, ...]:
+        """The columns of an input's change that the views which last saw `seen` use.
+
+        () when fewer than two of them do: then there is nothing to share.
+        """
+        users = [
+            job
+            for name, job in self.jobs.items()
+            if name in self.latest
+            and table in job.sources
+            and self.latest[name].inputs.get(table) == seen
+        ]
+        columns = dict.fromkeys(
+            column
+            for job in users
+            for step in job.plan["plan"]["steps"]
+            if step["step"] == "Changes" and step["table"] == table
+            for column in step["columns"]
+        )
+        return tuple(columns) if len(users) > 1 else ()
 
     def next_staging_number(self) -> int:
         with self.lock:

@@ -15,6 +15,7 @@ from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.plan.steps import Component, Derived, Fold, Step
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.local import Local
+from dbt_streamsql.runtime.shared import Rows
 from dbt_streamsql.runtime.write import Outcome, Writer
 from dbt_streamsql.storage.iceberg import changes
 from dbt_streamsql.storage.iceberg.changes import Change
@@ -30,12 +31,16 @@ Frame = str | None
 
 @dataclass(frozen=True)
 class Reading:
-    """An input of a job: where it is read, what changed, and files that hold the change."""
+    """An input of a job: where it is read and what changed.
+
+    The change may lie in files that a job of this warehouse wrote, or be shared by the epoch.
+    """
 
     name: TableName
     meta: Metadata
     change: Change
     files: tuple[str, ...] = ()
+    shared: Rows | None = None
 
 
 @dataclass
@@ -61,12 +66,17 @@ class Frames:
         read = self.reads[table]
         if read.change.kind == "none":
             return None
-        if not read.files:
+        if read.shared is not None:
+            known = self.local.rows(read.shared)
+        elif read.files:
+            known = self.local.view(self.spark.read.parquet(*read.files))
+        else:
             return changes.read(read.name, read.meta, read.change, tuple(columns))
         names = ", ".join(quote(column) for column in columns)
-        files = self.local.view(self.spark.read.parquet(*read.files))
+        if read.change.insert_only:
+            return f"(SELECT {names}, {WEIGHT} FROM {known})"
         return (
-            f"(SELECT {names}, sum({WEIGHT}) AS {WEIGHT} FROM {files} "
+            f"(SELECT {names}, sum({WEIGHT}) AS {WEIGHT} FROM {known} "
             f"GROUP BY {names} HAVING sum({WEIGHT}) <> 0)"
         )
 

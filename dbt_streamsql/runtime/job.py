@@ -21,6 +21,7 @@ from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.frames import Frames, Reading
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.sessions import JobCount
+from dbt_streamsql.runtime.shared import SHARED_ROWS, Rows, fetch
 from dbt_streamsql.runtime.write import Mismatch, Outcome, Writer
 from dbt_streamsql.storage.iceberg import changes, metadata, refs, staging
 from dbt_streamsql.storage.iceberg.changes import Change
@@ -136,7 +137,7 @@ class ViewJob:
             tuple(column.name for column in self.plan.columns),
             self.epoch.readers(self.job.table),
         )
-        frames = Frames(spark, self._readings(previous), local, writer)
+        frames = Frames(spark, self._readings(spark, previous), local, writer)
         try:
             with staging.stamped(spark, barrier):
                 outcome = frames.run(self.plan)
@@ -160,15 +161,39 @@ class ViewJob:
             inputs=self.consumed,
         )
 
-    def _readings(self, previous: TableVersion) -> dict[str, Reading]:
+    def _readings(self, spark: SparkSession, previous: TableVersion) -> dict[str, Reading]:
         readings = {}
         for source, at in self.inputs.items():
             move = self.moves[source]
             files: tuple[str, ...] = ()
             if move.kind != "none" and source in self.epoch.jobs:
                 files = self._change_files(source, previous.inputs[source])
-            readings[source] = Reading(at.at, at.meta, move, files)
+            reading = Reading(at.at, at.meta, move, files)
+            readings[source] = replace(reading, shared=self._shared(spark, source, reading))
         return readings
+
+    def _shared(self, spark: SparkSession, source: str, reading: Reading) -> Rows | None:
+        """The change of an input that several views of this epoch read, computed by the first."""
+        move = reading.change
+        if move.kind == "none" or move.rows > SHARED_ROWS:
+            return None
+        columns = self.epoch.shared_columns(source, move.old)
+        if not columns:
+            return None
+
+        def compute() -> Rows:
+            local = Local(spark)
+            try:
+                if reading.files:
+                    change = local.view(spark.read.parquet(*reading.files))
+                else:
+                    change = str(changes.read(reading.name, reading.meta, move, columns))
+                names = ", ".join(quote(column) for column in columns)
+                return fetch(spark, f"SELECT {names}, {WEIGHT} FROM {change}")
+            finally:
+                local.close()
+
+        return self.epoch.changes.get((source, move.old, move.new), compute)
 
     def _change_files(self, source: str, seen: int | None) -> tuple[str, ...]:
         """The files that together hold the change since `seen`; () when they do not cover it."""

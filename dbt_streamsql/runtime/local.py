@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from dbt_streamsql.runtime.shared import Rows, fetch
+
 _numbers = itertools.count()
 
 
@@ -42,17 +44,19 @@ class Local:
         A small result becomes a local relation: Spark then knows its exact size, broadcasts it
         without a job, and drops what joins with an empty one.
         """
-        frame = self.spark.sql(sql)
         if small:
-            data = frame.toArrow()
-            local = self.spark.createDataFrame(data, schema=frame.schema)
-            kept = Kept(self.view(local), data.num_rows, data)
+            rows = fetch(self.spark, sql)
+            kept = Kept(self.rows(rows), rows.data.num_rows, rows.data)
         else:
-            cached = frame.persist()
+            cached = self.spark.sql(sql).persist()
             self._cached.append(cached)
             kept = Kept(self.view(cached), cached.count())
         self._kept[kept.name] = kept
         return kept
+
+    def rows(self, rows: Rows) -> str:
+        """Rows of the driver under a temporary name."""
+        return self.view(self.spark.createDataFrame(rows.data, schema=rows.schema))
 
     def kept(self, relation: str, *, small: bool) -> Kept:
         """A relation as a kept result: itself when it is one already, else computed now."""

@@ -49,7 +49,7 @@ EPOCH = [
     ("barrier.commit", "before", 1),
     ("pins.move", "before", 1),
     ("pins.move", "before", 3),
-    ("sweep.branch", "before", 2),
+    ("sweep.staging", "before", 1),
     ("sweep.changes", "before", 1),
     ("sweep.changes", "after", 1),
 ]

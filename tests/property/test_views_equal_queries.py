@@ -17,7 +17,7 @@ from dbt_streamsql import StreamSqlError
 
 EPOCHS = int(os.environ.get("STREAMSQL_EPOCHS", "320"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
-VIEWS, ROUNDS = 8, 5
+VIEWS, ROUNDS = 8, 10
 SCENARIOS = max(1, -(-EPOCHS // (VIEWS * ROUNDS)))
 
 

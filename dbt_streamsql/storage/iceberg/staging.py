@@ -7,6 +7,7 @@ or by one atomic replace.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -18,6 +19,7 @@ from dbt_streamsql.storage.iceberg import metadata
 
 STAGING_SCHEMA = "__streamsql_staging"
 BARRIER_PROPERTY = "streamsql.barrier"
+_creating = threading.Lock()
 _STAMP = f"spark.sql.iceberg.snapshot-property.{BARRIER_PROPERTY}"
 
 VIEW_PROPERTIES: Mapping[str, str] = {
@@ -140,7 +142,10 @@ def staged_tables(spark: SparkSession, catalog: str) -> list[TableName]:
 
 
 def create_schema(spark: SparkSession, catalog: str, schema: str) -> None:
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quote(catalog)}.{quote(schema)}")
+    """Create a schema unless it is there."""
+    # To the JDBC catalog IF NOT EXISTS is a look and then an insert: two threads can both insert.
+    with _creating:
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quote(catalog)}.{quote(schema)}")
 
 
 def staged_barrier(name: TableName) -> int:

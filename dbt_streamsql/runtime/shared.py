@@ -1,0 +1,53 @@
+"""The change of an input is computed once an epoch, for all the views that read it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+SHARED_ROWS = 100_000
+"""Changes up to this size are kept in the driver and shared; a bigger one each view reads."""
+
+Key = tuple[str, int | None, int | None]
+"""(table, snapshot before, snapshot after)."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A small relation in the driver: signed rows, with their Spark types."""
+
+    data: pa.Table
+    schema: StructType
+
+
+@dataclass
+class SharedChanges:
+    """The changes that an epoch has computed. Who asks first computes, the others wait."""
+
+    _known: dict[Key, Future[Rows]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def get(self, key: Key, compute: Callable[[], Rows]) -> Rows:
+        with self._lock:
+            future = self._known.get(key)
+            mine = future is None
+            if future is None:
+                future = self._known[key] = Future()
+        if mine:
+            try:
+                future.set_result(compute())
+            except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it
+                future.set_exception(error)
+        return future.result()
+
+
+def fetch(spark: SparkSession, sql: str) -> Rows:
+    """Run a query and keep its rows."""
+    frame = spark.sql(sql)
+    return Rows(frame.toArrow(), frame.schema)
