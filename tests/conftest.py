@@ -22,7 +22,9 @@ def warehouse(tmp_path_factory):
 @pytest.fixture(scope="session")
 def spark(warehouse):
     """The one embedded session."""
-    session = open_session(SessionSettings(warehouse=str(warehouse)))
+    # Thousands of small queries: the JVM's optimizing compiler costs more than it wins.
+    quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+    session = open_session(SessionSettings(warehouse=str(warehouse), spark_properties=quick))
     yield session
     session.stop()
 

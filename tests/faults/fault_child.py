@@ -1,6 +1,7 @@
 """The process that dies: `python fault_child.py '<Orders as JSON>'`.
 
-It runs the epoch, or a recovery, and sends itself a signal at one durable step. With
+It runs the epoch, or a recovery, and sends itself a signal at one durable step; if it lives, it
+prints how often it passed each. With
 PYSPARK_GATEWAY_PORT in the environment it drives the Spark of the process that started it (as a
 client of a Spark server does); otherwise it has a Spark of its own, which dies with it.
 """
@@ -11,6 +12,7 @@ import json
 import os
 import sys
 import threading
+from collections import Counter
 from dataclasses import asdict, dataclass
 
 import fault_scenario as scenario
@@ -53,22 +55,22 @@ def main(orders: Orders) -> None:
         attach()
     if not orders.parallel:
         epoch.PARALLEL = 1
-    passed = 0
+    passed: Counter[str] = Counter()
     lock = threading.Lock()
 
     def observe(step: str, moment: str) -> None:
-        nonlocal passed
         with lock:
-            if (step, moment) == (orders.step, orders.moment):
-                passed += 1
-                if passed == orders.nth:
-                    os.kill(os.getpid(), orders.signal)
+            passed[f"{moment} {step}"] += 1
+            here = (step, moment) == (orders.step, orders.moment)
+            if here and passed[f"{moment} {step}"] == orders.nth:
+                os.kill(os.getpid(), orders.signal)
 
     # Our session, so that `close` leaves a Spark that belongs to another process alone.
     engine = Engine.open(orders.warehouse, spark=embedded(orders.warehouse))
     durable.observers.append(observe)
     {"epoch": scenario.epoch, "recover": scenario.recover}[orders.task](engine)
     engine.close()
+    sys.stdout.write(json.dumps(passed))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ catalog's file is another one then, so each look at it takes a new session.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -94,12 +95,12 @@ class World:
             gateway = self.spark.sparkContext._gateway.gateway_parameters
             environment["PYSPARK_GATEWAY_PORT"] = str(gateway.port)
             environment["PYSPARK_GATEWAY_SECRET"] = gateway.auth_token
-        with self.log.open("wb") as log:
+        with self.log.open("wb") as log, self.output.open("wb") as output:
             return subprocess.Popen(
                 [sys.executable, str(CHILD), orders.to_json()],
                 env=environment,
                 stdin=subprocess.DEVNULL,
-                stdout=log,
+                stdout=output,
                 stderr=log,
                 start_new_session=True,
             )
@@ -114,9 +115,19 @@ class World:
         assert code in (0, -signal.SIGKILL), self.log.read_text(errors="replace")[-4000:]
         return code != 0
 
+    def passings(self, task: str) -> dict[str, int]:
+        """How often a process that lives passes `<moment> <step>`."""
+        assert not self.kill(task, "", "")
+        found: dict[str, int] = json.loads(self.output.read_text())
+        return found
+
     @property
     def log(self) -> Path:
         return self.folder / "child.log"
+
+    @property
+    def output(self) -> Path:
+        return self.folder / "child.out"
 
     # -- what is seen ------------------------------------------------------------------------
 
@@ -140,10 +151,7 @@ class World:
         """What an epoch made and nobody needs any more."""
         found = []
         store = engine._warehouse.store
-        consumed: dict[str, set[int | None]] = {}
-        for version in store.latest_all().values():
-            for source, snapshot in version.inputs.items():
-                consumed.setdefault(source, set()).add(snapshot)
+        consumed = _consumed(engine)
         staged = staging.staged_tables(engine.spark, engine.catalog)
         found += [f"staging table {name}" for name in staged]
         folders = [
@@ -164,6 +172,16 @@ class World:
         if store.fence().owner:
             found.append(f"the fence of {store.fence().owner}")
         return found
+
+    def unpinned(self, engine: Engine) -> list[str]:
+        """Snapshots that the next epoch starts from and that an expiry could take away."""
+        tables = self.metadata(engine)
+        return [
+            f"snapshot {snapshot} of {name}"
+            for name, snapshots in _consumed(engine).items()
+            for snapshot in snapshots
+            if snapshot not in {at for ref, at in tables[name].refs.items() if ref != "main"}
+        ]
 
     def metadata(self, engine: Engine) -> dict[str, metadata.Metadata]:
         """The Iceberg metadata of every table of the shop."""
@@ -202,6 +220,15 @@ def _end_group(group: int) -> None:
         os.killpg(group, signal.SIGKILL)
     except ProcessLookupError:
         return
+
+
+def _consumed(engine: Engine) -> dict[str, set[int | None]]:
+    """The snapshots that views were last computed from, by table."""
+    consumed: dict[str, set[int | None]] = {}
+    for version in engine._warehouse.store.latest_all().values():
+        for source, snapshot in version.inputs.items():
+            consumed.setdefault(source, set()).add(snapshot)
+    return consumed
 
 
 def _rows(frame: Any) -> scenario.Rows:

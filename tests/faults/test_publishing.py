@@ -57,6 +57,24 @@ def test_what_others_do_while_a_barrier_is_published_does_not_stop_it(world, at)
         engine.close()
 
 
+def test_what_arrives_during_an_epoch_belongs_to_the_next(world):
+    world.restore("start")
+    engine = world.engine()
+    lines = f"{scenario.SCHEMA}.lines"
+    try:
+        engine.begin()
+        engine.spark.sql("INSERT INTO lake.shop.orders VALUES (300, 8, 1.00, 1)")
+        scenario.epoch(engine)
+        assert world.tables() == world.after
+        for name in world.after:
+            assert engine.verify(f"{scenario.SCHEMA}.{name}") == []
+        report = engine.advance().tables[lines]
+        assert (report.mode, report.rows_inserted) == ("append", 1)
+        assert world.leftovers(engine) == []
+    finally:
+        engine.close()
+
+
 def test_an_error_while_publishing_is_repaired_by_the_next_epoch(world, at):
     world.restore("start")
     engine = world.engine()

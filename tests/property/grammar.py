@@ -69,11 +69,11 @@ def scenario(seed: int, views: int, epochs: int) -> Scenario:
             + ", ".join(f" 'write.{verb}.mode'='{mode}'" for verb in ("delete", "update", "merge"))
             + ")"
         )
-        create.append(_insert(random, name, random.choice((0, 12, 18, 25))))
+        create.append(_insert(random, name, random.choice((0, 10, 12, 14, 16, 18, 20, 22))))
     made: list[tuple[str, Columns]] = []
     texts = []
     for number in range(views):
-        sql, columns = Query(random, made).block(2)
+        sql, columns = Query(random, made).block(random.choice((1, 1, 2)))
         texts.append(sql)
         readable = tuple(column for column in columns if column[1] != "other")
         if readable:
@@ -91,7 +91,7 @@ def _value(random: Random, kind: str) -> str:
     if kind == "str":
         return f"'{random.choice('abc')}'"
     if kind == "dec":
-        return f"{random.randint(-400, 400)}.{random.choice(('00', '25', '33', '50'))}"
+        return f"{random.randint(-4, 4)}.{random.choice(('00', '25', '33', '50'))}"
     if kind == "dbl":
         return f"{random.randint(-12, 12) / 4}D"
     return str(random.randint(0, 3))
@@ -111,11 +111,12 @@ def _change(random: Random) -> str:
     columns = TABLES[table]
     target = f"{{schema}}.{table}"
     kind = random.random()
-    if kind < 0.35:
-        return _insert(random, table, random.randint(1, 6))
+    if kind < 0.5:
+        return _insert(random, table, random.randint(2, 8))
     column, type_ = random.choice(columns)
-    where = _comparison(random, column, type_)
-    if kind < 0.6:
+    where = f"{column} = {_sure(random, type_)}" if random.random() < 0.7 else ""
+    where = where or _comparison(random, column, type_)
+    if kind < 0.65:
         return f"DELETE FROM {target} WHERE {where}"
     if kind < 0.95:
         moved, moved_type = random.choice(columns)
@@ -123,7 +124,7 @@ def _change(random: Random) -> str:
         if moved_type in {"int", "big"} and random.random() < 0.6:
             value = f"{moved} + 1"
         return f"UPDATE {target} SET {moved} = {value} WHERE {where}"
-    if kind < 0.98:
+    if kind < 0.99:
         return f"INSERT OVERWRITE {target} SELECT * FROM {target} WHERE NOT ({where})"
     return f"DELETE FROM {target}"
 
@@ -132,10 +133,15 @@ def _comparison(random: Random, column: str, kind: str) -> str:
     if random.random() < 0.2:
         return f"{column} IS {random.choice(('', 'NOT '))}NULL"
     operator = random.choice(("=", "<>", "<", ">="))
+    return f"{column} {operator} {_sure(random, kind)}"
+
+
+def _sure(random: Random, kind: str) -> str:
+    """A value that is not NULL."""
     value = _value(random, kind)
     while value == "NULL":
         value = _value(random, kind)
-    return f"{column} {operator} {value}"
+    return value
 
 
 class Query:

@@ -15,9 +15,9 @@ from tests_support import drop_schema
 
 from dbt_streamsql import StreamSqlError
 
-EPOCHS = int(os.environ.get("STREAMSQL_EPOCHS", "320"))
+EPOCHS = int(os.environ.get("STREAMSQL_EPOCHS", "300"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
-VIEWS, ROUNDS = 8, 10
+VIEWS, ROUNDS = 10, 10
 SCENARIOS = max(1, -(-EPOCHS // (VIEWS * ROUNDS)))
 
 
