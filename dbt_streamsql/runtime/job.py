@@ -218,12 +218,12 @@ class ViewJob:
         feed = spark.sql(f"SELECT {names}, {WEIGHT} FROM {outcome.feed}")
         barrier = self.epoch.barrier()
         path = posixpath.join(f"{meta.location}-changes", f"b{barrier}-{uuid.uuid4().hex[:8]}")
+        file = ChangeFile(self.job.table, barrier, path, outcome.inserted + outcome.deleted)
+        # Known before it exists: what a dead process has written can then be found and removed.
+        with durable("changes.register"):
+            self.epoch.warehouse.store.add_change_file(self.epoch.fence, file)
         with durable("changes.write"):
             feed.coalesce(1).write.parquet(path)
-        with durable("changes.register"):
-            rows = outcome.inserted + outcome.deleted
-            file = ChangeFile(self.job.table, barrier, path, rows)
-            self.epoch.warehouse.store.add_change_file(self.epoch.fence, file)
 
     # -- full --------------------------------------------------------------------------------
 
