@@ -14,7 +14,7 @@ from dbt_streamsql.runtime import publish
 from dbt_streamsql.runtime.context import Open, Version, Warehouse, log, pin, repin
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.job import Rewrite, ViewJob
-from dbt_streamsql.storage.iceberg import metadata, staging
+from dbt_streamsql.storage.iceberg import files, metadata, staging
 
 PARALLEL = 4
 """Views of one level that run side by side."""
@@ -176,7 +176,7 @@ class Epoch:
             number = self.open.number
         if number:
             for path in self.warehouse.store.unstage(self.open.fence, number, table):
-                metadata.delete_folder(self.warehouse.sessions.main, path)
+                files.delete_folder(self.warehouse.sessions.main, path)
 
     # -- the end -----------------------------------------------------------------------------
 

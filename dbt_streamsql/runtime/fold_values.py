@@ -41,8 +41,3 @@ def fold_values(spec: Fold, old: str, new: str) -> dict[str, str]:
 def exact_column(part: Component, spec: Fold) -> str:
     """Where the change carries the recomputed extremum of a component."""
     return f"{HIDDEN_PREFIX}exact_{spec.components.index(part)}"
-
-
-def same(columns: tuple[str, ...], left: str, right: str) -> str:
-    """Null-safe equality of all columns ('' without columns)."""
-    return " AND ".join(f"{left}.{quote(c)} <=> {right}.{quote(c)}" for c in columns)

@@ -8,21 +8,27 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
+from dbt_streamsql.meta import Job
 from dbt_streamsql.plan import steps
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill, holes
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.plan.steps import Component, Derived, Fold, Step
 from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.runtime import feed
 from dbt_streamsql.runtime.local import Local
+from dbt_streamsql.runtime.outcome import Outcome
 from dbt_streamsql.runtime.shared import Rows
-from dbt_streamsql.runtime.write import Outcome, Writer
+from dbt_streamsql.runtime.write import Writer
 from dbt_streamsql.storage.iceberg import changes
 from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 BROADCAST_ROWS = 500_000
 """Above this many changed rows the hints to broadcast the change are dropped."""
+
+SINGLE_ROWS = 20_000
+"""Changes up to this size are read by one task."""
 
 _HINT = re.compile(r"/\*\+ BROADCAST\(\S+\) \*/ ")
 Frame = str | None
@@ -33,13 +39,14 @@ Frame = str | None
 class Reading:
     """An input of a job: where it is read and what changed.
 
-    The change may lie in files that a job of this warehouse wrote, or be shared by the epoch.
+    The change may lie in files that `job` of this warehouse wrote, or be shared by the epoch.
     """
 
     name: TableName
     meta: Metadata
     change: Change
     files: tuple[str, ...] = ()
+    job: Job | None = None
     shared: Rows | None = None
 
 
@@ -68,17 +75,29 @@ class Frames:
             return None
         if read.shared is not None:
             known = self.local.rows(read.shared)
-        elif read.files:
-            known = self.local.view(self.spark.read.parquet(*read.files))
+        elif read.job is not None and read.files:
+            known = self.local.view(feed.read(self.spark, read.files, read.job))
         else:
-            return changes.read(read.name, read.meta, read.change, tuple(columns))
+            return self._read(read, tuple(columns))
         names = ", ".join(quote(column) for column in columns)
+        rows = f"SELECT {self._single(read)}{names}, {WEIGHT} FROM {known}"
         if read.change.insert_only:
-            return f"(SELECT {names}, {WEIGHT} FROM {known})"
+            return f"({rows})"
         return (
-            f"(SELECT {names}, sum({WEIGHT}) AS {WEIGHT} FROM {known} "
+            f"(SELECT {names}, sum({WEIGHT}) AS {WEIGHT} FROM ({rows}) "
             f"GROUP BY {names} HAVING sum({WEIGHT}) <> 0)"
         )
+
+    def _read(self, read: Reading, columns: tuple[str, ...]) -> Frame:
+        found = changes.read(read.name, read.meta, read.change, columns)
+        hint = self._single(read)
+        if read.change.kind != "append" or not hint:
+            return found
+        return f"(SELECT {hint}* FROM {found})"
+
+    def _single(self, read: Reading) -> str:
+        """A hint that puts a small change into one task: what groups it needs no shuffle then."""
+        return "/*+ COALESCE(1) */ " if read.change.rows <= SINGLE_ROWS else ""
 
     def before(self, table: str) -> Frame:
         """The input as the view last saw it."""
@@ -108,7 +127,7 @@ class Frames:
         if frame is None:
             return None
         kept = self.local.kept(frame, small=self._hinted)
-        return kept.name if kept.rows else None
+        return kept.name if kept.count else None
 
     def apply(self, frame: Frame) -> None:
         """Add signed rows to the view."""

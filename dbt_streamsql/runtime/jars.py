@@ -60,7 +60,15 @@ SQLITE = Jar(
     "3.50.3.0",
     "a3f53a2aa15ae9425a9e793bbe9c8e5288febeb4b65ef5c1a4e80d4c2045cf08",
 )
-EMBEDDED = (ICEBERG, SQLITE)
+LOCAL_FILES = Jar(
+    "com.globalmentor",
+    "hadoop-bare-naked-local-fs",
+    "0.1.0",
+    "e0cc30fb0531eb0b59468dc0abf5b257533d2365b5e9f45e795edd707aa78c62",
+)
+"""Hadoop's local file system without its shell: that one starts a `chmod` process for every file,
+which is most of what a small commit costs."""
+EMBEDDED = (ICEBERG, SQLITE, LOCAL_FILES)
 """What `method: embedded` puts on the class path."""
 
 

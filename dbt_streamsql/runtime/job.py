@@ -16,14 +16,16 @@ from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill
 from dbt_streamsql.plan.schema import WEIGHT, Column
 from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.runtime import feed
 from dbt_streamsql.runtime.context import Open, Version, log, pin, readable, unchanged
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.frames import Frames, Reading
 from dbt_streamsql.runtime.local import Local
+from dbt_streamsql.runtime.outcome import Mismatch, Outcome
 from dbt_streamsql.runtime.sessions import JobCount
 from dbt_streamsql.runtime.shared import SHARED_ROWS, Rows, fetch
-from dbt_streamsql.runtime.write import Mismatch, Outcome, Writer
-from dbt_streamsql.storage.iceberg import changes, metadata, refs, staging
+from dbt_streamsql.runtime.write import SMALL_TABLE, Writer
+from dbt_streamsql.storage.iceberg import changes, delta, metadata, refs, staging
 from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.refs import Moves
@@ -32,6 +34,9 @@ FULL_SHARE = 0.3
 """Changed rows as a share of the rows of the changed inputs: above it, refresh in full."""
 _GUARDED_ROWS = 100_000
 """Smaller inputs are never refreshed in full for cost: both ways are equally quick."""
+
+MANY_FILES = 32
+"""Data files above which a small view is written anew instead of gaining another one."""
 
 Rewrite = Callable[[str, Callable[[TableName], str | None]], str]
 """Puts other table names into a query's text: (sql, replacement) -> sql."""
@@ -130,12 +135,13 @@ class ViewJob:
             spark,
             local,
             self.name,
-            branch,
+            barrier,
             meta.current,
             meta.live_rows(meta.current),
             tuple(column.name for column in columns),
             tuple(column.name for column in self.plan.columns),
             self.epoch.readers(self.job.table),
+            delta.supported(spark, meta) and not _scattered(meta),
         )
         frames = Frames(spark, self._readings(spark, previous), local, writer)
         try:
@@ -149,6 +155,8 @@ class ViewJob:
         staged = metadata.load(spark, self.name)
         assert staged is not None
         head = staged.refs[branch]
+        if outcome.feed is not None and outcome.feed.rows is not None:
+            self.epoch.changes.put((self.job.table, meta.current, head), outcome.feed.rows)
         self._announce(Version(self.name, staged, head, barrier))
         return TableVersion(
             barrier,
@@ -168,7 +176,7 @@ class ViewJob:
             files: tuple[str, ...] = ()
             if move.kind != "none" and source in self.epoch.jobs:
                 files = self._change_files(source, previous.inputs[source])
-            reading = Reading(at.at, at.meta, move, files)
+            reading = Reading(at.at, at.meta, move, files, self.epoch.jobs.get(source))
             readings[source] = replace(reading, shared=self._shared(spark, source, reading))
         return readings
 
@@ -184,8 +192,8 @@ class ViewJob:
         def compute() -> Rows:
             local = Local(spark)
             try:
-                if reading.files:
-                    change = local.view(spark.read.parquet(*reading.files))
+                if reading.job is not None and reading.files:
+                    change = local.view(feed.read(spark, reading.files, reading.job))
                 else:
                     change = str(changes.read(reading.name, reading.meta, move, columns))
                 names = ", ".join(quote(column) for column in columns)
@@ -212,10 +220,8 @@ class ViewJob:
         return tuple(found[barrier] for barrier in sorted(needed)) if needed <= set(found) else ()
 
     def _write_feed(self, spark: SparkSession, outcome: Outcome, meta: Metadata) -> None:
-        if not outcome.feed:
+        if outcome.feed is None:
             return
-        names = ", ".join(quote(column.name) for column in self.plan.columns)
-        feed = spark.sql(f"SELECT {names}, {WEIGHT} FROM {outcome.feed}")
         barrier = self.epoch.barrier()
         path = posixpath.join(f"{meta.location}-changes", f"b{barrier}-{uuid.uuid4().hex[:8]}")
         file = ChangeFile(self.job.table, barrier, path, outcome.inserted + outcome.deleted)
@@ -223,7 +229,7 @@ class ViewJob:
         with durable("changes.register"):
             self.epoch.warehouse.store.add_change_file(self.epoch.fence, file)
         with durable("changes.write"):
-            feed.coalesce(1).write.parquet(path)
+            feed.write(spark, path, outcome.feed, [column.name for column in self.plan.columns])
 
     # -- full --------------------------------------------------------------------------------
 
@@ -313,6 +319,13 @@ class ViewJob:
     def _announce(self, version: Version) -> None:
         with self.epoch.lock:
             self.epoch.staged[self.job.table] = version
+
+
+def _scattered(meta: Metadata) -> bool:
+    """Whether a small table lies in so many files that it is better written anew."""
+    current = meta.snapshots.get(meta.current) if meta.current is not None else None
+    files = current.count("total-data-files") if current is not None else 0
+    return meta.live_rows(meta.current) <= SMALL_TABLE and files > MANY_FILES
 
 
 def plan_of(job: Job) -> CompiledPlan:

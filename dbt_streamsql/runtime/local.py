@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from dbt_streamsql.runtime.shared import Rows, fetch
@@ -15,11 +14,11 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Kept:
-    """A computed relation: its name as a view, its rows, and the rows themselves when small."""
+    """A computed relation: its name as a view, its size, and the rows themselves when small."""
 
     name: str
-    rows: int
-    data: pa.Table | None = None
+    count: int
+    rows: Rows | None = None
 
 
 @dataclass
@@ -45,12 +44,16 @@ class Local:
         without a job, and drops what joins with an empty one.
         """
         if small:
-            rows = fetch(self.spark, sql)
-            kept = Kept(self.rows(rows), rows.data.num_rows, rows.data)
-        else:
-            cached = self.spark.sql(sql).persist()
-            self._cached.append(cached)
-            kept = Kept(self.view(cached), cached.count())
+            return self.keep(fetch(self.spark, sql))
+        cached = self.spark.sql(sql).persist()
+        self._cached.append(cached)
+        kept = Kept(self.view(cached), cached.count())
+        self._kept[kept.name] = kept
+        return kept
+
+    def keep(self, rows: Rows) -> Kept:
+        """Rows of the driver as a kept result."""
+        kept = Kept(self.rows(rows), rows.data.num_rows, rows)
         self._kept[kept.name] = kept
         return kept
 

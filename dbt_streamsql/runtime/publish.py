@@ -15,7 +15,7 @@ from dbt_streamsql.meta import NOOP, Fence, TableVersion
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.context import Warehouse, log
 from dbt_streamsql.runtime.durable import durable
-from dbt_streamsql.storage.iceberg import metadata, pins, staging
+from dbt_streamsql.storage.iceberg import files, metadata, pins, staging
 from dbt_streamsql.storage.iceberg.refs import Moves, move
 
 
@@ -176,7 +176,7 @@ def _sweep_changes(warehouse: Warehouse, fence: Fence) -> int:
             paths += [file.path for file in store.change_files(table, 0, limit)]
     for path in paths:
         with durable("sweep.changes"):
-            metadata.delete_folder(spark, path)
+            files.delete_folder(spark, path)
     if paths:
         store.forget_change_files_at(fence, paths)
     return len(paths)

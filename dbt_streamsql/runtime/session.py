@@ -33,6 +33,7 @@ METHODS = ("embedded", "connect", "cluster")
 CATALOG_FILE = "catalog.db"
 CONNECT_PORT = 15002
 
+_LOCAL_FILES = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
 _ICEBERG_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 _ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _LOOPBACK = ("127.0.0.1", "::1", "[::1]", "localhost")
@@ -178,6 +179,7 @@ def start_settings(settings: SessionSettings) -> dict[str, str]:
     }
     if settings.method == "embedded":
         ours["spark.driver.host"] = ours["spark.driver.bindAddress"] = "127.0.0.1"
+        ours["spark.hadoop.fs.file.impl"] = _LOCAL_FILES
     else:
         ours["spark.jars"] = ",".join(files)  # the executors need them too
     if "://" not in settings.warehouse:

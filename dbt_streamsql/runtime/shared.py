@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -33,6 +34,13 @@ class SharedChanges:
     _known: dict[Key, Future[Rows]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def put(self, key: Key, rows: Rows) -> None:
+        """A change that is known already, with all visible columns."""
+        with self._lock:
+            future = self._known.setdefault(key, Future())
+        if not future.done():
+            future.set_result(rows)
+
     def get(self, key: Key, compute: Callable[[], Rows]) -> Rows:
         with self._lock:
             future = self._known.get(key)
@@ -47,7 +55,7 @@ class SharedChanges:
         return future.result()
 
 
-def fetch(spark: SparkSession, sql: str) -> Rows:
+def fetch(spark: SparkSession, sql: str, args: Mapping[str, Any] | None = None) -> Rows:
     """Run a query and keep its rows."""
-    frame = spark.sql(sql)
+    frame = spark.sql(sql, args=dict(args) if args else None)
     return Rows(frame.toArrow(), frame.schema)

@@ -1,8 +1,9 @@
 """Apply a change to a view's table on its staging branch, by the cheapest exact way.
 
-Only new rows: one INSERT. A small table, or most of a big one: overwrite the branch. Otherwise the
-rows to go are looked up, deleted by row id and the new ones inserted; or, for folds without
-readers of their change, one MERGE (`write_merge`).
+A change that the driver can hold is written by the driver (`write_driver`). Otherwise, and over
+Spark Connect: only new rows, one INSERT; a small table or most of a big one, overwrite the branch;
+else the rows to go are looked up, deleted by row id and the new ones inserted, or, for folds
+without readers of their change, one MERGE (`write_merge`).
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from pyspark.sql import SparkSession
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
 from dbt_streamsql.plan.steps import Fold
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime import write_merge
+from dbt_streamsql.runtime import write_driver, write_merge
 from dbt_streamsql.runtime.durable import durable
-from dbt_streamsql.runtime.fold_values import LOST, exact_column, fold_values, same
+from dbt_streamsql.runtime.fold_values import LOST, exact_column, fold_values
 from dbt_streamsql.runtime.local import Kept, Local
+from dbt_streamsql.runtime.matching import same
+from dbt_streamsql.runtime.outcome import Mismatch, Outcome
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.changes import version
+from dbt_streamsql.storage.iceberg.delta import Delta, commit
 from dbt_streamsql.storage.iceberg.refs import Moves, move
 
 SMALL_TABLE = 100_000
@@ -30,65 +34,71 @@ SMALL_TABLE = 100_000
 _ROW_ID = f"{HIDDEN_PREFIX}row_id"
 
 
-class Mismatch(Exception):
-    """The stored view does not hold a row that the change takes away: refresh it in full."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Rows that the view gained and lost; `feed` names that change as signed visible rows."""
-
-    inserted: int = 0
-    deleted: int = 0
-    feed: str = ""
-
-    @property
-    def changed(self) -> bool:
-        return bool(self.inserted or self.deleted)
-
-
 @dataclass
 class Writer:
     """Writes to the branch of one view in one session.
 
     `columns` are all stored columns, `visible` those of the query; `base` is the snapshot that
-    the branch starts from, `live` its number of rows; `feed` asks for the view's own change;
-    `small` says that the change fits the driver.
+    the branch of `barrier` starts from, `live` its number of rows; `feed` asks for the view's own
+    change; `small` says that the change fits the driver, `driver` that the driver may write.
     """
 
     spark: SparkSession
     local: Local
     table: TableName
-    branch: str
+    barrier: int
     base: int
     live: int
     columns: tuple[str, ...]
     visible: tuple[str, ...]
     feed: bool
+    driver: bool
     small: bool = True
     _open: bool = False
+
+    @property
+    def branch(self) -> str:
+        return staging.branch_name(self.barrier)
 
     def signed(self, change: str) -> Outcome:
         """Add signed rows over the visible columns to a view without a key."""
         diff, gained, lost = self._consolidated(change, self.visible)
         if not gained and not lost:
             return Outcome()
-        ids = self._rows_like(diff, lost) if lost else ""
-        self._write(ids, lost, self._positive(diff) if gained else "")
-        return Outcome(gained, lost, diff if self.feed else "")
+        if self._driver_writes(diff):
+            return write_driver.signed(self, diff)
+        ids = self._rows_like(diff.name, lost) if lost else ""
+        self._write(ids, lost, self._positive(diff.name) if gained else "")
+        return Outcome(gained, lost, diff if self.feed else None)
 
     def replace(self, new: str, keys: str, key: tuple[str, ...]) -> Outcome:
         """Exchange the rows under `keys` for `new` (all stored columns)."""
-        return self._exchange(self._stored(keys, key).name, new, key)
+        rows = self.local.kept(new, small=self.small)
+        if self._driver_writes(rows):
+            return write_driver.replace(self, rows, keys, key)
+        return self._exchange(self._stored(keys, key).name, rows.name, key)
 
     def fold(self, groups: str, exact: str | None, spec: Fold) -> Outcome:
         """Combine the change of groups with the stored groups."""
         source = self._fold_source(groups, exact, spec)
+        if self.driver and self.small:
+            rows = self.local.kept(source, small=True)
+            if self._driver_writes(rows):
+                return write_driver.fold(self, rows, spec)
+            source = rows.name
         if self.live > SMALL_TABLE and not self.feed and spec.key:
             inserted, deleted = write_merge.fold(self, source, spec)
             return Outcome(inserted, deleted)
         old = self._stored(groups, spec.key).name
         return self._exchange(old, self._folded(source, old, spec), spec.key)
+
+    def _driver_writes(self, rows: Kept) -> bool:
+        return self.driver and rows.rows is not None and rows.count <= write_driver.DRIVER_ROWS
+
+    def commit(self, delta: Delta) -> None:
+        """Put a change on the branch from the driver, which also makes the branch."""
+        with durable("branch.write"):
+            commit(self.spark, self.table, self.branch, self.base, self.barrier, delta)
 
     @contextmanager
     def writing(self) -> Iterator[str]:
@@ -136,9 +146,10 @@ class Writer:
         ids = ""
         if lost:
             on = same(key, "o", "d") or "true"
-            ids = f"(SELECT o.{_ROW_ID} FROM {old} o JOIN {diff} d ON {on} WHERE d.{WEIGHT} < 0)"
-        self._write(ids, lost, self._positive(diff) if gained else "")
-        return Outcome(gained, lost, diff if self.feed else "")
+            lost_rows = f"{old} o JOIN {diff.name} d ON {on} WHERE d.{WEIGHT} < 0"
+            ids = f"(SELECT o.{_ROW_ID} FROM {lost_rows})"
+        self._write(ids, lost, self._positive(diff.name) if gained else "")
+        return Outcome(gained, lost, diff if self.feed else None)
 
     def _fold_source(self, groups: str, exact: str | None, spec: Fold) -> str:
         """The change of groups with the recomputed extrema beside it."""
@@ -185,29 +196,29 @@ class Writer:
             f"WHERE n <= -{WEIGHT}",
             small=self.small,
         )
-        if found.rows != lost:
+        if found.count != lost:
             raise Mismatch
         return found.name
 
     # -- signed rows -------------------------------------------------------------------------
 
-    def _consolidated(self, change: str, columns: tuple[str, ...]) -> tuple[str, int, int]:
-        """The change without rows that cancel: its name, rows gained, rows lost."""
+    def _consolidated(self, change: str, columns: tuple[str, ...]) -> tuple[Kept, int, int]:
+        """The change without rows that cancel, rows gained, rows lost."""
         names = ", ".join(quote(column) for column in columns)
         kept = self.local.collect(
             f"SELECT {names}, sum({WEIGHT}) AS {WEIGHT} FROM {change} "
             f"GROUP BY {names} HAVING sum({WEIGHT}) <> 0",
             small=self.small,
         )
-        if kept.data is not None:
-            weights = kept.data.column(WEIGHT).to_pylist()
+        if kept.rows is not None:
+            weights = kept.rows.data.column(WEIGHT).to_pylist()
         else:
             weights = self.spark.sql(
                 f"SELECT sum(greatest({WEIGHT}, 0)), sum(least({WEIGHT}, 0)) FROM {kept.name}"
             ).collect()[0]
         gained = sum(weight for weight in weights if weight and weight > 0)
         lost = -sum(weight for weight in weights if weight and weight < 0)
-        return kept.name, gained, lost
+        return kept, gained, lost
 
     def _positive(self, diff: str) -> str:
         """Each gained row as many times as it is gained."""

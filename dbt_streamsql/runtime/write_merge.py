@@ -7,27 +7,22 @@ when some were and some were not, by the few rows that the MERGE wrote.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING
 
 from dbt_streamsql.plan.steps import Fold
 from dbt_streamsql.quoting import quote
-from dbt_streamsql.runtime.fold_values import fold_values, same
-from dbt_streamsql.runtime.local import Kept
+from dbt_streamsql.runtime.fold_values import fold_values
+from dbt_streamsql.runtime.matching import match, same
 from dbt_streamsql.storage.iceberg import metadata
 
 if TYPE_CHECKING:
     from dbt_streamsql.runtime.write import Writer
 
-_RANGED = ("bigint", "int", "smallint", "tinyint", "date", "string")
-"""Key types whose range is given to the MERGE, so that files and row groups are skipped."""
-
 
 def fold(writer: Writer, source: str, spec: Fold) -> tuple[int, int]:
     """Rows inserted and deleted; an updated group is one of each."""
     kept = writer.local.kept(source, small=writer.small)
-    condition, literals = _condition(writer, kept, spec)
+    condition, literals = match(kept, spec.key)
     values = fold_values(spec, "t", "s")
     sets = ", ".join(
         f"t.{quote(column)} = {value}"
@@ -42,7 +37,7 @@ def fold(writer: Writer, source: str, spec: Fold) -> tuple[int, int]:
             args=literals,
         )
     matched, updated, head = _matched(writer)
-    new = kept.rows - matched
+    new = kept.count - matched
     if new:
         _insert(writer, kept.name, spec, head if updated else None)
     return updated + new, matched
@@ -76,23 +71,3 @@ def _insert(writer: Writer, source: str, spec: Fold, merged: int | None) -> None
             f"INSERT INTO {target} ({names}) SELECT {items} FROM {source} s {known}"
             f"WHERE s.{quote(spec.alive)} > 0"
         )
-
-
-def _condition(writer: Writer, source: Kept, spec: Fold) -> tuple[str, dict[str, Any]]:
-    """The join of table and change: plain equality where no key is NULL, and the keys' range."""
-    if source.data is None:
-        return same(spec.key, "t", "s"), {}
-    types = dict(writer.spark.table(source.name).dtypes)
-    terms: list[str] = []
-    literals: dict[str, Any] = {}
-    for index, column in enumerate(spec.key):
-        data = source.data.column(column)
-        name = quote(column)
-        if data.null_count:
-            terms.append(f"t.{name} <=> s.{name}")
-            continue
-        terms.append(f"t.{name} = s.{name}")
-        if types[column] in _RANGED and len(data):
-            literals |= {f"low{index}": pc.min(data).as_py(), f"high{index}": pc.max(data).as_py()}
-            terms.append(f"t.{name} BETWEEN :low{index} AND :high{index}")
-    return " AND ".join(terms), literals

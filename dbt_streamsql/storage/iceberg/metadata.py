@@ -1,13 +1,12 @@
 """The metadata of an Iceberg table, read without a Spark job.
 
-The only module that may use Spark's JVM. Over Spark Connect there is none; the same facts then
-come from Iceberg's metadata tables, which costs a small job each.
+Over Spark Connect there is no JVM in reach; the same facts then come from Iceberg's metadata
+tables, which costs a small job each.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,10 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
+from dbt_streamsql.storage.iceberg.java import is_connect, java_class, java_table
+
+_PIECE = 3500
+"""Characters of an answer that fit into one write of the gateway, escaped and encoded."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,10 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Metadata:
-    """A table as its catalog knows it now; `refs` are branches and tags by name."""
+    """A table as its catalog knows it now; `refs` are branches and tags by name.
+
+    `flat`: whether it is unpartitioned and all its columns have primitive types.
+    """
 
     uuid: str
     location: str
@@ -51,6 +57,7 @@ class Metadata:
     snapshots: Mapping[int, Snapshot]
     refs: Mapping[str, int]
     properties: Mapping[str, str] = field(default_factory=dict)
+    flat: bool = False
 
     @property
     def stamp(self) -> str:
@@ -89,9 +96,24 @@ def load(spark: SparkSession, name: TableName) -> Metadata | None:
     except PySparkException as error:
         _check_absent(error, name)
         return None
-    jvm: Any = spark._jvm
-    text: str = jvm.org.apache.iceberg.TableMetadataParser.toJson(table.operations().current())
-    return _from_json(json.loads(text))
+    return _from_json(json.loads(_to_json(spark, table.operations().current())))
+
+
+def _to_json(spark: SparkSession, current: Any) -> str:
+    """The table's metadata file as text, fetched in pieces.
+
+    A longer answer leaves the JVM's gateway in two writes, the second of which waits 40 ms for the
+    first to be acknowledged (Nagle's algorithm with delayed acknowledgement).
+    """
+    writer = java_class(spark, "java.io.StringWriter")()
+    generator = java_class(spark, "org.apache.iceberg.util.JsonUtil").factory()
+    generator = generator.createGenerator(writer)
+    java_class(spark, "org.apache.iceberg.TableMetadataParser").toJson(current, generator)
+    generator.flush()
+    text = writer.getBuffer()
+    length = text.length()
+    cuts = range(0, length, _PIECE)
+    return "".join(text.substring(cut, min(cut + _PIECE, length)) for cut in cuts)
 
 
 def added_files(spark: SparkSession, name: TableName, snapshot: int) -> list[str]:
@@ -109,30 +131,6 @@ def added_files(spark: SparkSession, name: TableName, snapshot: int) -> list[str
     while files.hasNext():
         found.append(str(files.next().location()))
     return found
-
-
-def delete_folder(spark: SparkSession, path: str) -> None:
-    """Delete a folder that this warehouse wrote; over Spark Connect only a local one can be."""
-    if is_connect(spark):
-        shutil.rmtree(path.removeprefix("file:"), ignore_errors=True)
-        return
-    jvm: Any = spark._jvm
-    context: Any = spark._jsc
-    place = jvm.org.apache.hadoop.fs.Path(path)
-    place.getFileSystem(context.hadoopConfiguration()).delete(place, True)
-
-
-def is_connect(spark: SparkSession) -> bool:
-    """Whether the session is a Spark Connect client, which has no JVM."""
-    return type(spark).__module__.startswith("pyspark.sql.connect")
-
-
-def java_table(spark: SparkSession, name: TableName) -> Any:
-    """Iceberg's own table object. Catalogs are looked up in the thread's active session."""
-    jvm: Any = spark._jvm
-    session: Any = spark._jsparkSession
-    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
-    return jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session, name.sql)
 
 
 def _check_absent(error: PySparkException, name: TableName) -> None:
@@ -168,7 +166,14 @@ def _from_json(body: dict[str, Any]) -> Metadata:
         snapshots=snapshots,
         refs={name: ref["snapshot-id"] for name, ref in body.get("refs", {}).items()},
         properties=body.get("properties", {}),
+        flat=_is_flat(body),
     )
+
+
+def _is_flat(body: Mapping[str, Any]) -> bool:
+    schema = next(s for s in body["schemas"] if s["schema-id"] == body["current-schema-id"])
+    spec = next(s for s in body["partition-specs"] if s["spec-id"] == body["default-spec-id"])
+    return not spec["fields"] and all(isinstance(f["type"], str) for f in schema["fields"])
 
 
 def _load_by_sql(spark: SparkSession, name: TableName) -> Metadata | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.storage.iceberg import metadata
+from dbt_streamsql.storage.iceberg.java import is_connect, java_table
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ def move(spark: SparkSession, name: TableName, moves: Moves) -> None:
     """Carry out the moves; fails as a whole when main is not an ancestor of `forward`."""
     if not moves:
         return
-    if metadata.is_connect(spark):
+    if is_connect(spark):
         _by_sql(spark, name, moves)
         return
-    table = metadata.java_table(spark, name)
+    table = java_table(spark, name)
     known = table.refs()
     change = table.manageSnapshots()
     for branch, snapshot in moves.branches.items():

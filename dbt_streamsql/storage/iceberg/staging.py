@@ -33,7 +33,7 @@ VIEW_PROPERTIES: Mapping[str, str] = {
     "write.merge.distribution-mode": "none",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "10",
-    "write.parquet.row-group-size-bytes": str(16 * 1024 * 1024),
+    "write.parquet.row-group-size-bytes": str(4 * 1024 * 1024),
 }
 """Small writes without a shuffle, deletes as vectors, bounded metadata, row groups small enough
 that a range of keys skips most of a sorted file."""

@@ -1,0 +1,34 @@
+"""A view's own change as a file, for the views that read it."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+
+from dbt_streamsql.meta import Job
+from dbt_streamsql.plan.schema import WEIGHT
+from dbt_streamsql.quoting import quote
+from dbt_streamsql.runtime.local import Kept
+from dbt_streamsql.storage.iceberg import files
+from dbt_streamsql.storage.iceberg.java import is_connect
+
+
+def write(spark: SparkSession, folder: str, feed: Kept, columns: Sequence[str]) -> None:
+    """Write signed rows over `columns` as parquet."""
+    if feed.rows is not None and not is_connect(spark):
+        rows = feed.rows.data.select([*columns, WEIGHT])
+        files.write(spark, posixpath.join(folder, "change.parquet"), files.parquet(rows))
+        return
+    names = ", ".join(quote(column) for column in columns)
+    frame = spark.sql(f"SELECT {names}, {WEIGHT} FROM {feed.name}")
+    frame.coalesce(1).write.parquet(folder)
+
+
+def read(spark: SparkSession, folders: Sequence[str], job: Job) -> DataFrame:
+    """The signed rows of some folders that `job` wrote."""
+    # With a schema Spark need not open a file to find one.
+    columns = [f"{quote(column['name'])} {column['type']}" for column in job.columns]
+    schema = ", ".join([*columns, f"{WEIGHT} bigint"])
+    return spark.read.schema(schema).parquet(*folders)

@@ -1,0 +1,24 @@
+"""What writing a view's change came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dbt_streamsql.runtime.local import Kept
+
+
+class Mismatch(Exception):
+    """The stored view does not hold a row that the change takes away: refresh it in full."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Rows that the view gained and lost; `feed` is that change as signed visible rows."""
+
+    inserted: int = 0
+    deleted: int = 0
+    feed: Kept | None = None
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.inserted or self.deleted)

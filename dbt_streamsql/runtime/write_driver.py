@@ -1,0 +1,211 @@
+"""Apply a small change from the driver: one look into the stored rows, one commit.
+
+Spark finds the stored rows that the change meets, with their files and positions, and computes the
+new ones. Which rows go and which come is then known here, so one data file and one deletion
+vector a touched file are written at once (`storage/iceberg/delta.py`): no second scan, no job that
+writes, no commit for deletes and another for inserts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import LongType, StructField, StructType
+
+from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
+from dbt_streamsql.plan.steps import Fold
+from dbt_streamsql.quoting import quote
+from dbt_streamsql.runtime.fold_values import fold_values
+from dbt_streamsql.runtime.local import Kept
+from dbt_streamsql.runtime.matching import match
+from dbt_streamsql.runtime.outcome import Mismatch, Outcome
+from dbt_streamsql.runtime.shared import Rows, fetch
+from dbt_streamsql.storage.iceberg.changes import version
+from dbt_streamsql.storage.iceberg.delta import Delta
+
+if TYPE_CHECKING:
+    from dbt_streamsql.runtime.write import Writer
+
+DRIVER_ROWS = 100_000
+"""Changed rows or groups up to which the driver writes."""
+
+_FILE = f"{HIDDEN_PREFIX}file"
+_POSITION = f"{HIDDEN_PREFIX}position"
+_NUMBER = f"{HIDDEN_PREFIX}number"
+_ALIVE = f"{HIDDEN_PREFIX}alive"
+_OLD = f"{HIDDEN_PREFIX}old_"
+_PLACE = f"t._file AS {_FILE}, t._pos AS {_POSITION}"
+
+
+def signed(writer: Writer, diff: Kept) -> Outcome:
+    """Add consolidated signed rows over the visible columns."""
+    change = _held(diff)
+    weights = change.data.column(WEIGHT).to_pylist()
+    come = [row for row, weight in enumerate(weights) for _ in range(weight)]
+    lost = [row for row, weight in enumerate(weights) if weight < 0]
+    gone: pa.Table | None = None
+    if lost:
+        asked = _numbered(writer, change, lost)
+        condition, literals = match(asked, writer.visible)
+        found = fetch(
+            writer.spark,
+            f"SELECT /*+ BROADCAST(s) */ s.{_NUMBER}, {_PLACE} "
+            f"FROM {_stored(writer)} t JOIN {asked.name} s ON {condition}",
+            literals,
+        ).data
+        wanted = {row: -weights[row] for row in lost}
+        chosen = []
+        for index, row in enumerate(found.column(_NUMBER).to_pylist()):
+            if wanted[row]:
+                wanted[row] -= 1
+                chosen.append(index)
+        if any(wanted.values()):
+            raise Mismatch
+        gone = _take(found, chosen)
+    names = list(writer.visible)
+    return _write(writer, _take(change.data.select(names), come), gone, change)
+
+
+def replace(writer: Writer, rows: Kept, keys: str, key: tuple[str, ...]) -> Outcome:
+    """Exchange the rows under `keys` for `rows` (all stored columns) where they differ."""
+    new = _held(rows)
+    names = list(writer.columns)
+    items = ", ".join(f"t.{quote(column)}" for column in names)
+    sql = f"SELECT /*+ BROADCAST(s) */ {items}, {_PLACE} FROM {_stored(writer)} t"
+    literals: dict[str, Any] = {}
+    if key:
+        condition, literals = match(writer.local.kept(keys, small=True), key)
+        sql += f" LEFT SEMI JOIN {keys} s ON {condition}"
+    old = fetch(writer.spark, sql, literals)
+    came, went = _difference(_tuples(new.data.select(names)), _tuples(old.data.select(names)))
+    feed = _feed(writer, old.schema, _take(new.data, came), _take(old.data, went))
+    return _write(writer, _take(new.data.select(names), came), _take(old.data, went), feed)
+
+
+def fold(writer: Writer, groups: Kept, spec: Fold) -> Outcome:
+    """Combine the changes of groups with the stored groups."""
+    source = _held(groups)
+    asked = _numbered(writer, source, range(source.data.num_rows))
+    condition, literals = match(asked, spec.key)
+    values = fold_values(spec, "t", "s")
+    names = list(writer.columns)
+    new = ", ".join(f"{values[column]} AS {quote(column)}" for column in names)
+    old = ", ".join(f"t.{quote(column)} AS {quote(_OLD + column)}" for column in names)
+    alive = f"{values[spec.alive]} > 0" if spec.alive else "true"
+    met = fetch(
+        writer.spark,
+        f"SELECT /*+ BROADCAST(s) */ s.{_NUMBER}, {alive} AS {_ALIVE}, {new}, {old}, {_PLACE} "
+        f"FROM {_stored(writer)} t JOIN {asked.name} s ON {condition}",
+        literals,
+    )
+    equal = _equal(met.data, names)
+    living = met.data.column(_ALIVE)
+    went = met.data.filter(pc.invert(pc.and_(equal, living)))
+    updated = met.data.filter(pc.and_(pc.invert(equal), living)).select(names)
+    missing = set(range(source.data.num_rows)) - set(met.data.column(_NUMBER).to_pylist())
+    come = [updated]
+    if missing:
+        come.append(_born(writer, source, sorted(missing), spec))
+    rows = pa.concat_tables([part.cast(updated.schema) for part in come])
+    went = went.select([_OLD + name for name in names] + [_FILE, _POSITION])
+    gone = went.rename_columns([*names, _FILE, _POSITION])
+    types = {item.name: item for item in met.schema}
+    schema = StructType([StructField(name, types[_OLD + name].dataType) for name in names])
+    return _write(writer, rows, gone, _feed(writer, schema, rows, gone))
+
+
+def _born(writer: Writer, source: Rows, numbers: Sequence[int], spec: Fold) -> pa.Table:
+    """The rows of groups that were not there."""
+    groups = writer.local.rows(Rows(_take(source.data, numbers), source.schema))
+    values = fold_values(spec, "", "s")
+    items = ", ".join(f"{values[column]} AS {quote(column)}" for column in writer.columns)
+    alive = f" WHERE {values[spec.alive]} > 0" if spec.alive else ""
+    return fetch(writer.spark, f"SELECT {items} FROM {groups} s{alive}").data
+
+
+def _take(rows: pa.Table, numbers: Sequence[int]) -> pa.Table:
+    return rows.take(pa.array(numbers, pa.int64()))
+
+
+def _held(kept: Kept) -> Rows:
+    assert kept.rows is not None
+    return kept.rows
+
+
+def _stored(writer: Writer) -> str:
+    return version(writer.table, writer.base)
+
+
+def _numbered(writer: Writer, rows: Rows, numbers: Sequence[int]) -> Kept:
+    """Some of the rows, each with its number, as a relation."""
+    data = _take(rows.data, numbers).append_column(_NUMBER, pa.array(numbers, pa.int64()))
+    schema = StructType([*rows.schema, StructField(_NUMBER, LongType())])
+    return writer.local.keep(Rows(data, schema))
+
+
+def _write(writer: Writer, come: pa.Table, gone: pa.Table | None, feed: Rows | None) -> Outcome:
+    lost = gone.num_rows if gone is not None else 0
+    if not come.num_rows and not lost:
+        return Outcome()
+    places: dict[str, list[int]] = defaultdict(list)
+    if gone is not None:
+        files, positions = gone.column(_FILE).to_pylist(), gone.column(_POSITION).to_pylist()
+        for file, position in zip(files, positions, strict=True):
+            places[file].append(position)
+    writer.commit(Delta(come, places))
+    kept = writer.local.keep(feed) if writer.feed and feed is not None else None
+    return Outcome(come.num_rows, lost, kept)
+
+
+def _feed(writer: Writer, schema: StructType, come: pa.Table, gone: pa.Table) -> Rows | None:
+    """The change as signed visible rows."""
+    if not writer.feed:
+        return None
+    names = list(writer.visible)
+    types = {item.name: item for item in schema}
+    old = gone.select(names)
+    parts = []
+    for rows, weight in ((come.select(names).cast(old.schema), 1), (old, -1)):
+        weights = pa.array([weight] * rows.num_rows, pa.int64())
+        parts.append(rows.append_column(WEIGHT, weights))
+    fields = [types[name] for name in names]
+    return Rows(pa.concat_tables(parts), StructType([*fields, StructField(WEIGHT, LongType())]))
+
+
+def _equal(met: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
+    """For each row whether every new value is the old one. NaN counts as changed."""
+    result = pa.chunked_array([pa.array([True] * met.num_rows, pa.bool_())])
+    for name in names:
+        new, old = met.column(name), met.column(_OLD + name)
+        both = pc.and_(pc.is_null(new), pc.is_null(old))
+        same_value = pc.fill_null(pc.equal(new.cast(old.type), old), fill_value=False)
+        result = pc.and_(result, pc.or_(both, same_value))
+    return result
+
+
+def _tuples(rows: pa.Table) -> list[tuple[Hashable, ...]]:
+    columns = [column.to_pylist() for column in rows.columns]
+    return list(zip(*columns, strict=True)) if columns else [()] * rows.num_rows
+
+
+def _difference(
+    new: Sequence[tuple[Hashable, ...]], old: Sequence[tuple[Hashable, ...]]
+) -> tuple[list[int], list[int]]:
+    """Row numbers of the new rows that are not among the old ones, and the other way round."""
+    left = Counter(old)
+    came = []
+    for number, row in enumerate(new):
+        if left[row] > 0:
+            left[row] -= 1
+        else:
+            came.append(number)
+    went = []
+    for number, row in enumerate(old):
+        if left[row] > 0:
+            left[row] -= 1
+            went.append(number)
+    return came, went

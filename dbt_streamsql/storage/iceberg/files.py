@@ -1,0 +1,43 @@
+"""Files beside the tables, on any file system that Spark can reach."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.storage.iceberg.java import is_connect, java_class
+
+
+def parquet(rows: pa.Table) -> bytes:
+    """The rows as one parquet file."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, compression="zstd")
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def write(spark: SparkSession, path: str, content: bytes) -> None:
+    """Write a file from the driver; not over Spark Connect."""
+    place, files = _place(spark, path)
+    stream = files.create(place)
+    stream.write(content)
+    stream.close()
+
+
+def delete_folder(spark: SparkSession, path: str) -> None:
+    """Delete a folder that this warehouse wrote; over Spark Connect only a local one can be."""
+    if is_connect(spark):
+        shutil.rmtree(path.removeprefix("file:"), ignore_errors=True)
+        return
+    place, files = _place(spark, path)
+    files.delete(place, True)
+
+
+def _place(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    context: Any = spark._jsc
+    place = java_class(spark, "org.apache.hadoop.fs.Path")(path)
+    return place, place.getFileSystem(context.hadoopConfiguration())

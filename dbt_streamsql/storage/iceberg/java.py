@@ -1,0 +1,34 @@
+"""Iceberg's and Hadoop's own classes in the session's JVM. Over Spark Connect there is no JVM."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from py4j.java_gateway import JavaClass
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.quoting import TableName
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether the session is a Spark Connect client, which has no JVM."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def java_class(spark: SparkSession, name: str) -> Any:
+    """A class by its full name, without asking the JVM about every part of the name."""
+    gateway: Any = spark.sparkContext._gateway
+    return JavaClass(name, gateway._gateway_client)
+
+
+def java_table(spark: SparkSession, name: TableName) -> Any:
+    """Iceberg's own table object. Catalogs are looked up in the thread's active session."""
+    session: Any = spark._jsparkSession
+    java_class(spark, "org.apache.spark.sql.classic.SparkSession").setActiveSession(session)
+    tables = java_class(spark, "org.apache.iceberg.spark.Spark3Util")
+    return tables.loadIcebergTable(session, name.sql)
+
+
+def items(found: Any) -> list[Any]:
+    """The elements of a Java list. Py4J's own iteration ends by an exception, which is dear."""
+    return [found.get(index) for index in range(found.size())]
