@@ -19,6 +19,7 @@ from dbt_streamsql.compiler.parse import replace_tables
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job, MetaStore, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import publish
 from dbt_streamsql.runtime.compare import beyond_rounding
@@ -303,9 +304,14 @@ class Engine:
         names = ", ".join(quote(column["name"]) for column in job.columns)
         query = f"SELECT {names} FROM ({self._rewritten(job.sql, consumed)})"
         stored = f"SELECT {names} FROM {changes.version(table, version.snapshot)}"
+        # What two EXCEPT ALLs give, with the query computed once.
         rows = self.spark.sql(
-            f"SELECT 'missing' AS _side, * FROM (({query}) EXCEPT ALL ({stored})) UNION ALL "
-            f"SELECT 'surplus' AS _side, * FROM (({stored}) EXCEPT ALL ({query}))"
+            f"SELECT IF({WEIGHT} > 0, 'missing', 'surplus') AS _side, {names} FROM ("
+            f"SELECT {names}, sum({WEIGHT}) AS {WEIGHT} FROM ("
+            f"SELECT {names}, 1 AS {WEIGHT} FROM ({query}) "
+            f"UNION ALL SELECT {names}, -1 AS {WEIGHT} FROM ({stored})"
+            f") GROUP BY {names} HAVING sum({WEIGHT}) <> 0"
+            f") LATERAL VIEW explode(sequence(1, CAST(abs({WEIGHT}) AS INT))) AS _copy"
         ).collect()
         floats = {c["name"] for c in job.columns if c["type"] in {"float", "double"}}
         return beyond_rounding(rows, floats) if floats else rows

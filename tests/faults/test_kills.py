@@ -43,14 +43,10 @@ EPOCH = [
     ("table.processed", "before", 2),
     ("barrier.precommit", "before", 1),
     ("publish.table", "before", 1),
-    ("table.written", "before", 3),
-    ("publish.table", "before", 4),
     ("table.written", "before", 5),
     ("barrier.commit", "before", 1),
     ("sweep.staging", "before", 1),
-    ("sweep.changes", "before", 1),
     ("sweep.changes", "after", 1),
-    ("pins.move", "before", 3),
     ("pins.move", "after", 4),
 ]
 UNDO = [
@@ -59,11 +55,7 @@ UNDO = [
     ("sweep.staging", "before", 2),
     ("sweep.changes", "after", 1),
 ]
-REDO = [
-    ("publish.table", "before", 2),
-    ("table.written", "before", 3),
-    ("barrier.commit", "before", 1),
-]
+REDO = [("table.written", "before", 3)]
 PASSINGS: dict[str, Counter[str]] = {}
 """By state: how often a process passes each step, found out once."""
 

@@ -29,7 +29,7 @@ def _with_orders(project):
 def test_debug_shows_every_part_that_a_run_needs(project):
     done = project.dbt("debug")
     assert done.ok, done.text
-    for part in ("java: ", "jars: 2 in ", "session: Spark 4.1", "catalog: lake", "meta: sqlite"):
+    for part in ("java: ", "jars: 3 in ", "session: Spark 4.1", "catalog: lake", "meta: sqlite"):
         assert part in done.text
     assert (project.root / "warehouse" / "catalog.db").is_file()
 
