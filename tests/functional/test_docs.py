@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
+_BLOCK = re.compile(r"(?:`([\w/.]+)`[^`]*?:\n+)?```(\w+)\n(.*?)```", re.DOTALL)
 _EXAMPLE = re.compile(r"```python\n(.*?)```\n+```text\n(.*?)```", re.DOTALL)
 
 
@@ -28,3 +29,21 @@ def test_the_example_of_the_page_prints_what_the_page_says(engine, schema, page)
     with contextlib.redirect_stdout(printed):
         exec(compile(program, page, "exec"), names)  # noqa: S102 - our own page
     assert printed.getvalue() == expected
+
+
+def test_the_project_of_the_page_does_what_the_page_says(project):
+    text = (DOCS / "materializations.md").read_text(encoding="utf-8")
+    rows = ""
+    steps = 0
+    for name, kind, body in _BLOCK.findall(text):
+        if name:
+            project.write(name, body)
+        elif kind == "console":
+            command, _, comment = body.removeprefix("$ dbt ").strip().partition("  # ")
+            assert project.dbt(*command.split()).ok is (comment != "fails"), command
+        elif kind == "sql":
+            rows = "".join(" ".join(map(str, row)) + "\n" for row in project.sql(body))
+        elif kind == "text":
+            assert rows == body
+            steps += 1
+    assert steps == 4

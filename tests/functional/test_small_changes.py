@@ -1,0 +1,106 @@
+"""Small changes, which the driver writes itself: every type, every file, again and again."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import pytest
+
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime import job
+from dbt_streamsql.storage.iceberg.java import java_table
+
+EVERY_TYPE = """
+    SELECT k, k % 2 = 0 AS flag, CAST(k AS INT) AS small, CAST(k AS FLOAT) AS f, CAST(k AS DOUBLE) / 3 AS d,
+      CAST(k AS DECIMAL(9, 2)) / 3 AS short, CAST(k AS DECIMAL(38, 10)) AS long, concat('é-', k) AS text,
+      CAST(concat('b', k) AS BINARY) AS bytes, date_add(DATE'2024-02-28', CAST(k AS INT)) AS day,
+      timestamp_micros(k * 1000001) AS at, CAST(timestamp_micros(k * 1000001) AS TIMESTAMP_NTZ) AS local
+    FROM range(1, 200) AS r(k)
+"""
+
+
+def make(engine, schema, query):
+    engine.spark.sql(f"CREATE TABLE lake.{schema}.base AS {EVERY_TYPE}")
+    return engine.create_materialized_view(f"lake.{schema}.v", query.format(schema=schema))
+
+
+def advance(engine, schema):
+    return engine.advance().tables[f"lake.{schema}.v"]
+
+
+def test_every_flat_type_comes_back_as_it_went_in(engine, schema):
+    make(engine, schema, "SELECT * FROM lake.{schema}.base WHERE k < 150")
+    engine.spark.sql(f"UPDATE lake.{schema}.base SET text = NULL, k = k + 1 WHERE k IN (7, 8)")
+    engine.spark.sql(
+        f"INSERT INTO lake.{schema}.base SELECT * FROM lake.{schema}.base WHERE k = 3"
+    )
+    report = advance(engine, schema)
+    assert (report.mode, report.rows_inserted, report.rows_deleted) == ("incremental", 3, 2)
+    assert engine.verify(f"lake.{schema}.v") == []
+    row = engine.spark.sql(f"SELECT * FROM lake.{schema}.v WHERE small = 7").collect()[0]
+    assert row.asDict() == {
+        "k": 8,
+        "flag": False,
+        "small": 7,
+        "f": 7.0,
+        "d": 7 / 3,
+        "short": Decimal("2.333333"),
+        "long": Decimal("7.0000000000"),
+        "text": None,
+        "bytes": bytearray(b"b7"),
+        "day": dt.date(2024, 3, 6),
+        "at": row["at"],
+        "local": row["local"],
+    }
+    assert row["at"].timestamp() == pytest.approx(7.000007)
+    assert row["local"].isoformat() == "1970-01-01T00:00:07.000007"
+
+
+def test_rows_leave_the_same_file_epoch_after_epoch(engine, schema):
+    make(engine, schema, "SELECT k, text FROM lake.{schema}.base")
+    for gone in range(1, 6):
+        engine.spark.sql(f"DELETE FROM lake.{schema}.base WHERE k % 50 = {gone}")
+        report = advance(engine, schema)
+        assert (report.mode, report.rows_deleted) == ("incremental", 4 if gone < 50 else 3)
+        assert engine.verify(f"lake.{schema}.v") == []
+    files = engine.spark.sql(f"SELECT content FROM lake.{schema}.v.all_files").collect()
+    assert {row[0] for row in files} == {0, 1}
+
+
+def test_a_group_that_empties_and_comes_back_is_one_row_again(engine, schema):
+    make(
+        engine,
+        schema,
+        "SELECT flag, count(*) AS n, max(day) AS last FROM lake.{schema}.base GROUP BY flag",
+    )
+    for statement in (
+        "DELETE FROM lake.{schema}.base WHERE flag",
+        "INSERT INTO lake.{schema}.base " + EVERY_TYPE,
+    ):
+        engine.spark.sql(statement.format(schema=schema))
+        assert advance(engine, schema).mode == "incremental"
+        assert engine.verify(f"lake.{schema}.v") == []
+    assert engine.spark.sql(f"SELECT count(*) FROM lake.{schema}.v").collect() == [(2,)]
+
+
+def test_one_epoch_is_one_new_snapshot_and_one_new_file(engine, schema):
+    make(engine, schema, "SELECT flag, sum(k) AS total FROM lake.{schema}.base GROUP BY flag")
+    snapshots = f"SELECT count(*) FROM lake.{schema}.v.snapshots"
+    before = engine.spark.sql(snapshots).collect()[0][0]
+    engine.spark.sql(f"UPDATE lake.{schema}.base SET k = k + 1 WHERE k < 9")
+    advance(engine, schema)
+    assert engine.spark.sql(snapshots).collect()[0][0] == before + 1
+    newest = java_table(engine.spark, TableName.parse(f"lake.{schema}.v")).currentSnapshot()
+    assert newest.summary().get("added-data-files") == "1"
+
+
+def test_a_small_view_in_many_files_is_written_anew(engine, schema, monkeypatch):
+    monkeypatch.setattr(job, "MANY_FILES", 2)
+    make(engine, schema, "SELECT k FROM lake.{schema}.base")
+    for number in range(4):
+        engine.spark.sql(f"DELETE FROM lake.{schema}.base WHERE k = {number + 1}")
+        engine.spark.sql(f"INSERT INTO lake.{schema}.base (k) VALUES ({1000 + number})")
+        advance(engine, schema)
+    assert engine.verify(f"lake.{schema}.v") == []
+    assert engine.spark.sql(f"SELECT count(*) FROM lake.{schema}.v.files").collect()[0][0] <= 4
