@@ -7,10 +7,10 @@ SEED ?= 1000
 ROUNDS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install check format test property kills bench demo clean
+.PHONY: help install check format test property kills conformance bench demo clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 install: ## .venv with the project (editable) and its tools; PYTHON=python3.12 picks the Python
 	@$(PYTHON) scripts/bootstrap.py
@@ -33,6 +33,9 @@ property: install ## random tables and queries against the query itself; EPOCHS=
 
 kills: install ## SIGKILL before and after every durable step, then rerun; ROUNDS=… of all
 	STREAMSQL_KILLS=$(ROUNDS) $(PYTEST) tests/faults $(ARGS)
+
+conformance: install ## dbt's own test suite for adapters; ARGS='-k snapshot' picks units
+	$(PYTEST) tests/conformance $(ARGS)
 
 bench: install ## seconds of a small change: ours, append, MERGE, Delta, full refresh
 	$(BIN)/python -m benchmarks $(ARGS)

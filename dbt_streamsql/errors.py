@@ -25,6 +25,7 @@ CODES: dict[str, str] = {
     "META_VERSION": "The MetaService store was written by another version.",
     "NOT_A_VIEW": "The table exists and is not a materialized view of this warehouse.",
     "PLAN_MISMATCH": "A plan does not fit the SQL, the schema or this version.",
+    "PYTHON_MODEL": "A python model failed, or returned something that is not a DataFrame.",
     "RESERVED_NAME": "A column name is reserved for the engine.",
     "SQL_INVALID": "Spark refuses the query.",
     "SQL_UNSUPPORTED": "The compiler cannot read the query.",

@@ -15,7 +15,7 @@ from dbt.adapters.events.logging import AdapterLogger
 from dbt.adapters.spark.impl import SparkAdapter, SparkConfig
 from dbt_common.exceptions import DbtBaseException, DbtDatabaseError, DbtRuntimeError
 
-from dbt_streamsql.adapter import checks, model_config, seeds
+from dbt_streamsql.adapter import checks, model_config, python_models, seeds
 from dbt_streamsql.adapter.causes import cause_of
 from dbt_streamsql.adapter.connections import StreamSqlConnectionManager, is_query
 from dbt_streamsql.adapter.host import Host
@@ -24,7 +24,7 @@ from dbt_streamsql.quoting import TableName, check_name, quote
 
 if TYPE_CHECKING:
     import agate
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from dbt_streamsql.engine import Engine
 
@@ -242,6 +242,17 @@ class StreamSqlAdapter(SparkAdapter):
         with self.connections.exception_handler("seed"):
             seeds.to_frame(self.session, table, types).createOrReplaceTempView(view)
         return quote(view)
+
+    @available.parse(lambda *a, **k: None)
+    def streamsql_run_python(self, code: str, view: str) -> None:
+        """Run a python model and give its result a temporary name in this session."""
+        session = self.session
+
+        def load(name: str) -> DataFrame:
+            return session.sql(self.streamsql_rewrite(f"SELECT * FROM {name}"))
+
+        with self.connections.exception_handler("python model"):
+            python_models.run(code, session, load).createOrReplaceTempView(view)
 
     @available.parse(lambda *a, **k: None)
     def streamsql_drop_temporary(self, view: str) -> None:

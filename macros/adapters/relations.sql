@@ -64,3 +64,21 @@
 {% macro dbt_spark_validate_get_file_format(raw_file_format) %}
   {% do return(config.get('file_format', default='iceberg')) %}
 {% endmacro %}
+
+
+{% macro streamsql__alter_relation_add_remove_columns(relation, add_columns, remove_columns) %}
+  {%- if add_columns -%}
+    {% call statement('add_columns') -%}
+      alter table {{ relation }} add columns (
+        {%- for column in add_columns %}{{ adapter.quote(column.name) }} {{ column.data_type }}{{ ', ' if not loop.last }}{% endfor -%}
+      )
+    {%- endcall %}
+  {%- endif -%}
+  {%- if remove_columns -%}
+    {% call statement('drop_columns') -%}
+      alter table {{ relation }} drop columns (
+        {%- for column in remove_columns %}{{ adapter.quote(column.name) }}{{ ', ' if not loop.last }}{% endfor -%}
+      )
+    {%- endcall %}
+  {%- endif -%}
+{% endmacro %}

@@ -1,5 +1,5 @@
 {#- Replaced in one commit: a failing query leaves the old table as it was. -#}
-{% materialization table, adapter='streamsql' %}
+{% materialization table, adapter='streamsql', supported_languages=['sql', 'python'] %}
   {%- set target_relation = this.incorporate(type='table') -%}
   {%- set grant_config = config.get('grants') -%}
   {% do adapter.streamsql_check(target_relation, model.config) %}
@@ -8,7 +8,8 @@
   {{ run_hooks(pre_hooks, inside_transaction=False) }}
   {{ run_hooks(pre_hooks, inside_transaction=True) }}
 
-  {% do streamsql_replace(old_relation, target_relation, compiled_code) %}
+  {% do streamsql_replace(old_relation, target_relation, streamsql_query(compiled_code)) %}
+  {% do streamsql_forget_query() %}
 
   {% do apply_grants(target_relation, grant_config, should_revoke(old_relation, full_refresh_mode=True)) %}
   {% do persist_docs(target_relation, model) %}
