@@ -351,6 +351,11 @@ class StreamSqlAdapter(SparkAdapter):
             if not field.name.startswith(HIDDEN_PREFIX)
         ]
 
+    def _make_match_kwargs(self, database: str, schema: str, identifier: str) -> dict[str, str]:
+        # dbt lowers names that the project does not quote; Iceberg's catalogs keep their case.
+        parts = {"database": database, "schema": schema, "identifier": identifier}
+        return {part: name for part, name in parts.items() if name is not None}
+
     # -- docs ----------------------------------------------------------------------------------
 
     def get_catalog(

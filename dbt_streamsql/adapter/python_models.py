@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.storage.iceberg.java import moved
 
 _FILE = "<python model>"
 
@@ -44,7 +45,8 @@ def _where(error: Exception) -> str:
 
 def _to_spark(result: Any, session: SparkSession) -> DataFrame:
     if hasattr(result, "to_spark"):
-        result = result.to_spark()
+        # pandas-on-Spark has one session for the whole process.
+        result = moved(result.to_spark(), session)
     if hasattr(result, "toPandas"):
         frame: DataFrame = result
         return frame

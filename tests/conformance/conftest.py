@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import dialect
@@ -10,6 +11,8 @@ import pytest
 from dbt.tests.adapter.hooks import test_model_hooks as hooks
 
 from dbt_streamsql.adapter.impl import StreamSqlAdapter
+
+_DROP_SCHEMA = re.compile(r"\s*drop schema if exists (\w+) cascade", re.IGNORECASE)
 
 
 @pytest.fixture(scope="class")
@@ -50,6 +53,12 @@ def statements():
     original = StreamSqlAdapter.run_sql_for_tests
 
     def run(self, sql, fetch, connection):
+        dropped = _DROP_SCHEMA.match(sql)
+        if dropped:  # Iceberg's catalogs do not cascade; dbt's own verb does
+            where = self.Relation.create(
+                database=self.config.credentials.database, schema=dropped[1]
+            )
+            return self.drop_schema(where)
         results = [
             original(self, statement, fetch, connection)
             for statement in dialect.translate_statements(sql)

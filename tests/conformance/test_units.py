@@ -7,6 +7,7 @@ import importlib
 from pathlib import Path
 
 import pytest
+from overrides import OVERRIDES
 
 # The suite is dbt's: how it uses pytest is not ours to mend.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -21,7 +22,8 @@ def _classes() -> dict[str, type]:
             module = importlib.import_module(f"dbt.tests.adapter.{row['module']}")
             base = getattr(module, row["class"])
             name = f"Test_{row['module'].replace('.', '_')}__{row['class']}"
-            made[name] = type(name, (base,), {"__module__": __name__, "__test__": True})
+            bases = (OVERRIDES[row["class"]], base) if row["class"] in OVERRIDES else (base,)
+            made[name] = type(name, bases, {"__module__": __name__, "__test__": True})
             if row["not_applicable"]:
                 made[name] = pytest.mark.skip(reason=row["not_applicable"])(made[name])
     return made

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from py4j.java_gateway import JavaClass
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.classic import dataframe as classic
 
 from dbt_streamsql.quoting import TableName
 
@@ -27,6 +28,15 @@ def java_table(spark: SparkSession, name: TableName) -> Any:
     java_class(spark, "org.apache.spark.sql.classic.SparkSession").setActiveSession(session)
     tables = java_class(spark, "org.apache.iceberg.spark.Spark3Util")
     return tables.loadIcebergTable(session, name.sql)
+
+
+def moved(frame: DataFrame, session: SparkSession) -> DataFrame:
+    """The same query in another session of the same Spark."""
+    if is_connect(session):
+        return frame
+    datasets = java_class(session, "org.apache.spark.sql.classic.Dataset")
+    plan: Any = frame._jdf.logicalPlan()
+    return classic.DataFrame(datasets.ofRows(session._jsparkSession, plan), session)
 
 
 def items(found: Any) -> list[Any]:
