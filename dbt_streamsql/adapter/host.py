@@ -13,12 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dbt_streamsql.runtime.session import (
-    SessionSettings,
-    is_connect,
-    new_session,
-    open_session,
-)
+from dbt_streamsql.runtime.session import SessionSettings, new_session, open_session
+from dbt_streamsql.storage.iceberg.java import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

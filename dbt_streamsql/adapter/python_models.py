@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from typing import Any
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.storage.iceberg.java import moved
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _FILE = "<python model>"
 
@@ -45,11 +46,10 @@ def _where(error: Exception) -> str:
 
 def _to_spark(result: Any, session: SparkSession) -> DataFrame:
     if hasattr(result, "to_spark"):
-        # pandas-on-Spark has one session for the whole process.
-        result = moved(result.to_spark(), session)
+        result = result.to_spark()
     if hasattr(result, "toPandas"):
-        frame: DataFrame = result
-        return frame
+        # pandas-on-Spark, or the model itself, may have taken the process's session.
+        return moved(result, session)
     if hasattr(result, "iloc"):
         return session.createDataFrame(result)
     raise StreamSqlError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -26,9 +27,16 @@ def write(spark: SparkSession, folder: str, feed: Kept, columns: Sequence[str]) 
     frame.coalesce(1).write.parquet(folder)
 
 
-def read(spark: SparkSession, folders: Sequence[str], job: Job) -> DataFrame:
-    """The signed rows of some folders that `job` wrote."""
-    # With a schema Spark need not open a file to find one.
-    columns = [f"{quote(column['name'])} {column['type']}" for column in job.columns]
-    schema = ", ".join([*columns, f"{WEIGHT} bigint"])
-    return spark.read.schema(schema).parquet(*folders)
+@dataclass(frozen=True)
+class Feed:
+    """The folders in which `job` wrote the change that a reader has not seen yet."""
+
+    job: Job
+    folders: tuple[str, ...]
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """The signed rows of all folders."""
+        # With a schema Spark need not open a file to find one.
+        columns = [f"{quote(column['name'])} {column['type']}" for column in self.job.columns]
+        schema = ", ".join([*columns, f"{WEIGHT} bigint"])
+        return spark.read.schema(schema).parquet(*self.folders)

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from dbt_streamsql.meta import Job
 from dbt_streamsql.plan import steps
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill, holes
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.plan.steps import Component, Derived, Fold, Step
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime import feed
+from dbt_streamsql.runtime.feed import Feed
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.outcome import Outcome
 from dbt_streamsql.runtime.shared import Rows
@@ -39,14 +38,13 @@ Frame = str | None
 class Reading:
     """An input of a job: where it is read and what changed.
 
-    The change may lie in files that `job` of this warehouse wrote, or be shared by the epoch.
+    The change may lie in the feed of another view, or be shared by the epoch.
     """
 
     name: TableName
     meta: Metadata
     change: Change
-    files: tuple[str, ...] = ()
-    job: Job | None = None
+    feed: Feed | None = None
     shared: Rows | None = None
 
 
@@ -75,8 +73,8 @@ class Frames:
             return None
         if read.shared is not None:
             known = self.local.rows(read.shared)
-        elif read.job is not None and read.files:
-            known = self.local.view(feed.read(self.spark, read.files, read.job))
+        elif read.feed is not None:
+            known = self.local.view(read.feed.read(self.spark))
         else:
             return self._read(read, tuple(columns))
         names = ", ".join(quote(column) for column in columns)

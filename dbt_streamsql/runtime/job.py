@@ -19,6 +19,7 @@ from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import feed
 from dbt_streamsql.runtime.context import Open, Version, log, pin, readable, unchanged
 from dbt_streamsql.runtime.durable import durable
+from dbt_streamsql.runtime.feed import Feed
 from dbt_streamsql.runtime.frames import Frames, Reading
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
@@ -129,7 +130,6 @@ class ViewJob:
         assert meta.current is not None
         columns = (*self.plan.columns, *self.plan.hidden)
         barrier = self.epoch.barrier()
-        branch = staging.branch_name(barrier)
         local = Local(spark)
         writer = Writer(
             spark,
@@ -154,7 +154,7 @@ class ViewJob:
             frames.close()
         staged = metadata.load(spark, self.name)
         assert staged is not None
-        head = staged.refs[branch]
+        head = staged.refs[writer.branch]
         if outcome.feed is not None and outcome.feed.rows is not None:
             self.epoch.changes.put((self.job.table, meta.current, head), outcome.feed.rows)
         self._announce(Version(self.name, staged, head, barrier))
@@ -162,7 +162,7 @@ class ViewJob:
             barrier,
             self.job.table,
             snapshot=head,
-            branch=branch,
+            branch=writer.branch,
             mode="append" if not outcome.deleted else "incremental",
             rows_inserted=outcome.inserted,
             rows_deleted=outcome.deleted,
@@ -173,10 +173,10 @@ class ViewJob:
         readings = {}
         for source, at in self.inputs.items():
             move = self.moves[source]
-            files: tuple[str, ...] = ()
+            written = None
             if move.kind != "none" and source in self.epoch.jobs:
-                files = self._change_files(source, previous.inputs[source])
-            reading = Reading(at.at, at.meta, move, files, self.epoch.jobs.get(source))
+                written = self._feed(source, previous.inputs[source])
+            reading = Reading(at.at, at.meta, move, written)
             readings[source] = replace(reading, shared=self._shared(spark, source, reading))
         return readings
 
@@ -192,8 +192,8 @@ class ViewJob:
         def compute() -> Rows:
             local = Local(spark)
             try:
-                if reading.job is not None and reading.files:
-                    change = local.view(feed.read(spark, reading.files, reading.job))
+                if reading.feed is not None:
+                    change = local.view(reading.feed.read(spark))
                 else:
                     change = str(changes.read(reading.name, reading.meta, move, columns))
                 names = ", ".join(quote(column) for column in columns)
@@ -203,12 +203,12 @@ class ViewJob:
 
         return self.epoch.changes.get((source, move.old, move.new), compute)
 
-    def _change_files(self, source: str, seen: int | None) -> tuple[str, ...]:
-        """The files that together hold the change since `seen`; () when they do not cover it."""
+    def _feed(self, source: str, seen: int | None) -> Feed | None:
+        """The files that together hold the change since `seen`; None when they do not cover it."""
         version = self.inputs[source]
         path = version.meta.lineage(version.snapshot, seen)
         if not path:
-            return ()
+            return None
         needed = {
             int(snapshot.summary.get(staging.BARRIER_PROPERTY, -1))
             for snapshot in path
@@ -217,7 +217,10 @@ class ViewJob:
         store = self.epoch.warehouse.store
         files = store.change_files(source, min(needed, default=0) - 1, self.epoch.barrier())
         found = {file.barrier: file.path for file in files}
-        return tuple(found[barrier] for barrier in sorted(needed)) if needed <= set(found) else ()
+        if not needed or not needed <= set(found):
+            return None
+        folders = tuple(found[barrier] for barrier in sorted(needed))
+        return Feed(self.epoch.jobs[source], folders)
 
     def _write_feed(self, spark: SparkSession, outcome: Outcome, meta: Metadata) -> None:
         if outcome.feed is None:

@@ -25,6 +25,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import check_name, quote
 from dbt_streamsql.runtime import jars
 from dbt_streamsql.runtime.java import find_java, launch_home
+from dbt_streamsql.storage.iceberg.java import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,11 +125,6 @@ def new_session(spark: SparkSession) -> SparkSession:
         if present.get(key) != value and not key.startswith(_JOB_SCOPED):
             child.conf.set(key, value)
     return child
-
-
-def is_connect(spark: SparkSession) -> bool:
-    """Whether the session is a Spark Connect client (no JVM in reach)."""
-    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def set_pool(spark: SparkSession, name: str) -> None:

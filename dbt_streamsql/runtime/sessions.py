@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from dbt_streamsql.runtime.session import is_connect, new_session
+from dbt_streamsql.runtime.session import new_session
+from dbt_streamsql.storage.iceberg.java import is_connect
 
 
 class Sessions:

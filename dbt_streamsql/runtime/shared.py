@@ -36,10 +36,10 @@ class SharedChanges:
 
     def put(self, key: Key, rows: Rows) -> None:
         """A change that is known already, with all visible columns."""
+        future: Future[Rows] = Future()
+        future.set_result(rows)
         with self._lock:
-            future = self._known.setdefault(key, Future())
-        if not future.done():
-            future.set_result(rows)
+            self._known[key] = future
 
     def get(self, key: Key, compute: Callable[[], Rows]) -> Rows:
         with self._lock:

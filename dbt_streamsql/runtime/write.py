@@ -23,6 +23,7 @@ from dbt_streamsql.runtime.fold_values import LOST, exact_column, fold_values
 from dbt_streamsql.runtime.local import Kept, Local
 from dbt_streamsql.runtime.matching import same
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
+from dbt_streamsql.runtime.shared import Rows
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.changes import version
 from dbt_streamsql.storage.iceberg.delta import Delta, commit
@@ -40,7 +41,8 @@ class Writer:
 
     `columns` are all stored columns, `visible` those of the query; `base` is the snapshot that
     the branch of `barrier` starts from, `live` its number of rows; `feed` asks for the view's own
-    change; `small` says that the change fits the driver, `driver` that the driver may write.
+    change; `small` says that the change fits the driver, `driver` that the driver can write the
+    table.
     """
 
     spark: SparkSession
@@ -65,26 +67,28 @@ class Writer:
         diff, gained, lost = self._consolidated(change, self.visible)
         if not gained and not lost:
             return Outcome()
-        if self._driver_writes(diff):
-            return write_driver.signed(self, diff)
+        if held := self._for_driver(diff):
+            return write_driver.signed(self, held)
         ids = self._rows_like(diff.name, lost) if lost else ""
         self._write(ids, lost, self._positive(diff.name) if gained else "")
         return Outcome(gained, lost, diff if self.feed else None)
 
     def replace(self, new: str, keys: str, key: tuple[str, ...]) -> Outcome:
         """Exchange the rows under `keys` for `new` (all stored columns)."""
-        rows = self.local.kept(new, small=self.small)
-        if self._driver_writes(rows):
-            return write_driver.replace(self, rows, keys, key)
-        return self._exchange(self._stored(keys, key).name, rows.name, key)
+        if self.driver and self.small:
+            rows = self.local.kept(new, small=True)
+            if held := self._for_driver(rows):
+                return write_driver.replace(self, held, keys, key)
+            new = rows.name
+        return self._exchange(self._stored(keys, key).name, new, key)
 
     def fold(self, groups: str, exact: str | None, spec: Fold) -> Outcome:
         """Combine the change of groups with the stored groups."""
         source = self._fold_source(groups, exact, spec)
         if self.driver and self.small:
             rows = self.local.kept(source, small=True)
-            if self._driver_writes(rows):
-                return write_driver.fold(self, rows, spec)
+            if held := self._for_driver(rows):
+                return write_driver.fold(self, held, spec)
             source = rows.name
         if self.live > SMALL_TABLE and not self.feed and spec.key:
             inserted, deleted = write_merge.fold(self, source, spec)
@@ -92,8 +96,9 @@ class Writer:
         old = self._stored(groups, spec.key).name
         return self._exchange(old, self._folded(source, old, spec), spec.key)
 
-    def _driver_writes(self, rows: Kept) -> bool:
-        return self.driver and rows.rows is not None and rows.count <= write_driver.DRIVER_ROWS
+    def _for_driver(self, kept: Kept) -> Rows | None:
+        """The rows, when the driver is to write what follows from them."""
+        return kept.rows if self.driver and kept.count <= write_driver.DRIVER_ROWS else None
 
     def commit(self, delta: Delta) -> None:
         """Put a change on the branch from the driver, which also makes the branch."""

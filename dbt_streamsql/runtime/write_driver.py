@@ -41,9 +41,8 @@ _OLD = f"{HIDDEN_PREFIX}old_"
 _PLACE = f"t._file AS {_FILE}, t._pos AS {_POSITION}"
 
 
-def signed(writer: Writer, diff: Kept) -> Outcome:
+def signed(writer: Writer, change: Rows) -> Outcome:
     """Add consolidated signed rows over the visible columns."""
-    change = _held(diff)
     weights = change.data.column(WEIGHT).to_pylist()
     come = [row for row, weight in enumerate(weights) for _ in range(weight)]
     lost = [row for row, weight in enumerate(weights) if weight < 0]
@@ -70,25 +69,24 @@ def signed(writer: Writer, diff: Kept) -> Outcome:
     return _write(writer, _take(change.data.select(names), come), gone, change)
 
 
-def replace(writer: Writer, rows: Kept, keys: str, key: tuple[str, ...]) -> Outcome:
-    """Exchange the rows under `keys` for `rows` (all stored columns) where they differ."""
-    new = _held(rows)
+def replace(writer: Writer, new: Rows, keys: str, key: tuple[str, ...]) -> Outcome:
+    """Exchange the rows under `keys` for `new` (all stored columns) where they differ."""
     names = list(writer.columns)
     items = ", ".join(f"t.{quote(column)}" for column in names)
     sql = f"SELECT /*+ BROADCAST(s) */ {items}, {_PLACE} FROM {_stored(writer)} t"
     literals: dict[str, Any] = {}
     if key:
-        condition, literals = match(writer.local.kept(keys, small=True), key)
-        sql += f" LEFT SEMI JOIN {keys} s ON {condition}"
+        asked = writer.local.kept(keys, small=True)
+        condition, literals = match(asked, key)
+        sql += f" LEFT SEMI JOIN {asked.name} s ON {condition}"
     old = fetch(writer.spark, sql, literals)
     came, went = _difference(_tuples(new.data.select(names)), _tuples(old.data.select(names)))
     feed = _feed(writer, old.schema, _take(new.data, came), _take(old.data, went))
     return _write(writer, _take(new.data.select(names), came), _take(old.data, went), feed)
 
 
-def fold(writer: Writer, groups: Kept, spec: Fold) -> Outcome:
+def fold(writer: Writer, source: Rows, spec: Fold) -> Outcome:
     """Combine the changes of groups with the stored groups."""
-    source = _held(groups)
     asked = _numbered(writer, source, range(source.data.num_rows))
     condition, literals = match(asked, spec.key)
     values = fold_values(spec, "t", "s")
@@ -129,11 +127,6 @@ def _born(writer: Writer, source: Rows, numbers: Sequence[int], spec: Fold) -> p
 
 def _take(rows: pa.Table, numbers: Sequence[int]) -> pa.Table:
     return rows.take(pa.array(numbers, pa.int64()))
-
-
-def _held(kept: Kept) -> Rows:
-    assert kept.rows is not None
-    return kept.rows
 
 
 def _stored(writer: Writer) -> str:

@@ -26,6 +26,9 @@
       {{ create_table_as(True, changes, snapshot_staging_table(strategy, sql, target_relation)) }}
     {%- endcall %}
     {%- set helpers = ['dbt_change_type', 'dbt_unique_key'] -%}
+    {%- for key in config.get('unique_key') if config.get('unique_key') is not string -%}
+      {% do helpers.append('dbt_unique_key_' ~ loop.index) %}
+    {%- endfor -%}
     {%- set missing = adapter.get_missing_columns(changes, target_relation) | rejectattr('name', 'in', helpers) | list -%}
     {% do create_columns(target_relation, missing) %}
     {% call statement('main') -%}

@@ -115,7 +115,7 @@ def kill_and_run_again(world, state, step, moment, nth, *, own_spark) -> bool:
         scenario.epoch(engine)
         engine.sweep()
         _check_at_rest(world, engine, world.after)
-        for name in world.after if own_spark else ():
+        for name in world.after:
             assert engine.verify(f"{scenario.SCHEMA}.{name}") == []
         again = engine.advance()
         assert {report.mode for report in again.tables.values()} == {"noop"}
@@ -162,6 +162,7 @@ def _check_at_rest(world, engine, expected) -> None:
     assert world.leftovers(engine) == []
     assert world.unpinned(engine) == []
     assert world.tables() == expected
+    assert world.committed(engine) == expected
     assert set(engine._warehouse.store.jobs()) == {f"{scenario.SCHEMA}.{n}" for n in expected}
 
 

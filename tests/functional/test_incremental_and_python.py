@@ -128,3 +128,21 @@ def test_a_snapshot_keeps_what_a_row_was(project):
     assert project.dbt("build").ok
     found = project.sql("select id, name, dbt_valid_to is null from lake.shop.history")
     assert sorted(found) == [(1, "a", False), (1, "z", True), (2, "b", True)]
+
+
+def test_a_snapshot_may_have_a_key_of_several_columns(project):
+    project.write("models/source.sql", SOURCE)
+    project.write(
+        "snapshots/history.sql",
+        """
+        {% snapshot history %}
+          {{ config(target_schema='shop', unique_key=['id', 'name'], strategy='check', check_cols='all') }}
+          select *, 1 as size from {{ ref('source') }}
+        {% endsnapshot %}
+        """,
+    )
+    for _ in range(3):
+        assert project.dbt("build").ok
+    assert project.sql("select count(*) from lake.shop.history") == [(2,)]
+    columns = project.sql("describe table lake.shop.history")
+    assert not [row[0] for row in columns if row[0].startswith("dbt_unique_key")]

@@ -52,7 +52,9 @@ class Delta:
 
 def supported(spark: SparkSession, meta: Metadata) -> bool:
     """Whether the table can be written from the driver."""
-    return not is_connect(spark) and meta.flat and meta.format_version >= 3
+    if is_connect(spark) or meta.partitioned or meta.format_version < 3:
+        return False
+    return all(_arrow_type(kind) is not None for kind in meta.types)
 
 
 def commit(
@@ -85,12 +87,14 @@ def _fields(spark: SparkSession, table: Any) -> list[dict[str, Any]]:
     return found
 
 
-def _arrow_type(iceberg: str) -> pa.DataType:
-    """The Arrow type that is written for an Iceberg type."""
+def _arrow_type(iceberg: Any) -> pa.DataType | None:
+    """The Arrow type that is written for an Iceberg type; None for one that only Spark writes."""
+    if not isinstance(iceberg, str):
+        return None
     decimal = _DECIMAL.fullmatch(iceberg)
     if decimal:
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
-    return _TYPES[iceberg]
+    return _TYPES.get(iceberg)
 
 
 def _data_file(spark: SparkSession, table: Any, rows: pa.Table) -> Any:

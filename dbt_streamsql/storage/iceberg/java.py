@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from py4j.java_gateway import JavaClass
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.classic import dataframe as classic
+from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.quoting import TableName
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -18,6 +17,8 @@ def is_connect(spark: SparkSession) -> bool:
 
 def java_class(spark: SparkSession, name: str) -> Any:
     """A class by its full name, without asking the JVM about every part of the name."""
+    from py4j.java_gateway import JavaClass
+
     gateway: Any = spark.sparkContext._gateway
     return JavaClass(name, gateway._gateway_client)
 
@@ -32,11 +33,13 @@ def java_table(spark: SparkSession, name: TableName) -> Any:
 
 def moved(frame: DataFrame, session: SparkSession) -> DataFrame:
     """The same query in another session of the same Spark."""
+    from pyspark.sql.classic.dataframe import DataFrame
+
     if is_connect(session):
         return frame
     datasets = java_class(session, "org.apache.spark.sql.classic.Dataset")
     plan: Any = frame._jdf.logicalPlan()
-    return classic.DataFrame(datasets.ofRows(session._jsparkSession, plan), session)
+    return DataFrame(datasets.ofRows(session._jsparkSession, plan), session)
 
 
 def items(found: Any) -> list[Any]:

@@ -20,7 +20,8 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg.java import is_connect, java_class, java_table
 
 _PIECE = 3500
-"""Characters of an answer that fit into one write of the gateway, escaped and encoded."""
+"""Characters of an answer that fit into one write of the gateway; they are ASCII, so that no cut
+goes through one."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Snapshot:
 class Metadata:
     """A table as its catalog knows it now; `refs` are branches and tags by name.
 
-    `flat`: whether it is unpartitioned and all its columns have primitive types.
+    `types` are the columns' Iceberg types: a word, or JSON where they are nested.
     """
 
     uuid: str
@@ -57,7 +58,8 @@ class Metadata:
     snapshots: Mapping[int, Snapshot]
     refs: Mapping[str, int]
     properties: Mapping[str, str] = field(default_factory=dict)
-    flat: bool = False
+    types: tuple[Any, ...] = ()
+    partitioned: bool = False
 
     @property
     def stamp(self) -> str:
@@ -107,7 +109,7 @@ def _to_json(spark: SparkSession, current: Any) -> str:
     """
     writer = java_class(spark, "java.io.StringWriter")()
     generator = java_class(spark, "org.apache.iceberg.util.JsonUtil").factory()
-    generator = generator.createGenerator(writer)
+    generator = generator.createGenerator(writer).setHighestNonEscapedChar(127)
     java_class(spark, "org.apache.iceberg.TableMetadataParser").toJson(current, generator)
     generator.flush()
     text = writer.getBuffer()
@@ -146,6 +148,8 @@ def _check_absent(error: PySparkException, name: TableName) -> None:
 
 def _from_json(body: dict[str, Any]) -> Metadata:
     current = body.get("current-snapshot-id")
+    schema = next(s for s in body["schemas"] if s["schema-id"] == body["current-schema-id"])
+    spec = next(s for s in body["partition-specs"] if s["spec-id"] == body["default-spec-id"])
     snapshots = {
         item["snapshot-id"]: Snapshot(
             item["snapshot-id"],
@@ -166,14 +170,9 @@ def _from_json(body: dict[str, Any]) -> Metadata:
         snapshots=snapshots,
         refs={name: ref["snapshot-id"] for name, ref in body.get("refs", {}).items()},
         properties=body.get("properties", {}),
-        flat=_is_flat(body),
+        types=tuple(item["type"] for item in schema["fields"]),
+        partitioned=bool(spec["fields"]),
     )
-
-
-def _is_flat(body: Mapping[str, Any]) -> bool:
-    schema = next(s for s in body["schemas"] if s["schema-id"] == body["current-schema-id"])
-    spec = next(s for s in body["partition-specs"] if s["spec-id"] == body["default-spec-id"])
-    return not spec["fields"] and all(isinstance(f["type"], str) for f in schema["fields"])
 
 
 def _load_by_sql(spark: SparkSession, name: TableName) -> Metadata | None:
