@@ -6,16 +6,18 @@ import re
 import threading
 import uuid
 from collections.abc import Iterable
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.base import available
+from dbt.adapters.capability import Capability, CapabilityDict, CapabilitySupport, Support
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.contracts.relation import RelationConfig, RelationType
 from dbt.adapters.events.logging import AdapterLogger
 from dbt.adapters.spark.impl import SparkAdapter, SparkConfig
 from dbt_common.exceptions import DbtBaseException, DbtDatabaseError, DbtRuntimeError
 
-from dbt_streamsql.adapter import checks, model_config, python_models, seeds
+from dbt_streamsql.adapter import catalog, checks, model_config, python_models, seeds
 from dbt_streamsql.adapter.causes import cause_of
 from dbt_streamsql.adapter.connections import StreamSqlConnectionManager, is_query
 from dbt_streamsql.adapter.host import Host
@@ -24,6 +26,8 @@ from dbt_streamsql.quoting import TableName, check_name, quote
 
 if TYPE_CHECKING:
     import agate
+    from dbt.adapters.base.impl import FreshnessResponse
+    from dbt_common.contracts.metadata import CatalogTable
     from pyspark.sql import DataFrame, SparkSession
 
     from dbt_streamsql.engine import Engine
@@ -55,6 +59,16 @@ class StreamSqlAdapter(SparkAdapter):
     Column = StreamSqlColumn
     ConnectionManager = StreamSqlConnectionManager
     AdapterSpecificConfigs = StreamSqlConfig
+    _capabilities = CapabilityDict(
+        {
+            capability: CapabilitySupport(support=Support.Full)
+            for capability in (
+                Capability.TableLastModifiedMetadata,
+                Capability.TableLastModifiedMetadataBatch,
+                Capability.GetCatalogForSingleRelation,
+            )
+        }
+    )
     connections: StreamSqlConnectionManager
 
     def __init__(self, config: Any, mp_context: Any) -> None:
@@ -269,8 +283,8 @@ class StreamSqlAdapter(SparkAdapter):
             return cursor.fetchall()
 
     def list_schemas(self, database: str | None) -> list[str]:
-        catalog = (database or self.config.credentials.database).strip("`")
-        rows = self._query(f"SHOW NAMESPACES IN {quote(catalog)}")
+        where = (database or self.config.credentials.database).strip("`")
+        rows = self._query(f"SHOW NAMESPACES IN {quote(where)}")
         return [row[0].strip("`") for row in rows if not row[0].startswith(HIDDEN_PREFIX)]
 
     def check_schema_exists(self, database: str | None, schema: str) -> bool:
@@ -363,7 +377,7 @@ class StreamSqlAdapter(SparkAdapter):
         relation_configs: Iterable[RelationConfig],
         used_schemas: frozenset[tuple[str, str]],
     ) -> tuple[agate.Table, list[Exception]]:
-        """One row a column of every relation in the used schemas, with comments."""
+        """One row a column of every relation in the used schemas, with what its metadata tells."""
         import agate
 
         rows: list[dict[str, Any]] = []
@@ -373,41 +387,33 @@ class StreamSqlAdapter(SparkAdapter):
                 with self.connection_named(f"catalog_{schema}"):
                     relations: list[Any] = self.list_relations(database, schema)
                     for relation in relations:
-                        rows += self._catalog_rows(relation)
+                        rows += self._described(relation).rows()
             except DbtRuntimeError as error:
                 problems.append(error)
-        names = [name for name in self.COLUMN_NAMES if not name.startswith("stats:")]
-        types = [agate.Number() if name == "column_index" else agate.Text() for name in names]
-        table = agate.Table([[row[name] for name in names] for row in rows], names, types)
-        return table, problems
+        names = list(rows[0]) if rows else []
+        types = [catalog.column_type(name) for name in names]
+        return agate.Table([list(row.values()) for row in rows], names, types), problems
 
-    def _catalog_rows(self, relation: StreamSqlRelation) -> list[dict[str, Any]]:
+    def get_catalog_for_single_relation(self, relation: StreamSqlRelation) -> CatalogTable:
+        return self._described(relation).table()
+
+    def _described(self, relation: StreamSqlRelation) -> catalog.Described:
         with self.connections.exception_handler("describe"):
-            fields = self.session.table(relation.render()).schema.fields
-        comment, owner = self._table_notes(relation)
-        return [
-            {
-                "table_database": relation.database,
-                "table_schema": relation.schema,
-                "table_name": relation.identifier,
-                "table_type": str(relation.type),
-                "table_comment": comment,
-                "table_owner": owner,
-                "column_name": field.name,
-                "column_index": position,
-                "column_type": field.dataType.simpleString(),
-                "column_comment": field.metadata.get("comment"),
-            }
-            for position, field in enumerate(fields)
-            if not field.name.startswith(HIDDEN_PREFIX)
-        ]
+            return catalog.describe(self.session, relation, self._name(relation), HIDDEN_PREFIX)
 
-    def _table_notes(self, relation: StreamSqlRelation) -> tuple[str | None, str | None]:
-        notes: dict[str, str] = {}
-        for key, value, *_ in self._query(f"DESCRIBE EXTENDED {relation.render()}"):
-            if key in ("Comment", "Owner"):
-                notes[key] = value
-        return notes.get("Comment"), notes.get("Owner")
+    def calculate_freshness_from_metadata_batch(
+        self,
+        sources: list[StreamSqlRelation],
+        macro_resolver: Any = None,
+    ) -> tuple[list[AdapterResponse | None], dict[StreamSqlRelation, FreshnessResponse]]:
+        """How old each source is by its newest snapshot; no row is read."""
+        now = datetime.now(timezone.utc)
+        found = {}
+        for source in sources:
+            with self.connections.exception_handler("freshness"):
+                at = catalog.last_change(self.session, self._name(source))
+            found[source] = self._create_freshness_response(at, now)
+        return [], found
 
     # -- dbt debug -----------------------------------------------------------------------------
 

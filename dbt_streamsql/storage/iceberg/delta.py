@@ -52,7 +52,7 @@ class Delta:
 
 def supported(spark: SparkSession, meta: Metadata) -> bool:
     """Whether the table can be written from the driver."""
-    if is_connect(spark) or meta.partitioned or meta.format_version < 3:
+    if is_connect(spark) or meta.partitioning or meta.format_version < 3:
         return False
     return all(_arrow_type(kind) is not None for kind in meta.types)
 

@@ -28,7 +28,8 @@ goes through one."""
 class Snapshot:
     """One version of the table: `operation` is append, overwrite, delete or replace (compaction).
 
-    `has_lineage`: its rows have ids that survive rewriting (format v3).
+    `has_lineage`: its rows have ids that survive rewriting (format v3). `committed` is in
+    milliseconds since 1970, UTC.
     """
 
     id: int
@@ -37,6 +38,7 @@ class Snapshot:
     operation: str
     summary: Mapping[str, str]
     has_lineage: bool = False
+    committed: int = 0
 
     def count(self, key: str) -> int:
         """A number of the summary, such as `added-records`; 0 when it is absent."""
@@ -47,7 +49,8 @@ class Snapshot:
 class Metadata:
     """A table as its catalog knows it now; `refs` are branches and tags by name.
 
-    `types` are the columns' Iceberg types: a word, or JSON where they are nested.
+    `types` are the columns' Iceberg types: a word, or JSON where they are nested; `partitioning`
+    has the transforms as `name(column)`.
     """
 
     uuid: str
@@ -59,7 +62,7 @@ class Metadata:
     refs: Mapping[str, int]
     properties: Mapping[str, str] = field(default_factory=dict)
     types: tuple[Any, ...] = ()
-    partitioned: bool = False
+    partitioning: tuple[str, ...] = ()
 
     @property
     def stamp(self) -> str:
@@ -77,6 +80,15 @@ class Metadata:
             path.append(snapshot)
             at = snapshot.parent
         return path[::-1] if at == oldest else None
+
+    def last_change(self) -> Snapshot | None:
+        """The newest version that holds other rows than the one before it: no compaction."""
+        at = self.current
+        while at is not None and (snapshot := self.snapshots.get(at)) is not None:
+            if snapshot.operation != "replace":
+                return snapshot
+            at = snapshot.parent
+        return None
 
     def live_rows(self, snapshot: int | None) -> int:
         """Rows at a snapshot by its summary (an upper bound with equality deletes)."""
@@ -150,6 +162,7 @@ def _from_json(body: dict[str, Any]) -> Metadata:
     current = body.get("current-snapshot-id")
     schema = next(s for s in body["schemas"] if s["schema-id"] == body["current-schema-id"])
     spec = next(s for s in body["partition-specs"] if s["spec-id"] == body["default-spec-id"])
+    columns = {item["id"]: item["name"] for item in schema["fields"]}
     snapshots = {
         item["snapshot-id"]: Snapshot(
             item["snapshot-id"],
@@ -158,6 +171,7 @@ def _from_json(body: dict[str, Any]) -> Metadata:
             item.get("summary", {}).get("operation", "append"),
             item.get("summary", {}),
             "first-row-id" in item,
+            item["timestamp-ms"],
         )
         for item in body.get("snapshots", [])
     }
@@ -171,7 +185,10 @@ def _from_json(body: dict[str, Any]) -> Metadata:
         refs={name: ref["snapshot-id"] for name, ref in body.get("refs", {}).items()},
         properties=body.get("properties", {}),
         types=tuple(item["type"] for item in schema["fields"]),
-        partitioned=bool(spec["fields"]),
+        partitioning=tuple(
+            f"{field['transform']}({columns.get(field['source-id'], field['name'])})"
+            for field in spec["fields"]
+        ),
     )
 
 
@@ -195,9 +212,11 @@ def _load_by_sql(spark: SparkSession, name: TableName) -> Metadata | None:
             row["operation"],
             {**row["summary"], "operation": row["operation"]},
             int(described.get("format-version", "2")) >= 3,
+            row["committed"],
         )
         for row in spark.sql(
             "SELECT s.snapshot_id, s.parent_id, s.operation, s.summary, "
+            "unix_millis(s.committed_at) AS committed, "
             "coalesce(m.latest_sequence_number, 0) AS sequence_number "
             f"FROM {name.child('snapshots')} s LEFT JOIN {name.child('metadata_log_entries')} m "
             "ON m.latest_snapshot_id = s.snapshot_id"
@@ -213,4 +232,5 @@ def _load_by_sql(spark: SparkSession, name: TableName) -> Metadata | None:
         snapshots=snapshots,
         refs={row[0]: row[1] for row in refs},
         properties=described,
+        partitioning=tuple(row[1] for row in detail if row[0].startswith("Part ")),
     )
