@@ -96,8 +96,8 @@ class StreamSqlCredentials(Credentials):
             master=self.master or "",
             catalog=self.database,
             warehouse=warehouse,
-            catalog_properties=_texts(self.catalog_properties),
-            spark_properties=_texts(self.spark_properties),
+            catalog_properties=texts(self.catalog_properties),
+            spark_properties=texts(self.spark_properties),
         )
 
     def meta_url(self, root: Path) -> str:
@@ -179,7 +179,7 @@ def _kind(value: Any) -> str:
     return names.get(type(value), type(value).__name__)
 
 
-def _texts(values: dict[str, Any]) -> dict[str, str]:
+def texts(values: dict[str, Any]) -> dict[str, str]:
     """YAML's values as Spark spells them: `true`, not `True`."""
     return {
         key: str(value).lower() if isinstance(value, bool) else str(value)

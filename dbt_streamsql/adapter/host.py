@@ -13,7 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dbt_streamsql.runtime.session import SessionSettings, new_session, open_session
+from dbt_streamsql.runtime.session import (
+    SessionSettings,
+    add_catalog,
+    new_session,
+    open_session,
+)
 from dbt_streamsql.storage.iceberg.java import is_connect
 
 if TYPE_CHECKING:
@@ -88,6 +93,18 @@ class Host:
         self._spark: SparkSession | None = None
         self._engine: Engine | None = None
         self._idle: list[SparkSession] = []
+        self._catalogs: dict[str, SessionSettings] = {}
+
+    def add_catalog(self, settings: SessionSettings) -> None:
+        """Let every session reach one more catalog, besides the profile's."""
+        with self._lock:
+            if self._catalogs.get(settings.catalog) == settings:
+                return
+            self._catalogs[settings.catalog] = settings
+            if self._spark is not None:
+                add_catalog(self._spark, settings)
+                self._idle.clear()
+                self._engine = None
 
     @property
     def spark(self) -> SparkSession:
@@ -96,6 +113,8 @@ class Host:
                 self._idle.clear()
                 self._engine = None
                 self._spark = open_session(self.settings)
+                for catalog in self._catalogs.values():
+                    add_catalog(self._spark, catalog)
             return self._spark
 
     @property

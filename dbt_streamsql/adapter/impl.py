@@ -20,8 +20,10 @@ from dbt_common.exceptions import DbtBaseException, DbtDatabaseError, DbtRuntime
 from dbt_streamsql.adapter import catalog, checks, model_config, python_models, seeds
 from dbt_streamsql.adapter.causes import cause_of
 from dbt_streamsql.adapter.connections import StreamSqlConnectionManager, is_query
-from dbt_streamsql.adapter.host import Host
+from dbt_streamsql.adapter.host import Host, project_root
+from dbt_streamsql.adapter.integrations import IcebergCatalog
 from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
+from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName, check_name, quote
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ class StreamSqlAdapter(SparkAdapter):
     Column = StreamSqlColumn
     ConnectionManager = StreamSqlConnectionManager
     AdapterSpecificConfigs = StreamSqlConfig
+    CATALOG_INTEGRATIONS = (IcebergCatalog,)
     _capabilities = CapabilityDict(
         {
             capability: CapabilitySupport(support=Support.Full)
@@ -85,6 +88,17 @@ class StreamSqlAdapter(SparkAdapter):
     def session(self) -> SparkSession:
         """The Spark session of this thread's connection."""
         return self.connections.get_thread_connection().handle.session
+
+    def add_catalog_integration(self, catalog_integration: Any) -> Any:
+        """One entry of catalogs.yml. Error: CONFIG_INVALID."""
+        added = super().add_catalog_integration(catalog_integration)
+        if added.name == self.config.credentials.database:
+            raise DbtRuntimeError(
+                f"The catalog {added.name!r} in catalogs.yml is the profile's own: "
+                "give it another name, or remove it and set `catalog_properties` in the profile"
+            )
+        self.host.add_catalog(added.settings(project_root(self.config)))
+        return added
 
     # -- the run is one barrier ----------------------------------------------------------------
 
@@ -171,6 +185,8 @@ class StreamSqlAdapter(SparkAdapter):
         with self.connections.exception_handler(""):
             name = self._name(relation)
             model_config.check(str(name), config)
+        if config.get("catalog_name"):
+            self.get_catalog_integration(config["catalog_name"])
 
     @available.parse(lambda *a, **k: None)
     def streamsql_check_name(self, relation: StreamSqlRelation) -> None:
@@ -206,6 +222,15 @@ class StreamSqlAdapter(SparkAdapter):
         with self.connections.exception_handler(sql):
             name = str(self._name(relation))
             options = model_config.of_materialized_view(name, config)
+            if relation.database != self.config.credentials.database:
+                raise StreamSqlError(
+                    "CONFIG_INVALID",
+                    "a materialized view lives in the profile's catalog",
+                    given=f"catalog {relation.database}",
+                    allowed=self.config.credentials.database,
+                    hint="remove `catalog_name` or `database`; its inputs may be in any catalog",
+                    place=Place(name),
+                )
             engine = self.host.engine
         if old_relation is not None and not old_relation.is_materialized_view:
             self.drop_relation(old_relation)

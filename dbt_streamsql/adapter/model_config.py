@@ -112,5 +112,6 @@ def _known_keys() -> frozenset[str]:
 
     known = {item.name for item in fields(ModelConfig)} | {f.name for f in fields(SparkConfig)}
     # Spelled with hyphens or read by macros only.
-    known |= {"pre-hook", "post-hook", "tblproperties", "sql_header", "transient", *OWN_KEYS}
+    known |= {"pre-hook", "post-hook", "tblproperties", "sql_header", "transient", "catalog_name"}
+    known |= set(OWN_KEYS)
     return frozenset(key for key in known if not key.startswith("_"))

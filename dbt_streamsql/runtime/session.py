@@ -46,6 +46,7 @@ _APPENDED = {
     "spark.jars": ",",
 }
 """Settings where a user's value is added to ours instead of replacing it."""
+_DEFAULT = "spark.sql.defaultCatalog"
 _JOB_SCOPED = "spark.sql.iceberg.snapshot-property."
 _opening = threading.Lock()
 log = logging.getLogger("dbt_streamsql")
@@ -127,6 +128,16 @@ def new_session(spark: SparkSession) -> SparkSession:
     return child
 
 
+def add_catalog(spark: SparkSession, settings: SessionSettings) -> None:
+    """Let the session, and those made from it, reach one more catalog."""
+    for key, value in catalog_settings(settings).items():
+        if key != _DEFAULT:
+            spark.conf.set(key, value)
+    if "://" not in settings.warehouse:
+        _make_folder(Path(_located(settings.warehouse)))
+        _prepare_catalog(spark, settings)
+
+
 def set_pool(spark: SparkSession, name: str) -> None:
     """Put this thread's jobs into a fair-scheduler pool of their own (classic sessions only)."""
     if not is_connect(spark):
@@ -148,7 +159,7 @@ def catalog_settings(settings: SessionSettings) -> dict[str, str]:
     return {
         prefix: _ICEBERG_CATALOG,
         **{f"{prefix}.{key}": value for key, value in own.items()},
-        "spark.sql.defaultCatalog": settings.catalog,
+        _DEFAULT: settings.catalog,
     }
 
 

@@ -1,0 +1,67 @@
+"""The entries of dbt's `catalogs.yml`: Iceberg catalogs besides the profile's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dbt.adapters.catalogs import CatalogIntegration, CatalogIntegrationConfig
+from dbt_common.exceptions import DbtRuntimeError
+
+from dbt_streamsql.adapter.causes import listed
+from dbt_streamsql.adapter.credentials import texts
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.quoting import check_name
+from dbt_streamsql.runtime.session import SessionSettings
+
+FILE_FORMATS = ("parquet", "orc", "avro")
+
+
+class IcebergCatalog(CatalogIntegration):
+    """`catalog_type: iceberg`. The entry's name is the Spark catalog's, `external_volume` its
+    warehouse (a folder, relative to the project, or a URI), `adapter_properties` its own
+    properties; without `type` or `uri` among them it is kept in a SQLite file, as the profile's.
+    """
+
+    catalog_type = "iceberg"
+    table_format = "iceberg"
+    allows_writes = True
+
+    def __init__(self, config: CatalogIntegrationConfig) -> None:
+        """Error: CONFIG_INVALID, listing everything wrong."""
+        super().__init__(config)
+        self.properties: dict[str, Any] = dict(config.adapter_properties or {})
+        problems = []
+        try:
+            check_name(self.name, "catalog")
+        except StreamSqlError as error:
+            problems.append(f"`name`: {error.message}")
+        if (self.table_format or "").lower() != "iceberg":
+            problems.append(f"`table_format` must be iceberg, not {self.table_format!r}")
+        if self.file_format and self.file_format.lower() not in FILE_FORMATS:
+            allowed = ", ".join(FILE_FORMATS)
+            problems.append(f"`file_format` must be one of {allowed}, not {self.file_format!r}")
+        if not self.external_volume:
+            problems.append("`external_volume` is missing: the folder or URI of the tables")
+        elif "://" in self.external_volume and not self.properties:
+            problems.append("an `external_volume` URI needs `adapter_properties` (type, uri)")
+        if problems:
+            error = StreamSqlError(
+                "CONFIG_INVALID",
+                f"the catalog {self.name!r} in catalogs.yml cannot be used",
+                given=listed(problems),
+                hint="correct catalogs.yml; docs/profile.md describes every key",
+            )
+            raise DbtRuntimeError(str(error))
+
+    def settings(self, root: Path) -> SessionSettings:
+        """As a catalog of a session, with its folder resolved against the project's."""
+        warehouse = self.external_volume or ""
+        if "://" not in warehouse:
+            warehouse = str((root / Path(warehouse).expanduser()).resolve())
+        properties = texts(self.properties)
+        if self.file_format:
+            properties["table-default.write.format.default"] = self.file_format.lower()
+        return SessionSettings(
+            catalog=self.name, warehouse=warehouse, catalog_properties=properties
+        )
