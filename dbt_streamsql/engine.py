@@ -21,7 +21,7 @@ from dbt_streamsql.meta import Job, MetaStore, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime import publish
+from dbt_streamsql.runtime import publish, staged
 from dbt_streamsql.runtime.compare import beyond_rounding
 from dbt_streamsql.runtime.context import Version, Warehouse, readable
 from dbt_streamsql.runtime.epoch import Epoch
@@ -29,6 +29,7 @@ from dbt_streamsql.runtime.job import plan_of
 from dbt_streamsql.runtime.session import embedded
 from dbt_streamsql.runtime.sessions import Sessions
 from dbt_streamsql.runtime.spark_catalog import SparkCatalog
+from dbt_streamsql.runtime.staged import Build
 from dbt_streamsql.storage.iceberg import changes, staging
 
 CONSISTENCY = ("read_uncommitted", "read_committed", "repeatable_read")
@@ -70,6 +71,7 @@ class Engine:
         self._warehouse = Warehouse(Sessions(spark), MetaStore.open(meta), meta, catalog)
         self._known = SparkCatalog(spark, catalog, self._at, self.rewrite)
         self._epoch: Epoch | None = None
+        self._swept = False
         self._lock = threading.RLock()
 
     @classmethod
@@ -140,8 +142,27 @@ class Engine:
             )
         return self._reports([version], version.barrier)[job.table]
 
-    def drop(self, name: str) -> None:
-        """Forget a view and drop its table; DEFINITION_MISSING when it is not a view."""
+    def create_table_as(
+        self, build: Build, *, spark: SparkSession | None = None, atomic: bool = True
+    ) -> bool:
+        """Build a plain table: staged, checked, and published by one change, or not at all.
+
+        `spark` is the session that knows the query's temporary views. False when the table was
+        there and the purpose is CREATE_TABLE_AS_IF_NOT_EXISTS. `atomic=False`: the table is
+        created first and stays when its build fails.
+        Errors: ATOMIC_UNSUPPORTED, CONSTRAINT_VIOLATED, TABLE_EXISTS.
+        """
+        session = spark or self.spark
+        if not atomic:
+            return staged.run_plainly(session, build)
+        self._sweep_once()
+        return staged.run(self._warehouse, session, build)
+
+    def drop(self, name: str, *, keep_table: bool = False) -> None:
+        """Forget a view and drop its table; DEFINITION_MISSING when it is not a view.
+
+        `keep_table`: it goes on as a plain table.
+        """
         table = str(TableName.parse(name, self.catalog))
         if not self.knows(table):
             raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
@@ -153,7 +174,8 @@ class Engine:
                 store.drop_job(fence, table)
                 if opened is not None:
                     opened.forget(table)
-                staging.drop_table(self.spark, TableName.parse(table))
+                if not keep_table:
+                    staging.drop_table(self.spark, TableName.parse(table))
                 if opened is None:
                     publish.sweep(self._warehouse, fence)
             finally:
@@ -178,6 +200,7 @@ class Engine:
         """
         with self._lock:
             if self._epoch is None:
+                self._sweep_once()
                 self._epoch = Epoch(self._warehouse, self._rewritten, self._refreshed)
                 self._epoch.pin_roots()
         return self._warehouse.store.last_committed()
@@ -223,7 +246,7 @@ class Engine:
             fence = self._warehouse.store.acquire(wait=True)
             try:
                 publish.recover(self._warehouse, fence)
-                return publish.sweep(self._warehouse, fence)
+                return publish.sweep(self._warehouse, fence) + staged.sweep(self._warehouse)
             finally:
                 self._warehouse.store.release(fence)
 
@@ -349,6 +372,13 @@ class Engine:
     def _at(self, name: TableName) -> TableName:
         version = self._staged(name)
         return version.at if version is not None else name
+
+    def _sweep_once(self) -> None:
+        """The first work of a process removes what dead ones left staged for plain tables."""
+        with self._lock:
+            if not self._swept:
+                staged.sweep(self._warehouse)
+                self._swept = True
 
     def _jobs(self) -> Mapping[str, Job]:
         """The definitions as the open epoch has them, else the current ones."""

@@ -9,11 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 CODES: dict[str, str] = {
+    "ATOMIC_UNSUPPORTED": "The target cannot publish this table in one step.",
     "CONFIG_INVALID": "A profile or a model config has unknown keys or wrong values.",
     "CONNECTION": "Spark, Java or a needed jar could not be reached.",
+    "CONSTRAINT_VIOLATED": "Rows of a new table break a constraint of its contract.",
     "CYCLE": "A view would read itself, directly or through other views.",
     "DEFINITION_MISSING": "The name is not a view that this warehouse knows.",
     "DUPLICATE_WRITER": "Two models write one table.",
+    "GRANTS_UNSUPPORTED": "The catalog has no grants, and the config asks for some.",
     "IDENTIFIER_INVALID": "A name holds a character or a length that the catalog cannot store.",
     "INCREMENTAL_IMPOSSIBLE": "The config asks for incremental only, and the query cannot be.",
     "INTERNAL": "A rule of this program was broken; please report it.",
@@ -29,6 +32,7 @@ CODES: dict[str, str] = {
     "RESERVED_NAME": "A column name is reserved for the engine.",
     "SQL_INVALID": "Spark refuses the query.",
     "SQL_UNSUPPORTED": "The compiler cannot read the query.",
+    "TABLE_EXISTS": "A table that should be new is there already.",
     "TABLE_MISSING": "The query reads a table that does not exist.",
     "WAREHOUSE_BUSY": "Another process is running an epoch on this warehouse.",
 }

@@ -7,17 +7,18 @@ import threading
 import uuid
 from collections.abc import Iterable
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from dbt.adapters.base import available
+from dbt.adapters.base import ConstraintSupport, available
 from dbt.adapters.capability import Capability, CapabilityDict, CapabilitySupport, Support
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.contracts.relation import RelationConfig, RelationType
 from dbt.adapters.events.logging import AdapterLogger
 from dbt.adapters.spark.impl import SparkAdapter, SparkConfig
+from dbt_common.contracts.constraints import ConstraintType
 from dbt_common.exceptions import DbtBaseException, DbtDatabaseError, DbtRuntimeError
 
-from dbt_streamsql.adapter import catalog, checks, model_config, python_models, seeds
+from dbt_streamsql.adapter import catalog, checks, model_config, python_models, seeds, tables
 from dbt_streamsql.adapter.causes import cause_of
 from dbt_streamsql.adapter.connections import StreamSqlConnectionManager, is_query
 from dbt_streamsql.adapter.host import Host, project_root
@@ -73,6 +74,13 @@ class StreamSqlAdapter(SparkAdapter):
         }
     )
     connections: StreamSqlConnectionManager
+    CONSTRAINT_SUPPORT: ClassVar[dict[ConstraintType, ConstraintSupport]] = {
+        ConstraintType.check: ConstraintSupport.ENFORCED,
+        ConstraintType.not_null: ConstraintSupport.ENFORCED,
+        ConstraintType.unique: ConstraintSupport.ENFORCED,
+        ConstraintType.primary_key: ConstraintSupport.ENFORCED,
+        ConstraintType.foreign_key: ConstraintSupport.NOT_ENFORCED,
+    }
 
     def __init__(self, config: Any, mp_context: Any) -> None:
         super().__init__(config, mp_context)
@@ -185,6 +193,7 @@ class StreamSqlAdapter(SparkAdapter):
         with self.connections.exception_handler(""):
             name = self._name(relation)
             model_config.check(str(name), config)
+            tables.check_grants(str(name), config)
         if config.get("catalog_name"):
             self.get_catalog_integration(config["catalog_name"])
 
@@ -222,6 +231,7 @@ class StreamSqlAdapter(SparkAdapter):
         with self.connections.exception_handler(sql):
             name = str(self._name(relation))
             options = model_config.of_materialized_view(name, config)
+            tables.check_grants(name, config)
             if relation.database != self.config.credentials.database:
                 raise StreamSqlError(
                     "CONFIG_INVALID",
@@ -243,6 +253,44 @@ class StreamSqlAdapter(SparkAdapter):
                     name, sql, unique_id=unique_id, full_refresh=full_refresh, **options
                 )
         return model_config.response_of(report)
+
+    @available.parse(lambda *a, **k: None)
+    def streamsql_create_table(
+        self,
+        relation: StreamSqlRelation,
+        sql: str,
+        model: Any,
+        config: Any,
+        old_relation: StreamSqlRelation | None = None,
+    ) -> AdapterResponse:
+        """Build a plain table from a query where `old_relation` (or none) stands."""
+        from dbt_streamsql.runtime.staged import Build
+
+        with self.connections.exception_handler(sql):
+            name = self._name(relation)
+            spec = tables.spec_of(name, model, config)
+            constraints = tables.constraints_of(name, model)
+            atomic = tables.is_atomic(str(name), config, self.host.settings.spark_properties)
+
+        def clear() -> None:
+            if old_relation is None or old_relation.is_table:
+                return
+            if old_relation.is_materialized_view:
+                self.host.engine.drop(str(self._name(old_relation)), keep_table=True)
+            else:
+                self.drop_relation(old_relation)
+
+        query = self.streamsql_rewrite(sql)
+        with self.connections.exception_handler(query):
+            build = Build(spec, query, constraints=constraints, clear=clear)
+            self.host.engine.create_table_as(build, spark=self.session, atomic=atomic)
+        return AdapterResponse(_message="OK")
+
+    @available.parse(lambda *a, **k: 0)
+    def streamsql_sweep(self) -> int:
+        """Remove what dead processes left; how many things."""
+        with self.connections.exception_handler("sweep"):
+            return self.host.engine.sweep()
 
     @available.parse(lambda *a, **k: None)
     def streamsql_flush_for(self, sql: str) -> None:

@@ -89,16 +89,17 @@ class AdvisoryLock:
     Tried by hand on PostgreSQL 15; the test run has no server.
     """
 
-    def __init__(self, engine: Engine, holder: Callable[[], str]) -> None:
+    def __init__(self, engine: Engine, holder: Callable[[], str], key: int = ADVISORY_KEY) -> None:
         self._engine = engine
         self._holder = holder
+        self._key = key
         self._connection: Connection | None = None
 
     def try_acquire(self, owner: str) -> bool:  # noqa: ARG002 - the fence's row names the owner
         connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         try:
             taken: bool = connection.execute(
-                text("SELECT pg_try_advisory_lock(:key)"), {"key": ADVISORY_KEY}
+                text("SELECT pg_try_advisory_lock(:key)"), {"key": self._key}
             ).scalar_one()
         except BaseException:
             connection.close()

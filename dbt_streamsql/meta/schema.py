@@ -20,7 +20,7 @@ from sqlalchemy import (
 
 from dbt_streamsql.meta.records import Barrier, ChangeFile, Job, TableVersion
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raise it when a table below changes; another version in a store is refused (META_VERSION)."""
 
 METADATA = MetaData()
@@ -115,6 +115,13 @@ change_file = _table(
     _key("path", Text),
     _need("rows", BigInteger),
     Index("streamsql_change_file_barrier", "barrier"),
+)
+staged_table = _table(
+    "staged_table",
+    _key("token", Text),
+    _need("owner", Text),
+    _need("table_name", Text),
+    _need("body", Text),
 )
 
 

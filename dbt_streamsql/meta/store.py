@@ -37,6 +37,7 @@ from dbt_streamsql.meta.records import (
     Job,
     TableVersion,
 )
+from dbt_streamsql.meta.staged import StagedLedger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -49,6 +50,7 @@ class MetaStore(MetaReader):
         super().__init__(database)
         self._clock = clock
         self._lock: lock.RunnerLock | None = None
+        self.staged = StagedLedger(database)
 
     @classmethod
     def open(cls, url: str, clock: Callable[[], float] = time.time) -> MetaStore:
@@ -63,6 +65,7 @@ class MetaStore(MetaReader):
         held, self._lock = self._lock, None
         if held is not None:
             held.release()
+        self.staged.close()
         self.database.close()
 
     # the runner

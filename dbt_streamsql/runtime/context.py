@@ -49,7 +49,11 @@ class Warehouse:
     @property
     def location(self) -> str:
         """The folder or URI of the catalog's warehouse ('' when the catalog decides itself)."""
-        key = f"spark.sql.catalog.{self.catalog}.warehouse"
+        return self.location_of(self.catalog)
+
+    def location_of(self, catalog: str) -> str:
+        """The same of any catalog of the session."""
+        key = f"spark.sql.catalog.{catalog}.warehouse"
         return str(self.sessions.main.conf.get(key, "") or "")
 
 

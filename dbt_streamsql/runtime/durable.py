@@ -1,6 +1,6 @@
 """Every durable effect of an epoch has a name and passes here: tests stop a process at it.
 
-The names are in the order in which an epoch meets them.
+The names are in the order in which an epoch, or the build of a plain table, meets them.
 """
 
 from __future__ import annotations
@@ -8,6 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
+
+STAGED_STEPS: dict[str, str] = {
+    "staged.record": "MetaService learns what will be staged, and by whom",
+    "staged.begin": "the rows of a plain table are written where nobody looks",
+    "staged.commit": "a plain table appears, or takes the place of the old one",
+    "staged.abort": "what was staged for a plain table is removed",
+    "staged.forget": "MetaService forgets it",
+}
+"""Plain tables are published one by one, apart from barriers."""
 
 STEPS: dict[str, str] = {
     "barrier.begin": "the barrier gets its number and its inputs",
@@ -27,6 +36,7 @@ STEPS: dict[str, str] = {
     "sweep.staging": "a staging table that is no longer needed goes",
     "sweep.changes": "change files that everybody has read go",
     "barrier.abort": "an unfinished barrier is given up",
+    **STAGED_STEPS,
 }
 
 Moment = Literal["before", "after"]

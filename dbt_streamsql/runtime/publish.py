@@ -63,7 +63,9 @@ def sweep(
     everywhere = published is None
     if published is None:
         tables = sorted(store.jobs())
-        staged = staging.staged_tables(spark, warehouse.catalog)
+        # Those of plain tables have no barrier: see `runtime/staged.py`.
+        names = staging.staged_tables(spark, warehouse.catalog)
+        staged = [name for name in names if staging.staged_barrier(name) >= 0]
     else:
         moved = [version for version in published if version.mode != NOOP]
         tables = [version.table for version in moved if version.branch]

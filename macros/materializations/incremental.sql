@@ -1,7 +1,6 @@
 {#- dbt-spark's strategies over a first build and a full refresh that replace in one commit. -#}
 {% materialization incremental, adapter='streamsql', supported_languages=['sql', 'python'] %}
   {%- set target_relation = this.incorporate(type='table') -%}
-  {%- set grant_config = config.get('grants') -%}
   {%- set file_format = dbt_spark_validate_get_file_format(none) -%}
   {%- set strategy = dbt_spark_validate_get_incremental_strategy(config.get('incremental_strategy') or ('merge' if config.get('unique_key') else 'append'), file_format) -%}
   {%- set on_schema_change = incremental_validate_on_schema_change(config.get('on_schema_change'), default='ignore') -%}
@@ -16,7 +15,6 @@
   {%- set query = streamsql_query(compiled_code) -%}
   {%- if replaces -%}
     {% do streamsql_replace(old_relation, target_relation, query) %}
-    {% do persist_constraints(target_relation, model) %}
   {%- else -%}
     {%- set new_rows = this.incorporate(path={'identifier': this.identifier ~ '__dbt_tmp'}).include(database=false, schema=false) -%}
     {% call statement('create_tmp_relation') -%}
@@ -30,11 +28,9 @@
     {%- endcall %}
     {%- if by_partition -%}{% do run_query('reset spark.sql.sources.partitionOverwriteMode') %}{%- endif -%}
     {% do adapter.streamsql_drop_temporary(new_rows.render()) %}
+    {% do persist_docs(target_relation, model) %}
   {%- endif -%}
   {% do streamsql_forget_query() %}
-
-  {% do apply_grants(target_relation, grant_config, should_revoke(old_relation, full_refresh_mode=should_full_refresh())) %}
-  {% do persist_docs(target_relation, model) %}
 
   {{ run_hooks(post_hooks, inside_transaction=True) }}
   {{ run_hooks(post_hooks, inside_transaction=False) }}

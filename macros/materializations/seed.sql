@@ -1,7 +1,6 @@
 {#- All rows in one commit, the table's history stays. -#}
 {% materialization seed, adapter='streamsql' %}
   {%- set target_relation = this.incorporate(type='table') -%}
-  {%- set grant_config = config.get('grants') -%}
   {% do adapter.streamsql_check(target_relation, model.config) %}
   {%- set old_relation = load_cached_relation(this) -%}
   {%- set agate_table = load_agate_table() -%}
@@ -15,19 +14,14 @@
   {{ run_hooks(pre_hooks, inside_transaction=True) }}
 
   {%- set source = adapter.streamsql_seed_source(agate_table, model['config'].get('column_types', {})) -%}
-  {% call statement('seed') -%}
-    {{ create_table_as(False, target_relation, 'select * from ' ~ source) }}
-  {%- endcall %}
+  {% do streamsql_replace(old_relation, target_relation, 'select * from ' ~ source, 'seed') %}
   {% do adapter.streamsql_drop_temporary(source) %}
 
   {%- set code = 'CREATE' if should_full_refresh() else 'INSERT' -%}
   {%- set rows_affected = agate_table.rows | length -%}
   {% call noop_statement('main', code ~ ' ' ~ rows_affected, code, rows_affected) -%}
-    {{ create_table_as(False, target_relation, 'select * from ' ~ source) }}
+    select * from {{ source }}
   {%- endcall %}
-
-  {% do apply_grants(target_relation, grant_config, should_revoke(old_relation, should_full_refresh())) %}
-  {% do persist_docs(target_relation, model) %}
 
   {{ run_hooks(post_hooks, inside_transaction=True) }}
   {{ run_hooks(post_hooks, inside_transaction=False) }}

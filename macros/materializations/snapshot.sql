@@ -1,7 +1,6 @@
 {#- dbt's snapshot: the first build is one atomic create, every other run one MERGE. -#}
 {% materialization snapshot, adapter='streamsql' %}
   {%- set target_relation = this.incorporate(type='table') -%}
-  {%- set grant_config = config.get('grants') -%}
   {% do adapter.streamsql_check(target_relation, model.config) %}
   {%- set old_relation = load_cached_relation(this) -%}
   {%- if old_relation is not none and not old_relation.is_table -%}
@@ -15,9 +14,7 @@
   {%- set strategy = strategy_macro(model, 'snapshotted_data', 'source_data', model['config'], old_relation is not none) -%}
 
   {%- if old_relation is none -%}
-    {% call statement('main') -%}
-      {{ create_table_as(False, target_relation, build_snapshot_table(strategy, model['compiled_code'])) }}
-    {%- endcall %}
+    {% do streamsql_replace(none, target_relation, build_snapshot_table(strategy, model['compiled_code'])) %}
   {%- else -%}
     {%- set columns = config.get('snapshot_table_column_names') or get_snapshot_table_column_names() -%}
     {% do adapter.valid_snapshot_target(target_relation, columns) %}
@@ -35,10 +32,8 @@
       {{ snapshot_merge_sql(target=target_relation, source=changes, insert_cols=[]) }}
     {%- endcall %}
     {% do adapter.streamsql_drop_temporary(changes.render()) %}
+    {% do persist_docs(target_relation, model) %}
   {%- endif -%}
-
-  {% do apply_grants(target_relation, grant_config, should_revoke(old_relation, full_refresh_mode=False)) %}
-  {% do persist_docs(target_relation, model) %}
 
   {{ run_hooks(post_hooks, inside_transaction=True) }}
   {{ run_hooks(post_hooks, inside_transaction=False) }}

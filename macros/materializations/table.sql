@@ -1,7 +1,6 @@
-{#- Replaced in one commit: a failing query leaves the old table as it was. -#}
+{#- Staged, checked, then published in one step: a failure leaves the old table as it was. -#}
 {% materialization table, adapter='streamsql', supported_languages=['sql', 'python'] %}
   {%- set target_relation = this.incorporate(type='table') -%}
-  {%- set grant_config = config.get('grants') -%}
   {% do adapter.streamsql_check(target_relation, model.config) %}
   {%- set old_relation = load_cached_relation(this) -%}
 
@@ -11,10 +10,6 @@
   {% do streamsql_replace(old_relation, target_relation, streamsql_query(compiled_code)) %}
   {% do streamsql_forget_query() %}
 
-  {% do apply_grants(target_relation, grant_config, should_revoke(old_relation, full_refresh_mode=True)) %}
-  {% do persist_docs(target_relation, model) %}
-  {% do persist_constraints(target_relation, model) %}
-
   {{ run_hooks(post_hooks, inside_transaction=True) }}
   {{ run_hooks(post_hooks, inside_transaction=False) }}
 
@@ -22,18 +17,23 @@
 {% endmaterialization %}
 
 
-{#- Build `target_relation` where `old_relation` (or none) stands. What is of another kind cannot
-    be replaced in place: the new one is built beside it first, so that a failure leaves the old. -#}
+{#- Build `target_relation` where `old_relation` (or none) stands. A view is built beside what is
+    of another kind first, so that a failure leaves the old. -#}
 {% macro streamsql_replace(old_relation, target_relation, query, statement_name='main') %}
-  {%- if old_relation is none or old_relation.type == target_relation.type -%}
+  {%- if not target_relation.is_view -%}
+    {%- set query = streamsql_contracted(query) -%}
+    {{ write(query) }}
+    {%- set response = adapter.streamsql_create_table(target_relation, query, model, model.config, old_relation) -%}
+    {%- do store_result(statement_name, response=response) -%}
+  {%- elif old_relation is none or old_relation.is_view -%}
     {% call statement(statement_name) -%}
-      {{ streamsql_create(target_relation, query) }}
+      {{ get_create_view_as_sql(target_relation, query) }}
     {%- endcall %}
   {%- else -%}
     {%- set staging_relation = make_intermediate_relation(target_relation) -%}
     {% do drop_relation_if_exists(load_cached_relation(staging_relation)) %}
     {% call statement(statement_name) -%}
-      {{ streamsql_create(staging_relation, query) }}
+      {{ get_create_view_as_sql(staging_relation, query) }}
     {%- endcall %}
     {% do adapter.drop_relation(old_relation) %}
     {% do adapter.rename_relation(staging_relation, target_relation) %}
@@ -41,10 +41,12 @@
 {% endmacro %}
 
 
-{% macro streamsql_create(relation, query) %}
-  {%- if relation.is_view -%}
-    {{ get_create_view_as_sql(relation, query) }}
-  {%- else -%}
-    {{ create_table_as(False, relation, query) }}
+{#- The query with the columns of an enforced contract, in its order. -#}
+{% macro streamsql_contracted(query) %}
+  {%- set contract_config = config.get('contract') -%}
+  {%- if contract_config and contract_config.enforced -%}
+    {{ get_assert_columns_equivalent(query) }}
+    {%- do return(get_select_subquery(query)) -%}
   {%- endif -%}
+  {%- do return(query) -%}
 {% endmacro %}

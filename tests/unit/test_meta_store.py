@@ -13,6 +13,7 @@ import pytest
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job, MetaStore, TableVersion
 from dbt_streamsql.meta.database import redact
+from dbt_streamsql.meta.schema import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +70,7 @@ def test_passwords_are_hidden_wherever_they_stand() -> None:
     assert redact("sqlite:////tmp/a@b/m.db") == "sqlite:////tmp/a@b/m.db"
 
 
-@pytest.mark.parametrize("versions", [[2], [1, 2]])
+@pytest.mark.parametrize("versions", [[SCHEMA_VERSION + 1], [SCHEMA_VERSION, SCHEMA_VERSION + 1]])
 def test_a_store_of_another_version_is_refused(tmp_path: Path, versions: list[int]) -> None:
     url = f"sqlite:///{tmp_path}/meta.db"
     MetaStore.open(url).close()
@@ -81,7 +82,7 @@ def test_a_store_of_another_version_is_refused(tmp_path: Path, versions: list[in
         connection.commit()
     error = opening(url)
     assert error.code == "META_VERSION"
-    assert "version 1" in error.allowed
+    assert f"version {SCHEMA_VERSION}" in error.allowed
     assert "2" in error.given
 
 

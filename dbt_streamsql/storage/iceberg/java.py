@@ -31,6 +31,24 @@ def java_table(spark: SparkSession, name: TableName) -> Any:
     return tables.loadIcebergTable(session, name.sql)
 
 
+def java_catalog(spark: SparkSession, name: str) -> Any:
+    """Iceberg's own object for one of Spark's catalogs."""
+    session: Any = spark._jsparkSession
+    tools = java_class(spark, "org.apache.iceberg.spark.Spark3Util")
+    return tools.loadIcebergCatalog(session, name)
+
+
+def java_identifier(spark: SparkSession, name: TableName) -> Any:
+    """A name as Iceberg's catalogs take it."""
+    gateway: Any = spark.sparkContext._gateway
+    levels = gateway.new_array(gateway.jvm.String, 1)
+    levels[0] = name.schema
+    namespace = java_class(spark, "org.apache.iceberg.catalog.Namespace").of(levels)
+    return java_class(spark, "org.apache.iceberg.catalog.TableIdentifier").of(
+        namespace, name.table
+    )
+
+
 def moved(frame: DataFrame, session: SparkSession) -> DataFrame:
     """The same query in another session of the same Spark."""
     from pyspark.sql.classic.dataframe import DataFrame
@@ -40,6 +58,14 @@ def moved(frame: DataFrame, session: SparkSession) -> DataFrame:
     datasets = java_class(session, "org.apache.spark.sql.classic.Dataset")
     plan: Any = frame._jdf.logicalPlan()
     return DataFrame(datasets.ofRows(session._jsparkSession, plan), session)
+
+
+def instance_of(spark: SparkSession, found: Any, name: str) -> bool:
+    """Whether a Java object is of a class or interface."""
+    from py4j.java_gateway import is_instance_of
+
+    context: Any = spark.sparkContext
+    return bool(is_instance_of(context._gateway, found, name))
 
 
 def items(found: Any) -> list[Any]:

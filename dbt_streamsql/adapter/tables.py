@@ -1,0 +1,127 @@
+"""From a dbt model to the plain table that the engine builds: its shape and its constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dbt.adapters.events.logging import AdapterLogger
+
+from dbt_streamsql.adapter.model_config import TABLE_PROPERTIES
+from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime.constraints import KINDS, Constraint
+from dbt_streamsql.storage.staged import TableSpec
+
+ATOMIC = "atomic"
+FLIP_OPTION = "table.ctas.atomicity-enabled"
+"""FLIP-305's name of the same choice, for a whole profile: a key of `spark_properties`."""
+
+logger = AdapterLogger("StreamSQL")
+
+
+def spec_of(name: TableName, model: Mapping[str, Any], config: Mapping[str, Any]) -> TableSpec:
+    """The table that a model asks for. Error: CONFIG_INVALID."""
+    form = str(config.get("file_format") or "iceberg").lower()
+    docs = config.get("persist_docs") or {}
+    if not isinstance(docs, Mapping):
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            "`persist_docs` must be a mapping",
+            given=repr(docs),
+            allowed="{relation: true|false, columns: true|false}",
+            place=Place(str(name)),
+        )
+    comments = {
+        column["name"]: column["description"]
+        for column in (model.get("columns") or {}).values()
+        if docs.get("columns") and column.get("description")
+    }
+    root = config.get("location_root")
+    return TableSpec(
+        name,
+        form,
+        partition_by=_listed(config.get("partition_by")),
+        clustered_by=_listed(config.get("clustered_by")),
+        buckets=int(config.get("buckets") or 0),
+        location=f"{root}/{model['alias']}" if root is not None else "",
+        comment=model.get("description", "") if docs.get("relation") else None,
+        column_comments=comments,
+        properties={
+            **(TABLE_PROPERTIES if form == "iceberg" else {}),
+            **_texts(config.get("tblproperties")),
+        },
+        options=_texts(config.get("options")),
+    )
+
+
+def constraints_of(name: TableName, model: Mapping[str, Any]) -> tuple[Constraint, ...]:
+    """What the model's contract promises of its rows; nothing without an enforced contract."""
+    contract = (model.get("config") or {}).get("contract") or {}
+    if not contract.get("enforced"):
+        return ()
+    declared = [(item, None) for item in model.get("constraints") or ()]
+    for column in (model.get("columns") or {}).values():
+        declared += [(item, column["name"]) for item in column.get("constraints") or ()]
+    found = []
+    for item, column in declared:
+        kind = str(getattr(item["type"], "value", item["type"]))
+        columns = tuple(item.get("columns") or ()) or ((column,) if column else ())
+        expression = str(item.get("expression") or "") if kind == "check" else ""
+        if kind not in KINDS:
+            logger.warning(f"{name}: a constraint of type {kind} is not enforced")
+        elif not (expression if kind == "check" else columns):
+            raise StreamSqlError(
+                "CONFIG_INVALID",
+                f"a {kind} constraint lacks its {'expression' if kind == 'check' else 'columns'}",
+                given=str(dict(item)),
+                place=Place(str(name)),
+            )
+        else:
+            found.append(Constraint(kind, columns, expression, item.get("name") or ""))
+    return tuple(found)
+
+
+def is_atomic(name: str, config: Mapping[str, Any], spark_properties: Mapping[str, str]) -> bool:
+    """Config `atomic`, else the profile's FLIP_OPTION, else true. Error: CONFIG_INVALID."""
+    for key, value in (
+        (ATOMIC, config.get(ATOMIC)),
+        (FLIP_OPTION, spark_properties.get(FLIP_OPTION)),
+    ):
+        if value is None:
+            continue
+        if str(value).lower() not in ("true", "false"):
+            raise StreamSqlError(
+                "CONFIG_INVALID",
+                f"`{key}` is true or false",
+                given=repr(value),
+                place=Place(name),
+            )
+        return str(value).lower() == "true"
+    return True
+
+
+def check_grants(name: str, config: Mapping[str, Any]) -> None:
+    """Refuse grants before anything is built. Error: GRANTS_UNSUPPORTED."""
+    if config.get("grants"):
+        raise StreamSqlError(
+            "GRANTS_UNSUPPORTED",
+            "the catalog has no grants",
+            given=f"grants: {dict(config['grants'])}",
+            hint="remove `grants` from the config, and grant where the catalog's files or server "
+            "are guarded",
+            place=Place(name),
+        )
+
+
+def _listed(value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, str) else tuple(map(str, value))
+
+
+def _texts(values: Any) -> dict[str, str]:
+    return {
+        str(key): str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in (values or {}).items()
+    }

@@ -1,0 +1,127 @@
+"""What is staged outside barriers, by whom, and which of these owners have died.
+
+An owner is a process for as long as it has something staged. It holds a lock of its own meanwhile,
+which the operating system or the server frees when it dies: so there is no time-out, and a living
+owner, however slow, is never robbed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import delete, insert, select
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import lock, schema
+from dbt_streamsql.meta.database import Database
+
+
+@dataclass(frozen=True)
+class StagedRecord:
+    """`token` names the staged table, `body` is its text, `owner` the process that stages it."""
+
+    token: str
+    owner: str
+    table: str
+    body: str
+
+
+class StagedLedger:
+    """The records of one store. Safe from several threads."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._owner = ""
+        self._held: lock.RunnerLock | None = None
+        self._tokens: set[str] = set()
+        self._changing = threading.Lock()
+
+    def record(self, token: str, table: str, body: str) -> None:
+        """Write down what is about to be staged."""
+        with self._changing:
+            if self._held is None:
+                # A new name each time: whoever still looks at an older one finds no records.
+                self._owner = lock.new_owner()
+                self._held = self._lock_of(self._owner)
+                if not self._held.try_acquire(self._owner):
+                    raise AssertionError("an owner's name is its own")
+            row = {"token": token, "owner": self._owner, "table_name": table, "body": body}
+            with self.database.write() as connection:
+                connection.execute(insert(schema.staged_table).values(row))
+            self._tokens.add(token)
+
+    def confirm(self, token: str) -> None:
+        """META_CONFLICT when another process has taken this one for dead and cleaned up."""
+        if all(record.token != token for record in self.records()):
+            raise StreamSqlError(
+                "META_CONFLICT",
+                "what this process staged was cleaned up by another one",
+                given=token,
+                hint="run again; the connection to the store was lost in between",
+            )
+
+    def forget(self, token: str) -> None:
+        """Nothing of it is left to abort."""
+        of = schema.staged_table
+        with self._changing:
+            with self.database.write() as connection:
+                connection.execute(delete(of).where(of.c.token == token))
+            self._tokens.discard(token)
+            if not self._tokens:
+                self._end()
+
+    def records(self) -> list[StagedRecord]:
+        """Everything that is recorded, of living and dead owners."""
+        of = schema.staged_table
+        with self.database.read() as connection:
+            rows = connection.execute(select(of).order_by(of.c.token)).mappings().all()
+        return [
+            StagedRecord(row["token"], row["owner"], row["table_name"], row["body"])
+            for row in rows
+        ]
+
+    @contextmanager
+    def orphans(self) -> Iterator[list[StagedRecord]]:
+        """The records of dead owners, held against every other process inside the block."""
+        held: list[lock.RunnerLock] = []
+        try:
+            dead = set()
+            for owner in sorted({record.owner for record in self.records()} - {self._owner}):
+                theirs = self._lock_of(owner)
+                if theirs.try_acquire(owner):
+                    held.append(theirs)
+                    dead.add(owner)
+            # Asked again: who held the lock before may have cleaned up.
+            yield [record for record in self.records() if record.owner in dead] if dead else []
+        finally:
+            for theirs in held:
+                _let_go(theirs)
+
+    def close(self) -> None:
+        """This process stages nothing any more; what it could not abort is an orphan now."""
+        with self._changing:
+            self._end()
+
+    def _end(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            _let_go(held)
+
+    def _lock_of(self, owner: str) -> lock.RunnerLock:
+        name = hashlib.sha256(owner.encode()).digest()
+        if self.database.file is not None:
+            return lock.FileLock(Path(f"{self.database.file}.owner-{name.hex()[:16]}"))
+        key = int.from_bytes(name[:8], "big", signed=True)
+        return lock.AdvisoryLock(self.database.engine, lambda: owner, key)
+
+
+def _let_go(held: lock.RunnerLock) -> None:
+    if isinstance(held, lock.FileLock):
+        # Nobody waits for an owner's lock, and its name is never used again.
+        held.path.unlink(missing_ok=True)
+    held.release()

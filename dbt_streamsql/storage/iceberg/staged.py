@@ -1,0 +1,223 @@
+"""Iceberg: a hidden table becomes the table, by a rename or by a swap of the metadata pointer.
+
+A table that exists is staged as a second entry of the catalog that starts from the same metadata
+file: so the replacement carries the old history, refs, field ids and row ids, and publishing it is
+one compare-and-swap of the pointer. Without a JVM in reach, or when somebody else has written
+meanwhile, the staged rows are copied by one CREATE OR REPLACE, which is atomic too.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.storage.iceberg import files, metadata, staging
+from dbt_streamsql.storage.iceberg.java import (
+    instance_of,
+    is_connect,
+    java_catalog,
+    java_class,
+    java_identifier,
+    java_table,
+)
+from dbt_streamsql.storage.staged import (
+    StagingPurpose,
+    TableSpec,
+    already_there,
+    comment_columns,
+    gone,
+)
+
+TOKEN_PROPERTY = "streamsql.staged"  # noqa: S105 - the name of a snapshot property
+_STAMP = f"spark.sql.iceberg.snapshot-property.{TOKEN_PROPERTY}"
+_DATA, _METADATA = "write.data.path", "write.metadata.path"
+_FORGETS = "write.metadata.delete-after-commit.enabled"
+_SWAPPING = "org.apache.iceberg.BaseMetastoreTableOperations"
+"""Operations that commit a metadata object as it is; those of a REST catalog send changes only."""
+
+
+@dataclass(frozen=True)
+class IcebergStagedTable:
+    """`base`: the metadata file of the table that is replaced, when its pointer can be swapped.
+
+    `location`: of the published table; `folder`: of the staged files, at or under it. Both are ''
+    when the catalog chooses the place.
+    """
+
+    spec: TableSpec
+    purpose: StagingPurpose
+    token: str
+    base: str = ""
+    location: str = ""
+    folder: str = ""
+
+    @classmethod
+    def plan(
+        cls, spark: SparkSession, spec: TableSpec, purpose: StagingPurpose, token: str, root: str
+    ) -> IcebergStagedTable:
+        """Look at what the name holds now; `root` is the warehouse ('' when unknown)."""
+        old = metadata.load(spark, spec.name)
+        if old is not None:
+            base = _swappable(spark, spec.name)
+            place = spec.location or old.location
+            return cls(spec, purpose, token, base, place, _inside(place, token) if base else "")
+        if spec.location:
+            place = spec.location
+            return cls(spec, purpose, token, "", place, _inside(place, token))
+        name = spec.name
+        folder = posixpath.join(root, name.schema, f"{name.table}-{token[:8]}") if root else ""
+        return cls(spec, purpose, token, "", folder, folder)
+
+    @property
+    def at(self) -> TableName:
+        return TableName(self.spec.name.catalog, staging.STAGING_SCHEMA, f"t_{self.token}")
+
+    @property
+    def staged(self) -> str:
+        return self.at.sql
+
+    def begin(self, spark: SparkSession, query: str) -> None:
+        staging.create_schema(spark, self.at.catalog, self.at.schema)
+        verb = "CREATE TABLE"
+        if self.base:
+            verb = "CREATE OR REPLACE TABLE"
+            catalog = java_catalog(spark, self.at.catalog)
+            catalog.registerTable(java_identifier(spark, self.at), self.base)
+        text, values = self.spec.create_as(verb, self.at, query, self.location, self._own)
+        with _stamped(spark, self.token):
+            spark.sql(text, args=values)
+        if self.spec.column_comments:
+            columns = spark.table(self.at.sql).columns
+            comment_columns(spark, self.at, self.spec.column_comments, columns)
+
+    def commit(self, spark: SparkSession) -> None:
+        if metadata.load(spark, self.at) is None:
+            raise gone(self.spec.name)
+        if not staging.exists(spark, self.spec.name):
+            self._rename(spark)
+        elif self.purpose is not StagingPurpose.CREATE_OR_REPLACE_TABLE_AS:
+            raise already_there(self.spec.name)
+        elif self.base and self._swap(spark):
+            _drop_entry(spark, self.at)
+        else:
+            self._copy(spark)
+            self.abort(spark)
+
+    def abort(self, spark: SparkSession) -> None:
+        if self._published(spark):
+            _drop_entry(spark, self.at)
+            return
+        if self.base:
+            _drop_entry(spark, self.at)
+        else:
+            staging.drop_table(spark, self.at)
+        if self.folder:
+            files.delete_folder(spark, self.folder)
+
+    @property
+    def _own(self) -> Mapping[str, str]:
+        """Properties of the hidden table only."""
+        if not self.folder or self.folder == self.location:
+            return {}
+        # The log of metadata files begins with those that the visible table needs.
+        return {
+            _DATA: f"{self.folder}/data",
+            _METADATA: f"{self.folder}/metadata",
+            _FORGETS: "false",
+        }
+
+    def _final(self, before: Mapping[str, str]) -> dict[str, str | None]:
+        """What becomes of the hidden table's own properties; `before`: the old table's."""
+        return {key: self.spec.properties.get(key, before.get(key)) for key in self._own}
+
+    def _rename(self, spark: SparkSession) -> None:
+        name = self.spec.name
+        staging.create_schema(spark, name.catalog, name.schema)
+        for key, value in self._final({}).items():
+            change = f"UNSET TBLPROPERTIES ({quote(key)})"
+            if value is not None:
+                change = f"SET TBLPROPERTIES ({quote(key)} = :value)"
+            args = {} if value is None else {"value": value}
+            spark.sql(f"ALTER TABLE {self.at.sql} {change}", args=args)
+        spark.sql(f"ALTER TABLE {self.at.sql} RENAME TO {quote(name.schema)}.{quote(name.table)}")
+
+    def _swap(self, spark: SparkSession) -> bool:
+        """Give the table the staged metadata; False when somebody else has changed it."""
+        from py4j.protocol import Py4JJavaError
+
+        operations = java_table(spark, self.spec.name).operations()
+        old = operations.current()
+        if old.metadataFileLocation() != self.base:
+            return False
+        new = java_table(spark, self.at).operations().current()
+        properties = java_class(spark, "java.util.HashMap")(new.properties())
+        for key, value in self._final({key: old.property(key, None) for key in self._own}).items():
+            if value is None:
+                properties.remove(key)
+            else:
+                properties.put(key, value)
+        try:
+            operations.commit(old, new.replaceProperties(properties))
+        except Py4JJavaError as error:
+            if "CommitFailedException" in str(error.java_exception):
+                return False
+            raise
+        return True
+
+    def _copy(self, spark: SparkSession) -> None:
+        name, query = self.spec.name, f"SELECT * FROM {self.at.sql}"
+        text, values = self.spec.create_as(
+            "CREATE OR REPLACE TABLE", name, query, self.spec.location, {}
+        )
+        spark.sql(text, args=values)
+
+    def _published(self, spark: SparkSession) -> bool:
+        """Whether the table, or its history, uses the staged files."""
+        table = metadata.load(spark, self.spec.name) if self.folder else None
+        if table is None or (self.base and _file(spark, self.spec.name) == self.base):
+            return False
+        if any(s.summary.get(TOKEN_PROPERTY) == self.token for s in table.snapshots.values()):
+            return True
+        used = spark.sql(
+            f"SELECT 1 FROM {self.spec.name.child('all_files')} "
+            "WHERE startswith(file_path, :folder) LIMIT 1",
+            args={"folder": f"{self.folder}/"},
+        )
+        return bool(used.collect())
+
+
+@contextmanager
+def _stamped(spark: SparkSession, token: str) -> Iterator[None]:
+    spark.conf.set(_STAMP, token)
+    try:
+        yield
+    finally:
+        spark.conf.unset(_STAMP)
+
+
+def _inside(location: str, token: str) -> str:
+    return f"{location.rstrip('/')}/_streamsql_{token}"
+
+
+def _swappable(spark: SparkSession, name: TableName) -> str:
+    """The table's metadata file, '' when its pointer cannot be swapped."""
+    if is_connect(spark):
+        return ""
+    if not instance_of(spark, java_table(spark, name).operations(), _SWAPPING):
+        return ""
+    return _file(spark, name)
+
+
+def _file(spark: SparkSession, name: TableName) -> str:
+    return str(java_table(spark, name).operations().current().metadataFileLocation())
+
+
+def _drop_entry(spark: SparkSession, name: TableName) -> None:
+    """Take a name out of the catalog; every file stays."""
+    if metadata.load(spark, name) is not None:
+        spark.sql(f"DROP TABLE IF EXISTS {name.sql}")

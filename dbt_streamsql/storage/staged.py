@@ -1,0 +1,164 @@
+"""A table that is built where nobody looks and then appears in one step: the shape of FLIP-305.
+
+What is staged is described by texts only, so that a process can write it down before it begins and
+another process can abort it when the first has died.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.quoting import TableName, quote
+
+_COLUMN = r"(?:`(?:[^`]|``)+`|\w+)(?:\.(?:`(?:[^`]|``)+`|\w+))*"
+_PARTITION = re.compile(rf"{_COLUMN}|\w+\(\s*(?:\d+\s*,\s*)?{_COLUMN}(?:\s*,\s*\d+)?\s*\)")
+
+
+class StagingPurpose(str, Enum):
+    """What the name may hold when the staged table is committed."""
+
+    CREATE_TABLE_AS = "CREATE_TABLE_AS"
+    """Nothing. Error: TABLE_EXISTS."""
+    CREATE_TABLE_AS_IF_NOT_EXISTS = "CREATE_TABLE_AS_IF_NOT_EXISTS"
+    """Nothing, or else what is there stays and nothing is built."""
+    CREATE_OR_REPLACE_TABLE_AS = "CREATE_OR_REPLACE_TABLE_AS"
+    """Anything of the same kind; it is replaced."""
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """What a table is, apart from its rows.
+
+    `partition_by` holds columns or transforms such as `days(at)`; `location` '' leaves the place
+    to the catalog; `comment` None leaves the one that the table has.
+    """
+
+    name: TableName
+    format: str = "iceberg"
+    partition_by: tuple[str, ...] = ()
+    clustered_by: tuple[str, ...] = ()
+    buckets: int = 0
+    location: str = ""
+    comment: str | None = None
+    column_comments: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for text in (*self.partition_by, *self.clustered_by):
+            if not _PARTITION.fullmatch(text.strip()):
+                raise StreamSqlError(
+                    "CONFIG_INVALID",
+                    "a table cannot be partitioned or clustered by this",
+                    given=repr(text),
+                    allowed="a column, or a transform such as days(at) or bucket(8, id); other "
+                    "names in back-ticks",
+                    place=Place(str(self.name)),
+                )
+
+    @classmethod
+    def from_dict(cls, body: Mapping[str, Any]) -> TableSpec:
+        """Back from `dataclasses.asdict`, also through JSON."""
+        lists = {key: tuple(body[key]) for key in ("partition_by", "clustered_by")}
+        return cls(**{**body, **lists, "name": TableName(**body["name"])})
+
+    def create_as(
+        self, verb: str, at: TableName, query: str, location: str, more: Mapping[str, str]
+    ) -> tuple[str, dict[str, str]]:
+        """`<verb> <at> USING … AS <query>` and its values, with `more` table properties."""
+        text, values = self.clauses(location, more)
+        return f"{verb} {at.sql} {text} AS\n{query}", values
+
+    def clauses(self, location: str, more: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+        """Everything between a table's name and its query, and the values of the markers."""
+        values: dict[str, str] = {}
+
+        def marked(prefix: str, items: Mapping[str, str], between: str) -> str:
+            parts = []
+            for index, (key, value) in enumerate(items.items()):
+                values[f"{prefix}{index}"] = value
+                parts.append(f"{quote(key)}{between}:{prefix}{index}")
+            return "(" + ", ".join(parts) + ")"
+
+        parts = [f"USING {quote(self.format)}"]
+        if self.options:
+            parts.append("OPTIONS " + marked("streamsql_option_", self.options, " = "))
+        if self.partition_by:
+            parts.append(f"PARTITIONED BY ({', '.join(self.partition_by)})")
+        if self.clustered_by and self.buckets:
+            columns = ", ".join(self.clustered_by)
+            parts.append(f"CLUSTERED BY ({columns}) INTO {int(self.buckets)} BUCKETS")
+        if location:
+            values["streamsql_location"] = location
+            parts.append("LOCATION :streamsql_location")
+        if self.comment is not None:
+            values["streamsql_comment"] = self.comment
+            parts.append("COMMENT :streamsql_comment")
+        properties = {**self.properties, **more}
+        if properties:
+            parts.append("TBLPROPERTIES " + marked("streamsql_property_", properties, " = "))
+        return " ".join(parts), values
+
+
+class StagedTable(Protocol):
+    """One table on its way. Its fields are plain texts: see `formats.to_json`."""
+
+    @property
+    def spec(self) -> TableSpec: ...
+    @property
+    def purpose(self) -> StagingPurpose: ...
+    @property
+    def token(self) -> str:
+        """32 hexadecimal digits that no other staged table has."""
+
+    @property
+    def staged(self) -> str:
+        """Between `begin` and `commit`: SQL that may follow FROM and gives the staged rows."""
+
+    def begin(self, spark: SparkSession, query: str) -> None:
+        """Write the rows of the query where nobody looks."""
+
+    def commit(self, spark: SparkSession) -> None:
+        """Let the table appear, or take the place of the old one, in one step.
+
+        Errors: TABLE_EXISTS as `purpose` says; META_CONFLICT when what was staged is gone.
+        """
+
+    def abort(self, spark: SparkSession) -> None:
+        """Remove what was staged and not committed, in any state of the other two; repeatable."""
+
+
+def comment_columns(
+    spark: SparkSession, at: TableName, comments: Mapping[str, str], columns: Sequence[str]
+) -> None:
+    """Give columns their comments; a comment for a column that is not there is left out."""
+    known = {column.lower() for column in columns}
+    for column, comment in comments.items():
+        if column.lower() in known:
+            spark.sql(
+                f"ALTER TABLE {at.sql} ALTER COLUMN {quote(column)} COMMENT :comment",
+                args={"comment": comment},
+            )
+
+
+def already_there(name: TableName) -> StreamSqlError:
+    return StreamSqlError(
+        "TABLE_EXISTS",
+        f"{name} exists already",
+        hint="choose CREATE_OR_REPLACE_TABLE_AS to replace it, or another name",
+    )
+
+
+def gone(name: TableName) -> StreamSqlError:
+    return StreamSqlError(
+        "META_CONFLICT",
+        f"what was staged for {name} is gone: another process has cleaned it up",
+        hint="run again; if it happens twice, look whether this process loses its store's lock",
+    )
