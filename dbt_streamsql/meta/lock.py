@@ -46,7 +46,7 @@ def new_owner() -> str:
 class FileLock:
     """An exclusive `flock` on a file that also holds the owner's name, for the busy message.
 
-    The file is never deleted: a waiter could otherwise lock a file that has no name any more.
+    A file that lost its name between opening and locking counts as held: nobody else would see it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -63,6 +63,9 @@ class FileLock:
         except BaseException:
             os.close(fd)
             raise
+        if not _names(self.path, fd):
+            os.close(fd)
+            return False
         os.ftruncate(fd, 0)
         os.pwrite(fd, owner.encode(), 0)
         self._fd = fd
@@ -119,6 +122,14 @@ class AdvisoryLock:
             # the lock belongs to the server's session: closing it for good is what frees the lock
             connection.invalidate()
             connection.close()
+
+
+def _names(path: Path, fd: int) -> bool:
+    """Whether the path still leads to the opened file."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(fd))  # noqa: PTH116 - a pair of one kind
+    except FileNotFoundError:
+        return False
 
 
 def acquire(lock: RunnerLock, owner: str, wait: bool, on_wait: OnWait | None) -> None:

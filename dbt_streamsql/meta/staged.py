@@ -45,11 +45,7 @@ class StagedLedger:
         """Write down what is about to be staged."""
         with self._changing:
             if self._held is None:
-                # A new name each time: whoever still looks at an older one finds no records.
-                self._owner = lock.new_owner()
-                self._held = self._lock_of(self._owner)
-                if not self._held.try_acquire(self._owner):
-                    raise AssertionError("an owner's name is its own")
+                self._held = self._new_owner()
             row = {"token": token, "owner": self._owner, "table_name": table, "body": body}
             with self.database.write() as connection:
                 connection.execute(insert(schema.staged_table).values(row))
@@ -96,6 +92,7 @@ class StagedLedger:
                 if theirs.try_acquire(owner):
                     held.append(theirs)
                     dead.add(owner)
+            held += self._unused()
             # Asked again: who held the lock before may have cleaned up.
             yield [record for record in self.records() if record.owner in dead] if dead else []
         finally:
@@ -107,10 +104,27 @@ class StagedLedger:
         with self._changing:
             self._end()
 
+    def _new_owner(self) -> lock.RunnerLock:
+        """A new name each time: whoever still looks at an older one finds no records."""
+        while True:
+            self._owner = lock.new_owner()
+            mine = self._lock_of(self._owner)
+            # A sweep may just look at the new lock.
+            if mine.try_acquire(self._owner):
+                return mine
+
     def _end(self) -> None:
         held, self._held = self._held, None
         if held is not None:
             _let_go(held)
+
+    def _unused(self) -> list[lock.RunnerLock]:
+        """The lock files of owners that died when they had no records."""
+        file = self.database.file
+        if file is None:
+            return []
+        locks = [lock.FileLock(path) for path in file.parent.glob(f"{file.name}.owner-*")]
+        return [found for found in locks if found.try_acquire("")]
 
     def _lock_of(self, owner: str) -> lock.RunnerLock:
         name = hashlib.sha256(owner.encode()).digest()

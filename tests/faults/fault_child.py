@@ -20,7 +20,7 @@ import fault_scenario as scenario
 
 @dataclass(frozen=True)
 class Orders:
-    """`task` is epoch or recover; the `nth` passing of (`step`, `moment`) sends `signal`."""
+    """`task` is epoch, recover, stage or sweep; the `nth` passing of (`step`, `moment`) sends `signal`."""
 
     warehouse: str
     task: str
@@ -68,7 +68,13 @@ def main(orders: Orders) -> None:
     # Our session, so that `close` leaves a Spark that belongs to another process alone.
     engine = Engine.open(orders.warehouse, spark=embedded(orders.warehouse))
     durable.observers.append(observe)
-    {"epoch": scenario.epoch, "recover": scenario.recover}[orders.task](engine)
+    tasks = {
+        "epoch": scenario.epoch,
+        "recover": scenario.recover,
+        "stage": scenario.stage,
+        "sweep": Engine.sweep,
+    }
+    tasks[orders.task](engine)
     engine.close()
     sys.stdout.write(json.dumps(passed))
 

@@ -9,6 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime.constraints import Constraint
+from dbt_streamsql.runtime.staged import Build
+from dbt_streamsql.storage.staged import TableSpec
+
 if TYPE_CHECKING:
     from dbt_streamsql import Engine
 
@@ -80,6 +85,16 @@ def epoch(engine: Engine, reached: Callable[[], None] = lambda: None) -> None:
     engine.advance()
     reached()
     engine.publish()
+
+
+def stage(engine: Engine) -> None:
+    """A plain table is replaced, with other columns, and another one appears."""
+    for name in ("plain", "fresh"):
+        spec = TableSpec(TableName("lake", "shop", name), column_comments={"id": "the key"})
+        promise = Constraint("primary_key", ("id",))
+        engine.create_table_as(
+            Build(spec, "SELECT id, id % 7 AS part FROM range(9)", constraints=(promise,))
+        )
 
 
 def recover(engine: Engine) -> None:

@@ -14,14 +14,17 @@ from collections import Counter
 import fault_scenario as scenario
 import pytest
 
-from dbt_streamsql.runtime.durable import STEPS
+from dbt_streamsql.runtime import durable
 
 pytestmark = pytest.mark.spark
 
 ROUNDS = int(os.environ.get("STREAMSQL_KILLS", "0"))
 """How often the whole matrix is run; 0 for the short list."""
 
-FORWARD = set(list(STEPS)[list(STEPS).index("barrier.precommit") + 1 :]) - {"barrier.abort"}
+STEPS = [step for step in durable.STEPS if step not in durable.STAGED_STEPS]
+"""Those of an epoch; `test_staged_kills.py` has the others."""
+
+FORWARD = set(STEPS[STEPS.index("barrier.precommit") + 1 :]) - {"barrier.abort"}
 """The steps after the point of no return."""
 
 STATES = {
