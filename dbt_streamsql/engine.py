@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from dbt_streamsql.compiler.bind import open_views
 from dbt_streamsql.compiler.compile import MODES, compile_view
-from dbt_streamsql.compiler.parse import replace_tables
+from dbt_streamsql.compiler.parse import replace_tables, statements
+from dbt_streamsql.compiler.udf import Function, Parameter, expand
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job, MetaStore, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
@@ -30,6 +31,7 @@ from dbt_streamsql.runtime.session import embedded
 from dbt_streamsql.runtime.sessions import Sessions
 from dbt_streamsql.runtime.spark_catalog import SparkCatalog
 from dbt_streamsql.runtime.staged import Build
+from dbt_streamsql.storage import functions
 from dbt_streamsql.storage.iceberg import changes, staging
 
 CONSISTENCY = ("read_uncommitted", "read_committed", "repeatable_read")
@@ -59,6 +61,17 @@ class Report:
 
     barrier: int
     tables: Mapping[str, TableReport]
+
+
+@dataclass(frozen=True)
+class FunctionView:
+    """The view that keeps a SQL function: quoted name, its property, and a query by which Spark
+    checks the body."""
+
+    view: str
+    property: str
+    definition: str
+    query: str
 
 
 class Engine:
@@ -112,6 +125,7 @@ class Engine:
     ) -> CompiledPlan:
         """How a query would be maintained; see `CompiledPlan`."""
         _check_config(config)
+        sql = self.expanded(sql)
         return compile_view(sql, self._known, table=into, refresh_mode=refresh_mode)
 
     def create_materialized_view(
@@ -122,25 +136,39 @@ class Engine:
         refresh_mode: str = "auto",
         unique_id: str = "",
         full_refresh: bool = False,
+        properties: Mapping[str, str] | None = None,
         **config: Any,
     ) -> TableReport:
         """Define a view, or define it anew, and bring it up to date.
 
-        `full_refresh` recomputes it this once, whatever changed.
+        `full_refresh` recomputes it this once, whatever changed. `properties` are the table's own,
+        beside those that the engine needs.
 
         Joins the open epoch (see `begin`), else it is an epoch of its own.
         """
         _check_config(config)
         table = TableName.parse(name, self.catalog).checked()
+        sql = self.expanded(sql)
         plan = compile_view(
             sql, self._known, table=str(table), refresh_mode=refresh_mode, model=unique_id
         )
-        job = self._job(plan, refresh_mode, unique_id)
+        job = self._job(plan, refresh_mode, unique_id, properties or {})
         with self._in_epoch() as epoch:
+            self._set_properties(table, job.config["properties"])
             version = epoch.define(
                 job, plan, "a full refresh was asked for" if full_refresh else ""
             )
         return self._reports([version], version.barrier)[job.table]
+
+    def configuration(self, name: str) -> dict[str, Any] | None:
+        """How a registered view is configured: `refresh_mode` and `properties`; else None."""
+        job = self._jobs().get(str(TableName.parse(name, self.catalog)))
+        if job is None:
+            return None
+        return {
+            "refresh_mode": job.refresh_mode,
+            "properties": dict(job.config.get("properties", {})),
+        }
 
     def create_table_as(
         self, build: Build, *, spark: SparkSession | None = None, atomic: bool = True
@@ -266,6 +294,7 @@ class Engine:
 
         The engine's own columns of a view are left out, so that `SELECT *` means the query's.
         """
+        sql = self.expanded(sql)
         jobs = self._jobs()
 
         def current(name: TableName) -> str | None:
@@ -279,8 +308,43 @@ class Engine:
 
     def visible(self, sql: str) -> str:
         """The query without the engine's own columns, over no version in particular: for DDL."""
+        sql = self.expanded(sql)
         jobs = self._jobs()
         return self._replaced(sql, jobs, lambda name: _without_hidden(jobs.get(str(name)), name))
+
+    def function(
+        self,
+        name: str,
+        body: str,
+        *,
+        parameters: Iterable[Mapping[str, Any]],
+        returns: str,
+        kind: str = "scalar",
+        volatility: str = "",
+    ) -> FunctionView:
+        """How a SQL function is kept, checked but not stored. Error: FUNCTION_INVALID."""
+        at = TableName.parse(name, self.catalog).checked()
+        known = tuple(Parameter(**parameter) for parameter in parameters)
+        function = Function(str(at), kind, known, returns, body, volatility).checked()
+        whole = replace(function, body=self.expanded(body))
+        view = functions.view_of(at).sql
+        return FunctionView(view, functions.PROPERTY, function.to_json(), whole.sample)
+
+    def expanded(self, sql: str) -> str:
+        """The query with the calls of stored functions written out.
+
+        Errors: FUNCTION_INVALID, CYCLE.
+        """
+
+        def find(name: TableName) -> Function | None:
+            text = functions.stored(self.spark, name)
+            return Function.from_json(text) if text is not None else None
+
+        return expand(sql, find)
+
+    def statements(self, text: str) -> list[str]:
+        """The statements of a text, without the semicolons between them."""
+        return statements(text)
 
     def sql(
         self, text: str, consistency: str = "read_committed", barrier: int | None = None
@@ -295,6 +359,7 @@ class Engine:
             )
         if consistency == "read_uncommitted":
             return self.spark.sql(self.rewrite(text))
+        text = self.expanded(text)
         versions, jobs = self._warehouse.store.latest_all(barrier), self._warehouse.store.jobs()
 
         def committed(name: TableName) -> str | None:
@@ -420,7 +485,21 @@ class Engine:
 
         return replace_tables(sql, inlined, self.catalog)
 
-    def _job(self, plan: CompiledPlan, refresh_mode: str, unique_id: str) -> Job:
+    def _set_properties(self, table: TableName, wanted: Mapping[str, str]) -> None:
+        """Bring the properties of a view that exists to what its new definition says."""
+        known = self.configuration(str(table))
+        if known is None or known["properties"] == wanted:
+            return
+        gone = [key for key in known["properties"] if key not in wanted]
+        staging.set_properties(self.spark, table, wanted, gone)
+
+    def _job(
+        self,
+        plan: CompiledPlan,
+        refresh_mode: str,
+        unique_id: str,
+        properties: Mapping[str, str],
+    ) -> Job:
         stamped = (*plan.tables, *self._views(plan.sql))
         current = self._warehouse.store.jobs().get(plan.table)
         return Job(
@@ -429,7 +508,10 @@ class Engine:
             sql=plan.sql,
             refresh_mode=refresh_mode,
             fingerprint=plan.fingerprint,
-            config={"hidden": [column.name for column in plan.hidden]},
+            config={
+                "hidden": [column.name for column in plan.hidden],
+                "properties": dict(properties),
+            },
             plan={
                 "plan": json.loads(plan.to_json()),
                 "stamps": {name: self._known.stamp(TableName.parse(name)) for name in stamped},
@@ -453,7 +535,8 @@ class Engine:
             refresh_mode=job.refresh_mode,
             model=job.unique_id,
         )
-        fresh = self._job(plan, job.refresh_mode, job.unique_id)
+        properties = job.config.get("properties", {})
+        fresh = self._job(plan, job.refresh_mode, job.unique_id, properties)
         why = "" if fresh.fingerprint == job.fingerprint else "what the view reads was redefined"
         return fresh, plan, why
 

@@ -16,6 +16,7 @@ CODES: dict[str, str] = {
     "CYCLE": "A view would read itself, directly or through other views.",
     "DEFINITION_MISSING": "The name is not a view that this warehouse knows.",
     "DUPLICATE_WRITER": "Two models write one table.",
+    "FUNCTION_INVALID": "A SQL function is not one expression, or is not called as it is defined.",
     "GRANTS_UNSUPPORTED": "The catalog has no grants, and the config asks for some.",
     "IDENTIFIER_INVALID": "A name holds a character or a length that the catalog cannot store.",
     "INCREMENTAL_IMPOSSIBLE": "The config asks for incremental only, and the query cannot be.",

@@ -26,6 +26,7 @@ from dbt_streamsql.adapter.integrations import IcebergCatalog
 from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName, check_name, quote
+from dbt_streamsql.storage import functions
 
 if TYPE_CHECKING:
     import agate
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from dbt_common.contracts.metadata import CatalogTable
     from pyspark.sql import DataFrame, SparkSession
 
-    from dbt_streamsql.engine import Engine
+    from dbt_streamsql.engine import Engine, FunctionView
 
 logger = AdapterLogger("StreamSQL")
 
@@ -209,6 +210,25 @@ class StreamSqlAdapter(SparkAdapter):
         text = str(value).lower() if isinstance(value, bool) else str(value)
         return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
+    @available.parse(lambda *a, **k: None)
+    def streamsql_function(self, relation: StreamSqlRelation, model: Any) -> FunctionView:
+        """How to keep the SQL function of a `function` node."""
+        with self.connections.exception_handler(model["compiled_code"]):
+            return self.host.engine.function(
+                str(self._name(relation)),
+                model["compiled_code"],
+                parameters=model_config.parameters_of(model),
+                returns=model["returns"]["data_type"],
+                kind=model["config"]["type"],
+                volatility=model["config"].get("volatility") or "",
+            )
+
+    @available.parse(lambda *a, **k: [])
+    def streamsql_statements(self, text: str) -> list[str]:
+        """The single statements of a text; a semicolon in a string or a comment ends none."""
+        with self.connections.exception_handler(text):
+            return self.host.engine.statements(text)
+
     @available.parse(lambda *a, **k: {})
     def streamsql_table_properties(self, configured: Any) -> dict[str, str]:
         """The table properties of a new table: ours, then the model's."""
@@ -223,8 +243,11 @@ class StreamSqlAdapter(SparkAdapter):
         config: Any,
         full_refresh: bool = False,
         old_relation: StreamSqlRelation | None = None,
+        keep: bool = False,
     ) -> AdapterResponse:
         """Bring one materialized view up to date in this run's epoch; opens the epoch if needed.
+
+        `keep`: as the view is configured now, whatever the model's config says.
 
         Returns what `run_results.json` and dbt's log line tell about it.
         """
@@ -242,6 +265,8 @@ class StreamSqlAdapter(SparkAdapter):
                     place=Place(name),
                 )
             engine = self.host.engine
+            if keep:
+                options = engine.configuration(name) or options
         if old_relation is not None and not old_relation.is_materialized_view:
             self.drop_relation(old_relation)
         with self.connections.exception_handler(sql):
@@ -253,6 +278,14 @@ class StreamSqlAdapter(SparkAdapter):
                     name, sql, unique_id=unique_id, full_refresh=full_refresh, **options
                 )
         return model_config.response_of(report)
+
+    @available.parse(lambda *a, **k: "")
+    def streamsql_changes(self, relation: StreamSqlRelation, config: Any) -> str:
+        """What the config changes in a view that exists; see `model_config.changes`."""
+        with self.connections.exception_handler(""):
+            name = str(self._name(relation))
+            wanted = model_config.of_materialized_view(name, config)
+            return model_config.changes(self.host.engine.configuration(name), wanted)
 
     @available.parse(lambda *a, **k: None)
     def streamsql_create_table(
@@ -387,7 +420,7 @@ class StreamSqlAdapter(SparkAdapter):
                 return []
             raise
         view_names = {row[1] for row in views if row[0]}
-        found = [self._relation(schema_relation, name, RelationType.View) for name in view_names]
+        found = [self._view_or_function(schema_relation, name) for name in view_names]
         if names := [row[1] for row in tables if row[0] and row[1] not in view_names]:
             engine = self.host.engine
             for name in names:
@@ -398,13 +431,19 @@ class StreamSqlAdapter(SparkAdapter):
                 found.append(relation)
         return found
 
+    def _view_or_function(self, where: StreamSqlRelation, name: str) -> StreamSqlRelation:
+        if name.startswith(functions.PREFIX):
+            name = name.removeprefix(functions.PREFIX)
+            return self._relation(where, name, RelationType.Function)
+        return self._relation(where, name, RelationType.View)
+
     def _relation(self, where: StreamSqlRelation, name: str, kind: RelationType) -> Any:
         return self.Relation.create(
             database=where.database,
             schema=where.schema,
             identifier=name,
             type=kind,
-            is_iceberg=kind != RelationType.View,
+            is_iceberg=kind == RelationType.Table,
         )
 
     def drop_relation(self, relation: StreamSqlRelation) -> None:
@@ -412,6 +451,11 @@ class StreamSqlAdapter(SparkAdapter):
             self.cache_dropped(relation)
             with self.connections.exception_handler("drop"):
                 self.host.engine.drop(str(self._name(relation)))
+        elif relation.is_function:
+            self.cache_dropped(relation)
+            view = functions.view_of(self._name(relation))
+            with self.connections.exception_handler("drop"):
+                self.session.sql(f"DROP VIEW IF EXISTS {view.sql}")
         else:
             super().drop_relation(relation)
 
@@ -460,7 +504,8 @@ class StreamSqlAdapter(SparkAdapter):
                 with self.connection_named(f"catalog_{schema}"):
                     relations: list[Any] = self.list_relations(database, schema)
                     for relation in relations:
-                        rows += self._described(relation).rows()
+                        if not relation.is_function:
+                            rows += self._described(relation).rows()
             except DbtRuntimeError as error:
                 problems.append(error)
         names = list(rows[0]) if rows else []

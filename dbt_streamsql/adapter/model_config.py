@@ -13,6 +13,7 @@ from dbt.adapters.spark.impl import SparkConfig
 
 from dbt_streamsql.adapter.causes import listed
 from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.storage.iceberg.staging import VIEW_PROPERTIES
 
 if TYPE_CHECKING:
     from dbt_streamsql.engine import TableReport
@@ -79,6 +80,14 @@ def of_materialized_view(name: str, config: Mapping[str, Any]) -> dict[str, Any]
             near = difflib.get_close_matches(key, [*OWN_KEYS, *_known_keys()], 1)
             hint = f" (did you mean `{near[0]}`?)" if near else ""
             problems.append(f"unknown key `{key}`{hint}")
+    if config.get("sql_header"):
+        problems.append("`sql_header` is for models that run in a session of their own")
+    properties = {str(k): _text(v) for k, v in (config.get("tblproperties") or {}).items()}
+    problems += [
+        f"`tblproperties` may not hold `{key}`: the engine sets it"
+        for key in properties
+        if key in VIEW_PROPERTIES or key.startswith("streamsql.")
+    ]
     mode = config.get("refresh_mode") or "auto"
     if mode not in REFRESH_MODES:
         problems.append(f"`refresh_mode` must be one of {', '.join(REFRESH_MODES)}, not {mode!r}")
@@ -91,7 +100,30 @@ def of_materialized_view(name: str, config: Mapping[str, Any]) -> dict[str, Any]
             hint="correct the config; a key of your own belongs under `meta`",
             place=Place(name),
         )
-    return {"refresh_mode": mode}
+    return {"refresh_mode": mode, "properties": properties}
+
+
+def changes(known: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> str:
+    """What a new config means for a view that exists.
+
+    `alter`: its table is given other properties; `replace`: it is also computed anew; '' nothing.
+    """
+    if known is None or known == wanted:
+        return ""
+    return "alter" if known["refresh_mode"] == wanted["refresh_mode"] else "replace"
+
+
+def parameters_of(function: Mapping[str, Any]) -> list[dict[str, str | None]]:
+    """The arguments of a `function` node. A default that is a text is an expression already."""
+    return [
+        {
+            "name": argument["name"],
+            "type": argument["data_type"],
+            "default": None if default is None else _text(default),
+        }
+        for argument in function["arguments"]
+        for default in [argument.get("default_value")]
+    ]
 
 
 def message_of(report: TableReport) -> str:
@@ -104,6 +136,10 @@ def message_of(report: TableReport) -> str:
     rows = f"+{report.rows_inserted} -{report.rows_deleted}"
     text = f"{report.mode.upper()} {rows} ({jobs}{report.seconds:.1f}s)"
     return f"{text}: {report.reason}" if report.mode == "full" and report.reason else text
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @cache

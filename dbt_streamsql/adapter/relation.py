@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dbt.adapters.base.column import Column
 from dbt.adapters.base.relation import BaseRelation, Policy
 from dbt.adapters.spark.column import SparkColumn
 from dbt.adapters.spark.relation import SparkRelation
@@ -45,6 +46,28 @@ class StreamSqlRelation(SparkRelation):
 
 @dataclass
 class StreamSqlColumn(SparkColumn):
+    """A column with its Spark type, such as `bigint`, `decimal(10,2)` or `array<string>`."""
+
     @property
     def quoted(self) -> str:
         return quote(self.column)
+
+    @property
+    def _kind(self) -> str:
+        return self.dtype.lower().partition("(")[0].strip()
+
+    def is_string(self) -> bool:
+        return self._kind in {"string", "varchar", "char"}
+
+    def is_integer(self) -> bool:
+        return self._kind in {"tinyint", "smallint", "int", "integer", "bigint"}
+
+    def is_float(self) -> bool:
+        return self._kind in {"float", "real", "double"}
+
+    def is_numeric(self) -> bool:
+        return self._kind in {"decimal", "numeric", "dec"}
+
+    def can_expand_to(self, other_column: Column) -> bool:  # noqa: ARG002 - dbt's signature
+        """Never: Spark's texts have no size to grow."""
+        return False

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import sqlglot
-from sqlglot import exp
+from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from dbt_streamsql.errors import Place, StreamSqlError
@@ -45,6 +45,26 @@ def parse(sql: str, model: str = "") -> exp.Query:
             place=Place(model),
         )
     return statements[0]
+
+
+def statements(sql: str) -> list[str]:
+    """A text cut at its semicolons, those in strings and comments left alone.
+
+    Error: SQL_UNSUPPORTED when a string or a comment has no end.
+    """
+    try:
+        tokens = sqlglot.tokenize(sql, dialect="spark")
+    except SqlglotError as error:
+        raise StreamSqlError(
+            "SQL_UNSUPPORTED", "the text cannot be cut into statements", given=str(error)
+        ) from error
+    pieces: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.token_type is TokenType.SEMICOLON:
+            pieces.append([])
+        else:
+            pieces[-1].append(token)
+    return [sql[piece[0].start : piece[-1].end + 1] for piece in pieces if piece]
 
 
 def _visible_ctes(node: exp.Expr) -> set[str]:

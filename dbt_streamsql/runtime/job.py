@@ -269,8 +269,9 @@ class ViewJob:
             )
         at = staging.staging_name(self.name, barrier, self.epoch.next_staging_number())
         location = "" if meta is not None else self._location()
+        properties = {**staging.VIEW_PROPERTIES, **self.job.config.get("properties", {})}
         with durable("table.build"), staging.stamped(spark, barrier):
-            snapshot = staging.build(spark, at, select, location, staging.VIEW_PROPERTIES)
+            snapshot = staging.build(spark, at, select, location, properties)
         staged = metadata.load(spark, at)
         assert staged is not None
         self._announce(Version(at, staged, snapshot, barrier))

@@ -57,10 +57,18 @@
 {% macro streamsql__alter_column_comment(relation, column_dict) %}
   {% for column_name in column_dict %}
     {% call statement('alter_column_comment') -%}
-      alter table {{ relation }} alter column {{ adapter.quote(column_name) }}
+      alter table {{ relation.render() }} alter column {{ adapter.quote(column_name) }}
       comment {{ adapter.streamsql_literal(column_dict[column_name]['description']) }}
     {%- endcall %}
   {% endfor %}
+{% endmacro %}
+
+
+{#- A ref() may print itself as a sub-query (`--empty`, `--sample`); DDL needs the bare name. -#}
+{% macro streamsql__alter_column_type(relation, column_name, new_column_type) -%}
+  {% call statement('alter_column_type') -%}
+    alter table {{ relation.render() }} alter column {{ adapter.quote(column_name) }} type {{ new_column_type }}
+  {%- endcall %}
 {% endmacro %}
 
 
@@ -73,14 +81,14 @@
 {% macro streamsql__alter_relation_add_remove_columns(relation, add_columns, remove_columns) %}
   {%- if add_columns -%}
     {% call statement('add_columns') -%}
-      alter table {{ relation }} add columns (
+      alter table {{ relation.render() }} add columns (
         {%- for column in add_columns %}{{ adapter.quote(column.name) }} {{ column.data_type }}{{ ', ' if not loop.last }}{% endfor -%}
       )
     {%- endcall %}
   {%- endif -%}
   {%- if remove_columns -%}
     {% call statement('drop_columns') -%}
-      alter table {{ relation }} drop columns (
+      alter table {{ relation.render() }} drop columns (
         {%- for column in remove_columns %}{{ adapter.quote(column.name) }}{{ ', ' if not loop.last }}{% endfor -%}
       )
     {%- endcall %}

@@ -12,6 +12,7 @@
   {{ run_hooks(pre_hooks, inside_transaction=False) }}
   {{ run_hooks(pre_hooks, inside_transaction=True) }}
 
+  {% do streamsql_run_header() %}
   {%- set query = streamsql_query(compiled_code) -%}
   {%- if replaces -%}
     {% do streamsql_replace(old_relation, target_relation, query) %}

@@ -8,8 +8,9 @@
   {{ run_hooks(pre_hooks, inside_transaction=False) }}
   {{ run_hooks(pre_hooks, inside_transaction=True) }}
 
+  {%- set keep = streamsql_keep_configuration(old_relation, target_relation) == 'keep' -%}
   {%- set response = adapter.streamsql_materialize(
-        target_relation, compiled_code, model.unique_id, model.config, should_full_refresh(), old_relation) -%}
+        target_relation, compiled_code, model.unique_id, model.config, should_full_refresh(), old_relation, keep) -%}
   {{ write(compiled_code) }}
   {%- do store_result('main', response=response) %}
 
@@ -20,3 +21,29 @@
 
   {{ return({'relations': [target_relation]}) }}
 {% endmaterialization %}
+
+
+{#- dbt's `on_configuration_change`, in the words that dbt's own macros log: 'keep' when the view
+    keeps the configuration that it has. -#}
+{% macro streamsql_keep_configuration(old_relation, target_relation) %}
+  {%- set reaction = config.get('on_configuration_change') -%}
+  {%- if old_relation is none or not old_relation.is_materialized_view -%}
+    {%- do return('') -%}
+  {%- elif should_full_refresh() -%}
+    {%- do log('Applying REPLACE to: ' ~ target_relation) -%}
+    {%- do return('') -%}
+  {%- endif -%}
+  {%- set change = adapter.streamsql_changes(target_relation, model.config) -%}
+  {%- if not change -%}
+    {%- do return('') -%}
+  {%- elif reaction == 'apply' -%}
+    {%- do log('Applying ' ~ change | upper ~ ' to: ' ~ target_relation) -%}
+    {%- do return('') -%}
+  {%- endif -%}
+  {%- set text = 'Configuration changes were identified and `on_configuration_change` was set to `' ~ reaction ~ '` for `' ~ target_relation.render() ~ '`' -%}
+  {%- if reaction == 'fail' -%}
+    {%- do exceptions.raise_fail_fast_error(text) -%}
+  {%- endif -%}
+  {%- do exceptions.warn(text) -%}
+  {%- do return('keep') -%}
+{% endmacro %}

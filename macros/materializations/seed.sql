@@ -14,13 +14,14 @@
   {{ run_hooks(pre_hooks, inside_transaction=True) }}
 
   {%- set source = adapter.streamsql_seed_source(agate_table, model['config'].get('column_types', {})) -%}
-  {% do streamsql_replace(old_relation, target_relation, 'select * from ' ~ source, 'seed') %}
+  {%- set query = 'select * from ' ~ source ~ (' limit 0' if flags.EMPTY else '') -%}
+  {% do streamsql_replace(old_relation, target_relation, query, 'seed') %}
   {% do adapter.streamsql_drop_temporary(source) %}
 
   {%- set code = 'CREATE' if should_full_refresh() else 'INSERT' -%}
-  {%- set rows_affected = agate_table.rows | length -%}
+  {%- set rows_affected = 0 if flags.EMPTY else agate_table.rows | length -%}
   {% call noop_statement('main', code ~ ' ' ~ rows_affected, code, rows_affected) -%}
-    select * from {{ source }}
+    {{ query }}
   {%- endcall %}
 
   {{ run_hooks(post_hooks, inside_transaction=True) }}

@@ -7,6 +7,7 @@
   {{ run_hooks(pre_hooks, inside_transaction=False) }}
   {{ run_hooks(pre_hooks, inside_transaction=True) }}
 
+  {% do streamsql_run_header() %}
   {% do streamsql_replace(old_relation, target_relation, streamsql_query(compiled_code)) %}
   {% do streamsql_forget_query() %}
 

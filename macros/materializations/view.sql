@@ -9,6 +9,7 @@
   {{ run_hooks(pre_hooks, inside_transaction=False) }}
   {{ run_hooks(pre_hooks, inside_transaction=True) }}
 
+  {% do streamsql_run_header() %}
   {% do adapter.streamsql_flush_for(compiled_code) %}
   {% do streamsql_replace(old_relation, target_relation, compiled_code) %}
 

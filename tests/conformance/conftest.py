@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
+import sys
 from pathlib import Path
 
 import dialect
 import pytest
-from dbt.tests.adapter.hooks import test_model_hooks as hooks
+from dbt.tests import util
 
 from dbt_streamsql.adapter.impl import StreamSqlAdapter
+
+pytest.register_assert_rewrite("overrides")
 
 _DROP_SCHEMA = re.compile(r"\s*drop schema if exists (\w+) cascade", re.IGNORECASE)
 
@@ -22,14 +26,8 @@ def dbt_profile_target(spark, warehouse):
 
 @pytest.fixture(scope="class")
 def profile_user():
-    """Who owns the tables: a local warehouse has no users."""
-    return ""
-
-
-@pytest.fixture(scope="module")
-def test_data_dir():
-    """The statements that the units of hooks start from."""
-    return str(Path(hooks.__file__).with_name("data"))
+    """Who owns the tables of a local warehouse: the user of the process."""
+    return getpass.getuser()
 
 
 @pytest.fixture(scope="class", autouse=True)
@@ -40,10 +38,20 @@ def folder():
     os.chdir(before)
 
 
-@pytest.fixture(scope="class")
-def project_files(project_files, project_root):
-    """The project's files, in Spark's words."""
-    dialect.translate_project(Path(project_root))
+@pytest.fixture(scope="session", autouse=True)
+def files():
+    """The files that units write, in Spark's words."""
+    patch = pytest.MonkeyPatch()
+    original = util.write_file
+
+    def write(contents, *paths):
+        original(dialect.translate_file(contents, str(paths[-1])), *paths)
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("dbt.tests") and getattr(module, "write_file", None) is original:
+            patch.setattr(module, "write_file", write)
+    yield
+    patch.undo()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import sqlglot
 from sqlglot import exp
@@ -14,31 +13,39 @@ _SPELLINGS = (
     (re.compile(r"::text\b", re.IGNORECASE), "::string"),
     (re.compile(r"\bas text\b", re.IGNORECASE), "as string"),
     (re.compile(r"\b(data_type|type): ['\"]?text['\"]?", re.IGNORECASE), r"\1: string"),
+    (re.compile(r"([(,] *\w+) text(?= *[,)])", re.IGNORECASE), r"\1 string"),
+    (re.compile(r"::double precision", re.IGNORECASE), "::double"),
     (re.compile(r"::(?:character varying|varchar)(?:\(\d+\))?", re.IGNORECASE), "::string"),
     (re.compile(r"::timestamp without time zone", re.IGNORECASE), "::timestamp_ntz"),
     (re.compile(r"\b(?:timestamptz|timestamp with time zone)\b", re.IGNORECASE), "timestamp"),
+    (re.compile(r"\bset session time zone\b", re.IGNORECASE), "set time zone"),
+    (re.compile(r"\bcurrent_setting\('timezone'\)", re.IGNORECASE), "current_timezone()"),
+    # What `vacuum` is for: let go of what no version needs.
+    (
+        re.compile(r"\bvacuum\s+(\{\{[^}]*\}\}[\w.]*)", re.IGNORECASE),
+        r'call lake.system.expire_snapshots(table => "\1")',
+    ),
 )
+_TRANSLATED = (".sql", ".yml")
 
 
-def translate_project(root: Path) -> None:
-    """Rewrite the type names of a written project."""
-    for file in root.rglob("*"):
-        if file.suffix in {".sql", ".yml"} and file.is_file():
-            text = file.read_text(encoding="utf-8")
-            for pattern, replacement in _SPELLINGS:
-                text = pattern.sub(replacement, text)
-            file.write_text(text, encoding="utf-8")
+def translate_file(text: str, name: str) -> str:
+    """A file of a project in Spark's words; files that hold no SQL stay as they are."""
+    if not name.endswith(_TRANSLATED):
+        return text
+    for pattern, replacement in _SPELLINGS:
+        text = pattern.sub(replacement, text)
+    return text
 
 
 def translate_statements(sql: str) -> list[str]:
-    """What a test sends by itself; a text with back-ticks is Spark's already."""
-    if "`" in sql:
-        return [sql]
+    """What a test sends by itself; what is not PostgreSQL's is Spark's already."""
     try:
-        parsed = sqlglot.parse(sql, read="postgres")
+        parsed = sqlglot.parse(sql.replace("`", '"'), read="postgres")
     except SqlglotError:
         return [sql]
-    return [_dated(tree).sql("spark") for tree in parsed if tree is not None]
+    trees = [tree for tree in parsed if tree is not None]
+    return [one.sql("spark") for tree in trees for one in _filled(_dated(tree))]
 
 
 def _dated(tree: exp.Expression) -> exp.Expression:
@@ -49,3 +56,17 @@ def _dated(tree: exp.Expression) -> exp.Expression:
                 kind = "timestamp" if _DATE.fullmatch(text.this)[1] else "date"
                 text.replace(exp.cast(text.copy(), kind))
     return tree
+
+
+def _filled(tree: exp.Expression) -> list[exp.Expression]:
+    """A new column with a default as a new column that is then set: Iceberg knows no defaults."""
+    defaults = list(tree.find_all(exp.DefaultColumnConstraint))
+    if not isinstance(tree, exp.Alter) or not defaults:
+        return [tree]
+    statements = [tree]
+    for default in defaults:
+        column, value = default.find_ancestor(exp.ColumnDef), default.this
+        default.parent.pop()
+        if not isinstance(value, exp.Null):
+            statements.append(exp.update(tree.this, {column.name: value}))
+    return statements

@@ -8,7 +8,7 @@ or by one atomic replace.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from pyspark.errors import PySparkException
@@ -112,6 +112,23 @@ def publish_replacement(
     assert current is not None
     assert current.current is not None
     return current.current
+
+
+def set_properties(
+    spark: SparkSession, table: TableName, wanted: Mapping[str, str], gone: Sequence[str] = ()
+) -> None:
+    """Set table properties and remove others; a no-op where there is no such table."""
+    if metadata.load(spark, table) is None:
+        return
+    if wanted:
+        markers = ", ".join(f":k{i} = :v{i}" for i in range(len(wanted)))
+        values = {f"k{i}": key for i, key in enumerate(wanted)}
+        values |= {f"v{i}": value for i, value in enumerate(wanted.values())}
+        spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({markers})", args=values)
+    if gone:
+        markers = ", ".join(f":k{i}" for i in range(len(gone)))
+        values = {f"k{i}": key for i, key in enumerate(gone)}
+        spark.sql(f"ALTER TABLE {table.sql} UNSET TBLPROPERTIES ({markers})", args=values)
 
 
 def exists(spark: SparkSession, name: TableName) -> bool:

@@ -1,0 +1,33 @@
+"""SQL functions as they are kept: views that no listing shows, with the definition as a property.
+
+So a function is replaced in one step, goes with its schema, is checked by Spark when it is made,
+and needs nothing of a catalog but views.
+"""
+
+from __future__ import annotations
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.quoting import TableName
+
+PREFIX = "__streamsql_function_"
+PROPERTY = "streamsql.function"
+
+_ABSENT = {"SCHEMA_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "REQUIRES_SINGLE_PART_NAMESPACE"}
+
+
+def view_of(name: TableName) -> TableName:
+    """The view that keeps a function."""
+    return TableName(name.catalog, name.schema, f"{PREFIX}{name.table}")
+
+
+def stored(spark: SparkSession, name: TableName) -> str | None:
+    """The definition of a function, None when there is none."""
+    try:
+        rows = spark.sql(f"SHOW TBLPROPERTIES {view_of(name).sql}").collect()
+    except PySparkException as error:
+        if error.getCondition() in _ABSENT:
+            return None
+        raise
+    return next((row[1] for row in rows if row[0] == PROPERTY), None)

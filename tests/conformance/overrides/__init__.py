@@ -1,0 +1,19 @@
+"""What a unit leaves open to the adapter, or expects in PostgreSQL's words: one file a group.
+
+A class here stands before the unit among the bases of the test class. What it asserts is what
+the unit asserts.
+"""
+
+from __future__ import annotations
+
+from overrides import constraints, documents, functions, hooks, relations, seeds, snapshots
+
+OVERRIDES: dict[str, type] = {
+    **constraints.OVERRIDES,
+    **documents.OVERRIDES,
+    **functions.OVERRIDES,
+    **hooks.OVERRIDES,
+    **relations.OVERRIDES,
+    **seeds.OVERRIDES,
+    **snapshots.OVERRIDES,
+}
