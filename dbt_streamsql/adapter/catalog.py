@@ -111,7 +111,7 @@ def describe(
     for key, value, *_ in session.sql(f"DESCRIBE EXTENDED {name.sql}").collect():
         if key in ("Comment", "Owner"):
             notes[key] = value
-    return Described(relation, notes.get("Comment"), notes.get("Owner"), fields, {})
+    return Described(relation, notes.get("Comment") or None, notes.get("Owner"), fields, {})
 
 
 def column_type(name: str) -> agate.data_types.DataType:

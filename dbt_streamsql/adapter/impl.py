@@ -27,6 +27,7 @@ from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName, check_name, quote
 from dbt_streamsql.storage import functions
+from dbt_streamsql.storage.iceberg import rows
 
 if TYPE_CHECKING:
     import agate
@@ -364,6 +365,32 @@ class StreamSqlAdapter(SparkAdapter):
         return quote(view)
 
     @available.parse(lambda *a, **k: None)
+    def streamsql_replace_rows(
+        self, relation: StreamSqlRelation, source: StreamSqlRelation, where: str, once: bool
+    ) -> AdapterResponse:
+        """Put the source's rows in the place of those that `where` holds for, in one change.
+
+        '' replaces none. `once`: `where` reads the source too, which must be the same then.
+        """
+        with self.connections.exception_handler(where):
+            columns = ", ".join(c.quoted for c in self.get_columns_in_relation(relation))
+            if once:
+                self.session.sql(f"CACHE TABLE {source}")
+            try:
+                with rows.branch(self.session, self._name(relation)) as target:
+                    if where:
+                        self.execute(f"DELETE FROM {target} AS DBT_INTERNAL_DEST WHERE {where}")
+                    insert = f"INSERT INTO {target} ({columns}) SELECT {columns} FROM {source}"
+                    response, _ = self.execute(insert)
+            finally:
+                if once:
+                    self.session.sql(f"UNCACHE TABLE IF EXISTS {source}")
+        return response
+
+    def valid_incremental_strategies(self) -> list[str]:
+        return ["append", "delete+insert", "insert_overwrite", "merge", "microbatch"]
+
+    @available.parse(lambda *a, **k: None)
     def streamsql_run_python(self, code: str, view: str) -> None:
         """Run a python model and give its result a temporary name in this session."""
         session = self.session
@@ -497,7 +524,7 @@ class StreamSqlAdapter(SparkAdapter):
         """One row a column of every relation in the used schemas, with what its metadata tells."""
         import agate
 
-        rows: list[dict[str, Any]] = []
+        found: list[dict[str, Any]] = []
         problems: list[Exception] = []
         for database, schema in sorted(used_schemas):
             try:
@@ -505,12 +532,12 @@ class StreamSqlAdapter(SparkAdapter):
                     relations: list[Any] = self.list_relations(database, schema)
                     for relation in relations:
                         if not relation.is_function:
-                            rows += self._described(relation).rows()
+                            found += self._described(relation).rows()
             except DbtRuntimeError as error:
                 problems.append(error)
-        names = list(rows[0]) if rows else []
+        names = list(found[0]) if found else []
         types = [catalog.column_type(name) for name in names]
-        return agate.Table([list(row.values()) for row in rows], names, types), problems
+        return agate.Table([list(row.values()) for row in found], names, types), problems
 
     def get_catalog_for_single_relation(self, relation: StreamSqlRelation) -> CatalogTable:
         return self._described(relation).table()

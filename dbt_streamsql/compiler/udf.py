@@ -25,6 +25,7 @@ KINDS = ("scalar", "aggregate")
 
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\s*[(<][A-Za-z0-9_<>,:() ]*[)>])?")
 _PART = r"(?:`(?:[^`]|``)+`|\w+)"
+_NAME = re.compile(_PART)
 _CALL = re.compile(rf"{_PART}\s*\.\s*{_PART}\s*\.\s*{_PART}\s*\(")
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE}
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE}
@@ -192,11 +193,12 @@ def _expand(
 def _name(sql: str, tokens: list[Token], at: int) -> TableName | None:
     """The three-part name of the call that begins here."""
     six = tokens[at : at + 6]
-    kinds = [token.token_type for token in six[1::2]]
-    if kinds != [TokenType.DOT, TokenType.DOT, TokenType.L_PAREN]:
+    if [token.token_type for token in six[1::2]] != [*[TokenType.DOT] * 2, TokenType.L_PAREN]:
         return None
-    text = sql[six[0].start : six[4].end + 1]
-    return TableName.parse(text) if _CALL.fullmatch(f"{text}(") else None
+    parts = six[:5:2]
+    if not all(_NAME.fullmatch(sql, token.start, token.end + 1) for token in parts):
+        return None
+    return TableName(*(token.text for token in parts))
 
 
 def _arguments(sql: str, tokens: list[Token], opening: int) -> tuple[int, list[str]]:

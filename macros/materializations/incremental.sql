@@ -1,8 +1,10 @@
-{#- dbt-spark's strategies over a first build and a full refresh that replace in one commit. -#}
+{#- dbt's strategies over a first build and a full refresh that replace in one commit. -#}
 {% materialization incremental, adapter='streamsql', supported_languages=['sql', 'python'] %}
   {%- set target_relation = this.incorporate(type='table') -%}
-  {%- set file_format = dbt_spark_validate_get_file_format(none) -%}
-  {%- set strategy = dbt_spark_validate_get_incremental_strategy(config.get('incremental_strategy') or ('merge' if config.get('unique_key') else 'append'), file_format) -%}
+  {%- set unique_key = config.get('unique_key') -%}
+  {%- set strategy = config.get('incremental_strategy') or ('merge' if unique_key else 'append') -%}
+  {%- set by_rows = strategy in ['delete+insert', 'microbatch'] -%}
+  {%- set strategy_macro = none if by_rows else adapter.get_incremental_strategy_macro(context, strategy) -%}
   {%- set on_schema_change = incremental_validate_on_schema_change(config.get('on_schema_change'), default='ignore') -%}
   {%- set predicates = config.get('predicates', none) or config.get('incremental_predicates', none) -%}
   {% do adapter.streamsql_check(target_relation, model.config) %}
@@ -22,12 +24,17 @@
       {{ create_table_as(True, new_rows, query) }}
     {%- endcall %}
     {% do process_schema_changes(on_schema_change, new_rows, old_relation) %}
-    {%- set by_partition = strategy in ['insert_overwrite', 'microbatch'] and config.get('partition_by') -%}
-    {%- if by_partition -%}{% do run_query('set spark.sql.sources.partitionOverwriteMode = DYNAMIC') %}{%- endif -%}
-    {% call statement('main') -%}
-      {{ dbt_spark_get_incremental_sql(strategy, new_rows, target_relation, old_relation, config.get('unique_key', none), predicates) }}
-    {%- endcall %}
-    {%- if by_partition -%}{% do run_query('reset spark.sql.sources.partitionOverwriteMode') %}{%- endif -%}
+    {%- if by_rows -%}
+      {%- set where = streamsql_replaced_rows(strategy, new_rows, unique_key, predicates) -%}
+      {%- do store_result('main', response=adapter.streamsql_replace_rows(target_relation, new_rows, where, strategy == 'delete+insert')) -%}
+    {%- else -%}
+      {%- set by_partition = strategy == 'insert_overwrite' and config.get('partition_by') -%}
+      {%- if by_partition -%}{% do run_query('set spark.sql.sources.partitionOverwriteMode = DYNAMIC') %}{%- endif -%}
+      {% call statement('main') -%}
+        {{ strategy_macro({'target_relation': target_relation, 'temp_relation': new_rows, 'unique_key': unique_key, 'dest_columns': adapter.get_columns_in_relation(target_relation), 'incremental_predicates': predicates}) }}
+      {%- endcall %}
+      {%- if by_partition -%}{% do run_query('reset spark.sql.sources.partitionOverwriteMode') %}{%- endif -%}
+    {%- endif -%}
     {% do adapter.streamsql_drop_temporary(new_rows.render()) %}
     {% do persist_docs(target_relation, model) %}
   {%- endif -%}

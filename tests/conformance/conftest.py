@@ -10,6 +10,7 @@ from pathlib import Path
 
 import dialect
 import pytest
+import tally
 from dbt.tests import util
 
 from dbt_streamsql.adapter.impl import StreamSqlAdapter
@@ -17,6 +18,9 @@ from dbt_streamsql.adapter.impl import StreamSqlAdapter
 pytest.register_assert_rewrite("overrides")
 
 _DROP_SCHEMA = re.compile(r"\s*drop schema if exists (\w+) cascade", re.IGNORECASE)
+_MATERIALIZED_VIEW = re.compile(
+    r"\s*create materialized view (\S+) as \((.*)\)\s*", re.IGNORECASE | re.DOTALL
+)
 
 
 @pytest.fixture(scope="class")
@@ -38,7 +42,7 @@ def folder():
     os.chdir(before)
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def files():
     """The files that units write, in Spark's words."""
     patch = pytest.MonkeyPatch()
@@ -54,7 +58,7 @@ def files():
     patch.undo()
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def statements():
     """The statements that tests send themselves, in Spark's words."""
     patch = pytest.MonkeyPatch()
@@ -67,6 +71,8 @@ def statements():
                 database=self.config.credentials.database, schema=dropped[1]
             )
             return self.drop_schema(where)
+        if view := _MATERIALIZED_VIEW.fullmatch(sql):  # Spark has no statement for it
+            return self.host.engine.create_materialized_view(*view.groups())
         results = [
             original(self, statement, fetch, connection)
             for statement in dialect.translate_statements(sql)
@@ -76,3 +82,12 @@ def statements():
     patch.setattr(StreamSqlAdapter, "run_sql_for_tests", run)
     yield
     patch.undo()
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Units by group, where the run had any."""
+    found = tally.outcomes(terminalreporter.stats)
+    if found:
+        terminalreporter.section("dbt's suite for adapters")
+        for line in tally.lines(found):
+            terminalreporter.write_line(line)

@@ -18,6 +18,7 @@ _SPELLINGS = (
     (re.compile(r"::(?:character varying|varchar)(?:\(\d+\))?", re.IGNORECASE), "::string"),
     (re.compile(r"::timestamp without time zone", re.IGNORECASE), "::timestamp_ntz"),
     (re.compile(r"\b(?:timestamptz|timestamp with time zone)\b", re.IGNORECASE), "timestamp"),
+    (re.compile(r'"varchar"(?=[,)])'), '"string"'),
     (re.compile(r"\bset session time zone\b", re.IGNORECASE), "set time zone"),
     (re.compile(r"\bcurrent_setting\('timezone'\)", re.IGNORECASE), "current_timezone()"),
     # What `vacuum` is for: let go of what no version needs.
@@ -45,6 +46,8 @@ def translate_statements(sql: str) -> list[str]:
     except SqlglotError:
         return [sql]
     trees = [tree for tree in parsed if tree is not None]
+    if any(isinstance(tree, exp.Command) for tree in trees):
+        return [sql]
     return [one.sql("spark") for tree in trees for one in _filled(_dated(tree))]
 
 

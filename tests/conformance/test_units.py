@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
-from pathlib import Path
 
 import pytest
 from overrides import OVERRIDES
+from units import UNITS, Unit, chosen
 
 # The suite is dbt's: how it uses pytest is not ours to mend.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-UNITS = Path(__file__).with_name("units.tsv")
 
-
-def _classes() -> dict[str, type]:
-    made = {}
-    with UNITS.open(newline="") as file:
-        for row in csv.DictReader(file, delimiter="\t"):
-            module = importlib.import_module(f"dbt.tests.adapter.{row['module']}")
-            base = getattr(module, row["class"])
-            name = f"Test_{row['module'].replace('.', '_')}__{row['class']}"
-            bases = (OVERRIDES[row["class"]], base) if row["class"] in OVERRIDES else (base,)
-            made[name] = type(name, bases, {"__module__": __name__, "__test__": True})
-            if row["not_applicable"]:
-                made[name] = pytest.mark.skip(reason=row["not_applicable"])(made[name])
+def _class(unit: Unit) -> type:
+    base = getattr(importlib.import_module(f"dbt.tests.adapter.{unit.module}"), unit.name)
+    bases = (OVERRIDES[unit.name], base) if unit.name in OVERRIDES else (base,)
+    made = type(unit.test, bases, {"__module__": __name__, "__test__": True})
+    if unit.not_applicable:
+        made = pytest.mark.skip(reason=unit.not_applicable)(made)
     return made
 
 
-globals().update(_classes())
+globals().update({name: _class(UNITS[name]) for name in sorted(chosen())})

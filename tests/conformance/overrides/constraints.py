@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dbt.tests.adapter.constraints import fixtures
+from dbt.tests.adapter.constraints import fixtures, test_constraints
 
 
 class Types:
@@ -47,19 +47,25 @@ class TableTypes(Types):
 
 
 class Statement:
-    """Constraints are verified on the staged rows, so that the statement itself has none.
+    """The query that builds the table has the contract's columns in the contract's order.
 
-    That they are verified is what `BaseConstraintsRollback` shows.
+    Constraints stand in no statement: they are verified on the staged rows before those are
+    published, as `BaseConstraintsRollback` shows.
     """
+
+    @pytest.fixture(autouse=True)
+    def query(self, monkeypatch):
+        original = test_constraints.read_file
+
+        def read(*path):
+            text = original(*path)
+            return text[text.index("select id") :] if "run" in path else text
+
+        monkeypatch.setattr(test_constraints, "read_file", read)
 
     @pytest.fixture(scope="class")
     def expected_sql(self):
         return """
-create or replace table <model_identifier> using `iceberg` tblproperties (
-    'format-version' = '3',
-    'write.metadata.delete-after-commit.enabled' = 'true',
-    'write.metadata.previous-versions-max' = '10'
-) as
 select id, color, date_day from (
     -- depends_on: <foreign_key_model_identifier>
     select 'blue' as color, 1 as id, '2019-01-01' as date_day
@@ -67,7 +73,7 @@ select id, color, date_day from (
 """
 
 
-class QuotedColumn:
+class QuotedColumn(Statement):
     @pytest.fixture(scope="class")
     def models(self):
         # What a user writes in a check is for Spark to read.
@@ -80,11 +86,6 @@ class QuotedColumn:
     @pytest.fixture(scope="class")
     def expected_sql(self):
         return """
-create or replace table <model_identifier> using `iceberg` tblproperties (
-    'format-version' = '3',
-    'write.metadata.delete-after-commit.enabled' = 'true',
-    'write.metadata.previous-versions-max' = '10'
-) as
 select id, `from`, date_day from (
     select 'blue' as `from`, 1 as id, '2019-01-01' as date_day
 ) as model_subq

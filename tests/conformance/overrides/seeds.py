@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from dbt.tests.adapter.empty import test_empty
 from dbt.tests.adapter.simple_seed import fixtures
 
 
@@ -24,6 +25,21 @@ class ColumnOverride:
         return dict.fromkeys(("seed_id_str", "looks_like_a_bool", "looks_like_a_date"), "string")
 
 
+class EmptyFlag:
+    """`dbt seed` of dbt 1.11 has no `--empty` yet; `dbt build` has, and seeds obey it."""
+
+    @pytest.fixture(autouse=True)
+    def built(self, monkeypatch):
+        original = test_empty.run_dbt
+
+        def run(arguments):
+            if arguments == ["seed", "--empty"]:
+                arguments = ["build", "--empty", "--resource-type", "seed"]
+            return original(arguments)
+
+        monkeypatch.setattr(test_empty, "run_dbt", run)
+
+
 class SpecificFormats:
     """The unit writes a big file before it reads it."""
 
@@ -34,5 +50,6 @@ class SpecificFormats:
 
 OVERRIDES: dict[str, type] = {
     "BaseSimpleSeedColumnOverride": ColumnOverride,
+    "BaseTestEmptySeedFlag": EmptyFlag,
     "BaseSeedSpecificFormats": SpecificFormats,
 }
