@@ -353,8 +353,12 @@ class StreamSqlAdapter(SparkAdapter):
         return session.sql(query).schema != session.sql(engine.rewrite(query)).schema
 
     @available.parse(lambda *a, **k: "")
-    def streamsql_seed_source(self, table: agate.Table, column_types: Any) -> str:
+    def streamsql_seed_source(
+        self, table: agate.Table, column_types: Any, quote_columns: bool | None = None
+    ) -> str:
         """Load a seed's rows into a temporary view of this session; return its quoted name."""
+        with self.connections.exception_handler("seed"):
+            seeds.check_columns(table.column_names, quote_columns)
         types = [
             (column_types or {}).get(name) or self.convert_type(table, position)
             for position, name in enumerate(table.column_names)

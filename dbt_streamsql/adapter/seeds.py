@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import quote
 
 if TYPE_CHECKING:
     import agate
     from pyspark.sql import DataFrame, SparkSession
+
+
+_PLAIN = re.compile(r"\w+")
+
+
+def check_columns(names: Sequence[str], quote_columns: bool | None) -> None:
+    """Refuse a column that needs quotes where the seed says that it has none.
+
+    A wrong `delimiter` shows so: the whole header becomes one name. Error: IDENTIFIER_INVALID.
+    """
+    found = [name for name in names if quote_columns is False and not _PLAIN.fullmatch(name)]
+    if found:
+        raise StreamSqlError(
+            "IDENTIFIER_INVALID",
+            "a column of the seed is not a plain name",
+            given=", ".join(map(repr, found)),
+            allowed="letters, digits and `_` while `quote_columns` is false",
+            hint="check the seed's `delimiter` and header, or set `quote_columns: true`",
+        )
 
 
 def to_frame(spark: SparkSession, table: agate.Table, types: list[str]) -> DataFrame:

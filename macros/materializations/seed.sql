@@ -13,7 +13,7 @@
   {{ run_hooks(pre_hooks, inside_transaction=False) }}
   {{ run_hooks(pre_hooks, inside_transaction=True) }}
 
-  {%- set source = adapter.streamsql_seed_source(agate_table, model['config'].get('column_types', {})) -%}
+  {%- set source = adapter.streamsql_seed_source(agate_table, model['config'].get('column_types', {}), model['config'].get('quote_columns')) -%}
   {%- set query = 'select * from ' ~ source ~ (' limit 0' if flags.EMPTY else '') -%}
   {% do streamsql_replace(old_relation, target_relation, query, 'seed') %}
   {% do adapter.streamsql_drop_temporary(source) %}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from dbt.tests.adapter.empty import test_empty
 from dbt.tests.adapter.simple_seed import fixtures
+from dbt.tests.util import get_connection, run_dbt
 
 
 class ColumnOverride:
@@ -45,11 +48,70 @@ class SpecificFormats:
 
     @pytest.fixture(scope="module")
     def test_data_dir(self, tmp_path_factory):
-        return tmp_path_factory.mktemp("seeds")
+        return tmp_path_factory.mktemp("seeds") / "data"
+
+
+class ByteOrderMark:
+    """The unit's file lies beside the unit."""
+
+    @pytest.fixture(scope="class")
+    def project(self, project):
+        project.test_dir = str(Path(fixtures.__file__).parent)
+        return project
+
+
+class WrongDelimiter:
+    def test_seed_with_wrong_delimiter(self, project):
+        message = run_dbt(["seed"], expect_pass=False).results[0].message
+        assert "check the seed's `delimiter`" in message
+
+
+class FullRefreshFlag:
+    """The seed is replaced under what reads it: nothing is dropped with it."""
+
+    def test_simple_seed_full_refresh_flag(self, project):
+        self._build_relations_for_test(project)
+        refreshed = run_dbt(["seed", "--full-refresh"])
+        self._check_relation_end_state(run_result=refreshed, project=project, exists=True)
+
+
+class FullRefreshOn:
+    def test_simple_seed_full_refresh_config(self, project):
+        self._build_relations_for_test(project)
+        self._check_relation_end_state(run_result=run_dbt(["seed"]), project=project, exists=True)
+
+
+class Uppercase:
+    """Nothing is case-blind here that a database could be told to be."""
+
+    @pytest.fixture(scope="class")
+    def dbt_profile_target(self, spark, warehouse):
+        return {"type": "streamsql", "warehouse": str(warehouse), "threads": 4}
+
+
+class EmptyModels:
+    """What there is, asked of dbt: Spark has no information schema."""
+
+    @pytest.fixture(scope="class")
+    def project(self, project):
+        def tables():
+            with get_connection(project.adapter):
+                where = project.adapter.Relation.create(project.database, project.test_schema)
+                found = project.adapter.list_relations_without_caching(where)
+            return {relation.identifier: str(relation.type) for relation in found}
+
+        project.get_tables_in_schema = tables
+        return project
 
 
 OVERRIDES: dict[str, type] = {
     "BaseSimpleSeedColumnOverride": ColumnOverride,
     "BaseTestEmptySeedFlag": EmptyFlag,
     "BaseSeedSpecificFormats": SpecificFormats,
+    "BaseSimpleSeedWithBOM": ByteOrderMark,
+    "BaseSeedWithWrongDelimiter": WrongDelimiter,
+    "BaseBasicSeedTests": FullRefreshFlag,
+    "BaseSeedConfigFullRefreshOn": FullRefreshOn,
+    "BaseSimpleCopyUppercase": Uppercase,
+    "EmptyModelsArentRunBase": EmptyModels,
 }
