@@ -370,14 +370,19 @@ class StreamSqlAdapter(SparkAdapter):
 
     @available.parse(lambda *a, **k: None)
     def streamsql_replace_rows(
-        self, relation: StreamSqlRelation, source: StreamSqlRelation, where: str, once: bool
+        self,
+        relation: StreamSqlRelation,
+        source: StreamSqlRelation,
+        dest_columns: list[StreamSqlColumn],
+        where: str,
+        once: bool,
     ) -> AdapterResponse:
         """Put the source's rows in the place of those that `where` holds for, in one change.
 
         '' replaces none. `once`: `where` reads the source too, which must be the same then.
         """
         with self.connections.exception_handler(where):
-            columns = ", ".join(c.quoted for c in self.get_columns_in_relation(relation))
+            columns = ", ".join(column.quoted for column in dest_columns)
             if once:
                 self.session.sql(f"CACHE TABLE {source}")
             try:

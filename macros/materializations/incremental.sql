@@ -23,15 +23,15 @@
     {% call statement('create_tmp_relation') -%}
       {{ create_table_as(True, new_rows, query) }}
     {%- endcall %}
-    {% do process_schema_changes(on_schema_change, new_rows, old_relation) %}
+    {%- set dest_columns = process_schema_changes(on_schema_change, new_rows, old_relation) or adapter.get_columns_in_relation(old_relation) -%}
     {%- if by_rows -%}
       {%- set where = streamsql_replaced_rows(strategy, new_rows, unique_key, predicates) -%}
-      {%- do store_result('main', response=adapter.streamsql_replace_rows(target_relation, new_rows, where, strategy == 'delete+insert')) -%}
+      {%- do store_result('main', response=adapter.streamsql_replace_rows(target_relation, new_rows, dest_columns, where, strategy == 'delete+insert')) -%}
     {%- else -%}
       {%- set by_partition = strategy == 'insert_overwrite' and config.get('partition_by') -%}
       {%- if by_partition -%}{% do run_query('set spark.sql.sources.partitionOverwriteMode = DYNAMIC') %}{%- endif -%}
       {% call statement('main') -%}
-        {{ strategy_macro({'target_relation': target_relation, 'temp_relation': new_rows, 'unique_key': unique_key, 'dest_columns': adapter.get_columns_in_relation(target_relation), 'incremental_predicates': predicates}) }}
+        {{ strategy_macro({'target_relation': target_relation, 'temp_relation': new_rows, 'unique_key': unique_key, 'dest_columns': dest_columns, 'incremental_predicates': predicates}) }}
       {%- endcall %}
       {%- if by_partition -%}{% do run_query('reset spark.sql.sources.partitionOverwriteMode') %}{%- endif -%}
     {%- endif -%}

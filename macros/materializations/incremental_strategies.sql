@@ -1,17 +1,36 @@
 {#- How each strategy puts new rows into a table that exists, by dbt's names: a project may add
     its own as `get_incremental_<name>_sql`. -#}
 {% macro streamsql__get_incremental_append_sql(arg_dict) %}
-  {%- do return(get_insert_into_sql(arg_dict['temp_relation'], arg_dict['target_relation'])) -%}
-{% endmacro %}
-
-
-{% macro streamsql__get_incremental_merge_sql(arg_dict) %}
-  {%- do return(get_merge_sql(arg_dict['target_relation'], arg_dict['temp_relation'], arg_dict['unique_key'], none, arg_dict['incremental_predicates'])) -%}
+  {%- set columns = arg_dict['dest_columns'] | map(attribute='quoted') | join(', ') -%}
+  insert into {{ arg_dict['target_relation'] }} ({{ columns }})
+  select {{ columns }} from {{ arg_dict['temp_relation'] }}
 {% endmacro %}
 
 
 {% macro streamsql__get_incremental_insert_overwrite_sql(arg_dict) %}
-  {%- do return(get_insert_overwrite_sql(arg_dict['temp_relation'], arg_dict['target_relation'], arg_dict['target_relation'])) -%}
+  {%- set columns = arg_dict['dest_columns'] | map(attribute='quoted') | join(', ') -%}
+  insert overwrite {{ arg_dict['target_relation'] }} ({{ columns }})
+  select {{ columns }} from {{ arg_dict['temp_relation'] }}
+{% endmacro %}
+
+
+{% macro streamsql__get_incremental_merge_sql(arg_dict) %}
+  {%- set columns = arg_dict['dest_columns'] | map(attribute='quoted') | list -%}
+  {%- set updated = default__get_merge_update_columns(config.get('merge_update_columns'), config.get('merge_exclude_columns'), arg_dict['dest_columns']) -%}
+  {%- set conditions = (arg_dict['incremental_predicates'] or []) + [] -%}
+  {%- set keys = arg_dict['unique_key'] or [] -%}
+  {%- for key in ([keys] if keys is string else keys) -%}
+    {%- do conditions.append('DBT_INTERNAL_SOURCE.' ~ key ~ ' = DBT_INTERNAL_DEST.' ~ key) -%}
+  {%- endfor -%}
+  merge into {{ arg_dict['target_relation'] }} as DBT_INTERNAL_DEST
+  using {{ arg_dict['temp_relation'] }} as DBT_INTERNAL_SOURCE
+  on {{ conditions | join(' and ') if keys else 'false' }}
+  when matched then update set
+    {%- for column in updated %}
+    {{ column }} = DBT_INTERNAL_SOURCE.{{ column }}{{ ',' if not loop.last }}
+    {%- endfor %}
+  when not matched then insert ({{ columns | join(', ') }})
+    values ({% for column in columns %}DBT_INTERNAL_SOURCE.{{ column }}{{ ', ' if not loop.last }}{% endfor %})
 {% endmacro %}
 
 
