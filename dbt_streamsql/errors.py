@@ -31,6 +31,8 @@ CODES: dict[str, str] = {
     "PLAN_MISMATCH": "A plan does not fit the SQL, the schema or this version.",
     "PYTHON_MODEL": "A python model failed, or returned something that is not a DataFrame.",
     "RESERVED_NAME": "A column name is reserved for the engine.",
+    "SERVER": "The warm engine cannot be started, or not for this profile.",
+    "SERVER_BUSY": "The warm engine is in use.",
     "SQL_INVALID": "Spark refuses the query.",
     "SQL_UNSUPPORTED": "The compiler cannot read the query.",
     "TABLE_EXISTS": "A table that should be new is there already.",

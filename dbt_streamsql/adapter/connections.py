@@ -126,7 +126,9 @@ class StreamSqlConnectionManager(SparkConnectionManager):
     def host(self) -> Host:
         root = project_root(self.profile)
         credentials = self.profile.credentials
-        return host_of(credentials.settings(root), credentials.meta_url(root))
+        return host_of(
+            credentials.settings(root), credentials.meta_url(root), server=credentials.server
+        )
 
     @contextmanager
     def exception_handler(self, sql: str) -> Iterator[None]:

@@ -23,7 +23,7 @@ META_FILE = "streamsql.db"
 
 _TEXT = ("database", "schema", "warehouse", "meta", "method", "host", "token", "master")
 _MAPPINGS = ("catalog_properties", "spark_properties")
-_KEYS = ("catalog", *_TEXT, "port", *_MAPPINGS)
+_KEYS = ("catalog", *_TEXT, "port", "server", *_MAPPINGS)
 _SHOWN_AS = {"database": "catalog"}
 
 
@@ -47,6 +47,8 @@ class StreamSqlCredentials(Credentials):
     port: Optional[int] = None  # noqa: UP045
     token: Optional[str] = None  # noqa: UP045
     master: Optional[str] = None  # noqa: UP045
+    # Whether `embedded` uses the warm engine of this warehouse when one is up.
+    server: bool = True
     # Any Spark settings; they win over the adapter's.
     spark_properties: Dict[str, Any] = field(default_factory=dict)  # noqa: UP006
 
@@ -135,6 +137,8 @@ def _problems(data: Any) -> Iterator[str]:
     port = data.get("port")
     if port is not None and (type(port) is not int or not 0 < port < 65536):
         yield f"`port` must be a number from 1 to 65535, not {port!r}"
+    if not isinstance(data.get("server", True), bool):
+        yield f"`server` must be true or false, not {data['server']!r}"
     yield from _name_problems(data)
     method = data.get("method")
     if isinstance(method, str):

@@ -13,12 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dbt_streamsql.runtime import remote
 from dbt_streamsql.runtime.session import (
     SessionSettings,
     add_catalog,
     new_session,
     open_session,
 )
+from dbt_streamsql.server import find
 from dbt_streamsql.storage.iceberg.java import is_connect
 
 if TYPE_CHECKING:
@@ -85,9 +87,11 @@ class Gate:
 class Host:
     """One Spark session and one engine for one profile. Both are opened when first needed."""
 
-    def __init__(self, settings: SessionSettings, meta: str) -> None:
+    def __init__(self, settings: SessionSettings, meta: str, *, server: bool = True) -> None:
+        """`server`: a warm engine may stand in for an embedded session."""
         self.settings = settings
         self.meta = meta
+        self._server = server
         self.gate = Gate()
         self._lock = threading.RLock()
         self._spark: SparkSession | None = None
@@ -112,7 +116,8 @@ class Host:
             if self._spark is None or self._gone(self._spark):
                 self._idle.clear()
                 self._engine = None
-                self._spark = open_session(self.settings)
+                served = find.warm(self.settings) if self._server else None
+                self._spark = open_session(served or self.settings)
                 for catalog in self._catalogs.values():
                     add_catalog(self._spark, catalog)
             return self._spark
@@ -163,7 +168,7 @@ class Host:
         if spark is None or self._gone(spark):
             return
         if is_connect(spark):
-            spark.interruptAll()
+            remote.interrupt_all()
         else:
             spark.sparkContext.cancelAllJobs()
 
@@ -177,9 +182,10 @@ _hosts: dict[tuple[object, ...], Host] = {}
 _hosts_lock = threading.Lock()
 
 
-def host_of(settings: SessionSettings, meta: str) -> Host:
+def host_of(settings: SessionSettings, meta: str, *, server: bool = True) -> Host:
     """The process's host for these settings; the same ones give the same host."""
     key = (
+        server,
         settings.method,
         settings.host,
         settings.port,
@@ -193,7 +199,7 @@ def host_of(settings: SessionSettings, meta: str) -> Host:
     )
     with _hosts_lock:
         if key not in _hosts:
-            _hosts[key] = Host(settings, meta)
+            _hosts[key] = Host(settings, meta, server=server)
         return _hosts[key]
 
 

@@ -14,7 +14,6 @@ import sqlite3
 import tempfile
 import threading
 import time
-import urllib.parse
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -32,12 +31,10 @@ if TYPE_CHECKING:
 
 METHODS = ("embedded", "connect", "cluster")
 CATALOG_FILE = "catalog.db"
-CONNECT_PORT = 15002
 
 _LOCAL_FILES = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
 _ICEBERG_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 _ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
-_LOOPBACK = ("127.0.0.1", "::1", "[::1]", "localhost")
 _GIB = 1 << 30
 _APPENDED = {
     "spark.sql.extensions": ",",
@@ -56,6 +53,7 @@ log = logging.getLogger("dbt_streamsql")
 class SessionSettings:
     """How to reach Spark. `warehouse` is a folder (made absolute) or a URI; '' only for connect.
 
+    `user` is the name that a Spark Connect server knows this client by ('': the system's).
     `catalog_properties` are the catalog's own (`type`, `uri`, …), without Spark's prefix.
     `spark_properties` win over every setting made here. Both hold texts only.
     """
@@ -64,6 +62,7 @@ class SessionSettings:
     host: str = ""
     port: int = 0
     token: str = field(default="", repr=False)
+    user: str = ""
     master: str = ""
     catalog: str = "lake"
     warehouse: str = ""
@@ -114,13 +113,11 @@ def new_session(spark: SparkSession) -> SparkSession:
     A classic `newSession()` knows only what Spark was started with, so what was set on `spark`
     later is carried over; properties of single jobs are not.
     """
-    child: SparkSession
     if is_connect(spark):
-        # The channel keeps the address and the token; a client has no getter for them.
-        client = getattr(spark, "client")  # noqa: B009 - only Connect's sessions have it
-        child = type(spark)(client._builder)  # noqa: SLF001
-    else:
-        child = spark.newSession()
+        from dbt_streamsql.runtime import remote
+
+        return remote.beside(spark)
+    child = spark.newSession()
     present = _settings_of(child)
     for key, value in _settings_of(spark).items():
         if present.get(key) != value and not key.startswith(_JOB_SCOPED):
@@ -282,38 +279,18 @@ def _join(running: SparkSession, settings: SessionSettings) -> SparkSession:
 
 
 def _connect(settings: SessionSettings) -> SparkSession:
-    from pyspark.sql import SparkSession
+    from dbt_streamsql.runtime import remote
 
-    if settings.warehouse and "://" not in settings.warehouse and settings.host in _LOOPBACK:
+    wanted = {"spark.sql.session.timeZone": "UTC"}
+    if settings.catalog_properties or settings.warehouse:
+        wanted |= catalog_settings(settings)
+    here = settings.host in remote.LOOPBACK and "://" not in settings.warehouse
+    if settings.warehouse and here:
         _make_folder(Path(_located(settings.warehouse)))
-    try:
-        # `create`, not `getOrCreate`: the latter would hand out somebody else's session.
-        session: SparkSession = SparkSession.builder.remote(connect_url(settings)).create()
-        wanted = dict(settings.spark_properties)
-        wanted.setdefault("spark.sql.session.timeZone", "UTC")
-        if settings.catalog_properties or settings.warehouse:
-            wanted = catalog_settings(settings) | wanted
-        for key, value in wanted.items():
-            session.conf.set(key, value)
-    except Exception as error:
-        raise StreamSqlError(
-            "CONNECTION",
-            f"no Spark Connect server answers at {settings.host}",
-            given=_scrub(str(error), settings.token),
-            hint="check `host`, `port`, `token`, and that the server runs",
-        ) from error
+    session = remote.open_remote(settings, wanted | dict(settings.spark_properties))
+    if settings.warehouse and here:
+        _prepare_catalog(session, settings)
     return session
-
-
-def connect_url(settings: SessionSettings) -> str:
-    """`sc://host:port/;token=…`, with the host spelled so that a local token needs no TLS."""
-    host = settings.host
-    if settings.token and host in _LOOPBACK:
-        host = "localhost"
-    url = f"sc://{host}:{settings.port or CONNECT_PORT}"
-    if settings.token:
-        url += f"/;token={urllib.parse.quote(settings.token, safe='')}"
-    return url
 
 
 @contextmanager
@@ -378,10 +355,6 @@ def _make_folder(folder: Path) -> None:
             given=f"{folder}: {error.strerror}",
             hint="set `warehouse` to a folder that you may write",
         ) from error
-
-
-def _scrub(text: str, secret: str) -> str:
-    return text.replace(secret, "…") if secret else text
 
 
 def _cores() -> int:

@@ -1,0 +1,46 @@
+"""A profile, read and rendered by dbt itself, for commands that are not dbt's."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from dbt_common.exceptions import DbtBaseException
+
+from dbt_streamsql.adapter.credentials import StreamSqlCredentials
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.runtime.session import SessionSettings
+
+
+def settings_of(
+    project_dir: str | None, profiles_dir: str | None, profile: str | None, target: str | None
+) -> SessionSettings:
+    """How the target of a project reaches Spark.
+
+    What is None is found as dbt finds it. Error: CONFIG_INVALID.
+    """
+    from dbt.cli.resolvers import default_profiles_dir, default_project_dir
+    from dbt.config.runtime import load_profile
+    from dbt.flags import set_from_args
+
+    root = Path(project_dir or default_project_dir()).absolute()
+    folder = Path(profiles_dir or default_profiles_dir()).absolute()
+    try:
+        set_from_args(Namespace(PROFILES_DIR=str(folder), PROJECT_DIR=str(root)), None)
+        credentials = load_profile(str(root), {}, profile, target).credentials
+    except DbtBaseException as error:
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            "the profile cannot be read",
+            given=str(error).strip(),
+            hint="name the folders: `--project-dir`, `--profiles-dir`, or give `--warehouse`",
+        ) from error
+    if not isinstance(credentials, StreamSqlCredentials):
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            "the profile is another adapter's",
+            given=f"`type: {credentials.type}`",
+            allowed="`type: streamsql`",
+            hint="choose another `--profile` or `--target`",
+        )
+    return credentials.settings(root)

@@ -1,0 +1,83 @@
+"""The warm engine's own process: `control.start` starts it and writes what to serve to its stdin.
+
+It runs a Spark with Spark's own Connect plugin in it, watches who uses it, and ends on SIGTERM,
+when nobody has used it for long enough, or when its Spark has died. Spark ends when it ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import sys
+import threading
+import time
+from dataclasses import replace
+from typing import Any
+
+from dbt_streamsql.runtime.session import SessionSettings, open_session
+from dbt_streamsql.server import process
+from dbt_streamsql.server.locks import locked
+from dbt_streamsql.server.record import Place, Record, fingerprint, versions
+from dbt_streamsql.server.watch import Watch, service_of
+
+POLL_SECONDS = 1.0
+
+
+def main() -> int:
+    request: dict[str, Any] = json.load(sys.stdin)
+    settings = SessionSettings(**request["settings"])
+    place = Place(settings)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    # Python functions of models run with the Python that the models were written for.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    with locked(place.folder / "alive", wait=False) as mine:
+        if not mine:
+            sys.stderr.write("another warm engine of this warehouse runs\n")
+            return 1
+        token = secrets.token_urlsafe(32)
+        served = replace(settings, spark_properties=_serving(settings, token))
+        spark = open_session(served)
+        try:
+            record = Record(
+                process=process.own(),
+                port=service_of(spark).localPort(),
+                warehouse=settings.warehouse,
+                fingerprint=fingerprint(settings),
+                versions=versions(),
+                since=time.time(),
+                token=token,
+            )
+            watch = Watch(spark)
+            place.tell(watch.look())
+            place.publish(record)
+            while not stop.wait(POLL_SECONDS):
+                state = watch.look()
+                place.tell(state)
+                if 0 < request["idle_seconds"] <= state.idle and not state.statements:
+                    break
+        finally:
+            place.withdraw()
+            spark.stop()
+    return 0
+
+
+def _serving(settings: SessionSettings, token: str) -> dict[str, str]:
+    """The profile's Spark settings with those that make Spark a Connect server."""
+    given = dict(settings.spark_properties)
+    plugins = [given.get("spark.plugins", ""), "org.apache.spark.sql.connect.SparkConnectPlugin"]
+    return given | {
+        "spark.plugins": ",".join(filter(None, plugins)),
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        "spark.connect.authenticate.token": token,
+        # A run keeps sessions for later; what a dead client leaves is closed by the watch.
+        "spark.connect.session.manager.defaultSessionTimeout": "7d",
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""Start, stop and look at the warm engine of a warehouse."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TypeVar
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.runtime import jars
+from dbt_streamsql.runtime.java import find_java
+from dbt_streamsql.runtime.session import SessionSettings
+from dbt_streamsql.server.find import unfit
+from dbt_streamsql.server.locks import locked
+from dbt_streamsql.server.record import Place, Record, State
+
+START_SECONDS = 180
+STOP_SECONDS = 30
+RELEASE_SECONDS = 5
+_LOG_LINES = 8
+Found = TypeVar("Found")
+
+
+def start(settings: SessionSettings, idle_seconds: int) -> tuple[Record, bool]:
+    """The running engine for `settings`, and whether this call has started it.
+
+    It ends by itself after `idle_seconds` without use (0: never). Errors: SERVER, and what an
+    embedded session raises: JAVA_MISSING, JAR_UNAVAILABLE, JAR_CHECKSUM.
+    """
+    _check(settings)
+    # What can be wrong before Spark starts is told here, not in the engine's log.
+    find_java()
+    jars.ensure()
+    place = Place(settings)
+    place.make()
+    with locked(place.folder / "lock", wait=True):
+        with locked(place.folder / "alive", wait=False) as free:
+            pass
+        if not free:
+            # Somebody's start was interrupted when its engine was not up yet.
+            record = _until(lambda: _alive(place), START_SECONDS)
+        else:
+            record = None
+            place.withdraw()
+        if record is not None:
+            problem = unfit(record, settings)
+            if problem:
+                raise StreamSqlError("SERVER", "a warm engine runs already", given=problem)
+            return record, False
+        return _launch(place, settings, idle_seconds), True
+
+
+def stop(settings: SessionSettings, *, force: bool = False) -> State | None:
+    """End the engine of the warehouse; its last state, or None when none runs.
+
+    Error: SERVER_BUSY when it has sessions and `force` is not set.
+    """
+    _check(settings)
+    place = Place(settings)
+    record = _alive(place)
+    if record is None:
+        place.withdraw()
+        return None
+    state = place.state()
+    if not force:
+        # Who has just ended is seen a moment later.
+        state = _until(lambda: _unused(place), RELEASE_SECONDS) or place.state()
+        if state is not None and state.sessions:
+            raise StreamSqlError(
+                "SERVER_BUSY",
+                "the warm engine is in use",
+                given=f"{state.sessions} sessions, {state.statements} running statements",
+                hint="wait for the runs to end, or stop it with `--force`: they fail then",
+            )
+    os.kill(record.pid, signal.SIGTERM)
+    if not _until(lambda: not record.alive, STOP_SECONDS) and record.alive:
+        os.kill(record.pid, signal.SIGKILL)
+        _until(lambda: not record.alive, STOP_SECONDS)
+        place.withdraw()
+    return state
+
+
+def status(settings: SessionSettings) -> tuple[Record, State | None, str] | None:
+    """The running engine, what it does, and why this profile would not use it ('': it would)."""
+    _check(settings)
+    place = Place(settings)
+    record = _alive(place)
+    return None if record is None else (record, place.state(), unfit(record, settings))
+
+
+def _check(settings: SessionSettings) -> None:
+    problem = ""
+    if settings.method != "embedded":
+        problem = f"`method: {settings.method}` has a server already"
+    elif os.name != "posix":
+        problem = "this platform has no warm engine"
+    if problem:
+        raise StreamSqlError("SERVER", problem, allowed="`method: embedded` on Linux or macOS")
+
+
+def _launch(place: Place, settings: SessionSettings, idle_seconds: int) -> Record:
+    request = {"settings": _as_texts(settings), "idle_seconds": idle_seconds}
+    descriptor = os.open(place.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as log:
+        child = subprocess.Popen(  # noqa: S603 - this Python, a module of this package
+            [sys.executable, "-m", "dbt_streamsql.server"],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            cwd=place.folder,
+            text=True,
+            # Ctrl-C at the terminal is not meant for it.
+            start_new_session=True,
+        )
+    try:
+        assert child.stdin is not None
+        # Not by arguments or the environment: the settings may hold passwords.
+        child.stdin.write(json.dumps(request))
+        child.stdin.close()
+        record = _until(lambda: _alive(place), START_SECONDS, lambda: child.poll() is None)
+    except BaseException:
+        child.terminate()
+        raise
+    if record is None:
+        child.kill()
+        lines = place.log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+        raise StreamSqlError(
+            "SERVER",
+            "the warm engine did not start",
+            given="\n".join(lines) or "nothing was said",
+            hint=f"the whole log is {place.log}; `dbt debug` checks each part",
+        )
+    return record
+
+
+def _as_texts(settings: SessionSettings) -> dict[str, object]:
+    body = asdict(settings)
+    for key in ("catalog_properties", "spark_properties"):
+        body[key] = dict(body[key])
+    return body
+
+
+def _alive(place: Place) -> Record | None:
+    record = place.read()
+    return record if record is not None and record.alive else None
+
+
+def _unused(place: Place) -> State | None:
+    state = place.state()
+    return state if state is not None and not state.sessions else None
+
+
+def _until(
+    look: Callable[[], Found], seconds: float, going: Callable[[], bool] = lambda: True
+) -> Found | None:
+    """What `look` finds within `seconds`, while `going`."""
+    end = time.monotonic() + seconds
+    while True:
+        go_on = going() and time.monotonic() < end
+        found = look()
+        if found or not go_on:
+            return found or None
+        time.sleep(0.05)

@@ -1,0 +1,87 @@
+"""Whether a profile's embedded Spark is up already, as a warm engine."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.runtime.session import SessionSettings
+from dbt_streamsql.server import process
+from dbt_streamsql.server.record import Place, Record, fingerprint, versions
+
+SWITCH = "STREAMSQL_SERVER"
+ANSWER_SECONDS = 3.0
+
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+"""What an HTTP/2 client says first: the preface and empty settings. A server says its own."""
+log = logging.getLogger("dbt_streamsql")
+
+
+def warm(settings: SessionSettings) -> SessionSettings | None:
+    """How to reach the warm engine that can stand in for `settings`; None when there is none.
+
+    One that is up and cannot is told in a line that says what to do.
+    """
+    if not wanted() or settings.method != "embedded":
+        return None
+    record = Place(settings).read()
+    if record is None:
+        return None
+    problem = unfit(record, settings)
+    if problem:
+        log.warning("the warm engine is not used: %s", problem)
+        return None
+    log.debug("using the warm engine on port %s", record.port)
+    # The engine was started with all settings of the profile: none needs to be set again.
+    zone = settings.spark_properties.get("spark.sql.session.timeZone", "UTC")
+    return SessionSettings(
+        method="connect",
+        host="localhost",
+        port=record.port,
+        token=record.token,
+        user=process.own(),
+        catalog=settings.catalog,
+        spark_properties={"spark.sql.session.timeZone": zone},
+    )
+
+
+def wanted() -> bool:
+    """Whether a warm engine may be used here. Error: CONFIG_INVALID for another word than off."""
+    switch = os.environ.get(SWITCH, "").lower()
+    if switch not in ("", "on", "off"):
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            f"{SWITCH} is not understood",
+            given=repr(switch),
+            allowed="on, off",
+            hint="unset it, or set it to off to leave a warm engine alone",
+        )
+    return switch != "off" and os.name == "posix"
+
+
+def unfit(record: Record, settings: SessionSettings) -> str:
+    """Why the engine cannot stand in for `settings`, and what to do; '' when it can."""
+    again = "`streamsql server stop`, then `streamsql server start`"
+    if not record.alive:
+        return "it has died; `streamsql server start` starts another"
+    if record.versions != versions():
+        return f"it runs other versions ({record.versions}); {again}"
+    if record.fingerprint != fingerprint(settings):
+        return f"it was started with other settings than this profile has; {again}"
+    if not _answers(record.port):
+        return f"it does not answer on port {record.port}; {again}"
+    return ""
+
+
+def _answers(port: int) -> bool:
+    """A process that is stopped or out of memory still has an open port, but says nothing."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) as connection:
+            connection.sendall(_GREETING)
+            return bool(connection.recv(9))
+    except OSError:
+        return False
+
+
