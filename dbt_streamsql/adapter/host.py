@@ -116,8 +116,8 @@ class Host:
             if self._spark is None or self._gone(self._spark):
                 self._idle.clear()
                 self._engine = None
-                served = find.warm(self.settings) if self._server else None
-                self._spark = open_session(served or self.settings)
+                served = find.open_warm(self.settings) if self._server else None
+                self._spark = served or open_session(self.settings)
                 for catalog in self._catalogs.values():
                     add_catalog(self._spark, catalog)
             return self._spark

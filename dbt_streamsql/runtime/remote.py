@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.storage.iceberg import nearby
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,6 +78,7 @@ def beside(spark: SparkSession) -> SparkSession:
     # The channel keeps the address and the token; a client has no getter for them.
     other: Any = type(spark)(first.client._builder)  # noqa: SLF001
     _enter(other)
+    nearby.inherit(spark, other)
     other.client.set_retry_policies(first.client.get_retry_policies())
     present, wanted = other.conf.getAll, first.conf.getAll
     _set_all(

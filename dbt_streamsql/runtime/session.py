@@ -147,8 +147,8 @@ def catalog_settings(settings: SessionSettings) -> dict[str, str]:
     own = {"cache-enabled": "false"}  # with the cache a session is blind to others' commits
     if settings.warehouse:
         own["warehouse"] = _located(settings.warehouse)
-    if not {"type", "catalog-impl", "uri"} & set(settings.catalog_properties):
-        file = Path(_located(settings.warehouse)) / CATALOG_FILE
+    file = catalog_file(settings)
+    if file is not None:
         own["type"] = "jdbc"
         own["uri"] = f"jdbc:sqlite:{file}?journal_mode=WAL&busy_timeout=20000"
         own["jdbc.schema-version"] = "V1"  # without it the catalog stores no views
@@ -158,6 +158,13 @@ def catalog_settings(settings: SessionSettings) -> dict[str, str]:
         **{f"{prefix}.{key}": value for key, value in own.items()},
         _DEFAULT: settings.catalog,
     }
+
+
+def catalog_file(settings: SessionSettings) -> Path | None:
+    """The SQLite file of the catalog; None when the profile has a catalog of its own."""
+    if {"type", "catalog-impl", "uri"} & set(settings.catalog_properties):
+        return None
+    return Path(_located(settings.warehouse)) / CATALOG_FILE
 
 
 def start_settings(settings: SessionSettings) -> dict[str, str]:
@@ -221,9 +228,9 @@ def _prepare_catalog(session: SparkSession, settings: SessionSettings) -> None:
     Iceberg looks whether they are there and then makes them, which fails when several sessions,
     or several processes, do so at the same time.
     """
-    if {"type", "catalog-impl", "uri"} & set(settings.catalog_properties):
+    file = catalog_file(settings)
+    if file is None:
         return
-    file = Path(_located(settings.warehouse)) / CATALOG_FILE
     for attempt in range(5):
         if _catalog_is_made(file):
             return

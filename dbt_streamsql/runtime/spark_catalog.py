@@ -13,7 +13,7 @@ from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.schema import Column, visible
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.storage.iceberg import metadata
+from dbt_streamsql.storage.iceberg import metadata, nearby
 
 _AS = re.compile(r"\nAS\n", re.MULTILINE)
 _SPOT = re.compile(r"line (\d+), pos (\d+)")
@@ -90,6 +90,11 @@ class SparkCatalog:
 
     def _view(self, name: TableName) -> str:
         """The text of a view ('' for a table)."""
+        try:
+            if not nearby.is_view(self._spark, name):
+                return ""
+        except nearby.NotNearbyError:
+            pass
         try:
             rows = self._spark.sql(
                 f"SHOW VIEWS IN {quote(name.catalog)}.{quote(name.schema)} LIKE :name",

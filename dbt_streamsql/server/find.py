@@ -5,11 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from typing import TYPE_CHECKING
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.runtime.session import SessionSettings
+from dbt_streamsql.runtime.session import SessionSettings, catalog_file, open_session
 from dbt_streamsql.server import process
 from dbt_streamsql.server.record import Place, Record, fingerprint, versions
+from dbt_streamsql.storage.iceberg import nearby
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SWITCH = "STREAMSQL_SERVER"
 ANSWER_SECONDS = 3.0
@@ -19,11 +24,23 @@ _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00
 log = logging.getLogger("dbt_streamsql")
 
 
-def warm(settings: SessionSettings) -> SessionSettings | None:
-    """How to reach the warm engine that can stand in for `settings`; None when there is none.
+def open_warm(settings: SessionSettings) -> SparkSession | None:
+    """A session on the warm engine that stands in for `settings`; None when there is none.
 
-    One that is up and cannot is told in a line that says what to do.
+    One that is up and does not fit is told in a line that says what to do.
     """
+    served = warm(settings)
+    if served is None:
+        return None
+    session = open_session(served)
+    file = catalog_file(settings)
+    if file is not None:
+        nearby.declare(session, settings.catalog, file)
+    return session
+
+
+def warm(settings: SessionSettings) -> SessionSettings | None:
+    """How to reach the warm engine that stands in for `settings`; None when there is none."""
     if not wanted() or settings.method != "embedded":
         return None
     record = Place(settings).read()

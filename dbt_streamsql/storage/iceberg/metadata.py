@@ -1,7 +1,7 @@
 """The metadata of an Iceberg table, read without a Spark job.
 
-Over Spark Connect there is no JVM in reach; the same facts then come from Iceberg's metadata
-tables, which costs a small job each.
+Over Spark Connect there is no JVM in reach; the same facts then come from the catalog's own files
+where they are near, else from Iceberg's metadata tables, which costs a small job each.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
+from dbt_streamsql.storage.iceberg import nearby
 from dbt_streamsql.storage.iceberg.java import is_connect, java_class, java_table
 
 _PIECE = 3500
@@ -104,7 +105,11 @@ def load(spark: SparkSession, name: TableName) -> Metadata | None:
     Errors: SQL_UNSUPPORTED when a table of another format has that name.
     """
     if is_connect(spark):
-        return _load_by_sql(spark, name)
+        try:
+            body = nearby.body(spark, name)
+        except nearby.NotNearbyError:
+            return _load_by_sql(spark, name)
+        return None if body is None else _from_json(dict(body))
     try:
         table = java_table(spark, name)
     except PySparkException as error:
