@@ -69,13 +69,13 @@ def _for_one_engine(command: Callable[..., Any]) -> Callable[..., Any]:
 @server.command()
 @click.option(
     "--idle-minutes",
-    type=click.IntRange(min=0),
+    type=click.FloatRange(min=0),
     default=240,
     show_default=True,
     help="end after so long without use; 0: never",
 )
 @_for_one_engine
-def start(settings: SessionSettings, as_json: bool, idle_minutes: int) -> None:
+def start(settings: SessionSettings, as_json: bool, idle_minutes: float) -> None:
     """Start the engine, unless it runs."""
     began = time.monotonic()
     record, started = control.start(settings, idle_minutes * 60)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import uuid
 
 import pytest
+from spark_way import settings
 from tests_support import drop_schema
 
 from dbt_streamsql import Engine
-from dbt_streamsql.runtime.session import SessionSettings, open_session
+from dbt_streamsql.runtime.session import open_session
 
-pytest_plugins = ["dbt.tests.fixtures.project"]
+pytest_plugins = ["dbt.tests.fixtures.project", "spark_servers"]
 
 
 @pytest.fixture(scope="session")
@@ -21,10 +22,8 @@ def warehouse(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def spark(warehouse):
-    """The one embedded session."""
-    # Thousands of small queries: the JVM's optimizing compiler costs more than it wins.
-    quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-    session = open_session(SessionSettings(warehouse=str(warehouse), spark_properties=quick))
+    """The one session: embedded, unless `spark_way` is told otherwise."""
+    session = open_session(settings(str(warehouse)))
     yield session
     session.stop()
 

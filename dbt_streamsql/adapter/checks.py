@@ -12,6 +12,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime import jars
 from dbt_streamsql.runtime.java import find_java
+from dbt_streamsql.storage.iceberg.java import is_connect
 
 
 def run(host: Host) -> Iterator[str]:
@@ -21,7 +22,8 @@ def run(host: Host) -> Iterator[str]:
         files = jars.ensure()
         yield f"jars: {len(files)} in {files[0].parent}"
     spark = host.spark
-    where = host.settings.host or host.settings.master or "in this process"
+    here = "the warm engine" if host.settings.method == "embedded" and is_connect(spark) else ""
+    where = here or host.settings.host or host.settings.master or "in this process"
     yield f"session: Spark {spark.version}, {host.settings.method}, {where}"
     _write_to_catalog(host)
     yield f"catalog: {host.settings.catalog}, a table was written, read and dropped"

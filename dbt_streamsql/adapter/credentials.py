@@ -134,11 +134,7 @@ def _problems(data: Any) -> Iterator[str]:
             yield f"`{shown}` must be text, not {_kind(value)} (put it in quotes)"
     for key in _MAPPINGS:
         yield from _mapping_problems(key, data.get(key))
-    port = data.get("port")
-    if port is not None and (type(port) is not int or not 0 < port < 65536):
-        yield f"`port` must be a number from 1 to 65535, not {port!r}"
-    if not isinstance(data.get("server", True), bool):
-        yield f"`server` must be true or false, not {data['server']!r}"
+    yield from _server_problems(data)
     yield from _name_problems(data)
     method = data.get("method")
     if isinstance(method, str):
@@ -164,6 +160,14 @@ def _mapping_problems(key: str, value: Any) -> Iterator[str]:
             yield f"a key of `{key}` must be text, not {name!r}"
         elif not isinstance(inner, (str, int, float)):
             yield f"`{key}: {name}` must be text, a number or true/false, not {_kind(inner)}"
+
+
+def _server_problems(data: Any) -> Iterator[str]:
+    port = data.get("port")
+    if port is not None and (type(port) is not int or not 0 < port < 65536):
+        yield f"`port` must be a number from 1 to 65535, not {port!r}"
+    if not isinstance(data.get("server", True), bool):
+        yield f"`server` must be true or false, not {data['server']!r}"
 
 
 def _name_problems(data: Any) -> Iterator[str]:

@@ -27,7 +27,7 @@ _LOG_LINES = 8
 Found = TypeVar("Found")
 
 
-def start(settings: SessionSettings, idle_seconds: int) -> tuple[Record, bool]:
+def start(settings: SessionSettings, idle_seconds: float) -> tuple[Record, bool]:
     """The running engine for `settings`, and whether this call has started it.
 
     It ends by itself after `idle_seconds` without use (0: never). Errors: SERVER, and what an
@@ -104,11 +104,11 @@ def _check(settings: SessionSettings) -> None:
         raise StreamSqlError("SERVER", problem, allowed="`method: embedded` on Linux or macOS")
 
 
-def _launch(place: Place, settings: SessionSettings, idle_seconds: int) -> Record:
+def _launch(place: Place, settings: SessionSettings, idle_seconds: float) -> Record:
     request = {"settings": _as_texts(settings), "idle_seconds": idle_seconds}
     descriptor = os.open(place.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as log:
-        child = subprocess.Popen(  # noqa: S603 - this Python, a module of this package
+        child = subprocess.Popen(
             [sys.executable, "-m", "dbt_streamsql.server"],
             stdin=subprocess.PIPE,
             stdout=log,

@@ -100,5 +100,3 @@ def _answers(port: int) -> bool:
             return bool(connection.recv(9))
     except OSError:
         return False
-
-

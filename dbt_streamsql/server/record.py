@@ -1,11 +1,11 @@
 """What the warm engine of a warehouse says about itself, in a folder that only its user can open.
 
-    <cache>/servers/<key of the warehouse>/   mode 0700
-        server.json   where it is and the token that it asks for; there while it serves, mode 0600
-        state.json    sessions and memory, renewed all the time
-        server.log    what Spark said
-        lock          held while somebody starts one
-        alive         held while one runs
+<cache>/servers/<key of the warehouse>/   mode 0700
+    server.json   where it is and the token that it asks for; there while it serves, mode 0600
+    state.json    sessions and memory, renewed all the time
+    server.log    what Spark said
+    lock          held while somebody starts one
+    alive         held while one runs
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Watch:
         for session in self._listed(manager.listActiveSessions()):
             client = session.userId()
             if _CLIENT.fullmatch(client) and not process.runs(client):
-                manager.closeSession(session.key(), False)  # noqa: FBT003 - Java has no keywords
+                manager.closeSession(session.key(), False)
                 continue
             open_sessions += 1
             self._used = max(self._used, session.lastAccessTimeMs() / 1000)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import dialect
 import pytest
+import spark_way
 import tally
 from dbt.tests import util
 
@@ -25,7 +26,7 @@ _MATERIALIZED_VIEW = re.compile(
 
 @pytest.fixture(scope="class")
 def dbt_profile_target(spark, warehouse):
-    return {"type": "streamsql", "warehouse": str(warehouse), "threads": 4}
+    return {"type": "streamsql", "warehouse": str(warehouse), "threads": 4, **spark_way.profile()}
 
 
 @pytest.fixture(scope="class")

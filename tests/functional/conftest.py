@@ -9,6 +9,7 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
+import spark_way
 import yaml
 from dbt.adapters.factory import get_adapter_by_type
 from dbt.cli.main import dbtRunner
@@ -30,7 +31,8 @@ class Project:
 
     def __init__(self, root: Path, **profile: Any) -> None:
         self.root = root
-        self.profile({"schema": "shop", "threads": 2, **profile})
+        way = {"warehouse": str(root / "warehouse"), **spark_way.profile()}
+        self.profile({"schema": "shop", "threads": 2, **way, **profile})
         self.write("dbt_project.yml", "name: shop\nversion: '1.0'\nprofile: shop\n")
 
     def profile(self, output: dict[str, Any]) -> None:

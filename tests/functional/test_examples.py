@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import spark_way
+import yaml
 
 from dbt_streamsql import Engine
-from dbt_streamsql.runtime.session import embedded
+from dbt_streamsql.runtime.session import open_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +69,14 @@ def _project(name: str, parent: Path) -> Project:
     shutil.copytree(ROOT / "integration_tests" / name, folder, ignore=leave)
     # A session on the Spark that the whole run shares, so that closing the engine leaves it alone.
     warehouse = str(folder / "warehouse")
-    return Project(folder, Engine.open(warehouse, spark=embedded(warehouse)))
+    if way := spark_way.profile():
+        file = folder / "profiles.yml"
+        profiles = yaml.safe_load(file.read_text())
+        profiles[name]["outputs"]["dev"] |= {"warehouse": warehouse, **way}
+        file.write_text(yaml.safe_dump(profiles))
+    return Project(
+        folder, Engine.open(warehouse, spark=open_session(spark_way.settings(warehouse)))
+    )
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,8 @@ def _row(spark: SparkSession, name: TableName) -> tuple[str, str]:
     if file is None or catalog != name.catalog:
         raise NotNearbyError
     try:
-        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=20)) as database:
+        address = f"{file.as_uri()}?mode=ro"
+        with closing(sqlite3.connect(address, uri=True, timeout=20)) as database:
             row = database.execute(
                 "SELECT coalesce(iceberg_type, 'TABLE'), metadata_location FROM iceberg_tables "
                 "WHERE catalog_name = ? AND table_namespace = ? AND table_name = ?",

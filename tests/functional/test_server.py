@@ -1,0 +1,283 @@
+"""The warm engine as a user meets it: the command `streamsql server`, and dbt beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.runtime.jars import cache_folder
+from dbt_streamsql.runtime.session import SessionSettings
+from dbt_streamsql.server import find, process
+from dbt_streamsql.server.record import Place
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="there is no warm engine elsewhere")
+
+BIN = Path(sys.executable).parent
+SMALL = {"spark.driver.memory": "700m", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+SLOW = "select count(*) as n from range(1000000) a cross join range(1000000) b"
+HOLD = """
+import sys, time
+from dbt_streamsql.runtime.session import SessionSettings
+from dbt_streamsql.server.find import open_warm
+session = open_warm(SessionSettings(**eval(sys.argv[1])))
+print("open", flush=True)
+session.sql(sys.argv[2]).collect()
+time.sleep(600)
+"""
+
+
+class Shop:
+    """A dbt project in a process of its own, with a cache of its own, so that no engine is shared."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        cache = root / "cache"
+        cache.mkdir()
+        (cache / "jars").symlink_to(cache_folder() / "jars")
+        self.environment = {
+            **os.environ,
+            "STREAMSQL_CACHE": str(cache),
+            "DBT_SEND_ANONYMOUS_USAGE_STATS": "false",
+        }
+        self.write("dbt_project.yml", "name: shop\nversion: '1.0'\nprofile: shop\n")
+        self.write("seeds/items.csv", "id,kind,price\n1,a,1.50\n2,b,2.50\n3,a,4.00\n")
+        view = "{{ config(materialized='materialized_view') }} select kind, sum(price) as price"
+        self.write("models/totals.sql", view + " from {{ ref('items') }} group by kind")
+        self.write("macros/noisy.sql", "")
+        self.profile()
+
+    @property
+    def settings(self) -> SessionSettings:
+        return SessionSettings(warehouse=str(self.root / "warehouse"), spark_properties=SMALL)
+
+    @property
+    def place(self) -> Place:
+        return Place(self.settings)
+
+    def profile(self, **keys: object) -> None:
+        output = {"type": "streamsql", "schema": "shop", "spark_properties": SMALL, **keys}
+        self.write(
+            "profiles.yml", yaml.safe_dump({"shop": {"target": "dev", "outputs": {"dev": output}}})
+        )
+
+    def write(self, name: str, text: str) -> None:
+        file = self.root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def open(self, *command: str) -> subprocess.Popen[str]:
+        program, *arguments = command
+        where = ["--project-dir", str(self.root), "--profiles-dir", str(self.root)]
+        return subprocess.Popen(
+            [str(BIN / program), *arguments, *(where if program in ("dbt", "streamsql") else [])],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=self.environment,
+            cwd=self.root,
+        )
+
+    def run(self, *command: str) -> tuple[int, str]:
+        opened = self.open(*command)
+        output, _ = opened.communicate(timeout=240)
+        return opened.returncode, output
+
+    def server(self, *command: str) -> dict[str, object]:
+        code, output = self.run("streamsql", "server", *command, "--json")
+        assert code in (0, 3), output
+        return json.loads(output.splitlines()[-1])
+
+    def hold(self, sql: str = "select 1") -> subprocess.Popen[str]:
+        """Another client with an open session."""
+        keys = {"warehouse": self.settings.warehouse, "spark_properties": SMALL}
+        client = self.open("python", "-c", HOLD, repr(keys), sql)
+        assert client.stdout is not None
+        assert client.stdout.readline() == "open\n"
+        return client
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory, spark):
+    patch = pytest.MonkeyPatch()
+    made = Shop(tmp_path_factory.mktemp("shop"))
+    patch.setenv("STREAMSQL_CACHE", made.environment["STREAMSQL_CACHE"])
+    yield made
+    made.server("stop", "--force")
+    patch.undo()
+
+
+@pytest.fixture
+def engine_up(shop):
+    """The process number of the shop's engine, which runs."""
+    return shop.server("start")["pid"]
+
+
+def until(look, seconds: float = 60):
+    end = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def jvm_of(pid: int) -> int:
+    """The engine's Java process."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return next(int(c) for c in found if "java" in Path(f"/proc/{c}/cmdline").read_text())
+
+
+def test_of_two_starts_at_once_one_starts_the_engine(shop):
+    starters = [shop.open("streamsql", "server", "start", "--json") for _ in range(2)]
+    told = [
+        json.loads(starter.communicate(timeout=240)[0].splitlines()[-1]) for starter in starters
+    ]
+    assert sorted(one["started"] for one in told) == [False, True]
+    assert told[0]["pid"] == told[1]["pid"]
+    assert shop.server("start")["started"] is False
+
+
+def test_the_token_is_in_a_private_file_and_in_no_output(shop, engine_up):
+    record = shop.place.read()
+    assert len(record.token) >= 40
+    assert shop.place.folder.stat().st_mode & 0o777 == 0o700
+    for file in shop.place.folder.iterdir():
+        assert file.stat().st_mode & 0o077 == 0, file
+        if file.name != "server.json":
+            assert record.token not in file.read_text()
+    shown = "".join(
+        shop.run("streamsql", "server", "status", *more)[1] for more in ([], ["--json"])
+    )
+    assert record.token not in shown + repr(record)
+    for pid in (engine_up, jvm_of(engine_up)):
+        for name in ("cmdline", "environ"):
+            assert record.token not in Path(f"/proc/{pid}/{name}").read_text(errors="replace")
+
+
+def test_dbt_uses_the_engine_by_itself_and_a_second_run_has_nothing_to_do(shop, engine_up):
+    code, output = shop.run("dbt", "debug")
+    assert code == 0, output
+    assert "embedded, the warm engine" in output
+    code, output = shop.run("dbt", "build")
+    assert code == 0, output
+    code, output = shop.run("dbt", "run")
+    assert code == 0, output
+    assert "NOOP" in output
+    code, output = shop.run("dbt", "show", "--inline", "select * from lake.shop.totals order by 1")
+    assert code == 0, output
+    assert "5.50" in output
+    told = shop.server("status")
+    assert (told["running"], told["usable"], told["sessions"]) == (True, True, 0)
+    assert told["memory_used_bytes"] < told["memory_limit_bytes"]
+
+
+def test_an_engine_that_does_not_fit_is_left_alone_with_a_word(
+    shop, engine_up, caplog, monkeypatch
+):
+    fits = shop.settings
+    assert find.warm(fits).port == shop.server("status")["port"]
+    other = replace(fits, spark_properties={**SMALL, "spark.sql.ansi.enabled": "false"})
+    assert find.warm(other) is None
+    assert "other settings" in caplog.text
+    assert find.warm(replace(fits, method="cluster", master="local[1]")) is None
+    monkeypatch.setenv("STREAMSQL_SERVER", "off")
+    assert find.warm(fits) is None
+    monkeypatch.setenv("STREAMSQL_SERVER", "perhaps")
+    with pytest.raises(StreamSqlError) as refused:
+        find.warm(fits)
+    assert refused.value.code == "CONFIG_INVALID"
+
+
+def test_a_record_that_others_could_have_written_or_read_is_not_trusted(shop, engine_up):
+    file = shop.place.folder / "server.json"
+    file.chmod(0o644)
+    assert find.warm(shop.settings) is None
+    file.chmod(0o600)
+    assert find.warm(shop.settings) is not None
+
+
+def test_an_engine_that_does_not_answer_is_left_alone_with_a_word(shop, engine_up, caplog):
+    java = jvm_of(engine_up)
+    os.kill(java, signal.SIGSTOP)
+    try:
+        assert find.warm(shop.settings) is None
+        assert "does not answer" in caplog.text
+    finally:
+        os.kill(java, signal.SIGCONT)
+
+
+def test_an_engine_in_use_is_not_stopped_and_a_killed_client_leaves_nothing_there(shop, engine_up):
+    client = shop.hold(SLOW)
+    until(lambda: shop.server("status")["statements"] == 1)
+    code, output = shop.run("streamsql", "server", "stop")
+    assert code == 2
+    assert "SERVER_BUSY" in output
+    assert shop.server("status")["pid"] == engine_up
+    client.kill()
+    client.communicate()
+    until(lambda: (shop.place.state().sessions, shop.place.state().statements) == (0, 0))
+    assert shop.server("stop")["stopped"] is True
+    assert not process.identity(engine_up)
+    assert shop.server("status") == {"running": False, "warehouse": shop.settings.warehouse}
+    assert find.warm(shop.settings) is None
+
+
+def test_ctrl_c_stops_the_statements_of_the_run_on_the_engine(shop, engine_up):
+    shop.write("models/slow.sql", SLOW)
+    try:
+        run = shop.open("dbt", "run")
+        until(lambda: shop.place.state().statements > 0 and _has_job(shop))
+        run.send_signal(signal.SIGINT)
+        output, _ = run.communicate(timeout=60)
+    finally:
+        (shop.root / "models/slow.sql").unlink()
+    assert run.returncode != 0, output
+    until(lambda: shop.place.state().statements == 0, 15)
+    code, output = shop.run("dbt", "run")
+    assert code == 0, output
+
+
+def test_an_engine_killed_in_the_middle_of_a_run_fails_it_and_the_next_run_works(shop, engine_up):
+    shop.write("models/slow.sql", SLOW)
+    shop.write("seeds/items.csv", "id,kind,price\n1,a,1.50\n2,b,9.50\n3,a,4.00\n")
+    try:
+        run = shop.open("dbt", "build", "--threads", "1")
+        until(lambda: _has_job(shop))
+        os.kill(engine_up, signal.SIGKILL)
+        output, _ = run.communicate(timeout=120)
+    finally:
+        (shop.root / "models/slow.sql").unlink()
+    assert run.returncode != 0
+    assert "server has gone" in output, output
+    until(lambda: not process.identity(engine_up))
+    assert find.warm(shop.settings) is None
+    code, output = shop.run("dbt", "build")  # in its own process: the record is stale
+    assert code == 0, output
+    assert "it has died" in output
+    code, output = shop.run("dbt", "show", "--inline", "select * from lake.shop.totals order by 1")
+    assert "9.50" in output, output
+
+
+def test_an_engine_ends_when_nobody_has_used_it_for_long_enough(shop):
+    shop.server("stop", "--force")
+    pid = shop.server("start", "--idle-minutes", "0.02")["pid"]
+    until(lambda: not process.identity(pid))
+    assert shop.server("status")["running"] is False
+
+
+def _has_job(shop: Shop) -> bool:
+    """Whether the slow model is being computed: it is what runs for longer than a moment."""
+    state = shop.place.state()
+    if state is None or not state.statements:
+        return False
+    time.sleep(3)
+    state = shop.place.state()
+    return state is not None and state.statements > 0

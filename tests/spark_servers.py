@@ -1,0 +1,128 @@
+"""Real servers for tests: Spark Connect with a token, and a standalone master with two workers.
+
+Both come from the PySpark wheel. They listen on the loopback address, on random ports, and end
+with the test run; what they said is kept when one does not come up.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from dbt_streamsql.runtime.java import find_java, launch_home
+from dbt_streamsql.runtime.session import SessionSettings, start_settings
+
+BIN = Path(pyspark.__file__).parent / "bin"
+SECONDS = 120
+
+
+@pytest.fixture(scope="session")
+def connect_server(tmp_path_factory) -> Iterator[str]:
+    """The address, with its token, of a Spark Connect server that has Iceberg."""
+    with connect(tmp_path_factory.mktemp("connect")) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def standalone_master(tmp_path_factory) -> Iterator[str]:
+    """The address of the master of a cluster of two workers."""
+    with cluster(tmp_path_factory.mktemp("cluster")) as address:
+        yield address
+
+
+@contextmanager
+def connect(folder: Path) -> Iterator[str]:
+    port, token = free_port(), secrets.token_urlsafe(16)
+    properties = start_settings(SessionSettings(warehouse=str(folder / "warehouse"))) | {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.connect.authenticate.token": token,
+    }
+    file = folder / "spark.conf"
+    file.touch(mode=0o600)
+    file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    server = "org.apache.spark.sql.connect.service.SparkConnectServer"
+    command = [
+        BIN / "spark-submit",
+        "--properties-file",
+        file,
+        "--class",
+        server,
+        "spark-internal",
+    ]
+    with running(command, folder / "connect.log", "1g") as process:
+        wait(process, folder / "connect.log", lambda: is_open(port))
+        yield f"sc://localhost:{port}/;token={token}"
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[str]:
+    port = free_port()
+    address = f"spark://127.0.0.1:{port}"
+    deploy, here = "org.apache.spark.deploy", ["--host", "127.0.0.1", "--webui-port", "0"]
+    master = [BIN / "spark-class", f"{deploy}.master.Master", *here, "--port", str(port)]
+    log = folder / "master.log"
+    with ExitStack() as processes:
+        first = processes.enter_context(running(master, log, "256m"))
+        wait(first, log, lambda: is_open(port))
+        for number in (1, 2):
+            size = ["--cores", "1", "--memory", "600m", "--work-dir", folder / f"work{number}"]
+            worker = [BIN / "spark-class", f"{deploy}.worker.Worker", *here, *size, address]
+            said = folder / f"worker{number}.log"
+            processes.enter_context(running(worker, said, "256m"))
+        wait(first, log, lambda: log.read_text().count("Registering worker") == 2)
+        yield address
+
+
+@contextmanager
+def running(command: list[object], log: Path, memory: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process for the length of the block."""
+    small = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": memory}
+    home = {"JAVA_HOME": str(launch_home(find_java()))}
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            list(map(str, command)),
+            stdout=out,
+            stderr=out,
+            stdin=subprocess.DEVNULL,
+            cwd=log.parent,
+            env={**os.environ, **small, **home},
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def wait(process: subprocess.Popen[bytes], log: Path, ready) -> None:
+    end = time.monotonic() + SECONDS
+    while not ready():
+        if process.poll() is not None or time.monotonic() > end:
+            pytest.fail(f"a server did not come up, {log}:\n{log.read_text()[-3000:]}")
+        time.sleep(0.1)
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as connection:
+        connection.settimeout(1)
+        return connection.connect_ex(("127.0.0.1", port)) == 0
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]

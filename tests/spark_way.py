@@ -1,0 +1,46 @@
+"""How the tests of this process reach Spark: embedded, or what STREAMSQL_TEST_SPARK names.
+
+`sc://host:port/;token=…` is a Spark Connect server, `spark://host:port` a cluster's master. A
+process can be a client of one kind only, so `test_ways_to_spark.py` starts a process for each.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+from urllib.parse import urlsplit
+
+from dbt_streamsql.runtime.session import SessionSettings
+
+VARIABLE = "STREAMSQL_TEST_SPARK"
+# Thousands of small queries: the JVM's optimizing compiler costs more than it wins.
+QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+SMALL_CLUSTER = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.executor.memory": "512m",
+}
+
+
+def profile() -> dict[str, Any]:
+    """The keys of a dbt profile that say how Spark is reached."""
+    address = os.environ.get(VARIABLE, "")
+    place = urlsplit(address)
+    if place.scheme == "sc":
+        token = place.path.partition(";token=")[2]
+        return {"method": "connect", "host": place.hostname, "port": place.port, "token": token}
+    if address:
+        properties = {**QUICK, **SMALL_CLUSTER}
+        return {"method": "cluster", "master": address, "spark_properties": properties}
+    return {}
+
+
+def settings(warehouse: str) -> SessionSettings:
+    """The same for a session over a warehouse folder."""
+    return SessionSettings(warehouse=warehouse, **{"spark_properties": QUICK, **_own(profile())})
+
+
+def _own(keys: dict[str, Any]) -> dict[str, Any]:
+    # What Spark is started with means nothing to a server that runs.
+    return {"spark_properties": {}, **keys} if keys.get("method") == "connect" else keys
