@@ -19,7 +19,7 @@ from typing import Any
 from dbt_streamsql.runtime.session import SessionSettings, open_session
 from dbt_streamsql.server import process
 from dbt_streamsql.server.locks import locked
-from dbt_streamsql.server.record import Place, Record, fingerprint, versions
+from dbt_streamsql.server.record import Place, Record, catalog_identity, fingerprint, versions
 from dbt_streamsql.server.watch import Watch, service_of
 
 POLL_SECONDS = 1.0
@@ -48,6 +48,7 @@ def main() -> int:
                 warehouse=settings.warehouse,
                 fingerprint=fingerprint(settings),
                 versions=versions(),
+                catalog=catalog_identity(settings),
                 since=time.time(),
                 token=token,
             )

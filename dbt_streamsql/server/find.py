@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.session import SessionSettings, catalog_file, open_session
 from dbt_streamsql.server import process
-from dbt_streamsql.server.record import Place, Record, fingerprint, versions
+from dbt_streamsql.server.record import Place, Record, catalog_identity, fingerprint, versions
 from dbt_streamsql.storage.iceberg import nearby
 
 if TYPE_CHECKING:
@@ -87,6 +87,8 @@ def unfit(record: Record, settings: SessionSettings) -> str:
         return f"it runs other versions ({record.versions}); {again}"
     if record.fingerprint != fingerprint(settings):
         return f"it was started with other settings than this profile has; {again}"
+    if record.catalog != catalog_identity(settings):
+        return f"its catalog was removed since it started; {again}"
     if not _answers(record.port):
         return f"it does not answer on port {record.port}; {again}"
     return ""

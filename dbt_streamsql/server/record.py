@@ -25,7 +25,7 @@ from typing import Any
 from dbt_streamsql.__version__ import version
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.jars import EMBEDDED, cache_folder
-from dbt_streamsql.runtime.session import SessionSettings
+from dbt_streamsql.runtime.session import SessionSettings, catalog_file
 from dbt_streamsql.server import process
 
 
@@ -33,7 +33,8 @@ from dbt_streamsql.server import process
 class Record:
     """One warm engine. `process` is its identity, `since` seconds of the epoch.
 
-    `fingerprint` tells with which settings it was started, `versions` with which programs.
+    `fingerprint` tells with which settings it was started, `versions` with which programs, and
+    `catalog` on which file ('' when the catalog is elsewhere).
     """
 
     process: str
@@ -41,6 +42,7 @@ class Record:
     warehouse: str
     fingerprint: str
     versions: str
+    catalog: str
     since: float
     token: str = field(repr=False)
 
@@ -142,6 +144,18 @@ def fingerprint(settings: SessionSettings) -> str:
         "spark_properties": dict(settings.spark_properties),
     }
     return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def catalog_identity(settings: SessionSettings) -> str:
+    """Of the catalog's file: another after the warehouse was removed and made anew."""
+    file = catalog_file(settings)
+    if file is None:
+        return ""
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return "none"
+    return f"{found.st_dev}:{found.st_ino}"
 
 
 def versions() -> str:
