@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TypeVar
 
@@ -80,7 +81,8 @@ def stop(settings: SessionSettings, *, force: bool = False) -> State | None:
             )
     os.kill(record.pid, signal.SIGTERM)
     if not _until(lambda: not record.alive, STOP_SECONDS) and record.alive:
-        os.kill(record.pid, signal.SIGKILL)
+        # With its Java, which may be stopped or out of memory.
+        os.killpg(record.pid, signal.SIGKILL)
         _until(lambda: not record.alive, STOP_SECONDS)
         place.withdraw()
     return state
@@ -120,9 +122,11 @@ def _launch(place: Place, settings: SessionSettings, idle_seconds: float) -> Rec
         )
     try:
         assert child.stdin is not None
-        # Not by arguments or the environment: the settings may hold passwords.
-        child.stdin.write(json.dumps(request))
-        child.stdin.close()
+        # Not by arguments or the environment: the settings may hold passwords. One that has died
+        # already is told below.
+        with suppress(BrokenPipeError):
+            child.stdin.write(json.dumps(request))
+            child.stdin.close()
         record = _until(lambda: _alive(place), START_SECONDS, lambda: child.poll() is None)
     except BaseException:
         child.terminate()
