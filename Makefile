@@ -5,6 +5,7 @@ PYTEST := $(BIN)/python -m pytest
 EPOCHS ?= 3000
 SEED ?= 1000
 ROUNDS ?= 1
+WHAT ?= view replace warm
 
 .DEFAULT_GOAL := help
 .PHONY: help install check format test property kills conformance bench demo clean
@@ -37,8 +38,8 @@ kills: install ## SIGKILL before and after every durable step, then rerun; ROUND
 conformance: install ## all of dbt's own test suite for adapters; ARGS='-k snapshot' picks units
 	STREAMSQL_CONFORMANCE=all $(PYTEST) tests/conformance $(ARGS)
 
-bench: install ## seconds of a small change: ours, append, MERGE, Delta, full refresh
-	$(BIN)/python -m benchmarks $(ARGS)
+bench: install ## small changes, replaced tables, the warm engine; WHAT=view|replace|warm picks one
+	@for what in $(WHAT); do $(BIN)/python -m benchmarks.$$what $(ARGS) || exit 1; done
 
 demo: ## real flights, two dbt runs, what each view did and what a full refresh would cost
 	@$(PYTHON) scripts/demo.py

@@ -84,7 +84,8 @@ def test_a_misspelled_config_key_is_refused_with_the_right_one():
 
 def test_the_keys_that_dbt_defines_are_accepted():
     config = {"materialized": "materialized_view", "tags": [], "pre-hook": [], "meta": {"x": 1}}
-    assert model_config.of_materialized_view("t", config) == {"refresh_mode": "auto"}
+    accepted = {"refresh_mode": "auto", "properties": {}}
+    assert model_config.of_materialized_view("t", config) == accepted
 
 
 def test_a_refresh_mode_that_does_not_exist_is_refused():

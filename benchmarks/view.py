@@ -1,6 +1,6 @@
 """`make bench`: seconds of a small change to a big aggregate view, in every way there is.
 
-python -m benchmarks --rows 1000000,10000000 --rounds 5 --seed 1     (docs/benchmarks.md)
+python -m benchmarks.view --rows 1000000,10000000 --rounds 5 --seed 1     (docs/benchmarks.md)
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="benchmarks", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(prog="benchmarks.view", description=(__doc__ or "").split("\n")[0])
     parser.add_argument(
         "--rows", type=_sizes, default="1000000,10000000", help="groups of the view: %(default)s"
     )
