@@ -57,7 +57,9 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="benchmarks.view", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="benchmarks.view", description=(__doc__ or "").split("\n")[0]
+    )
     parser.add_argument(
         "--rows", type=_sizes, default="1000000,10000000", help="groups of the view: %(default)s"
     )
