@@ -26,6 +26,7 @@ from dbt_streamsql.adapter.integrations import IcebergCatalog
 from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName, check_name, quote
+from dbt_streamsql.runtime import constraints
 from dbt_streamsql.storage import functions
 from dbt_streamsql.storage.iceberg import rows
 
@@ -194,6 +195,7 @@ class StreamSqlAdapter(SparkAdapter):
         """Refuse a name that cannot be stored or a config that makes no sense, before any work."""
         with self.connections.exception_handler(""):
             name = self._name(relation)
+            self._refuse_function(relation)
             model_config.check(str(name), config)
             tables.check_grants(str(name), config)
         if config.get("catalog_name"):
@@ -254,6 +256,7 @@ class StreamSqlAdapter(SparkAdapter):
         """
         with self.connections.exception_handler(sql):
             name = str(self._name(relation))
+            self._refuse_function(relation)
             options = model_config.of_materialized_view(name, config)
             tables.check_grants(name, config)
             if relation.database != self.config.credentials.database:
@@ -279,6 +282,17 @@ class StreamSqlAdapter(SparkAdapter):
                     name, sql, unique_id=unique_id, full_refresh=full_refresh, **options
                 )
         return model_config.response_of(report)
+
+    def _refuse_function(self, relation: StreamSqlRelation) -> None:
+        name = self._name(relation)
+        found = self.get_relation(name.catalog, name.schema, name.table)
+        if found is not None and found.is_function:
+            raise StreamSqlError(
+                "DUPLICATE_WRITER",
+                "a function of the project has the name of this model",
+                given=relation.render(),
+                hint="set another `alias` for one of the two",
+            )
 
     @available.parse(lambda *a, **k: "")
     def streamsql_changes(self, relation: StreamSqlRelation, config: Any) -> str:
@@ -369,31 +383,32 @@ class StreamSqlAdapter(SparkAdapter):
         return quote(view)
 
     @available.parse(lambda *a, **k: None)
-    def streamsql_replace_rows(
+    def streamsql_change_rows(
         self,
         relation: StreamSqlRelation,
-        source: StreamSqlRelation,
-        dest_columns: list[StreamSqlColumn],
-        where: str,
-        once: bool,
+        statements: list[str],
+        model: Any,
+        kept: StreamSqlRelation | None = None,
     ) -> AdapterResponse:
-        """Put the source's rows in the place of those that `where` holds for, in one change.
+        """Run statements that write a table as one visible change of it.
 
-        '' replaces none. `once`: `where` reads the source too, which must be the same then.
+        They name the table as it renders, and get a branch of it instead. The model's constraints
+        are verified before the change is visible. `kept` is a temporary view that several of the
+        statements read: it is computed once.
         """
-        with self.connections.exception_handler(where):
-            columns = ", ".join(column.quoted for column in dest_columns)
-            if once:
-                self.session.sql(f"CACHE TABLE {source}")
+        with self.connections.exception_handler("\n".join(statements)):
+            name = self._name(relation)
+            promised = tables.constraints_of(name, model)
+            if kept is not None:
+                self.session.sql(f"CACHE TABLE {kept}")
             try:
-                with rows.branch(self.session, self._name(relation)) as target:
-                    if where:
-                        self.execute(f"DELETE FROM {target} AS DBT_INTERNAL_DEST WHERE {where}")
-                    insert = f"INSERT INTO {target} ({columns}) SELECT {columns} FROM {source}"
-                    response, _ = self.execute(insert)
+                with rows.branch(self.session, name) as target:
+                    for statement in statements:
+                        response, _ = self.execute(statement.replace(relation.render(), target))
+                    constraints.verify(self.session, target, promised, str(name))
             finally:
-                if once:
-                    self.session.sql(f"UNCACHE TABLE IF EXISTS {source}")
+                if kept is not None:
+                    self.session.sql(f"UNCACHE TABLE IF EXISTS {kept}")
         return response
 
     def valid_incremental_strategies(self) -> list[str]:

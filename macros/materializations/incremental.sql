@@ -3,8 +3,7 @@
   {%- set target_relation = this.incorporate(type='table') -%}
   {%- set unique_key = config.get('unique_key') -%}
   {%- set strategy = config.get('incremental_strategy') or ('merge' if unique_key else 'append') -%}
-  {%- set by_rows = strategy in ['delete+insert', 'microbatch'] -%}
-  {%- set strategy_macro = none if by_rows else adapter.get_incremental_strategy_macro(context, strategy) -%}
+  {%- set strategy_macro = adapter.get_incremental_strategy_macro(context, strategy) -%}
   {%- set on_schema_change = incremental_validate_on_schema_change(config.get('on_schema_change'), default='ignore') -%}
   {%- set predicates = config.get('predicates', none) or config.get('incremental_predicates', none) -%}
   {% do adapter.streamsql_check(target_relation, model.config) %}
@@ -24,17 +23,12 @@
       {{ create_table_as(True, new_rows, query) }}
     {%- endcall %}
     {%- set dest_columns = process_schema_changes(on_schema_change, new_rows, old_relation) or adapter.get_columns_in_relation(old_relation) -%}
-    {%- if by_rows -%}
-      {%- set where = streamsql_replaced_rows(strategy, new_rows, unique_key, predicates) -%}
-      {%- do store_result('main', response=adapter.streamsql_replace_rows(target_relation, new_rows, dest_columns, where, strategy == 'delete+insert')) -%}
-    {%- else -%}
-      {%- set by_partition = strategy == 'insert_overwrite' and config.get('partition_by') -%}
-      {%- if by_partition -%}{% do run_query('set spark.sql.sources.partitionOverwriteMode = DYNAMIC') %}{%- endif -%}
-      {% call statement('main') -%}
-        {{ strategy_macro({'target_relation': target_relation, 'temp_relation': new_rows, 'unique_key': unique_key, 'dest_columns': dest_columns, 'incremental_predicates': predicates}) }}
-      {%- endcall %}
-      {%- if by_partition -%}{% do run_query('reset spark.sql.sources.partitionOverwriteMode') %}{%- endif -%}
-    {%- endif -%}
+    {%- set by_partition = strategy == 'insert_overwrite' and config.get('partition_by') -%}
+    {%- if by_partition -%}{% do run_query('set spark.sql.sources.partitionOverwriteMode = DYNAMIC') %}{%- endif -%}
+    {%- set changes = strategy_macro({'target_relation': target_relation, 'temp_relation': new_rows, 'unique_key': unique_key, 'dest_columns': dest_columns, 'incremental_predicates': predicates}) -%}
+    {{ write(changes) }}
+    {%- do store_result('main', response=adapter.streamsql_change_rows(target_relation, adapter.streamsql_statements(changes), model, new_rows if strategy == 'delete+insert')) -%}
+    {%- if by_partition -%}{% do run_query('reset spark.sql.sources.partitionOverwriteMode') %}{%- endif -%}
     {% do adapter.streamsql_drop_temporary(new_rows.render()) %}
     {% do persist_docs(target_relation, model) %}
   {%- endif -%}

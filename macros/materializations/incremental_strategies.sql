@@ -34,18 +34,28 @@
 {% endmacro %}
 
 
-{#- The rows that the new ones stand for: those with their keys, or those of the batch. -#}
-{% macro streamsql_replaced_rows(strategy, new_rows, unique_key, predicates) %}
-  {%- set conditions = [] -%}
-  {%- if strategy == 'microbatch' -%}
-    {#- Written as dbt writes the filter of the batch's inputs. -#}
-    {%- do conditions.append(config.get('event_time') ~ ' >= ' ~ adapter.streamsql_literal(model.batch.event_time_start)) -%}
-    {%- do conditions.append(config.get('event_time') ~ ' < ' ~ adapter.streamsql_literal(model.batch.event_time_end)) -%}
-  {%- elif unique_key -%}
-    {%- set keys = ([unique_key] if unique_key is string else unique_key) | join(', ') -%}
-    {%- do conditions.append('(' ~ keys ~ ') in (select ' ~ keys ~ ' from ' ~ new_rows ~ ')') -%}
-  {%- else -%}
-    {%- do return('') -%}
-  {%- endif -%}
-  {%- do return((conditions + (predicates or [])) | join(' and ')) -%}
+{#- Rows with the keys of new ones make way for these. -#}
+{% macro streamsql__get_incremental_delete_insert_sql(arg_dict) %}
+  {%- set keys = arg_dict['unique_key'] or [] -%}
+  {%- set keys = ([keys] if keys is string else keys) | join(', ') -%}
+  {%- set conditions = ['(' ~ keys ~ ') in (select ' ~ keys ~ ' from ' ~ arg_dict['temp_relation'] ~ ')'] -%}
+  {%- do return(streamsql_replacing(conditions if keys else [], arg_dict)) -%}
+{% endmacro %}
+
+
+{#- The rows of the batch's time make way; written as dbt filters the batch's inputs. -#}
+{% macro streamsql__get_incremental_microbatch_sql(arg_dict) %}
+  {%- set conditions = [
+        config.get('event_time') ~ ' >= ' ~ adapter.streamsql_literal(model.batch.event_time_start),
+        config.get('event_time') ~ ' < ' ~ adapter.streamsql_literal(model.batch.event_time_end)] -%}
+  {%- do return(streamsql_replacing(conditions, arg_dict)) -%}
+{% endmacro %}
+
+
+{% macro streamsql_replacing(conditions, arg_dict) %}
+  {%- if conditions %}
+  delete from {{ arg_dict['target_relation'] }} as DBT_INTERNAL_DEST
+  where {{ (conditions + (arg_dict['incremental_predicates'] or [])) | join(' and ') }};
+  {% endif -%}
+  {{ streamsql__get_incremental_append_sql(arg_dict) }}
 {% endmacro %}

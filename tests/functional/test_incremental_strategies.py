@@ -134,6 +134,38 @@ def test_a_batch_replaces_exactly_its_time_whatever_the_partitions(project):
     assert found == [(1,), (8,)]
 
 
+@pytest.mark.parametrize("strategy", ["append", "merge", "delete+insert", "insert_overwrite"])
+def test_rows_that_break_the_contract_never_show(project, strategy):
+    project.write(
+        "models/models.yml",
+        """
+        models:
+          - name: kept
+            config: {contract: {enforced: true}, on_schema_change: append_new_columns}
+            columns:
+              - {name: id, data_type: int, constraints: [{type: not_null}, {type: primary_key}]}
+              - {name: name, data_type: string}
+        """,
+    )
+    write(project, f"incremental_strategy='{strategy}', unique_key='id'")
+    assert project.dbt("run").ok
+    for new, part in (
+        ("(cast(null as int), 'x')", "not_null"),
+        ("(7, 'x'), (7, 'y')", "primary_key"),
+    ):
+        write(
+            project,
+            f"incremental_strategy='{strategy}', unique_key='id'",
+            SOURCE.replace("(1, 'a'), (2, 'b')", new),
+        )
+        failed = project.dbt("run")
+        assert not failed.ok
+        assert "CONSTRAINT_VIOLATED" in failed.messages["kept"]
+        assert part in failed.messages["kept"]
+        assert rows(project) == [(1, "a"), (2, "b")]
+        assert refs(project) == ["main"]
+
+
 def test_columns_with_special_characters_come_and_go(project):
     project.write("models/source.sql", SOURCE)
     config = "{{ config(materialized='incremental', on_schema_change='sync_all_columns') }}"
