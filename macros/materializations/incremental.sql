@@ -27,7 +27,7 @@
     {%- if by_partition -%}{% do run_query('set spark.sql.sources.partitionOverwriteMode = DYNAMIC') %}{%- endif -%}
     {%- set changes = strategy_macro({'target_relation': target_relation, 'temp_relation': new_rows, 'unique_key': unique_key, 'dest_columns': dest_columns, 'incremental_predicates': predicates}) -%}
     {{ write(changes) }}
-    {%- do store_result('main', response=adapter.streamsql_change_rows(target_relation, adapter.streamsql_statements(changes), model, new_rows if strategy == 'delete+insert')) -%}
+    {%- do store_result('main', response=adapter.streamsql_change_rows(target_relation, adapter.streamsql_statements(changes), model, new_rows if strategy == 'delete+insert' else none)) -%}
     {%- if by_partition -%}{% do run_query('reset spark.sql.sources.partitionOverwriteMode') %}{%- endif -%}
     {% do adapter.streamsql_drop_temporary(new_rows.render()) %}
     {% do persist_docs(target_relation, model) %}

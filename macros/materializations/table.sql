@@ -26,6 +26,10 @@
     {{ write(query) }}
     {%- set response = adapter.streamsql_create_table(target_relation, query, model, model.config, old_relation) -%}
     {%- do store_result(statement_name, response=response) -%}
+    {%- if config.persist_column_docs() and model.columns -%}
+      {#- Says which of the documented columns the table has not. -#}
+      {%- do validate_doc_columns(target_relation, model.columns, adapter.get_columns_in_relation(target_relation) | map(attribute='name') | list) -%}
+    {%- endif -%}
   {%- elif old_relation is none or old_relation.is_view -%}
     {% call statement(statement_name) -%}
       {{ get_create_view_as_sql(target_relation, query) }}
