@@ -6,6 +6,7 @@ import re
 import threading
 import uuid
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from dbt_streamsql.engine import Engine, FunctionView
+    from dbt_streamsql.runtime.constraints import Constraint
 
 logger = AdapterLogger("StreamSQL")
 
@@ -402,7 +404,7 @@ class StreamSqlAdapter(SparkAdapter):
             if kept is not None:
                 self.session.sql(f"CACHE TABLE {kept}")
             try:
-                with rows.branch(self.session, name) as target:
+                with self._branch_of(name, statements, promised) as target:
                     for statement in statements:
                         response, _ = self.execute(statement.replace(relation.render(), target))
                     constraints.verify(self.session, target, promised, str(name))
@@ -410,6 +412,14 @@ class StreamSqlAdapter(SparkAdapter):
                 if kept is not None:
                     self.session.sql(f"UNCACHE TABLE IF EXISTS {kept}")
         return response
+
+    def _branch_of(
+        self, name: TableName, statements: list[str], promised: tuple[Constraint, ...]
+    ) -> AbstractContextManager[str]:
+        # One statement that promises nothing is one change in every format.
+        if len(statements) > 1 or promised or rows.possible(self.session, name):
+            return rows.branch(self.session, name)
+        return nullcontext(name.sql)
 
     def valid_incremental_strategies(self) -> list[str]:
         return ["append", "delete+insert", "insert_overwrite", "merge", "microbatch"]

@@ -85,8 +85,9 @@ def test_a_macro_can_tell_the_kinds_of_columns(project):
         {% endmacro %}
         """,
     )
+    settings = (project.root / "dbt_project.yml").read_text()
+    project.write("dbt_project.yml", settings + "on-run-end: '{{ kinds() }}'\n")
     assert project.dbt("run").ok
-    assert project.dbt("run-operation", "kinds").ok
     assert eval(project.sql("select t from lake.shop.told")[0][0]) == [  # noqa: S307 - ours
         ["s", True, False, False, False, "string"],
         ["i", False, True, False, False, "tinyint"],

@@ -11,11 +11,21 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
+from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg import metadata, refs, staging
 from dbt_streamsql.storage.iceberg.refs import Moves
 
 _PREFIX = "streamsql_rows_"
+
+
+def possible(spark: SparkSession, table: TableName) -> bool:
+    """Whether the table has branches, as Iceberg's have."""
+    try:
+        metadata.load(spark, table)
+    except StreamSqlError:
+        return False
+    return True
 
 
 @contextmanager
