@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import spark_way
 from dbt.tests.adapter.empty import test_empty
 from dbt.tests.adapter.simple_seed import fixtures
 from dbt.tests.util import get_connection, run_dbt
@@ -86,7 +87,8 @@ class Uppercase:
 
     @pytest.fixture(scope="class")
     def dbt_profile_target(self, spark, warehouse):
-        return {"type": "streamsql", "warehouse": str(warehouse), "threads": 4}
+        base = {"type": "streamsql", "warehouse": str(warehouse), "threads": 4}
+        return {**base, **spark_way.profile()}
 
 
 class EmptyModels:
