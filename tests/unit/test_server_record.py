@@ -106,6 +106,7 @@ def test_a_process_is_told_from_a_later_one_of_the_same_number():
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     name = process.identity(child.pid)
     assert process.runs(name)
+    assert name.partition("-")[2] != process.own().partition("-")[2]
     assert not process.runs(f"{child.pid}-000000000000")
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
