@@ -54,7 +54,8 @@ class Project:
         flags = ["--no-use-colors", "--no-send-anonymous-usage-stats", "--quiet"]
         done = runner.invoke([*flags, *arguments, *folders])
         outcome = Outcome(done.success, text="\n".join(lines), error=str(done.exception or ""))
-        for result in getattr(done.result, "results", None) or []:
+        results = getattr(done.result, "results", None) or []
+        for result in (item for item in results if hasattr(item, "node")):
             outcome.messages[result.node.name] = str(result.message)
             outcome.statuses[result.node.name] = str(result.status)
         return outcome

@@ -21,6 +21,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.staged import StagedLedger
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.constraints import Constraint
+from dbt_streamsql.runtime.session import new_session
 from dbt_streamsql.runtime.staged import Build
 from dbt_streamsql.storage import formats
 from dbt_streamsql.storage.staged import StagingPurpose, TableSpec
@@ -56,7 +57,7 @@ class Target:
         return self.engine.create_table_as(Build(spec, query, **more))
 
     def rows(self, spec: TableSpec) -> list[tuple[Any, ...]]:
-        session = self.spark.newSession()
+        session = new_session(self.spark)
         return sorted(map(tuple, session.table(spec.name.sql).collect()))
 
     def listing(self) -> set[str]:
@@ -244,7 +245,7 @@ def a_reader_in_a_loop_sees_whole_tables_only(target: Target) -> None:
     stop, seen, problems = threading.Event(), set(), []
 
     def read() -> None:
-        session = target.spark.newSession()
+        session = new_session(target.spark)
         while not stop.is_set():
             try:
                 # What Spark remembers of a table's files is of its last look.

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime.session import new_session
 from dbt_streamsql.runtime.sessions import JobCount
 from dbt_streamsql.runtime.staged import Build
 from dbt_streamsql.storage import formats
@@ -139,7 +140,7 @@ def test_two_who_replace_one_table_at_once_both_succeed_and_leave_nothing(engine
 
     def work(word):
         try:
-            session = engine.spark.newSession()
+            session = new_session(engine.spark)
             query = f"SELECT id, '{word}' AS name FROM range(5)"
             engine.create_table_as(Build(spec, query), spark=session)
         except Exception as error:  # noqa: BLE001 - told by the test

@@ -2,14 +2,62 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import uuid
+
 import contract
 import pytest
+import targets
 from contract import Target
 
 pytestmark = pytest.mark.spark
+
+PATIENCE = 600
+"""Seconds after which a process is hung; nothing here is timed."""
 
 
 @pytest.mark.parametrize("check", contract.CHECKS)
 def test_iceberg(engine, schema, warehouse, check):
     target = Target(engine, "lake", schema, "iceberg", str(warehouse / schema))
     contract.CHECKS[check](target)
+
+
+@pytest.mark.parametrize("check", contract.CHECKS)
+def test_files_in_sparks_own_metastore(engine, spark, check):
+    name = f"s_{uuid.uuid4().hex[:8]}"
+    spark.sql(f"CREATE NAMESPACE spark_catalog.{name}")
+    where = spark.sql(f"DESCRIBE NAMESPACE spark_catalog.{name}").collect()
+    folder = next(row[1] for row in where if row[0] == "Location").removeprefix("file:")
+    target = Target(engine, "spark_catalog", name, "parquet", folder, columns_may_change=False)
+    contract.CHECKS[check](target)
+    spark.sql(f"DROP NAMESPACE spark_catalog.{name} CASCADE")
+
+
+@pytest.fixture(scope="session")
+def results():
+    """What a process of its own found for a target, run when first asked for."""
+    found: dict[str, dict[str, str]] = {}
+
+    def of(target: str) -> dict[str, str]:
+        if target not in found:
+            done = subprocess.run(
+                [sys.executable, contract.__file__, target],
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr[-4000:]
+            found[target] = json.loads(done.stdout.splitlines()[-1])
+        return found[target]
+
+    return of
+
+
+@pytest.mark.parametrize("check", contract.CHECKS)
+@pytest.mark.parametrize("target", targets.OPENERS)
+def test_a_target_with_a_spark_of_its_own(results, target, check):
+    problem = results(target)[check]
+    assert not problem, problem
