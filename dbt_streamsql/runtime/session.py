@@ -24,6 +24,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import check_name, quote
 from dbt_streamsql.runtime import jars
 from dbt_streamsql.runtime.java import find_java, launch_home
+from dbt_streamsql.storage import delta
 from dbt_streamsql.storage.iceberg.java import is_connect
 
 if TYPE_CHECKING:
@@ -212,7 +213,9 @@ def _classic(settings: SessionSettings) -> SparkSession:
     java = find_java()
     with _started_by(start_settings(settings), str(launch_home(java))):
         try:
-            return SparkSession.builder.getOrCreate()
+            started = SparkSession.builder.getOrCreate()
+            extensions = settings.spark_properties.get("spark.sql.extensions", "")
+            return delta.keep_parser(started) if delta.EXTENSION in extensions else started
         except Exception as error:
             raise StreamSqlError(
                 "CONNECTION",

@@ -7,17 +7,15 @@ The folder before stays until the next replacement, for readers that have begun.
 
 from __future__ import annotations
 
-import posixpath
 import re
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.storage import metastore
 from dbt_streamsql.storage.columns import same_columns, type_ddl
 from dbt_streamsql.storage.iceberg.files import delete_folder
 from dbt_streamsql.storage.staged import StagingPurpose, TableSpec, already_there
@@ -42,15 +40,9 @@ class FilesStagedTable:
     ) -> FilesStagedTable:
         """Refuse what one change of a metastore cannot publish. Error: ATOMIC_UNSUPPORTED."""
         if spec.partition_by or spec.clustered_by:
-            raise _unsupported(spec, "partitions and buckets are entries of their own")
-        old = _described(spark, spec.name)
-        if old and old["Provider"].lower() != spec.format:
-            raise _unsupported(spec, f"the table is of format {old['Provider']}")
-        place = spec.location
-        if not place:
-            root = root or _schema_location(spark, spec.name)
-            place = posixpath.join(root, spec.name.table)
-        return cls(spec, purpose, token, f"{place}-{token}")
+            raise metastore.unsupported(spec, "partitions and buckets are entries of their own")
+        metastore.check_format(spec, metastore.described(spark, spec.name))
+        return cls(spec, purpose, token, metastore.folder_of(spark, spec, token, root))
 
     @property
     def staged(self) -> str:
@@ -60,12 +52,14 @@ class FilesStagedTable:
         rows = spark.sql(query)
         old = _schema(spark, self.spec.name)
         if old is not None and not same_columns(old, rows.schema):
-            raise _unsupported(self.spec, "the columns change, which is a change of its own")
+            raise metastore.unsupported(
+                self.spec, "the columns change, which is a change of its own"
+            )
         rows.write.format(self.spec.format).options(**self.spec.options).save(self.folder)
 
     def commit(self, spark: SparkSession) -> None:
         name = self.spec.name
-        old = _described(spark, name)
+        old = metastore.described(spark, name)
         if not old:
             text, values = self._create(
                 spark.read.format(self.spec.format).load(self.folder).schema
@@ -74,8 +68,8 @@ class FilesStagedTable:
             return
         if self.purpose is not StagingPurpose.CREATE_OR_REPLACE_TABLE_AS:
             raise already_there(name)
-        at, before = old["Location"], _property(spark, name, PREVIOUS)
-        if _OURS.search(before) and _plain(before) != _plain(at):
+        at, before = old["Location"], metastore.property_of(spark, name, PREVIOUS)
+        if _OURS.search(before) and not metastore.same_folder(before, at):
             delete_folder(spark, before)
         properties = {**self.spec.properties, PREVIOUS: at}
         if self.spec.comment is not None:
@@ -87,9 +81,9 @@ class FilesStagedTable:
 
     def abort(self, spark: SparkSession) -> None:
         name = self.spec.name
-        old = _described(spark, name)
-        used = {old["Location"], _property(spark, name, PREVIOUS)} if old else set()
-        if _plain(self.folder) not in {_plain(folder) for folder in used}:
+        old = metastore.described(spark, name)
+        used = [old["Location"], metastore.property_of(spark, name, PREVIOUS)] if old else []
+        if not any(metastore.same_folder(folder, self.folder) for folder in used):
             delete_folder(spark, self.folder)
 
     def _create(self, schema: StructType) -> tuple[str, dict[str, str]]:
@@ -119,43 +113,5 @@ class FilesStagedTable:
                 spark.sql(text, args={"comment": comment})
 
 
-def _unsupported(spec: TableSpec, why: str) -> StreamSqlError:
-    return StreamSqlError(
-        "ATOMIC_UNSUPPORTED",
-        f"a metastore cannot publish this {spec.format} table in one step",
-        given=why,
-        allowed="a table without partitions that keeps its columns and its format",
-        hint="use Iceberg, drop the table first, or set `atomic: false`",
-        place=Place(str(spec.name)),
-    )
-
-
-def _described(spark: SparkSession, name: TableName) -> dict[str, str]:
-    """What DESCRIBE EXTENDED tells of the table itself; {} when there is none."""
-    try:
-        rows = spark.sql(f"DESCRIBE EXTENDED {name.sql}").collect()
-    except PySparkException as error:
-        if error.getCondition() in {"SCHEMA_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND"}:
-            return {}
-        raise
-    start = next(i for i, row in enumerate(rows) if row[0].startswith("# Detailed Table"))
-    return {row[0]: row[1] for row in rows[start:]}
-
-
 def _schema(spark: SparkSession, name: TableName) -> StructType | None:
-    return spark.table(name.sql).schema if _described(spark, name) else None
-
-
-def _property(spark: SparkSession, name: TableName, key: str) -> str:
-    rows = spark.sql(f"SHOW TBLPROPERTIES {name.sql}").collect()
-    return next((str(row["value"]) for row in rows if row["key"] == key), "")
-
-
-def _schema_location(spark: SparkSession, name: TableName) -> str:
-    rows = spark.sql(f"DESCRIBE NAMESPACE {quote(name.catalog)}.{quote(name.schema)}").collect()
-    return next(str(row[1]) for row in rows if row[0] == "Location")
-
-
-def _plain(folder: str) -> str:
-    """A path in one spelling: Spark writes `file:/x` where it was given `/x`."""
-    return re.sub(r"^file:/*", "/", folder).rstrip("/")
+    return spark.table(name.sql).schema if metastore.described(spark, name) else None

@@ -10,11 +10,13 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.storage.delta import DeltaStagedTable
 from dbt_streamsql.storage.files import FilesStagedTable
 from dbt_streamsql.storage.iceberg.staged import IcebergStagedTable
 from dbt_streamsql.storage.staged import StagedTable, StagingPurpose, TableSpec
 
 IMPLEMENTATIONS: dict[str, Any] = {
+    "delta": DeltaStagedTable,
     "iceberg": IcebergStagedTable,
     "orc": FilesStagedTable,
     "parquet": FilesStagedTable,

@@ -297,6 +297,7 @@ def run(target: Target) -> dict[str, str]:
         try:
             check(target)
             results[name] = ""
+            sys.stderr.write(f"{name}: passed\n")
         except Exception:  # noqa: BLE001 - reported by the test
             results[name] = traceback.format_exc()
     return results

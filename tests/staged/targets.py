@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 from contract import Target
 
 from dbt_streamsql import Engine
+from dbt_streamsql.runtime import jars
+from dbt_streamsql.runtime.jars import Jar
 from dbt_streamsql.runtime.session import SessionSettings, open_session
 
-QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1", "spark.ui.enabled": "false"}
+DELTA_JARS = (
+    Jar(
+        "io.delta",
+        "delta-spark_4.1_2.13",
+        "4.4.0",
+        "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10",
+    ),
+    Jar(
+        "io.delta",
+        "delta-storage",
+        "4.4.0",
+        "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
+    ),
+)
+QUICK = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
+    "spark.ui.enabled": "false",
+}
 
 
 def hive(form: str) -> Callable[[Path], Target]:
@@ -26,9 +46,24 @@ def hive(form: str) -> Callable[[Path], Target]:
             "spark.hadoop.hive.metastore.schema.verification": "false",
         }
         properties["spark.driver.extraJavaOptions"] += f" -Dderby.system.home={folder}"
-        return _target(folder, properties, form, columns_may_change=False)
+        target = _target(folder, properties, form, columns_may_change=False)
+        assert (folder / "metastore" / "service.properties").is_file(), "Hive has not been used"
+        return target
 
     return opened
+
+
+def delta(folder: Path) -> Target:
+    """Delta's catalog in the place of Spark's own."""
+    files = os.pathsep.join(str(file) for file in jars.ensure(DELTA_JARS))
+    properties = {
+        **QUICK,
+        "spark.driver.extraClassPath": files,
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "1",
+    }
+    return _target(folder, properties, "delta")
 
 
 def _target(folder: Path, properties: dict[str, str], form: str, **more: bool) -> Target:
@@ -42,6 +77,7 @@ def _target(folder: Path, properties: dict[str, str], form: str, **more: bool) -
 
 
 OPENERS: dict[str, Callable[[Path], Target]] = {
+    "delta": delta,
     "hive parquet": hive("parquet"),
     "hive orc": hive("orc"),
 }

@@ -1,0 +1,93 @@
+"""Delta: a table that no catalog names is built and checked, then it becomes the table.
+
+A new table is one entry of the metastore over the staged folder. A table that exists is replaced
+by one Delta commit, which copies the staged rows: so its history stays readable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.storage import metastore
+from dbt_streamsql.storage.iceberg.files import delete_folder
+from dbt_streamsql.storage.staged import (
+    StagingPurpose,
+    TableSpec,
+    already_there,
+    comment_columns,
+)
+
+EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+
+
+@dataclass(frozen=True)
+class DeltaStagedTable:
+    """`folder` holds the staged Delta table, and later a new table's files."""
+
+    spec: TableSpec
+    purpose: StagingPurpose
+    token: str
+    folder: str
+
+    @classmethod
+    def plan(
+        cls, spark: SparkSession, spec: TableSpec, purpose: StagingPurpose, token: str, root: str
+    ) -> DeltaStagedTable:
+        """Error: ATOMIC_UNSUPPORTED when a table of another format has the name."""
+        metastore.check_format(spec, metastore.described(spark, spec.name))
+        return cls(spec, purpose, token, metastore.folder_of(spark, spec, token, root))
+
+    @property
+    def at(self) -> TableName:
+        return TableName(self.spec.name.catalog, "delta", self.folder)
+
+    @property
+    def staged(self) -> str:
+        return self.at.sql
+
+    def begin(self, spark: SparkSession, query: str) -> None:
+        text, values = self.spec.create_as("CREATE OR REPLACE TABLE", self.at, query, "", {})
+        spark.sql(text, args=values)
+        if self.spec.column_comments:
+            columns = spark.table(self.at.sql).columns
+            comment_columns(spark, self.at, self.spec.column_comments, columns)
+
+    def commit(self, spark: SparkSession) -> None:
+        name = self.spec.name
+        if not metastore.described(spark, name):
+            text = f"CREATE TABLE {name.sql} USING delta LOCATION :folder"
+            spark.sql(text, args={"folder": self.folder})
+            return
+        if self.purpose is not StagingPurpose.CREATE_OR_REPLACE_TABLE_AS:
+            raise already_there(name)
+        copy = f"SELECT * FROM {self.staged}"
+        text, values = self.spec.create_as("CREATE OR REPLACE TABLE", name, copy, "", {})
+        spark.sql(text, args=values)
+        delete_folder(spark, self.folder)
+
+    def abort(self, spark: SparkSession) -> None:
+        old = metastore.described(spark, self.spec.name)
+        if not old or not metastore.same_folder(old["Location"], self.folder):
+            delete_folder(spark, self.folder)
+
+
+def keep_parser(spark: SparkSession) -> SparkSession:
+    """A session like this one that has Delta's rules without Delta's parser.
+
+    Delta 4.4's parser loses the values of `spark.sql(…, args=…)` on Spark 4.1
+    (github.com/delta-io/delta/issues/7640). What only it reads (OPTIMIZE, CLONE, DESCRIBE HISTORY)
+    is not understood then. A session that is open keeps its parser, hence another one.
+    """
+    session: Any = spark._jsparkSession  # noqa: SLF001 - PySpark does not show its extensions
+    extensions = session.extensions()
+    field = extensions.getClass().getDeclaredField("parserBuilders")
+    field.setAccessible(True)
+    builders = field.get(extensions)
+    for index in reversed(range(builders.size())):
+        if builders.apply(index).getClass().getName().startswith("io.delta."):
+            builders.remove(index)
+    return spark.newSession()

@@ -1,0 +1,65 @@
+"""What a metastore (Hive's, or Spark's own) tells of a table, asked by SQL."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.storage.staged import TableSpec
+
+
+def described(spark: SparkSession, name: TableName) -> dict[str, str]:
+    """What DESCRIBE EXTENDED tells of the table itself; {} when there is none."""
+    try:
+        rows = spark.sql(f"DESCRIBE EXTENDED {name.sql}").collect()
+    except PySparkException as error:
+        if error.getCondition() in {"SCHEMA_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND"}:
+            return {}
+        raise
+    start = next(i for i, row in enumerate(rows) if row[0].startswith("# Detailed Table"))
+    return {row[0]: row[1] for row in rows[start:]}
+
+
+def property_of(spark: SparkSession, name: TableName, key: str) -> str:
+    """A table property, '' when the table has none of the name."""
+    rows = spark.sql(f"SHOW TBLPROPERTIES {name.sql}").collect()
+    return next((str(row["value"]) for row in rows if row["key"] == key), "")
+
+
+def folder_of(spark: SparkSession, spec: TableSpec, token: str, root: str) -> str:
+    """A folder for one version of a table: its place, and a token that nothing else has."""
+    if spec.location:
+        return f"{spec.location.rstrip('/')}-{token}"
+    where = f"{quote(spec.name.catalog)}.{quote(spec.name.schema)}"
+    rows = spark.sql(f"DESCRIBE NAMESPACE {where}").collect()
+    place = root or next(str(row[1]) for row in rows if row[0] == "Location")
+    return posixpath.join(place, f"{spec.name.table}-{token}")
+
+
+def same_folder(left: str, right: str) -> bool:
+    """Whether two texts name one folder: Spark writes `file:/x` where it was given `/x`."""
+    one, other = (re.sub(r"^file:/*", "/", folder).rstrip("/") for folder in (left, right))
+    return one == other
+
+
+def check_format(spec: TableSpec, old: dict[str, str]) -> None:
+    """Refuse to replace a table of another format. Error: ATOMIC_UNSUPPORTED."""
+    if old and old.get("Provider", "view").lower() != spec.format:
+        raise unsupported(spec, f"what is there is of format {old.get('Provider', 'view')}")
+
+
+def unsupported(spec: TableSpec, why: str) -> StreamSqlError:
+    return StreamSqlError(
+        "ATOMIC_UNSUPPORTED",
+        f"this {spec.format} table cannot be published in one step",
+        given=why,
+        allowed="a table that keeps its format, and for parquet and orc its columns, without "
+        "partitions",
+        hint="use Iceberg, drop the table first, or set `atomic: false`",
+        place=Place(str(spec.name)),
+    )
