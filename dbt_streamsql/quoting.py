@@ -1,4 +1,8 @@
-"""The one place where names become SQL text. Values never do: they travel as parameter markers."""
+"""The one place where names and texts become SQL. Values travel as parameter markers.
+
+A name and a text are quoted whatever they hold. An expression of a config is the user's own SQL;
+it is only kept from reaching beyond its place in the statement.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,24 @@ MAX_IDENTIFIER = 200
 
 _PART = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_ .\-$]*[A-Za-z0-9_\-$])?")
 _SPLIT = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
+
+# A column, or one of the functions that Iceberg partitions by.
+_CALL = re.compile(
+    r"\s*(bucket|date|date_hour|days?|hours?|months?|truncate|years?)\s*\(([^()]*)\)\s*",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"\s*\d{1,9}\s*")
+_TOKEN = re.compile(
+    r"""
+    [rR](?:'[^']*'|"[^"]*")              # raw text: a backslash is only a backslash
+    | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | `(?:[^`]|``)*`
+    | \w+
+    | (?P<wrong>--|/\*|['"`;]|\$\{)
+    | .
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_PAIRS = {")": "(", "]": "[", "}": "{"}
 
 
 def quote(identifier: str) -> str:
@@ -38,6 +60,71 @@ def check_name(part: str, what: str = "table") -> str:
             hint="rename the model or set an `alias`",
         )
     return part
+
+
+def literal(value: object) -> str:
+    """A text as a literal of Spark SQL, where a statement takes no parameter markers."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    # Spark replaces `${…}` by settings and environment variables before it reads a statement.
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{")
+    return f"'{escaped}'"
+
+
+def column(text: str) -> str:
+    """A column as a config names it, quoted; `a.b` is the field b of the column a."""
+    parts, position = [], 0
+    while match := _SPLIT.match(text, position):
+        ticked, plain = match.groups()
+        parts.append(ticked.replace("``", "`") if ticked is not None else plain.strip())
+        position = match.end()
+        if position == len(text):
+            return ".".join(map(quote, parts)) if all(parts) else quote(text)
+        if text[position] != ".":
+            break
+        position += 1
+    return quote(text)
+
+
+def partition_field(text: str) -> str:
+    """A column, or a transform of one such as `days(ts)` or `bucket(16, id)`, quoted."""
+    call = _CALL.fullmatch(text)
+    if call is None:
+        return column(text)
+    arguments = [
+        part.strip() if _NUMBER.fullmatch(part) else column(part.strip())
+        for part in call[2].split(",")
+    ]
+    return f"{call[1].lower()}({', '.join(arguments)})"
+
+
+def expression(text: object, what: str) -> str:
+    """The text, if it is closed: no statement end, no comment, every quote and bracket in pairs.
+
+    `what` is the config key. Error: EXPRESSION_INVALID.
+    """
+    opened: list[str] = []
+    problem = "" if isinstance(text, str) and text.strip() else "it is not a text, or empty"
+    for match in () if problem else _TOKEN.finditer(str(text)):
+        token = match.group(0)
+        if match["wrong"]:
+            problem = f"{token} at character {match.start() + 1}"
+        elif token in _PAIRS.values():
+            opened.append(token)
+        elif token in _PAIRS and (not opened or opened.pop() != _PAIRS[token]):
+            problem = f"{token} at character {match.start() + 1} closes nothing"
+        if problem:
+            break
+    if not problem and opened:
+        problem = f"{opened[-1]} is never closed"
+    if problem:
+        raise StreamSqlError(
+            "EXPRESSION_INVALID",
+            f"`{what}` is not one SQL expression: {problem}",
+            given=repr(text),
+            allowed="an expression without `;`, comments and `${`, with its quotes in pairs",
+            hint="a column with other characters than letters, digits and _ needs back-ticks",
+        )
+    return str(text)
 
 
 @dataclass(frozen=True, order=True)

@@ -6,8 +6,8 @@ import uuid
 from collections.abc import Iterator
 
 from dbt_streamsql.adapter.causes import cause_of
-from dbt_streamsql.adapter.credentials import without_password
 from dbt_streamsql.adapter.host import Host
+from dbt_streamsql.adapter.secrets import scrub
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime import jars
@@ -35,11 +35,11 @@ def run(host: Host) -> Iterator[str]:
         raise StreamSqlError(
             "META_UNREACHABLE",
             "the MetaService store cannot be opened",
-            given=f"{without_password(host.meta)}: {cause_of(error)}",
+            given=f"{scrub(host.meta)}: {cause_of(error)}",
             hint="check `meta` in the profile",
         ) from error
     state = "an epoch is open" if engine.epoch_open else "ready"
-    yield f"meta: {without_password(host.meta)}, {state}"
+    yield f"meta: {scrub(host.meta)}, {state}"
 
 
 def _write_to_catalog(host: Host) -> None:

@@ -6,16 +6,17 @@ import difflib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Dict, Optional  # noqa: UP035 - evaluated by mashumaro on 3.10
-from urllib.parse import urlsplit
+from typing import Any, ClassVar, Dict, List, Optional  # noqa: UP035 - evaluated by mashumaro on 3.10
 
 from dbt.adapters.contracts.connection import Credentials
 from dbt_common.exceptions import DbtRuntimeError
 
+from dbt_streamsql.adapter import secrets
 from dbt_streamsql.adapter.causes import listed
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import check_name
 from dbt_streamsql.runtime.session import METHODS, SessionSettings
+from dbt_streamsql.storage.locations import Roots
 
 DEFAULT_CATALOG = "lake"
 DEFAULT_WAREHOUSE = "warehouse"
@@ -23,7 +24,8 @@ META_FILE = "streamsql.db"
 
 _TEXT = ("database", "schema", "warehouse", "meta", "method", "host", "token", "master")
 _MAPPINGS = ("catalog_properties", "spark_properties")
-_KEYS = ("catalog", *_TEXT, "port", "server", *_MAPPINGS)
+_KEYS = ("catalog", *_TEXT, "port", "server", *_MAPPINGS, "allowed_roots")
+_CHANGE_TEXTS = ("spark.sql.variable.substitute", "spark.sql.parser.escapedStringLiterals")
 _SHOWN_AS = {"database": "catalog"}
 
 
@@ -37,20 +39,22 @@ class StreamSqlCredentials(Credentials):
     schema: str = ""
     # Folder (relative to the dbt project) or URI of the tables.
     warehouse: Optional[str] = None  # noqa: UP045 - evaluated by mashumaro on 3.10
+    # Folders and URIs beside the warehouse where models may keep files.
+    allowed_roots: List[str] = field(default_factory=list)  # noqa: UP006
     # The catalog's own properties; with `type` or `uri` they replace the SQLite catalog.
-    catalog_properties: Dict[str, Any] = field(default_factory=dict)  # noqa: UP006
+    catalog_properties: Dict[str, Any] = field(default_factory=dict, repr=False)  # noqa: UP006
     # SQLAlchemy URL of the MetaService store.
-    meta: Optional[str] = None  # noqa: UP045
+    meta: Optional[str] = field(default=None, repr=False)  # noqa: UP045
     # embedded: a Spark in this process; connect: sc://host:port; cluster: the driver is here.
     method: str = "embedded"
     host: Optional[str] = None  # noqa: UP045
     port: Optional[int] = None  # noqa: UP045
-    token: Optional[str] = None  # noqa: UP045
+    token: Optional[str] = field(default=None, repr=False)  # noqa: UP045
     master: Optional[str] = None  # noqa: UP045
     # Whether `embedded` uses the warm engine of this warehouse when one is up.
     server: bool = True
     # Any Spark settings; they win over the adapter's.
-    spark_properties: Dict[str, Any] = field(default_factory=dict)  # noqa: UP006
+    spark_properties: Dict[str, Any] = field(default_factory=dict, repr=False)  # noqa: UP006
 
     _ALIASES: ClassVar[Dict[str, str]] = {"catalog": "database"}  # noqa: UP006
 
@@ -69,17 +73,21 @@ class StreamSqlCredentials(Credentials):
     def connection_info(self, *, with_aliases: bool = False) -> Iterable[tuple[str, Any]]:
         """Key and value pairs for `dbt debug` and the `target` of macros, without secrets."""
         for key, value in super().connection_info(with_aliases=with_aliases):
-            yield key, without_password(value) if key == "meta" and value else value
+            yield key, secrets.scrub(value) if isinstance(value, str) else value
 
     @classmethod
     def validate(cls, data: Any) -> None:
-        """Refuse a profile with ONE error that lists everything wrong. Code: CONFIG_INVALID."""
+        """Refuse a profile with ONE error that lists everything wrong. Code: CONFIG_INVALID.
+
+        From here on no message shows a secret of the profile.
+        """
+        secrets.remember(secret for _, secret in secrets.of_profile(data))
         problems = list(_problems(data))
         if problems:
             error = StreamSqlError(
                 "CONFIG_INVALID",
                 "the profile has " + ("an error" if len(problems) == 1 else "errors"),
-                given=listed(problems),
+                given=secrets.scrub(listed(problems)),
                 allowed=", ".join(key for key in _KEYS if key not in _SHOWN_AS) + ", threads",
                 hint="correct profiles.yml; docs/profile.md describes every key",
             )
@@ -88,8 +96,6 @@ class StreamSqlCredentials(Credentials):
     def settings(self, root: Path) -> SessionSettings:
         """How to reach Spark, with folders resolved against `root`, the dbt project's folder."""
         warehouse = self.warehouse or ("" if self.method == "connect" else DEFAULT_WAREHOUSE)
-        if warehouse and "://" not in warehouse:
-            warehouse = str((root / Path(warehouse).expanduser()).resolve())
         return SessionSettings(
             method=self.method,
             host=self.host or "",
@@ -97,10 +103,15 @@ class StreamSqlCredentials(Credentials):
             token=self.token or "",
             master=self.master or "",
             catalog=self.database,
-            warehouse=warehouse,
+            warehouse=_located(warehouse, root),
             catalog_properties=texts(self.catalog_properties),
             spark_properties=texts(self.spark_properties),
         )
+
+    def roots(self, root: Path) -> Roots:
+        """Where models may keep files: the warehouse and what the profile allows beside it."""
+        places = [self.settings(root).warehouse, *(_located(p, root) for p in self.allowed_roots)]
+        return Roots(root, tuple(place for place in places if place))
 
     def meta_url(self, root: Path) -> str:
         """The MetaService store: what the profile says, or a SQLite file beside the tables."""
@@ -113,13 +124,11 @@ class StreamSqlCredentials(Credentials):
         return f"sqlite:///{folder / META_FILE}"
 
 
-def without_password(url: str) -> str:
-    """The same URL with `***` for its password."""
-    try:
-        secret = urlsplit(url).password
-    except ValueError:
-        return "***"
-    return url.replace(f":{secret}@", ":***@") if secret else url
+def _located(place: str, root: Path) -> str:
+    """A folder resolved against the dbt project's folder; a URI as it is."""
+    if not place or "://" in place:
+        return place
+    return str((root / Path(place).expanduser()).resolve())
 
 
 def _problems(data: Any) -> Iterator[str]:
@@ -134,6 +143,8 @@ def _problems(data: Any) -> Iterator[str]:
             yield f"`{shown}` must be text, not {_kind(value)} (put it in quotes)"
     for key in _MAPPINGS:
         yield from _mapping_problems(key, data.get(key))
+    yield from _root_problems(data.get("allowed_roots"))
+    yield from secrets.problems_of(data)
     yield from _server_problems(data)
     yield from _name_problems(data)
     method = data.get("method")
@@ -160,6 +171,15 @@ def _mapping_problems(key: str, value: Any) -> Iterator[str]:
             yield f"a key of `{key}` must be text, not {name!r}"
         elif not isinstance(inner, (str, int, float)):
             yield f"`{key}: {name}` must be text, a number or true/false, not {_kind(inner)}"
+        elif name in _CHANGE_TEXTS and str(inner).lower() != "false":
+            yield f"`{key}: {name}` would change the texts of configs: only false is allowed"
+
+
+def _root_problems(value: Any) -> Iterator[str]:
+    if value is None:
+        return
+    if not isinstance(value, list) or not all(isinstance(place, str) and place for place in value):
+        yield f"`allowed_roots` must be a list of folders and URIs, not {_kind(value)}"
 
 
 def _server_problems(data: Any) -> Iterator[str]:

@@ -26,10 +26,19 @@ from dbt_streamsql.adapter.host import Host, project_root
 from dbt_streamsql.adapter.integrations import IcebergCatalog
 from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.quoting import TableName, check_name, quote
+from dbt_streamsql.quoting import (
+    TableName,
+    check_name,
+    column,
+    expression,
+    literal,
+    partition_field,
+    quote,
+)
 from dbt_streamsql.runtime import constraints
 from dbt_streamsql.storage import functions
 from dbt_streamsql.storage.iceberg import rows
+from dbt_streamsql.storage.locations import Roots
 
 if TYPE_CHECKING:
     import agate
@@ -166,6 +175,10 @@ class StreamSqlAdapter(SparkAdapter):
         with self.host.gate.shared():
             return super().get_column_schema_from_query(self._staged(sql))
 
+    @property
+    def _roots(self) -> Roots:
+        return self.config.credentials.roots(project_root(self.config))
+
     def _name(self, relation: StreamSqlRelation) -> TableName:
         """The name as the engine knows it, checked. Error: IDENTIFIER_INVALID."""
         return relation.in_catalog(self.config.credentials.database)
@@ -194,11 +207,11 @@ class StreamSqlAdapter(SparkAdapter):
 
     @available.parse(lambda *a, **k: None)
     def streamsql_check(self, relation: StreamSqlRelation, config: Any) -> None:
-        """Refuse a name that cannot be stored or a config that makes no sense, before any work."""
+        """Refuse a name, a place or a config that cannot be, before any work."""
         with self.connections.exception_handler(""):
             name = self._name(relation)
             self._refuse_function(relation)
-            model_config.check(str(name), config)
+            model_config.check(str(name), config, self._roots)
             tables.check_grants(str(name), config)
         if config.get("catalog_name"):
             self.get_catalog_integration(config["catalog_name"])
@@ -212,8 +225,23 @@ class StreamSqlAdapter(SparkAdapter):
     @available.parse(lambda *a, **k: "")
     def streamsql_literal(self, value: Any) -> str:
         """A text as a Spark SQL literal, for DDL that takes no parameter markers."""
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        return literal(value)
+
+    @available.parse(lambda *a, **k: "")
+    def streamsql_column(self, text: Any) -> str:
+        """A column that a config names, quoted."""
+        return column(str(text))
+
+    @available.parse(lambda *a, **k: "")
+    def streamsql_partition_field(self, text: Any) -> str:
+        """An item of `partition_by`: a column or a transform of one, quoted."""
+        return partition_field(str(text))
+
+    @available.parse(lambda *a, **k: "")
+    def streamsql_expression(self, text: Any, key: str) -> str:
+        """SQL of a config, kept to its place."""
+        with self.connections.exception_handler(""):
+            return expression(text, key)
 
     @available.parse(lambda *a, **k: None)
     def streamsql_function(self, relation: StreamSqlRelation, model: Any) -> FunctionView:
@@ -237,7 +265,20 @@ class StreamSqlAdapter(SparkAdapter):
     @available.parse(lambda *a, **k: {})
     def streamsql_table_properties(self, configured: Any) -> dict[str, str]:
         """The table properties of a new table: ours, then the model's."""
-        return {**model_config.TABLE_PROPERTIES, **(configured or {})}
+        return {**model_config.TABLE_PROPERTIES, **self.streamsql_located(configured)}
+
+    @available.parse(lambda *a, **k: {})
+    def streamsql_located(self, configured: Any) -> dict[str, Any]:
+        """Properties or options with the places of files that they name made absolute."""
+        with self.connections.exception_handler(""):
+            places = model_config.located({"options": configured}, self._roots)
+        return {**(configured or {}), **places}
+
+    @available.parse(lambda *a, **k: "")
+    def streamsql_location(self, location_root: Any) -> str:
+        """The folder of `location_root`, made absolute. Error: PATH_OUTSIDE."""
+        with self.connections.exception_handler(""):
+            return self._roots.locate(location_root, "location_root")
 
     @available.parse(lambda *a, **k: None)
     def streamsql_materialize(

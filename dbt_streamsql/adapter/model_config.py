@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,9 @@ from dbt.adapters.spark.impl import SparkConfig
 
 from dbt_streamsql.adapter.causes import listed
 from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.quoting import expression
 from dbt_streamsql.storage.iceberg.staging import VIEW_PROPERTIES
+from dbt_streamsql.storage.locations import PATH_PROPERTIES, PLACING_PROPERTIES, Roots
 
 if TYPE_CHECKING:
     from dbt_streamsql.engine import TableReport
@@ -28,6 +31,13 @@ TABLE_PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "10",
 }
+
+_EXPRESSIONS = ("incremental_predicates", "predicates", "event_time", "dbt_valid_to_current")
+"""Config keys that hold SQL expressions, or lists of them."""
+
+_PLACED = ("location_root", "options")
+_SNAPSHOT_EXPRESSIONS = ("unique_key", "updated_at", "check_cols")
+_SIMPLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 @dataclass
@@ -59,8 +69,11 @@ def response_of(report: TableReport) -> ViewResponse:
     )
 
 
-def check(name: str, config: Mapping[str, Any]) -> None:
-    """Check the config of a model that is not a materialized view: our keys mean nothing there."""
+def check(name: str, config: Mapping[str, Any], roots: Roots) -> None:
+    """Check the config of a model that is not a materialized view.
+
+    Errors: CONFIG_INVALID, EXPRESSION_INVALID, PATH_OUTSIDE.
+    """
     found = [key for key in OWN_KEYS if config.get(key) is not None]
     if found:
         raise StreamSqlError(
@@ -70,6 +83,54 @@ def check(name: str, config: Mapping[str, Any]) -> None:
             hint="set `materialized: materialized_view`, or remove the key",
             place=Place(name),
         )
+    try:
+        located(config, roots)
+        for key, text in _expressions(config):
+            expression(text, key)
+    except StreamSqlError as error:
+        raise error.at(Place(name)) from error
+    for key, value in (config.get("snapshot_table_column_names") or {}).items():
+        if not isinstance(value, str) or not _SIMPLE.fullmatch(value):
+            raise StreamSqlError(
+                "CONFIG_INVALID",
+                f"`snapshot_table_column_names: {key}` is not a plain name",
+                given=repr(value),
+                allowed="letters, digits and _",
+                place=Place(name),
+            )
+
+
+def located(config: Mapping[str, Any], roots: Roots) -> dict[str, str]:
+    """Every place of files that a config names, made absolute: key -> place.
+
+    Keys are `location_root`, and those of `tblproperties` and `options`. Errors: PATH_OUTSIDE;
+    CONFIG_INVALID for a property that lets other code choose.
+    """
+    found = {}
+    if config.get("location_root") is not None:
+        found["location_root"] = roots.locate(config["location_root"], "location_root")
+    for group in ("tblproperties", "options"):
+        for key, value in (config.get(group) or {}).items():
+            if str(key).lower() in PLACING_PROPERTIES:
+                raise StreamSqlError(
+                    "CONFIG_INVALID",
+                    f"`{group}: {key}` lets other code choose where files lie",
+                    hint="remove it; `location_root` and `write.data.path` name places",
+                )
+            if str(key).lower() in PATH_PROPERTIES:
+                found[str(key)] = roots.locate(value, f"{group}: {key}")
+    return found
+
+
+def _expressions(config: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    keys = _EXPRESSIONS
+    if config.get("materialized") == "snapshot":
+        keys += _SNAPSHOT_EXPRESSIONS
+    for key in keys:
+        value = config.get(key)
+        for text in value if isinstance(value, list) else [value]:
+            if text is not None:
+                yield key, text
 
 
 def of_materialized_view(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,6 +149,8 @@ def of_materialized_view(name: str, config: Mapping[str, Any]) -> dict[str, Any]
         for key in properties
         if key in VIEW_PROPERTIES or key.startswith("streamsql.")
     ]
+    for key in (key for key in _PLACED if config.get(key) is not None):
+        problems.append(f"`{key}`: a materialized view lies in the warehouse")
     mode = config.get("refresh_mode") or "auto"
     if mode not in REFRESH_MODES:
         problems.append(f"`refresh_mode` must be one of {', '.join(REFRESH_MODES)}, not {mode!r}")

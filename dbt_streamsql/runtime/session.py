@@ -45,6 +45,8 @@ _APPENDED = {
 }
 """Settings where a user's value is added to ours instead of replacing it."""
 _DEFAULT = "spark.sql.defaultCatalog"
+_PLAIN_TEXT = {"spark.sql.variable.substitute": "false"}
+"""Spark would replace `${env:NAME}` in any text of a statement, comments of tables too."""
 _JOB_SCOPED = "spark.sql.iceberg.snapshot-property."
 _opening = threading.Lock()
 log = logging.getLogger("dbt_streamsql")
@@ -187,6 +189,7 @@ def start_settings(settings: SessionSettings) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.catalogImplementation": "in-memory",
+        **_PLAIN_TEXT,
         **catalog_settings(settings),
     }
     if settings.method == "embedded":
@@ -275,7 +278,7 @@ def _join(running: SparkSession, settings: SessionSettings) -> SparkSession:
 
     session = running.newSession()
     wanted = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": str(_cores())}
-    wanted |= catalog_settings(settings)
+    wanted |= catalog_settings(settings) | _PLAIN_TEXT
     wanted |= {k: v for k, v in settings.spark_properties.items() if k.startswith("spark.sql.")}
     for key, value in wanted.items():
         try:
@@ -291,7 +294,7 @@ def _join(running: SparkSession, settings: SessionSettings) -> SparkSession:
 def _connect(settings: SessionSettings) -> SparkSession:
     from dbt_streamsql.runtime import remote
 
-    wanted = {"spark.sql.session.timeZone": "UTC"}
+    wanted = {"spark.sql.session.timeZone": "UTC", **_PLAIN_TEXT}
     if settings.catalog_properties or settings.warehouse:
         wanted |= catalog_settings(settings)
     here = settings.host in remote.LOOPBACK and "://" not in settings.warehouse

@@ -94,3 +94,11 @@
     {%- endcall %}
   {%- endif -%}
 {% endmacro %}
+
+
+{#- Of a snapshot whose query has new columns. -#}
+{% macro streamsql__create_columns(relation, columns) %}
+  {%- if columns -%}
+    {% do streamsql__alter_relation_add_remove_columns(relation, columns, none) %}
+  {%- endif -%}
+{% endmacro %}

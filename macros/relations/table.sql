@@ -48,7 +48,7 @@
   {%- set options = config.get('options') -%}
   {%- if options %}
   options (
-    {%- for key, value in options.items() -%}
+    {%- for key, value in adapter.streamsql_located(options).items() -%}
       {{ adapter.streamsql_literal(key) }} {{ adapter.streamsql_literal(value) }}{{ ', ' if not loop.last }}
     {%- endfor -%}
   )
@@ -59,7 +59,7 @@
 {% macro streamsql__location_clause() -%}
   {%- set location_root = config.get('location_root') -%}
   {%- if location_root is not none -%}
-    location {{ adapter.streamsql_literal(location_root ~ '/' ~ model['alias']) }}
+    location {{ adapter.streamsql_literal(adapter.streamsql_location(location_root) ~ '/' ~ model['alias']) }}
   {%- endif -%}
 {%- endmacro %}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from decimal import Decimal
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,6 +17,7 @@ from dbt_streamsql.adapter.connections import is_query
 from dbt_streamsql.adapter.impl import StreamSqlAdapter
 from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.storage.locations import Roots
 
 
 def _relation(identifier, **parts):
@@ -95,7 +97,9 @@ def test_a_refresh_mode_that_does_not_exist_is_refused():
 
 def test_our_keys_on_another_materialization_are_refused():
     with pytest.raises(StreamSqlError, match="belongs to materialized views"):
-        model_config.check("t", {"materialized": "table", "refresh_mode": "full"})
+        model_config.check(
+            "t", {"materialized": "table", "refresh_mode": "full"}, Roots(Path(), ())
+        )
 
 
 @pytest.mark.parametrize(

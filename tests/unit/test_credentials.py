@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from dbt_common.exceptions import DbtRuntimeError
 
-from dbt_streamsql.adapter.credentials import StreamSqlCredentials, without_password
+from dbt_streamsql.adapter.credentials import StreamSqlCredentials
 from dbt_streamsql.adapter.host import host_of
+from dbt_streamsql.adapter.secrets import scrub
 
 
 def _load(**profile) -> StreamSqlCredentials:
@@ -94,7 +95,9 @@ def test_a_value_that_cannot_work_is_refused(profile, part):
     assert part in _refused(**profile)
 
 
-def test_what_dbt_prints_holds_no_secret():
+def test_what_dbt_prints_holds_no_secret(monkeypatch):
+    for name in ("token", "meta", "catalog", "spark"):
+        monkeypatch.setenv(f"DBT_ENV_SECRET_{name.upper()}", f"hush-{name}")
     credentials = _load(
         schema="s",
         method="connect",
@@ -107,11 +110,11 @@ def test_what_dbt_prints_holds_no_secret():
     shown = str(dict(credentials.connection_info(with_aliases=True)))
     assert "hush" not in shown
     assert "postgresql://me:***@h/db" in shown
-    assert "hush" not in repr(credentials.settings(Path()))
+    assert "hush" not in repr(credentials.settings(Path())) + repr(credentials)
 
 
 def test_a_url_without_a_password_is_shown_as_it_is():
-    assert without_password("sqlite:////w/streamsql.db") == "sqlite:////w/streamsql.db"
+    assert scrub("sqlite:////w/streamsql.db") == "sqlite:////w/streamsql.db"
 
 
 def test_equal_profiles_share_one_session_and_engine_in_a_process(tmp_path):
