@@ -5,7 +5,7 @@
     select
     {%- for name in columns -%}
       {%- set column = columns[name] -%}
-      {%- if column['data_type'] is not defined or not column['data_type'] -%}
+      {%- if column['data_type'] is not defined or column['data_type'] is none -%}
         {%- do untyped.append(column['name']) -%}
       {%- else -%}
         {%- if column['data_type'].strip() | lower in ('numeric', 'decimal') -%}{%- do bare.append(column['name']) -%}{%- endif %}

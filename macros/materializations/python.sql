@@ -18,3 +18,9 @@
 {% macro streamsql_python_view() %}
   {%- do return('__streamsql_python_' ~ local_md5(model['unique_id'])) -%}
 {% endmacro %}
+
+
+{#- dbt prints the name as JSON, which needs no quotes escaped before. -#}
+{% macro streamsql__resolve_model_name(input_model_name) %}
+  {{- input_model_name | string -}}
+{% endmacro %}

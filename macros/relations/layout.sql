@@ -20,7 +20,7 @@
     {%- endif -%}
     {{ label }} (
     {%- for column in ([columns] if columns is string else columns) -%}
-      {{ adapter.streamsql_column(column) }}{{ ', ' if not loop.last }}
+      {{ adapter.quote(column) }}{{ ', ' if not loop.last }}
     {%- endfor -%}
     ) into {{ buckets }} buckets
   {%- endif -%}
