@@ -8,6 +8,7 @@ from typing import Any
 from dbt.adapters.catalogs import CatalogIntegration, CatalogIntegrationConfig
 from dbt_common.exceptions import DbtRuntimeError
 
+from dbt_streamsql.adapter import secrets
 from dbt_streamsql.adapter.causes import listed
 from dbt_streamsql.adapter.credentials import texts
 from dbt_streamsql.errors import StreamSqlError
@@ -31,7 +32,9 @@ class IcebergCatalog(CatalogIntegration):
         """Error: CONFIG_INVALID, listing everything wrong."""
         super().__init__(config)
         self.properties: dict[str, Any] = dict(config.adapter_properties or {})
-        problems = []
+        found = {"adapter_properties": self.properties}
+        secrets.remember(secret for _, secret in secrets.of_profile(found))
+        problems = list(secrets.problems_of(found))
         try:
             check_name(self.name, "catalog")
         except StreamSqlError as error:

@@ -49,7 +49,7 @@ def _between_quotes(text: str) -> list[str]:
 
 
 def _of_spark() -> dict[str, str]:
-    import dbt.include.spark as spark
+    from dbt.include import spark
 
     return _macros(Path(next(iter(spark.__path__))) / "macros")
 

@@ -97,7 +97,7 @@ PATHS = [
     "/",
     "//etc",
     "//host/share",
-    "/tmp/pwned",
+    "/opt/pwned",
     "/proc/self/cwd",
     "..",
     "../up",
