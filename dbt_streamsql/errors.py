@@ -84,14 +84,16 @@ class StreamSqlError(Exception):
         super().__init__(str(self))
 
     def at(self, place: Place) -> StreamSqlError:
-        """The same error with a place, unless it has one."""
+        """The same error with a place; a line that it has already is one of this model."""
         given = (self.code, self.message)
+        if self.place is not None:
+            place = Place(self.place.model or place.model, self.place.line, self.place.column)
         return StreamSqlError(
             *given,
             given=self.given,
             allowed=self.allowed,
             hint=self.hint,
-            place=self.place or place,
+            place=place,
         )
 
     def __str__(self) -> str:

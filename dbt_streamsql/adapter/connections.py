@@ -14,8 +14,9 @@ from dbt.adapters.exceptions import FailedToConnectError
 from dbt.adapters.spark.connections import SparkConnectionManager
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
-from dbt_streamsql.adapter.causes import cause_of
+from dbt_streamsql.adapter.causes import cause_of, trace_of
 from dbt_streamsql.adapter.host import Host, host_of, project_root
+from dbt_streamsql.adapter.secrets import scrub
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.session import set_pool
 
@@ -89,6 +90,8 @@ class Handle:
     def __init__(self, host: Host) -> None:
         self.host = host
         self.session = host.acquire()
+        self.query = ""
+        """The text of the model being built, as it stands in statements."""
         self._cursors: list[Cursor] = []
         self._thread = threading.get_ident()
         self._holds = 0
@@ -136,11 +139,14 @@ class StreamSqlConnectionManager(SparkConnectionManager):
             yield
         except DbtRuntimeError:
             raise
-        except StreamSqlError as error:
-            raise DbtRuntimeError(str(error)) from error
-        except Exception as error:
-            logger.debug(f"Error while running:\n{sql}\n{error}")
-            raise DbtDatabaseError(cause_of(error)) from error
+        except Exception as error:  # noqa: BLE001 - raised again, in dbt's words
+            # The log has it all, without secrets; a chained cause would show them again.
+            logger.debug(f"Error while running:\n{scrub(sql)}\n{trace_of(error)}")
+            if isinstance(error, StreamSqlError):
+                raise DbtRuntimeError(cause_of(error)) from None
+            connection = self.get_if_exists()
+            query = getattr(connection.handle, "query", "") if connection is not None else ""
+            raise DbtDatabaseError(cause_of(error, sql, query)) from None
 
     def open(self, connection: Connection) -> Connection:
         # dbt declares a class method, but calls it on the object; the host is the object's.
@@ -149,11 +155,11 @@ class StreamSqlConnectionManager(SparkConnectionManager):
         try:
             handle = Handle(self.host)
             set_pool(handle.session, threading.current_thread().name)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - raised again, in dbt's words
             connection.handle = None
             connection.state = ConnectionState.FAIL
-            logger.debug(f"Connection failed: {error!r}")
-            raise FailedToConnectError(cause_of(error)) from error
+            logger.debug(f"Connection failed: {trace_of(error)}")
+            raise FailedToConnectError(cause_of(error)) from None
         connection.handle = handle
         connection.state = ConnectionState.OPEN
         return connection

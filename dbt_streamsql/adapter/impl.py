@@ -20,7 +20,7 @@ from dbt_common.contracts.constraints import ConstraintType
 from dbt_common.exceptions import DbtBaseException, DbtDatabaseError, DbtRuntimeError
 
 from dbt_streamsql.adapter import catalog, checks, model_config, python_models, seeds, tables
-from dbt_streamsql.adapter.causes import cause_of
+from dbt_streamsql.adapter.causes import cause_of, trace_of
 from dbt_streamsql.adapter.connections import StreamSqlConnectionManager, is_query
 from dbt_streamsql.adapter.host import Host, project_root
 from dbt_streamsql.adapter.integrations import IcebergCatalog
@@ -134,8 +134,9 @@ class StreamSqlAdapter(SparkAdapter):
         if engine is not None:
             try:
                 report = engine.publish()
-            except Exception as error:
-                raise PublishError(cause_of(error)) from error
+            except Exception as error:  # noqa: BLE001 - raised again, in dbt's words
+                logger.debug(f"Publishing failed: {trace_of(error)}")
+                raise PublishError(cause_of(error)) from None
             if any(table.mode != "noop" for table in report.tables.values()):
                 logger.info(f"Published barrier {report.barrier}")
         super().clear_transaction()
@@ -179,6 +180,11 @@ class StreamSqlAdapter(SparkAdapter):
     def _roots(self) -> Roots:
         return self.config.credentials.roots(project_root(self.config))
 
+    def _shown(self, query: str) -> str:
+        """The query; errors from now on tell lines of it."""
+        self.connections.get_thread_connection().handle.query = query
+        return query
+
     def _name(self, relation: StreamSqlRelation) -> TableName:
         """The name as the engine knows it, checked. Error: IDENTIFIER_INVALID."""
         return relation.in_catalog(self.config.credentials.database)
@@ -197,13 +203,13 @@ class StreamSqlAdapter(SparkAdapter):
         """The query over the versions of the open epoch; they stay until the model is done."""
         if self.host.open_epoch is not None:
             self.connections.get_thread_connection().handle.hold()
-        return self._staged(sql)
+        return self._shown(self._staged(sql))
 
     @available.parse(lambda *a, **k: "")
     def streamsql_visible(self, sql: str) -> str:
         """The text of a view without the hidden columns of the materialized views it reads."""
         with self.connections.exception_handler(sql):
-            return self.host.engine.visible(sql)
+            return self._shown(self.host.engine.visible(sql))
 
     @available.parse(lambda *a, **k: None)
     def streamsql_check(self, relation: StreamSqlRelation, config: Any) -> None:
@@ -316,7 +322,8 @@ class StreamSqlAdapter(SparkAdapter):
                 options = engine.configuration(name) or options
         if old_relation is not None and not old_relation.is_materialized_view:
             self.drop_relation(old_relation)
-        with self.connections.exception_handler(sql):
+        # The engine runs statements of its own: lines of this one would mislead.
+        with self.connections.exception_handler(""):
             with self._beginning:
                 if not engine.epoch_open:
                     engine.begin()

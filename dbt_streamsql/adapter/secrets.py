@@ -31,6 +31,8 @@ _KEY = re.compile(
     rf"(?:{_WORDS}|secret[-_.]?(?:access[-_.]?)?key|account\.key(?:\..*)?)$", re.IGNORECASE
 )
 _USER_INFO = re.compile(r"://[^:/?#@\s]*:([^/?#\s]*)@")
+# Of a whole URL: people leave `/` and `@` in passwords as they are. A port is no password.
+_ANY_USER_INFO = re.compile(r"://[^:/?#@\s]*:(?!\d{1,5}[/?])(.*)@", re.DOTALL)
 _PARAMETER = re.compile(rf"[?&;][\w.-]*(?:{_WORDS})=([^&;\s]+)", re.IGNORECASE)
 _OPTION = re.compile(rf"[\w.-]*(?:{_WORDS})=(\S+)", re.IGNORECASE)
 
@@ -42,7 +44,7 @@ _known: set[str] = set()
 
 def in_url(text: str) -> list[str]:
     """The passwords that a URL holds, before its host or among its parameters."""
-    return [found for found in _USER_INFO.findall(text) + _PARAMETER.findall(text) if found]
+    return [found for found in _ANY_USER_INFO.findall(text) + _PARAMETER.findall(text) if found]
 
 
 def of_profile(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

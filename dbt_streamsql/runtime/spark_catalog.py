@@ -16,7 +16,7 @@ from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.iceberg import metadata, nearby
 
 _AS = re.compile(r"\nAS\n", re.MULTILINE)
-_SPOT = re.compile(r"line (\d+), pos (\d+)")
+_SPOT = re.compile(r"line (\d+),? pos (\d+)")
 
 
 At = Callable[[TableName], TableName]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import dedent
@@ -84,3 +85,15 @@ class Project:
 def project(tmp_path) -> Project:
     """An empty dbt project with a warehouse of its own."""
     return Project(tmp_path)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 4 MiB; needs the right to mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("this user may not mount a small file system")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)  # noqa: S607 - where it is differs

@@ -121,12 +121,34 @@ def test_an_error_is_cut_to_its_cause():
     analysis = Exception(
         "[UNRESOLVED_COLUMN] no `x`. SQLSTATE: 42703; line 1 pos 7;\n'Project ['x]\n+- OneRow\n"
     )
-    assert cause_of(analysis) == "[UNRESOLVED_COLUMN] no `x`. SQLSTATE: 42703; line 1 pos 7"
+    statement, query = "create table t as\n  select x", "\nselect x"
+    assert cause_of(analysis, "select x").splitlines() == [
+        "[UNRESOLVED_COLUMN] no `x`. SQLSTATE: 42703",
+        "  at: line 1 of the statement: select x",
+        "  do: check the spelling, and whether the input still has the column",
+    ]
+    told = Exception(str(analysis).replace("line 1", "line 2"))
+    assert "  at: line 2 of the model in target/compiled: select x" in cause_of(
+        told, statement, query
+    )
     java = Exception(
         "An error occurred while calling o46.sql.\n: org.apache.spark.SparkException: Job aborted"
         "\n\tat a.b.C(D.java:1)\nCaused by: java.io.IOException: disk full\n\t... 4 more"
     )
-    assert cause_of(java) == "SparkException: Job aborted\ncaused by IOException: disk full"
+    assert cause_of(java).splitlines() == [
+        "SparkException: Job aborted",
+        "caused by IOException: disk full",
+        "  do: the debug log, logs/dbt.log, has the whole trace",
+    ]
+    lost = Exception(
+        "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 7.0 "
+        "failed 1 times, most recent failure: Lost task 0.0 in stage 7.0 (TID 9) (h executor 1): "
+        "org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device\n\tat a.b"
+    )
+    assert cause_of(lost).splitlines() == [
+        "IOException: No space left on device",
+        "  do: free some space: the table is as it was before",
+    ]
 
 
 @pytest.mark.parametrize(
