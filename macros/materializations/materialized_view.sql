@@ -3,7 +3,6 @@
 {% materialization materialized_view, adapter='streamsql' %}
   {%- set target_relation = this.incorporate(type='materialized_view') -%}
   {%- set old_relation = load_cached_relation(this) -%}
-  {%- set grant_config = config.get('grants') -%}
 
   {{ run_hooks(pre_hooks, inside_transaction=False) }}
   {{ run_hooks(pre_hooks, inside_transaction=True) }}
@@ -13,8 +12,6 @@
         target_relation, compiled_code, model.unique_id, model.config, should_full_refresh(), old_relation, keep) -%}
   {{ write(compiled_code) }}
   {%- do store_result('main', response=response) %}
-
-  {% do apply_grants(target_relation, grant_config, should_revoke(old_relation, full_refresh_mode=True)) %}
 
   {{ run_hooks(post_hooks, inside_transaction=True) }}
   {{ run_hooks(post_hooks, inside_transaction=False) }}
@@ -40,7 +37,7 @@
     {%- do log('Applying ' ~ change | upper ~ ' to: ' ~ target_relation) -%}
     {%- do return('') -%}
   {%- endif -%}
-  {%- set text = 'Configuration changes were identified and `on_configuration_change` was set to `' ~ reaction ~ '` for `' ~ target_relation.render() ~ '`' -%}
+  {%- set text = 'Configuration changes were identified and `on_configuration_change` was set to `%s` for `%s`' | format(reaction, target_relation.render()) -%}
   {%- if reaction == 'fail' -%}
     {%- do exceptions.raise_fail_fast_error(text) -%}
   {%- endif -%}
