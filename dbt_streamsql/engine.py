@@ -31,8 +31,8 @@ from dbt_streamsql.runtime.session import embedded
 from dbt_streamsql.runtime.sessions import Sessions
 from dbt_streamsql.runtime.spark_catalog import SparkCatalog
 from dbt_streamsql.runtime.staged import Build
-from dbt_streamsql.storage import functions
-from dbt_streamsql.storage.iceberg import changes, staging
+from dbt_streamsql.storage import functions, inputs
+from dbt_streamsql.storage.iceberg import staging
 
 CONSISTENCY = ("read_uncommitted", "read_committed", "repeatable_read")
 
@@ -301,7 +301,7 @@ class Engine:
             at = self._staged(name)
             if at is None:
                 return _without_hidden(jobs.get(str(name)), name)
-            return readable(jobs.get(str(name)), changes.version(at.at, at.snapshot))
+            return readable(jobs.get(str(name)), inputs.version(at.at, at.snapshot))
 
         staged = self._epoch.open.staged if self._epoch is not None else {}
         return self._replaced(sql, [*staged, *jobs], current)
@@ -366,7 +366,7 @@ class Engine:
             found = versions.get(str(name))
             if found is None:
                 return None
-            return readable(jobs.get(str(name)), changes.version(name, found.snapshot))
+            return readable(jobs.get(str(name)), inputs.version(name, found.snapshot))
 
         return self.spark.sql(self._rewritten(text, committed))
 
@@ -386,12 +386,12 @@ class Engine:
         def consumed(source: TableName) -> str | None:
             if str(source) not in version.inputs:
                 return None
-            text = changes.version(source, version.inputs[str(source)])
+            text = inputs.version(source, version.inputs[str(source)])
             return readable(jobs.get(str(source)), text)
 
         names = ", ".join(quote(column["name"]) for column in job.columns)
         query = f"SELECT {names} FROM ({self._rewritten(job.sql, consumed)})"
-        stored = f"SELECT {names} FROM {changes.version(table, version.snapshot)}"
+        stored = f"SELECT {names} FROM {inputs.version(table, version.snapshot)}"
         # What two EXCEPT ALLs give, with the query computed once.
         rows = self.spark.sql(
             f"SELECT IF({WEIGHT} > 0, 'missing', 'surplus') AS _side, {names} FROM ("

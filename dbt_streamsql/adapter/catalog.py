@@ -17,7 +17,8 @@ from dbt_common.contracts.metadata import (
 from dbt_streamsql.adapter.relation import StreamSqlRelation
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg import metadata, staging
+from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 if TYPE_CHECKING:
@@ -142,15 +143,17 @@ def last_change(session: SparkSession, name: TableName) -> datetime | None:
 
 def _metadata(session: SparkSession, name: TableName) -> Metadata | None:
     try:
-        return metadata.load(session, name)
+        return inputs.load(session, name)
     except StreamSqlError:
         return None
 
 
 def _stats(meta: Metadata) -> dict[str, Any]:
     newest = meta.snapshots.get(meta.current) if meta.current is not None else None
-    stats: dict[str, Any] = {"rows": meta.live_rows(meta.current)}
-    if newest is not None:
+    stats: dict[str, Any] = {}
+    if meta.format == "iceberg":
+        stats["rows"] = meta.live_rows(meta.current)
+    if meta.format == "iceberg" and newest is not None:
         stats["bytes"] = newest.count("total-files-size")
         stats["files"] = newest.count("total-data-files")
     if meta.partitioning:

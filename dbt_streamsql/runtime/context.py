@@ -13,7 +13,7 @@ from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.sessions import Sessions
 from dbt_streamsql.runtime.shared import SharedChanges
-from dbt_streamsql.storage.iceberg import metadata
+from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 log = logging.getLogger("dbt_streamsql")
@@ -125,7 +125,7 @@ def pin(epoch: Open, table: str) -> Version:
             return epoch.staged[table]
         if table not in epoch.pins:
             name = TableName.parse(table)
-            found = metadata.load(epoch.warehouse.sessions.main, name)
+            found = inputs.load(epoch.warehouse.sessions.main, name)
             if found is None:
                 raise StreamSqlError(
                     "TABLE_MISSING",

@@ -19,7 +19,7 @@ from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.outcome import Outcome
 from dbt_streamsql.runtime.shared import Rows
 from dbt_streamsql.runtime.write import Writer
-from dbt_streamsql.storage.iceberg import changes
+from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
@@ -87,7 +87,7 @@ class Frames:
         )
 
     def _read(self, read: Reading, columns: tuple[str, ...]) -> Frame:
-        found = changes.read(read.name, read.meta, read.change, columns)
+        found = inputs.read(read.name, read.meta, read.change, columns)
         hint = self._single(read)
         if read.change.kind != "append" or not hint:
             return found
@@ -100,12 +100,12 @@ class Frames:
     def before(self, table: str) -> Frame:
         """The input as the view last saw it."""
         read = self.reads[table]
-        return changes.version(read.name, read.change.old)
+        return inputs.version(read.name, read.change.old)
 
     def after(self, table: str) -> Frame:
         """The input at this barrier."""
         read = self.reads[table]
-        return changes.version(read.name, read.change.new)
+        return inputs.version(read.name, read.change.new)
 
     def sql(self, text: str, /, when: Iterable[Frame] = (), **frames: Frame) -> Frame:
         """A query over frames; None when one of them is known to be empty."""

@@ -26,7 +26,8 @@ from dbt_streamsql.runtime.outcome import Mismatch, Outcome
 from dbt_streamsql.runtime.sessions import JobCount
 from dbt_streamsql.runtime.shared import SHARED_ROWS, Rows, fetch
 from dbt_streamsql.runtime.write import SMALL_TABLE, Writer
-from dbt_streamsql.storage.iceberg import changes, delta, metadata, refs, staging
+from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.iceberg import delta, metadata, refs, staging
 from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.refs import Moves
@@ -92,7 +93,7 @@ class ViewJob:
         now = self.inputs[source]
         if previous is None or source not in previous.inputs:
             return Change("lost", None, now.snapshot)
-        return changes.classify(now.meta, previous.inputs[source], now.snapshot)
+        return inputs.classify(now.meta, previous.inputs[source], now.snapshot)
 
     def _why_full(self, previous: TableVersion | None) -> str:
         if self.redefined:
@@ -195,7 +196,7 @@ class ViewJob:
                 if reading.feed is not None:
                     change = local.view(reading.feed.read(spark))
                 else:
-                    change = str(changes.read(reading.name, reading.meta, move, columns))
+                    change = str(inputs.read(reading.name, reading.meta, move, columns))
                 names = ", ".join(quote(column) for column in columns)
                 return fetch(spark, f"SELECT {names}, {WEIGHT} FROM {change}")
             finally:
@@ -293,8 +294,8 @@ class ViewJob:
     def _query(self) -> str:
         """The query over the pinned versions; sorted inside files where keys are looked up."""
         if self.plan.full_sql:
-            inputs = [self.inputs[table] for table in self.plan.tables]
-            read = {f"t{i}": changes.version(at.at, at.snapshot) for i, at in enumerate(inputs)}
+            pinned = [self.inputs[table] for table in self.plan.tables]
+            read = {f"t{i}": inputs.version(at.at, at.snapshot) for i, at in enumerate(pinned)}
             sql = fill(self.plan.full_sql, read.__getitem__)
         else:
             sql = self.rewrite(self.job.sql, self._pinned)
@@ -307,7 +308,7 @@ class ViewJob:
         version = self.inputs.get(str(name))
         if version is None:
             return None
-        text = changes.version(version.at, version.snapshot)
+        text = inputs.version(version.at, version.snapshot)
         return readable(self.epoch.jobs.get(str(name)), text)
 
     def _same_columns(self, spark: SparkSession) -> bool:

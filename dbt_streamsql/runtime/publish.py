@@ -15,6 +15,7 @@ from dbt_streamsql.meta import NOOP, Fence, TableVersion
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.context import Warehouse, log
 from dbt_streamsql.runtime.durable import durable
+from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import files, metadata, pins, staging
 from dbt_streamsql.storage.iceberg.refs import Moves, move
 
@@ -96,9 +97,9 @@ def move_pins(warehouse: Warehouse, *, everywhere: bool) -> int:
     moved = 0
     for source, snapshots in sorted(wanted.items()):
         name = TableName.parse(source)
-        meta = metadata.load(spark, name)
-        if meta is None:
-            continue
+        meta = inputs.load(spark, name)
+        if meta is None or meta.format != "iceberg":
+            continue  # other formats have no tags: their own retention decides
         try:
             with durable("pins.move"):
                 moved += pins.reconcile(spark, name, meta, warehouse.store_id, snapshots)

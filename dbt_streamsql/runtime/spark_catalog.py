@@ -13,7 +13,8 @@ from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.schema import Column, visible
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.storage.iceberg import metadata, nearby
+from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.iceberg import nearby
 
 _AS = re.compile(r"\nAS\n", re.MULTILINE)
 _SPOT = re.compile(r"line (\d+),? pos (\d+)")
@@ -59,7 +60,7 @@ class SparkCatalog:
         if view:
             return TableInfo(name, columns, True, view, name.catalog, name.schema)
         try:
-            versioned = metadata.load(self._spark, self._at(name)) is not None
+            versioned = inputs.load(self._spark, self._at(name)) is not None
         except (StreamSqlError, PySparkException):
             versioned = False
         return TableInfo(name, columns, versioned)
@@ -83,7 +84,7 @@ class SparkCatalog:
     def stamp(self, name: TableName) -> str:
         """Changes when a table is recreated, its columns change, or a view is redefined."""
         try:
-            found = metadata.load(self._spark, self._at(name))
+            found = inputs.load(self._spark, self._at(name))
         except StreamSqlError:
             return "unversioned"
         return found.stamp if found is not None else self._view(name)

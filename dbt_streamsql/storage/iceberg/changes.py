@@ -92,10 +92,19 @@ def read(name: TableName, meta: Metadata, change: Change, columns: tuple[str, ..
     elif change.kind == "lineage":
         signed = _by_lineage(name, meta, change, names)
     else:
-        signed = " UNION ALL ".join(
-            f"SELECT {names}, CAST({sign} AS BIGINT) AS {WEIGHT} FROM {version(name, snapshot)}"
-            for sign, snapshot in ((1, change.new), (-1, change.old))
-        )
+        signed = difference(version(name, change.new), version(name, change.old), names)
+    return consolidated(signed, names)
+
+
+def difference(new: str, old: str, names: str) -> str:
+    """A query of the columns `names` and `_w`: all rows of one version, less those of another."""
+    return " UNION ALL ".join(
+        f"SELECT {names}, {sign}L AS {WEIGHT} FROM {rows}" for sign, rows in ((1, new), (-1, old))
+    )
+
+
+def consolidated(signed: str, names: str) -> str:
+    """Signed rows with one weight a row and none of weight 0: SQL that may follow FROM."""
     return (
         f"(SELECT {names}, sum({WEIGHT}) AS {WEIGHT} FROM ({signed}) "
         f"GROUP BY {names} HAVING sum({WEIGHT}) <> 0)"

@@ -28,6 +28,23 @@ def write(spark: SparkSession, path: str, content: bytes) -> None:
     stream.close()
 
 
+def read(spark: SparkSession, path: str) -> bytes:
+    """The content of a small file; not over Spark Connect."""
+    place, files = _place(spark, path)
+    stream = files.open(place)
+    try:
+        content: bytes = java_class(spark, "org.apache.commons.io.IOUtils").toByteArray(stream)
+        return content
+    finally:
+        stream.close()
+
+
+def names(spark: SparkSession, folder: str) -> list[str]:
+    """The names of what lies in a folder; not over Spark Connect."""
+    place, files = _place(spark, folder)
+    return [found.getPath().getName() for found in files.listStatus(place)]
+
+
 def delete_folder(spark: SparkSession, path: str) -> None:
     """Delete a folder that this warehouse wrote; over Spark Connect only a local one can be."""
     if is_connect(spark):

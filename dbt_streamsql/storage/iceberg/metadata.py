@@ -64,6 +64,7 @@ class Metadata:
     properties: Mapping[str, str] = field(default_factory=dict)
     types: tuple[Any, ...] = ()
     partitioning: tuple[str, ...] = ()
+    format: str = "iceberg"
 
     @property
     def stamp(self) -> str:
