@@ -156,7 +156,7 @@ class StreamSqlAdapter(SparkAdapter):
         kept = relation is None or relation.is_view or relation.is_materialized_view
         if engine is not None and relation is not None and not kept:
             with self.connections.exception_handler("touch"):
-                engine.touch(str(self._name(relation)))
+                engine.touch(self._name(relation).sql)
         return super().cache_added(relation)
 
     def execute(
@@ -254,7 +254,7 @@ class StreamSqlAdapter(SparkAdapter):
         """How to keep the SQL function of a `function` node."""
         with self.connections.exception_handler(model["compiled_code"]):
             return self.host.engine.function(
-                str(self._name(relation)),
+                self._name(relation).sql,
                 model["compiled_code"],
                 parameters=model_config.parameters_of(model),
                 returns=model["returns"]["data_type"],
@@ -360,13 +360,18 @@ class StreamSqlAdapter(SparkAdapter):
         model: Any,
         config: Any,
         old_relation: StreamSqlRelation | None = None,
+        documented: Any = None,
     ) -> AdapterResponse:
-        """Build a plain table from a query where `old_relation` (or none) stands."""
+        """Build a plain table from a query where `old_relation` (or none) stands.
+
+        `documented`: the columns of the model that get their comments; None means all.
+        """
         from dbt_streamsql.runtime.staged import Build
 
         with self.connections.exception_handler(sql):
             name = self._name(relation)
-            spec = tables.spec_of(name, model, config)
+            described = model if documented is None else {**model, "columns": documented}
+            spec = tables.spec_of(name, described, config)
             constraints = tables.constraints_of(name, model)
             atomic = tables.is_atomic(str(name), config, self.host.settings.spark_properties)
 
@@ -374,7 +379,7 @@ class StreamSqlAdapter(SparkAdapter):
             if old_relation is None or old_relation.is_table:
                 return
             if old_relation.is_materialized_view:
-                self.host.engine.drop(str(self._name(old_relation)), keep_table=True)
+                self.host.engine.drop(self._name(old_relation).sql, keep_table=True)
             else:
                 self.drop_relation(old_relation)
 
@@ -535,7 +540,7 @@ class StreamSqlAdapter(SparkAdapter):
             for name in names:
                 relation = self._relation(schema_relation, name, RelationType.Table)
                 key = TableName(relation.database, relation.schema, name)
-                if engine.knows(str(key)):
+                if engine.knows(key.sql):
                     relation = relation.incorporate(type=RelationType.MaterializedView)
                 found.append(relation)
         return found
@@ -559,7 +564,7 @@ class StreamSqlAdapter(SparkAdapter):
         if relation.is_materialized_view:
             self.cache_dropped(relation)
             with self.connections.exception_handler("drop"):
-                self.host.engine.drop(str(self._name(relation)))
+                self.host.engine.drop(self._name(relation).sql)
         elif relation.is_function:
             self.cache_dropped(relation)
             view = functions.view_of(self._name(relation))

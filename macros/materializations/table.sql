@@ -24,12 +24,13 @@
   {%- if not target_relation.is_view -%}
     {%- set query = streamsql_contracted(query) -%}
     {{ write(query) }}
-    {%- set response = adapter.streamsql_create_table(target_relation, query, model, model.config, old_relation) -%}
-    {%- do store_result(statement_name, response=response) -%}
+    {%- set documented = none -%}
     {%- if config.persist_column_docs() and model.columns -%}
-      {#- Says which of the documented columns the table has not. -#}
-      {%- do validate_doc_columns(target_relation, model.columns, adapter.get_columns_in_relation(target_relation) | map(attribute='name') | list) -%}
+      {#- Says which documented columns the query has not; a quoted name must fit exactly. -#}
+      {%- set documented = validate_doc_columns(target_relation, model.columns, get_columns_in_query(query)) -%}
     {%- endif -%}
+    {%- set response = adapter.streamsql_create_table(target_relation, query, model, model.config, old_relation, documented) -%}
+    {%- do store_result(statement_name, response=response) -%}
   {%- elif old_relation is none or old_relation.is_view -%}
     {% call statement(statement_name) -%}
       {{ get_create_view_as_sql(target_relation, query) }}
