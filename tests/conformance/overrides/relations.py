@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from dbt.tests.adapter.caching.test_caching import model_sql
 from dbt.tests.adapter.materialized_view.changes import MaterializedViewChanges
 from dbt.tests.adapter.python_model.test_spark import (
     PANDAS_MODEL,
@@ -78,6 +79,14 @@ class MixedChanges(Changes, MaterializedViewChanges):
     """Before a mixin, which has no fixtures of its own."""
 
 
+class Cached:
+    """The unit without its model: one table."""
+
+    @pytest.fixture(scope="class")
+    def models(self):
+        return {"model.sql": model_sql}
+
+
 class DoubleLimit:
     """Spark's words for it."""
 
@@ -105,6 +114,7 @@ OVERRIDES: dict[str, type] = {
     "MaterializedViewChangesApplyMixin": MixedChanges,
     "MaterializedViewChangesContinueMixin": MixedChanges,
     "MaterializedViewChangesFailMixin": MixedChanges,
+    "BaseCachingTest": Cached,
     "BaseShowDoesNotHandleDoubleLimit": DoubleLimit,
     "BasePySparkTests": DataFrames,
 }
