@@ -6,11 +6,21 @@ the unit asserts.
 
 from __future__ import annotations
 
-from overrides import constraints, documents, functions, hooks, relations, seeds, snapshots
+from overrides import (
+    constraints,
+    documents,
+    ephemeral,
+    functions,
+    hooks,
+    relations,
+    seeds,
+    snapshots,
+)
 
 OVERRIDES: dict[str, type] = {
     **constraints.OVERRIDES,
     **documents.OVERRIDES,
+    **ephemeral.OVERRIDES,
     **functions.OVERRIDES,
     **hooks.OVERRIDES,
     **relations.OVERRIDES,
