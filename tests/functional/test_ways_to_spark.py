@@ -43,7 +43,7 @@ def test_the_shop_and_a_share_of_dbts_suite_pass_by_every_way(way, request, tmp_
             env={**os.environ, spark_way.VARIABLE: address, "STREAMSQL_CONFORMANCE": "all"},
             stdout=out,
             stderr=out,
-            timeout=600,
+            timeout=1200,
             check=False,
         )
     told = log.read_text()
