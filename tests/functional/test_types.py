@@ -59,7 +59,8 @@ def test_show_prints_decimals_times_and_nested_values(project):
         "show", "--inline", QUERY.replace("x'00ff10' as bytes,", ""), "--output", "json"
     )
     assert done.ok, done.text
-    shown = json.loads(done.text[done.text.index('{\n  "show"') :])["show"][0]
+    body, _ = json.JSONDecoder().raw_decode(done.text, done.text.index('{\n  "show"'))
+    (shown,) = body["show"]
     assert json.loads(shown["keyed"]) == {"k": [1, None], "l": None}
     assert json.loads(shown["nested"]) == {"a": 1, "b": [{"c": 1.5, "d": None}]}
     assert shown["instant"] == "2026-03-29T01:30:00.123456"
