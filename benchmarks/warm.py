@@ -45,7 +45,7 @@ class Project:
             "DBT_SEND_ANONYMOUS_USAGE_STATS": "false",
             "JAVA_HOME": str(launch_home(find_java())),
         }
-        (folder / "models").mkdir(parents=True)
+        (folder / "models").mkdir(parents=True, exist_ok=True)
         self.write("dbt_project.yml", "name: p\nversion: '1.0'\nprofile: p\n")
         # JSON is YAML too.
         self.write(
@@ -140,6 +140,8 @@ def _with_nothing_to_do(project: Project) -> None:
 
 
 def _dbt_spark(warehouse: Path) -> dict[str, Any]:
+    # SQLite does not make folders.
+    warehouse.mkdir(parents=True)
     started = start_settings(SessionSettings(warehouse=str(warehouse)))
     return {
         "type": "spark",
