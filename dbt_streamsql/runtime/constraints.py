@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -73,7 +74,7 @@ def _violated(
     spark: SparkSession, constraint: Constraint, count: int, example: str, table: str
 ) -> StreamSqlError:
     row = spark.sql(example).collect()[0].asDict()
-    shown = ", ".join(f"{name} = {value!r}" for name, value in row.items())
+    shown = ", ".join(f"{name} = {_shown(value)}" for name, value in row.items())
     return StreamSqlError(
         "CONSTRAINT_VIOLATED",
         f"{count} {'row breaks' if count == 1 else 'rows break'} the constraint {constraint}",
@@ -81,3 +82,9 @@ def _violated(
         hint="correct the query or the constraint; the table is as it was",
         place=Place(table),
     )
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    return repr(value) if isinstance(value, str) else str(value)

@@ -40,10 +40,10 @@ def run(warehouse: Warehouse, spark: SparkSession, build: Build) -> bool:
     """
     _check(build)
     replaces = build.purpose is StagingPurpose.CREATE_OR_REPLACE_TABLE_AS
-    if not replaces and staging.exists(spark, build.spec.name):
-        return _refuse(build)
     root = warehouse.location_of(build.spec.name.catalog)
     staged = formats.apply_staging(spark, build.spec, build.purpose, root)
+    if not replaces and staged.exists(spark):
+        return _refuse(build)
     ledger = warehouse.store.staged
     with durable("staged.record"):
         ledger.record(staged.token, str(build.spec.name), formats.to_json(staged))

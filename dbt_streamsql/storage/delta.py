@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage import metastore
+from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.files import delete_folder
 from dbt_streamsql.storage.staged import (
     StagingPurpose,
@@ -48,6 +49,9 @@ class DeltaStagedTable:
     @property
     def staged(self) -> str:
         return self.at.sql
+
+    def exists(self, spark: SparkSession) -> bool:
+        return staging.exists(spark, self.spec.name)
 
     def begin(self, spark: SparkSession, query: str) -> None:
         text, values = self.spec.create_as("CREATE OR REPLACE TABLE", self.at, query, "", {})

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage import metastore
 from dbt_streamsql.storage.columns import same_columns, type_ddl
+from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.files import delete_folder
 from dbt_streamsql.storage.staged import StagingPurpose, TableSpec, already_there
 
@@ -47,6 +48,9 @@ class FilesStagedTable:
     @property
     def staged(self) -> str:
         return f"{quote(self.spec.format)}.{quote(self.folder)}"
+
+    def exists(self, spark: SparkSession) -> bool:
+        return staging.exists(spark, self.spec.name)
 
     def begin(self, spark: SparkSession, query: str) -> None:
         rows = spark.sql(query)

@@ -13,11 +13,13 @@ from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.storage.delta import DeltaStagedTable
 from dbt_streamsql.storage.files import FilesStagedTable
 from dbt_streamsql.storage.iceberg.staged import IcebergStagedTable
+from dbt_streamsql.storage.jdbc import JdbcStagedTable
 from dbt_streamsql.storage.staged import StagedTable, StagingPurpose, TableSpec
 
 IMPLEMENTATIONS: dict[str, Any] = {
     "delta": DeltaStagedTable,
     "iceberg": IcebergStagedTable,
+    "jdbc": JdbcStagedTable,
     "orc": FilesStagedTable,
     "parquet": FilesStagedTable,
 }

@@ -122,6 +122,9 @@ class StagedTable(Protocol):
     def staged(self) -> str:
         """Between `begin` and `commit`: SQL that may follow FROM and gives the staged rows."""
 
+    def exists(self, spark: SparkSession) -> bool:
+        """Whether the table, or anything else of its name, is visible."""
+
     def begin(self, spark: SparkSession, query: str) -> None:
         """Write the rows of the query where nobody looks."""
 

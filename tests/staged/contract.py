@@ -32,7 +32,10 @@ ROWS = 1000
 
 @dataclass
 class Target:
-    """Tables of one format in one schema; `folder` holds their files ('' when there are none)."""
+    """Tables of one format in one schema; `folder` holds their files ('' when there are none).
+
+    `names` lists the tables of another database by its own means.
+    """
 
     engine: Engine
     catalog: str
@@ -41,6 +44,7 @@ class Target:
     folder: str = ""
     columns_may_change: bool = True
     has_comments: bool = True
+    names: Callable[[], list[str]] | None = None
     number: int = field(default=0)
 
     @property
@@ -61,12 +65,16 @@ class Target:
         return sorted(map(tuple, session.table(spec.name.sql).collect()))
 
     def listing(self) -> set[str]:
+        if self.names is not None:
+            return set(self.names())
         found = self.spark.sql(f"SHOW TABLES IN `{self.catalog}`.`{self.schema}`").collect()
         return {row["tableName"] for row in found}
 
     def leftovers(self) -> list[str]:
         """Whatever of a staged table is still there."""
         found = [record.table for record in self.engine._warehouse.store.staged.records()]
+        if self.names is not None:
+            return found + [name for name in self.names() if name.startswith("streamsql_")]
         for row in self.spark.sql(f"SHOW NAMESPACES IN `{self.catalog}`").collect():
             if row[0].startswith("__streamsql"):
                 hidden = self.spark.sql(f"SHOW TABLES IN `{self.catalog}`.`{row[0]}`").collect()
@@ -306,7 +314,7 @@ def run(target: Target) -> dict[str, str]:
 def main(kind: str) -> None:
     import targets
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, targets.STACK:
         results = run(targets.OPENERS[kind](Path(folder)))
         sys.stdout.write("\n" + json.dumps(results))
         sys.stdout.flush()

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
+import databases
 from contract import Target
 
 from dbt_streamsql import Engine
 from dbt_streamsql.runtime import jars
 from dbt_streamsql.runtime.jars import Jar
 from dbt_streamsql.runtime.session import SessionSettings, open_session
+from dbt_streamsql.storage import jdbc
 
 DELTA_JARS = (
     Jar(
@@ -27,6 +30,10 @@ DELTA_JARS = (
         "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
     ),
 )
+POSTGRESQL_DRIVER = "org.postgresql.Driver"
+SQLITE_DRIVER = "org.sqlite.JDBC"
+STACK = ExitStack()
+"""What a target has started; closed when the process has done its checks."""
 QUICK = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
     "spark.ui.enabled": "false",
@@ -66,6 +73,32 @@ def delta(folder: Path) -> Target:
     return _target(folder, properties, "delta")
 
 
+def postgresql(folder: Path) -> Target:
+    """A cluster that runs as long as this process."""
+    port = STACK.enter_context(databases.postgresql())
+    properties = {
+        **QUICK,
+        "spark.driver.extraClassPath": str(jars.ensure((databases.POSTGRESQL_JAR,))[0]),
+        **jdbc_catalog("pg", f"jdbc:postgresql://127.0.0.1:{port}/postgres", POSTGRESQL_DRIVER),
+        "spark.sql.catalog.pg.user": "ann",
+        "spark.sql.catalog.pg.password": databases.PASSWORD,
+    }
+    warehouse = folder / "warehouse"
+    spark = open_session(SessionSettings(warehouse=str(warehouse), spark_properties=properties))
+    engine = Engine.open(warehouse, spark=spark)
+
+    def names() -> list[str]:
+        return databases.names_in_postgresql(port)
+
+    return Target(engine, "pg", "public", "jdbc", has_comments=False, names=names)
+
+
+def jdbc_catalog(name: str, url: str, driver: str) -> dict[str, str]:
+    """Settings of a Spark JDBC catalog."""
+    prefix = f"spark.sql.catalog.{name}"
+    return {prefix: jdbc.CATALOG, f"{prefix}.url": url, f"{prefix}.driver": driver}
+
+
 def _target(folder: Path, properties: dict[str, str], form: str, **more: bool) -> Target:
     warehouse = folder / "warehouse"
     settings = SessionSettings(warehouse=str(warehouse), spark_properties=properties)
@@ -77,6 +110,7 @@ def _target(folder: Path, properties: dict[str, str], form: str, **more: bool) -
 
 
 OPENERS: dict[str, Callable[[Path], Target]] = {
+    "postgresql": postgresql,
     "delta": delta,
     "hive parquet": hive("parquet"),
     "hive orc": hive("orc"),

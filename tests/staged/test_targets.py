@@ -8,6 +8,7 @@ import sys
 import uuid
 
 import contract
+import databases
 import pytest
 import targets
 from contract import Target
@@ -33,6 +34,21 @@ def test_files_in_sparks_own_metastore(engine, spark, check):
     target = Target(engine, "spark_catalog", name, "parquet", folder, columns_may_change=False)
     contract.CHECKS[check](target)
     spark.sql(f"DROP NAMESPACE spark_catalog.{name} CASCADE")
+
+
+@pytest.mark.parametrize("check", contract.CHECKS)
+def test_a_sqlite_database(engine, tmp_path, check):
+    file = tmp_path / "other.db"
+    url = f"jdbc:sqlite:{file}?journal_mode=WAL&busy_timeout=20000"
+    name = f"sq_{uuid.uuid4().hex[:8]}"
+    for key, value in targets.jdbc_catalog(name, url, targets.SQLITE_DRIVER).items():
+        engine.spark.conf.set(key, value)
+
+    def names():
+        return databases.names_in_sqlite(file)
+
+    target = Target(engine, name, "main", "jdbc", has_comments=False, names=names)
+    contract.CHECKS[check](target)
 
 
 @pytest.fixture(scope="session")

@@ -81,6 +81,9 @@ class IcebergStagedTable:
     def staged(self) -> str:
         return self.at.sql
 
+    def exists(self, spark: SparkSession) -> bool:
+        return staging.exists(spark, self.spec.name)
+
     def begin(self, spark: SparkSession, query: str) -> None:
         staging.create_schema(spark, self.at.catalog, self.at.schema)
         verb = "CREATE TABLE"
