@@ -70,10 +70,9 @@ class JdbcStagedTable:
         rows = spark.sql(query)
         # Spark's writer asks first whether the table is there, which needs a dialect that knows
         # the database's errors; SQLite has none.
+        columns = _columns(spark, rows, options)
         with _transaction(spark, self.spec.name) as connection:
-            _execute(
-                connection, f"CREATE TABLE {_name(self.at)} ({_columns(spark, rows, options)})"
-            )
+            _execute(connection, f"CREATE TABLE {_name(self.at)} ({columns})")
         writer = rows.write.format("jdbc").mode("append")
         writer.options(**options, dbtable=_name(self.at)).save()
 

@@ -15,7 +15,7 @@ from contract import Target
 
 pytestmark = pytest.mark.spark
 
-PATIENCE = 600
+PATIENCE = 1500
 """Seconds after which a process is hung; nothing here is timed."""
 
 
