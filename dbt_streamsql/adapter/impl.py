@@ -371,7 +371,7 @@ class StreamSqlAdapter(SparkAdapter):
         with self.connections.exception_handler(sql):
             name = self._name(relation)
             described = model if documented is None else {**model, "columns": documented}
-            spec = tables.spec_of(name, described, config)
+            spec = tables.spec_of(name, described, config, self._roots)
             constraints = tables.constraints_of(name, model)
             atomic = tables.is_atomic(str(name), config, self.host.settings.spark_properties)
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from dbt.adapters.events.logging import AdapterLogger
 
-from dbt_streamsql.adapter.model_config import TABLE_PROPERTIES
+from dbt_streamsql.adapter.model_config import TABLE_PROPERTIES, located
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.quoting import TableName
+from dbt_streamsql.quoting import TableName, expression
 from dbt_streamsql.runtime.constraints import KINDS, Constraint
+from dbt_streamsql.storage.locations import Roots
 from dbt_streamsql.storage.staged import TableSpec
 
 ATOMIC = "atomic"
@@ -20,8 +21,10 @@ FLIP_OPTION = "table.ctas.atomicity-enabled"
 logger = AdapterLogger("StreamSQL")
 
 
-def spec_of(name: TableName, model: Mapping[str, Any], config: Mapping[str, Any]) -> TableSpec:
-    """The table that a model asks for. Error: CONFIG_INVALID."""
+def spec_of(
+    name: TableName, model: Mapping[str, Any], config: Mapping[str, Any], roots: Roots
+) -> TableSpec:
+    """The table that a model asks for. Errors: CONFIG_INVALID, PATH_OUTSIDE."""
     form = str(config.get("file_format") or "iceberg").lower()
     docs = config.get("persist_docs") or {}
     if not isinstance(docs, Mapping):
@@ -37,21 +40,30 @@ def spec_of(name: TableName, model: Mapping[str, Any], config: Mapping[str, Any]
         for column in (model.get("columns") or {}).values()
         if docs.get("columns") and column.get("description")
     }
-    root = config.get("location_root")
+    buckets = config.get("buckets") or 0
+    if not isinstance(buckets, int):
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            "`buckets` must be a whole number",
+            given=repr(buckets),
+            place=Place(str(name)),
+        )
+    places = located(config, roots)
+    root = places.get("location_root")
     return TableSpec(
         name,
         form,
         partition_by=_listed(config.get("partition_by")),
         clustered_by=_listed(config.get("clustered_by")),
-        buckets=int(config.get("buckets") or 0),
+        buckets=buckets,
         location=f"{root}/{model['alias']}" if root is not None else "",
         comment=model.get("description", "") if docs.get("relation") else None,
         column_comments=comments,
         properties={
             **(TABLE_PROPERTIES if form == "iceberg" else {}),
-            **_texts(config.get("tblproperties")),
+            **_texts(config.get("tblproperties"), places),
         },
-        options=_texts(config.get("options")),
+        options=_texts(config.get("options"), places),
     )
 
 
@@ -67,10 +79,10 @@ def constraints_of(name: TableName, model: Mapping[str, Any]) -> tuple[Constrain
     for item, column in declared:
         kind = str(getattr(item["type"], "value", item["type"]))
         columns = tuple(item.get("columns") or ()) or ((column,) if column else ())
-        expression = str(item.get("expression") or "") if kind == "check" else ""
+        condition = expression(item["expression"], "check") if _has_check(item, kind) else ""
         if kind not in KINDS:
             logger.warning(f"{name}: a constraint of type {kind} is not enforced")
-        elif not (expression if kind == "check" else columns):
+        elif not (condition if kind == "check" else columns):
             raise StreamSqlError(
                 "CONFIG_INVALID",
                 f"a {kind} constraint lacks its {'expression' if kind == 'check' else 'columns'}",
@@ -78,8 +90,12 @@ def constraints_of(name: TableName, model: Mapping[str, Any]) -> tuple[Constrain
                 place=Place(str(name)),
             )
         else:
-            found.append(Constraint(kind, columns, expression, item.get("name") or ""))
+            found.append(Constraint(kind, columns, condition, item.get("name") or ""))
     return tuple(found)
+
+
+def _has_check(item: Mapping[str, Any], kind: str) -> bool:
+    return kind == "check" and bool(item.get("expression"))
 
 
 def is_atomic(name: str, config: Mapping[str, Any], spark_properties: Mapping[str, str]) -> bool:
@@ -120,8 +136,10 @@ def _listed(value: Any) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(map(str, value))
 
 
-def _texts(values: Any) -> dict[str, str]:
+def _texts(values: Any, places: Mapping[str, str]) -> dict[str, str]:
+    """Properties as texts, those that name places of files as these were found."""
+    found = {str(key): places.get(str(key), value) for key, value in (values or {}).items()}
     return {
-        str(key): str(value).lower() if isinstance(value, bool) else str(value)
-        for key, value in (values or {}).items()
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in found.items()
     }

@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.quoting import TableName, literal, quote
 from dbt_streamsql.storage import metastore
 from dbt_streamsql.storage.columns import same_columns, type_ddl
 from dbt_streamsql.storage.iceberg import staging
@@ -103,7 +103,7 @@ class FilesStagedTable:
         return f"CREATE TABLE {self.spec.name.sql} ({', '.join(columns)}) {text}", values | more
 
     def _set_properties(self, spark: SparkSession, properties: dict[str, str]) -> None:
-        markers = ", ".join(f"{quote(key)} = :p{at}" for at, key in enumerate(properties))
+        markers = ", ".join(f"{literal(key)} = :p{at}" for at, key in enumerate(properties))
         values = {f"p{at}": value for at, value in enumerate(properties.values())}
         spark.sql(f"ALTER TABLE {self.spec.name.sql} SET TBLPROPERTIES ({markers})", args=values)
 

@@ -6,7 +6,6 @@ another process can abort it when the first has died.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -14,11 +13,8 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
-from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.quoting import TableName, quote
-
-_COLUMN = r"(?:`(?:[^`]|``)+`|\w+)(?:\.(?:`(?:[^`]|``)+`|\w+))*"
-_PARTITION = re.compile(rf"{_COLUMN}|\w+\(\s*(?:\d+\s*,\s*)?{_COLUMN}(?:\s*,\s*\d+)?\s*\)")
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.quoting import TableName, column, literal, partition_field, quote
 
 
 class StagingPurpose(str, Enum):
@@ -51,18 +47,6 @@ class TableSpec:
     properties: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        for text in (*self.partition_by, *self.clustered_by):
-            if not _PARTITION.fullmatch(text.strip()):
-                raise StreamSqlError(
-                    "CONFIG_INVALID",
-                    "a table cannot be partitioned or clustered by this",
-                    given=repr(text),
-                    allowed="a column, or a transform such as days(at) or bucket(8, id); other "
-                    "names in back-ticks",
-                    place=Place(str(self.name)),
-                )
-
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> TableSpec:
         """Back from `dataclasses.asdict`, also through JSON."""
@@ -80,20 +64,20 @@ class TableSpec:
         """Everything between a table's name and its query, and the values of the markers."""
         values: dict[str, str] = {}
 
-        def marked(prefix: str, items: Mapping[str, str], between: str) -> str:
+        def marked(prefix: str, items: Mapping[str, str]) -> str:
             parts = []
             for index, (key, value) in enumerate(items.items()):
                 values[f"{prefix}{index}"] = value
-                parts.append(f"{quote(key)}{between}:{prefix}{index}")
+                parts.append(f"{literal(key)} = :{prefix}{index}")
             return "(" + ", ".join(parts) + ")"
 
         parts = [f"USING {quote(self.format)}"]
         if self.options:
-            parts.append("OPTIONS " + marked("streamsql_option_", self.options, " = "))
+            parts.append("OPTIONS " + marked("streamsql_option_", self.options))
         if self.partition_by:
-            parts.append(f"PARTITIONED BY ({', '.join(self.partition_by)})")
+            parts.append(f"PARTITIONED BY ({', '.join(map(partition_field, self.partition_by))})")
         if self.clustered_by and self.buckets:
-            columns = ", ".join(self.clustered_by)
+            columns = ", ".join(map(column, self.clustered_by))
             parts.append(f"CLUSTERED BY ({columns}) INTO {int(self.buckets)} BUCKETS")
         if location:
             values["streamsql_location"] = location
@@ -103,7 +87,7 @@ class TableSpec:
             parts.append("COMMENT :streamsql_comment")
         properties = {**self.properties, **more}
         if properties:
-            parts.append("TBLPROPERTIES " + marked("streamsql_property_", properties, " = "))
+            parts.append("TBLPROPERTIES " + marked("streamsql_property_", properties))
         return " ".join(parts), values
 
 
@@ -142,11 +126,11 @@ def comment_columns(
     spark: SparkSession, at: TableName, comments: Mapping[str, str], columns: Sequence[str]
 ) -> None:
     """Give columns their comments; a comment for a column that is not there is left out."""
-    known = {column.lower() for column in columns}
-    for column, comment in comments.items():
-        if column.lower() in known:
+    known = {name.lower() for name in columns}
+    for name, comment in comments.items():
+        if name.lower() in known:
             spark.sql(
-                f"ALTER TABLE {at.sql} ALTER COLUMN {quote(column)} COMMENT :comment",
+                f"ALTER TABLE {at.sql} ALTER COLUMN {quote(name)} COMMENT :comment",
                 args={"comment": comment},
             )
 

@@ -1,17 +1,14 @@
-"""Databases that tests start or make: SQLite in a file, PostgreSQL on a free loopback port."""
+"""Looking into the databases of the tests without Spark."""
 
 from __future__ import annotations
 
 import os
-import pwd
-import shutil
-import socket
 import sqlite3
 import subprocess
-import tempfile
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
+
+from postgres import program
 
 from dbt_streamsql.runtime.jars import Jar
 
@@ -24,56 +21,12 @@ POSTGRESQL_JAR = Jar(
 PASSWORD = "a-pass'word\\"  # noqa: S105 - made up for a test
 
 
-def programs() -> Path | None:
-    """The newest server that is installed (Debian's package `postgresql`), or None."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    on_path = shutil.which("initdb")
-    return found[-1].parent if found else Path(on_path).parent if on_path else None
-
-
-@contextmanager
-def postgresql() -> Iterator[int]:
-    """A cluster of its own while the block runs; its port. User `ann` with PASSWORD."""
-    binaries = programs()
-    assert binaries is not None
-    with tempfile.TemporaryDirectory(prefix="pg") as name:
-        folder = Path(name)
-        as_user = {}
-        if os.getuid() == 0:  # the server refuses to run as root
-            account = pwd.getpwnam("nobody")
-            as_user = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
-            os.chown(folder, account.pw_uid, account.pw_gid)
-        secret = folder / "password"
-        secret.write_text(PASSWORD)
-        secret.chmod(0o644)
-
-        def call(program: str, *arguments: str) -> None:
-            command = [str(binaries / program), "-D", str(folder / "data"), *arguments]
-            done = subprocess.run(
-                command, cwd=folder, stdout=subprocess.DEVNULL, check=False, **as_user
-            )
-            assert done.returncode == 0, command
-
-        call("initdb", "-U", "ann", "-A", "scram-sha-256", f"--pwfile={secret}", "--no-sync")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        settings = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder}"
-        call("pg_ctl", "-w", "-l", str(folder / "log"), "-o", settings, "start")
-        try:
-            yield port
-        finally:
-            call("pg_ctl", "-w", "-m", "immediate", "stop")
-
-
 def names_in_postgresql(port: int) -> list[str]:
     """The tables of the schema `public`, asked without Spark."""
-    binaries = programs()
-    assert binaries is not None
     query = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
-    place = ["-h", "127.0.0.1", "-p", str(port), "-U", "ann", "-d", "postgres"]
+    place = ["-h", "127.0.0.1", "-p", str(port), "-U", "postgres", "-d", "postgres"]
     done = subprocess.run(
-        [str(binaries / "psql"), *place, "-At", "-c", query],
+        [program("psql"), *place, "-At", "-c", query],
         env={**os.environ, "PGPASSWORD": PASSWORD},
         capture_output=True,
         text=True,

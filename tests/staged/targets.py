@@ -9,6 +9,7 @@ from pathlib import Path
 
 import databases
 from contract import Target
+from postgres import server
 
 from dbt_streamsql import Engine
 from dbt_streamsql.runtime import jars
@@ -75,12 +76,12 @@ def delta(folder: Path) -> Target:
 
 def postgresql(folder: Path) -> Target:
     """A cluster that runs as long as this process."""
-    port = STACK.enter_context(databases.postgresql())
+    port = STACK.enter_context(server(databases.PASSWORD))
     properties = {
         **QUICK,
         "spark.driver.extraClassPath": str(jars.ensure((databases.POSTGRESQL_JAR,))[0]),
         **jdbc_catalog("pg", f"jdbc:postgresql://127.0.0.1:{port}/postgres", POSTGRESQL_DRIVER),
-        "spark.sql.catalog.pg.user": "ann",
+        "spark.sql.catalog.pg.user": "postgres",
         "spark.sql.catalog.pg.password": databases.PASSWORD,
     }
     warehouse = folder / "warehouse"

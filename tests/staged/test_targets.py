@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import uuid
+from pathlib import Path
 
 import contract
 import databases
@@ -60,6 +62,7 @@ def results():
         if target not in found:
             done = subprocess.run(
                 [sys.executable, contract.__file__, target],
+                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
                 capture_output=True,
                 text=True,
                 timeout=PATIENCE,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.quoting import TableName, literal, quote
 from dbt_streamsql.storage.iceberg import files, metadata, staging
 from dbt_streamsql.storage.iceberg.java import (
     instance_of,
@@ -142,9 +142,9 @@ class IcebergStagedTable:
         name = self.spec.name
         staging.create_schema(spark, name.catalog, name.schema)
         for key, value in self._final({}).items():
-            change = f"UNSET TBLPROPERTIES ({quote(key)})"
+            change = f"UNSET TBLPROPERTIES ({literal(key)})"
             if value is not None:
-                change = f"SET TBLPROPERTIES ({quote(key)} = :value)"
+                change = f"SET TBLPROPERTIES ({literal(key)} = :value)"
             args = {} if value is None else {"value": value}
             spark.sql(f"ALTER TABLE {self.at.sql} {change}", args=args)
         spark.sql(f"ALTER TABLE {self.at.sql} RENAME TO {quote(name.schema)}.{quote(name.table)}")

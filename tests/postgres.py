@@ -1,4 +1,4 @@
-"""A PostgreSQL server on a loopback port, for one test."""
+"""A PostgreSQL server on a loopback port, for one test or one process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
     places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     found = shutil.which(name, path=os.pathsep.join(map(str, places))) or shutil.which(name)
     assert found, f"{name} is missing: install the Debian package postgresql"
@@ -32,7 +32,7 @@ def server(password: str) -> Iterator[int]:
             shutil.chown(folder, **user)
 
         def run(program: str, *arguments: str) -> None:
-            command = [_program(program), "-D", f"{folder}/data", *arguments]
+            command = [program(program), "-D", f"{folder}/data", *arguments]
             subprocess.run(command, check=True, capture_output=True, cwd=folder, **user)
 
         with socket.socket() as free:
