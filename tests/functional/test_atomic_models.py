@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 
 from dbt_streamsql.meta.staged import StagedLedger
@@ -159,3 +162,50 @@ def test_what_a_dead_run_left_goes_with_the_sweep_and_with_the_next_run(project)
     assert project.dbt("run").ok
     assert warehouse.store.staged.records() == []
     assert project.sql("SELECT id FROM lake.shop.m") == [(1,)]
+
+
+def test_models_may_be_parquet_under_the_metastore(project):
+    text = model(
+        GOOD, materialized="table", database="spark_catalog", schema="files", file_format="parquet"
+    )
+    project.write("models/p.sql", text)
+    reader = "{{ config(materialized='table') }} select count(*) as n from {{ ref('p') }}"
+    project.write("models/n.sql", reader)
+    for _ in range(2):
+        done = project.dbt("run")
+        assert done.ok, done.messages
+    assert project.sql("SELECT n FROM lake.shop.n") == [(2,)]
+    project.write("models/p.sql", text.replace("as id, 'a'", "div 0 as id, 'a'"))
+    assert not project.dbt("run", "--select", "p").ok
+    assert project.sql("SELECT count(*) FROM spark_catalog.shop_files.p") == [(2,)]
+
+
+def test_models_may_be_tables_of_another_database_and_are_read_back(project):
+    file = project.root / "other.db"
+    prefix = "spark.sql.catalog.other"
+    project.profile(
+        {
+            "schema": "shop",
+            "spark_properties": {
+                prefix: "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog",
+                f"{prefix}.url": f"jdbc:sqlite:{file}?journal_mode=WAL&busy_timeout=20000",
+                f"{prefix}.driver": "org.sqlite.JDBC",
+            },
+        }
+    )
+    project.write(
+        "macros/names.sql",
+        "{% macro generate_schema_name(custom, node) %}{{ custom or target.schema }}{% endmacro %}",
+    )
+    text = model(GOOD, materialized="table", database="other", schema="main", file_format="jdbc")
+    project.write("models/j.sql", text)
+    reader = "{{ config(materialized='table') }} select count(*) as n from {{ ref('j') }}"
+    project.write("models/n.sql", reader)
+    for _ in range(2):
+        done = project.dbt("run")
+        assert done.ok, (done.messages, done.text[-2000:])
+    assert project.sql("SELECT n FROM lake.shop.n") == [(2,)]
+    with closing(sqlite3.connect(file)) as database:
+        names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        assert names == [("j",)]
+        assert database.execute("SELECT * FROM j ORDER BY id").fetchall() == [(1, "a"), (2, "b")]

@@ -31,8 +31,9 @@ def test_the_example_of_the_page_prints_what_the_page_says(engine, schema, page)
     assert printed.getvalue() == expected
 
 
-def test_the_project_of_the_page_does_what_the_page_says(project):
-    text = (DOCS / "materializations.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(("page", "expected"), [("materializations.md", 4), ("atomic.md", 3)])
+def test_the_project_of_the_page_does_what_the_page_says(project, page, expected):
+    text = (DOCS / page).read_text(encoding="utf-8")
     rows = ""
     steps = 0
     for name, kind, body in _BLOCK.findall(text):
@@ -46,4 +47,4 @@ def test_the_project_of_the_page_does_what_the_page_says(project):
         elif kind == "text":
             assert rows == body
             steps += 1
-    assert steps == 4
+    assert steps == expected
