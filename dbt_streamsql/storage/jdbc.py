@@ -14,7 +14,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.quoting import TableName
+from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.storage.columns import type_ddl
 from dbt_streamsql.storage.iceberg.java import is_connect, java_class
 from dbt_streamsql.storage.staged import StagingPurpose, TableSpec, already_there, gone
 
@@ -25,7 +26,10 @@ TESTED = ("jdbc:postgresql:", "jdbc:sqlite:")
 
 @dataclass(frozen=True)
 class JdbcStagedTable:
-    """The staged rows are the table `streamsql_<token>` of the same schema."""
+    """The staged rows are the table `streamsql_<token>` of the same schema.
+
+    A temporary view of the same name reads them.
+    """
 
     spec: TableSpec
     purpose: StagingPurpose
@@ -57,7 +61,7 @@ class JdbcStagedTable:
 
     @property
     def staged(self) -> str:
-        return self.at.sql
+        return quote(self.at.table)
 
     def exists(self, spark: SparkSession) -> bool:
         with _transaction(spark, self.spec.name) as connection:
@@ -75,8 +79,13 @@ class JdbcStagedTable:
             _execute(connection, f"CREATE TABLE {_name(self.at)} ({columns})")
         writer = rows.write.format("jdbc").mode("append")
         writer.options(**options, dbtable=_name(self.at)).save()
+        # With the types of the query: what Spark makes of the database's own can be others.
+        types = ", ".join(f"{quote(f.name)} {type_ddl(f.dataType)}" for f in rows.schema)
+        reader = spark.read.format("jdbc").options(**options, dbtable=_name(self.at))
+        reader.option("customSchema", types).load().createOrReplaceTempView(self.at.table)
 
     def commit(self, spark: SparkSession) -> None:
+        spark.catalog.dropTempView(self.at.table)
         with _transaction(spark, self.spec.name) as connection:
             if not _exists(connection, self.at):
                 raise gone(self.spec.name)
@@ -88,6 +97,7 @@ class JdbcStagedTable:
             _execute(connection, f"ALTER TABLE {_name(self.at)} RENAME TO {new}")
 
     def abort(self, spark: SparkSession) -> None:
+        spark.catalog.dropTempView(self.at.table)
         with _transaction(spark, self.spec.name) as connection:
             _execute(connection, f"DROP TABLE IF EXISTS {_name(self.at)}")
 
