@@ -8,7 +8,7 @@ ROUNDS ?= 1
 WHAT ?= view replace warm
 
 .DEFAULT_GOAL := help
-.PHONY: help install check format test property kills conformance bench demo clean
+.PHONY: help install check format test property kills injections conformance bench demo clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -34,6 +34,9 @@ property: install ## random tables and queries against the query itself; EPOCHS=
 
 kills: install ## SIGKILL before and after every durable step, then rerun; ROUNDS=… of all
 	STREAMSQL_KILLS=$(ROUNDS) $(PYTEST) tests/faults $(ARGS)
+
+injections: install ## every naughty string in every place of a config, rendered, compared and stored
+	STREAMSQL_INJECTIONS=all STREAMSQL_SEED=$(SEED) $(PYTEST) -s tests/functional/injections $(ARGS)
 
 conformance: install ## all of dbt's own test suite for adapters; ARGS='-k snapshot' picks units
 	STREAMSQL_CONFORMANCE=all $(PYTEST) tests/conformance $(ARGS)

@@ -277,8 +277,7 @@ class StreamSqlAdapter(SparkAdapter):
     def streamsql_located(self, configured: Any) -> dict[str, Any]:
         """Properties or options with the places of files that they name made absolute."""
         with self.connections.exception_handler(""):
-            places = model_config.located({"options": configured}, self._roots)
-        return {**(configured or {}), **places}
+            return model_config.located({"options": configured}, self._roots).get("options", {})
 
     @available.parse(lambda *a, **k: "")
     def streamsql_location(self, location_root: Any) -> str:

@@ -100,17 +100,19 @@ def check(name: str, config: Mapping[str, Any], roots: Roots) -> None:
             )
 
 
-def located(config: Mapping[str, Any], roots: Roots) -> dict[str, str]:
-    """Every place of files that a config names, made absolute: key -> place.
+def located(config: Mapping[str, Any], roots: Roots) -> dict[str, Any]:
+    """Those of `location_root`, `tblproperties` and `options` that the config has, with every
+    place of files made absolute.
 
-    Keys are `location_root`, and those of `tblproperties` and `options`. Errors: PATH_OUTSIDE;
-    CONFIG_INVALID for a property that lets other code choose.
+    Errors: PATH_OUTSIDE; CONFIG_INVALID for a property that lets other code choose.
     """
-    found = {}
+    found: dict[str, Any] = {}
     if config.get("location_root") is not None:
         found["location_root"] = roots.locate(config["location_root"], "location_root")
     for group in ("tblproperties", "options"):
-        for key, value in (config.get(group) or {}).items():
+        if config.get(group):
+            found[group] = dict(config[group])
+        for key, value in found.get(group, {}).items():
             if str(key).lower() in PLACING_PROPERTIES:
                 raise StreamSqlError(
                     "CONFIG_INVALID",
@@ -118,7 +120,7 @@ def located(config: Mapping[str, Any], roots: Roots) -> dict[str, str]:
                     hint="remove it; `location_root` and `write.data.path` name places",
                 )
             if str(key).lower() in PATH_PROPERTIES:
-                found[str(key)] = roots.locate(value, f"{group}: {key}")
+                found[group][key] = roots.locate(value, f"{group}: {key}")
     return found
 
 
@@ -149,8 +151,9 @@ def of_materialized_view(name: str, config: Mapping[str, Any]) -> dict[str, Any]
         for key in properties
         if key in VIEW_PROPERTIES or key.startswith("streamsql.")
     ]
-    for key in (key for key in _PLACED if config.get(key) is not None):
-        problems.append(f"`{key}`: a materialized view lies in the warehouse")
+    places = [key for key in _PLACED if config.get(key) is not None]
+    places += [key for key in properties if key.lower() in PATH_PROPERTIES | PLACING_PROPERTIES]
+    problems += [f"`{key}`: a materialized view lies in the warehouse" for key in places]
     mode = config.get("refresh_mode") or "auto"
     if mode not in REFRESH_MODES:
         problems.append(f"`refresh_mode` must be one of {', '.join(REFRESH_MODES)}, not {mode!r}")

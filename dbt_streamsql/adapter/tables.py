@@ -61,9 +61,9 @@ def spec_of(
         column_comments=comments,
         properties={
             **(TABLE_PROPERTIES if form == "iceberg" else {}),
-            **_texts(config.get("tblproperties"), places),
+            **_texts(places.get("tblproperties")),
         },
-        options=_texts(config.get("options"), places),
+        options=_texts(places.get("options")),
     )
 
 
@@ -136,10 +136,8 @@ def _listed(value: Any) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(map(str, value))
 
 
-def _texts(values: Any, places: Mapping[str, str]) -> dict[str, str]:
-    """Properties as texts, those that name places of files as these were found."""
-    found = {str(key): places.get(str(key), value) for key, value in (values or {}).items()}
+def _texts(values: Any) -> dict[str, str]:
     return {
-        key: str(value).lower() if isinstance(value, bool) else str(value)
-        for key, value in found.items()
+        str(key): str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in (values or {}).items()
     }

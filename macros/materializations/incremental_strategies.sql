@@ -16,11 +16,12 @@
 
 {% macro streamsql__get_incremental_merge_sql(arg_dict) %}
   {%- set columns = arg_dict['dest_columns'] | map(attribute='quoted') | list -%}
-  {%- set updated = default__get_merge_update_columns(config.get('merge_update_columns'), config.get('merge_exclude_columns'), arg_dict['dest_columns']) -%}
+  {%- set updated = get_merge_update_columns(config.get('merge_update_columns'), config.get('merge_exclude_columns'), arg_dict['dest_columns']) -%}
   {%- set conditions = (arg_dict['incremental_predicates'] or []) + [] -%}
   {%- set keys = arg_dict['unique_key'] or [] -%}
   {%- for key in ([keys] if keys is string else keys) -%}
-    {%- do conditions.append('DBT_INTERNAL_SOURCE.' ~ key ~ ' = DBT_INTERNAL_DEST.' ~ key) -%}
+    {%- set column = adapter.streamsql_column(key) -%}
+    {%- do conditions.append('DBT_INTERNAL_SOURCE.' ~ column ~ ' = DBT_INTERNAL_DEST.' ~ column) -%}
   {%- endfor -%}
   merge into {{ arg_dict['target_relation'] }} as DBT_INTERNAL_DEST
   using {{ arg_dict['temp_relation'] }} as DBT_INTERNAL_SOURCE
@@ -34,10 +35,27 @@
 {% endmacro %}
 
 
+{#- Columns as a config names them, quoted. -#}
+{% macro streamsql_columns(names) %}
+  {%- set columns = [] -%}
+  {%- for name in ([names] if names is string else names) -%}
+    {%- do columns.append(adapter.streamsql_column(name)) -%}
+  {%- endfor -%}
+  {%- do return(columns) -%}
+{% endmacro %}
+
+
+{% macro streamsql__get_merge_update_columns(merge_update_columns, merge_exclude_columns, dest_columns) %}
+  {%- if merge_update_columns and not merge_exclude_columns -%}
+    {%- do return(streamsql_columns(merge_update_columns)) -%}
+  {%- endif -%}
+  {%- do return(default__get_merge_update_columns(merge_update_columns, merge_exclude_columns, dest_columns)) -%}
+{% endmacro %}
+
+
 {#- Rows with the keys of new ones make way for these. -#}
 {% macro streamsql__get_incremental_delete_insert_sql(arg_dict) %}
-  {%- set keys = arg_dict['unique_key'] or [] -%}
-  {%- set keys = ([keys] if keys is string else keys) | join(', ') -%}
+  {%- set keys = streamsql_columns(arg_dict['unique_key'] or []) | join(', ') -%}
   {%- set conditions = ['(' ~ keys ~ ') in (select ' ~ keys ~ ' from ' ~ arg_dict['temp_relation'] ~ ')'] -%}
   {%- do return(streamsql_replacing(conditions if keys else [], arg_dict)) -%}
 {% endmacro %}

@@ -9,6 +9,9 @@ from dbt.adapters.factory import get_adapter_by_type
 from dbt.cli.main import dbtRunner
 from dbt.context.providers import generate_runtime_model_context
 
+from dbt_streamsql.adapter.tables import spec_of
+from dbt_streamsql.quoting import TableName
+
 _MODEL = "{{ config(materialized='table') }} select 1 as id, 2 as other"
 _YAML = """
 models:
@@ -40,6 +43,12 @@ class Renderer:
 
     def create_table(self, **config: Any) -> str:
         return self.macro("create_table_as", False, self.relation(), "select 1 as id", **config)
+
+    def spec(self, **config: Any) -> tuple[str, dict[str, str]]:
+        """The statement that builds a table, and the values of its markers."""
+        name = TableName("lake", "shop", "m")
+        found = spec_of(name, {"alias": "m", **self.context["model"]}, config)
+        return found.create_as("CREATE TABLE", name, "SELECT 1 AS id", found.location, {})
 
     def relation(self, **parts: str) -> Any:
         names = {"database": "lake", "schema": "shop", "identifier": "m", **parts}

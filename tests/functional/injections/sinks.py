@@ -9,7 +9,7 @@ from typing import Any
 
 from rendering import Renderer
 
-TEXT, NAME, SQL = "text", "name", "SQL"
+TEXT, NAME, SQL, MARKER = "text", "name", "SQL", "marker"
 
 
 @dataclass(frozen=True)
@@ -17,12 +17,13 @@ class Sink:
     """`render` gives the statement for a value.
 
     `kind`: TEXT is one string token with the value; NAME is one back-ticked token with it; SQL
-    is an expression of the user's own, which is printed as it is or refused.
+    is an expression of the user's own, which is printed as it is or refused; MARKER is not in
+    the statement at all, but beside it.
     """
 
     name: str
     kind: str
-    render: Callable[[Renderer, str], str]
+    render: Callable[[Renderer, str], str | tuple[str, dict[str, str]]]
 
 
 def _description(r: Renderer, value: str) -> str:
@@ -52,15 +53,25 @@ def _subquery(r: Renderer, value: str) -> str:
         columns.update(before)
 
 
-def _merge(r: Renderer, key: Any, **config: Any) -> str:
-    target = r.relation(identifier="target")
-    return r.macro("get_merge_sql", target, "changes", key, None, None, **config)
+def _merge(r: Renderer, key: Any, predicate: str | None = None, **config: Any) -> str:
+    arguments = {
+        "target_relation": r.relation(identifier="target"),
+        "temp_relation": "changes",
+        "dest_columns": r.adapter.get_columns_in_relation(r.relation(identifier="target")),
+        "unique_key": key,
+        "incremental_predicates": [predicate] if predicate is not None else None,
+    }
+    return r.macro("streamsql__get_incremental_merge_sql", arguments, **config)
 
 
 def _predicate(r: Renderer, value: str) -> str:
     r.adapter.streamsql_expression(value, "incremental_predicates")
-    target = r.relation(identifier="target")
-    return r.macro("get_merge_sql", target, "changes", "id", None, [value])
+    return _merge(r, "id", value)
+
+
+def _replaced(r: Renderer, value: str) -> str:
+    where = r.macro("streamsql_replaced_rows", "delete+insert", "changes", ["id", value], None)
+    return f"delete from {r.relation()} where {where}"
 
 
 def _accepted(r: Renderer, value: str) -> str:
@@ -94,7 +105,21 @@ def _column_description(r: Renderer, value: str) -> str:
     return f"create or replace view {r.relation()} ({clause}) as select 1 as id"
 
 
+def _spec_comment(r: Renderer, value: str) -> tuple[str, dict[str, str]]:
+    with r.described(value):
+        return r.spec(persist_docs={"relation": True})
+
+
 SINKS = [
+    Sink("table comment", MARKER, _spec_comment),
+    Sink("table property", MARKER, lambda r, v: r.spec(tblproperties={"a": v})),
+    Sink("table option", MARKER, lambda r, v: r.spec(options={"a": v})),
+    Sink("table location", MARKER, lambda r, v: r.spec(location_root=v)),
+    Sink("table property key", NAME, lambda r, v: r.spec(tblproperties={v: "a"})[0]),
+    Sink("table option key", NAME, lambda r, v: r.spec(options={v: "a"})[0]),
+    Sink("table format", NAME, lambda r, v: r.spec(file_format=v)[0]),
+    Sink("table partition", SQL, lambda r, v: r.spec(partition_by=v)[0]),
+    Sink("table clusters", SQL, lambda r, v: r.spec(clustered_by=["id", v], buckets=4)[0]),
     Sink("description", TEXT, _description),
     Sink("description of a view", TEXT, _view_description),
     Sink("column description", TEXT, _column_description),
@@ -113,6 +138,7 @@ SINKS = [
     Sink("clustered_by", NAME, lambda r, v: r.create_table(clustered_by=[v], buckets=4)),
     Sink("unique_key", NAME, lambda r, v: _merge(r, ["id", v])),
     Sink("merge_update_columns", NAME, lambda r, v: _merge(r, "id", merge_update_columns=[v])),
+    Sink("unique_key of delete+insert", NAME, _replaced),
     Sink("contract column", NAME, lambda r, v: r.macro("get_empty_schema_sql", _columns(v))),
     Sink("contract column in a select", NAME, _subquery),
     Sink("column of a view", NAME, _view_column),

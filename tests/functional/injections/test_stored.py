@@ -167,14 +167,15 @@ def test_keys_and_partitions_may_be_any_column(naughty):
     variables = yaml.safe_load((naughty.root / "dbt_project.yml").read_text())
     # In a config a dot leads to a field; in back-ticks it is a part of the name.
     configured = [f"`{key}`" if "." in key else key for key in keys]
-    variables["vars"] |= {"names": keys, "keys": configured}
+    ticked = ["`" + key.replace("`", "``") + "`" for key in keys]
+    variables["vars"] |= {"names": keys, "keys": configured, "ticked": ticked}
     naughty.write("dbt_project.yml", yaml.safe_dump(variables))
     select = (
         "select {% for name in var('names') %}{{ loop.index0 }} + {{ var('n', 0) }} % 2 as "
         "{{ adapter.quote(name) }}, {% endfor %} {{ var('n', 0) }} as n"
     )
     config = (
-        "{{ config(materialized='incremental', unique_key=var('keys'), partition_by=var('keys'),"
+        "{{ config(materialized='incremental', unique_key=var('keys'), partition_by=var('ticked'),"
         " merge_update_columns=var('keys') + ['n']) }} "
     )
     naughty.write("models/keyed.sql", config + select)
