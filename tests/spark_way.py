@@ -29,6 +29,8 @@ def profile() -> dict[str, Any]:
     place = urlsplit(address)
     if place.scheme == "sc":
         token = place.path.partition(";token=")[2]
+        # A profile takes secrets from such a variable only.
+        os.environ["DBT_ENV_SECRET_SPARK_TOKEN"] = token
         return {"method": "connect", "host": place.hostname, "port": place.port, "token": token}
     if address:
         properties = {**QUICK, **SMALL_CLUSTER}

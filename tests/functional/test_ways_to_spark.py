@@ -52,8 +52,11 @@ def test_the_shop_and_a_share_of_dbts_suite_pass_by_every_way(way, request, tmp_
 
 
 @pytest.mark.parametrize("wrong", ["token", "port"])
-def test_a_server_that_does_not_answer_is_one_clear_error(wrong, connect_server, tmp_path):
+def test_a_server_that_does_not_answer_is_one_clear_error(
+    wrong, connect_server, tmp_path, monkeypatch
+):
     way = _profile_of(connect_server) | {wrong: {"token": "guessed", "port": 1}[wrong]}
+    monkeypatch.setenv("DBT_ENV_SECRET_SPARK_TOKEN", str(way["token"]))
     code, output = _dbt(tmp_path, way, "debug")
     assert code != 0
     assert "[STREAMSQL.CONNECTION]" in output

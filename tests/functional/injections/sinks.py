@@ -117,7 +117,6 @@ SINKS = [
     Sink("table location", MARKER, lambda r, v: r.spec(location_root=v)),
     Sink("table property key", NAME, lambda r, v: r.spec(tblproperties={v: "a"})[0]),
     Sink("table option key", NAME, lambda r, v: r.spec(options={v: "a"})[0]),
-    Sink("table format", NAME, lambda r, v: r.spec(file_format=v)[0]),
     Sink("table partition", SQL, lambda r, v: r.spec(partition_by=v)[0]),
     Sink("table clusters", SQL, lambda r, v: r.spec(clustered_by=["id", v], buckets=4)[0]),
     Sink("description", TEXT, _description),
