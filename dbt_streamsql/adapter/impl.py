@@ -383,7 +383,8 @@ class StreamSqlAdapter(SparkAdapter):
                 self.drop_relation(old_relation)
 
         query = self.streamsql_rewrite(sql)
-        with self.connections.exception_handler(query):
+        # As the engine writes it: so lines of its errors are found in the query.
+        with self.connections.exception_handler(f"CREATE TABLE {name} AS\n{query}"):
             build = Build(spec, query, constraints=constraints, clear=clear)
             self.host.engine.create_table_as(build, spark=self.session, atomic=atomic)
         return AdapterResponse(_message="OK")
