@@ -53,14 +53,19 @@ def _subquery(r: Renderer, value: str) -> str:
         columns.update(before)
 
 
-def _merge(r: Renderer, key: Any, predicate: str | None = None, **config: Any) -> str:
-    arguments = {
-        "target_relation": r.relation(identifier="target"),
+def _arguments(r: Renderer, key: Any, predicate: str | None = None) -> dict[str, Any]:
+    target = r.relation(identifier="target")
+    return {
+        "target_relation": target,
         "temp_relation": "changes",
-        "dest_columns": r.adapter.get_columns_in_relation(r.relation(identifier="target")),
+        "dest_columns": r.adapter.get_columns_in_relation(target),
         "unique_key": key,
         "incremental_predicates": [predicate] if predicate is not None else None,
     }
+
+
+def _merge(r: Renderer, key: Any, predicate: str | None = None, **config: Any) -> str:
+    arguments = _arguments(r, key, predicate)
     return r.macro("streamsql__get_incremental_merge_sql", arguments, **config)
 
 
@@ -70,8 +75,10 @@ def _predicate(r: Renderer, value: str) -> str:
 
 
 def _replaced(r: Renderer, value: str) -> str:
-    where = r.macro("streamsql_replaced_rows", "delete+insert", "changes", ["id", value], None)
-    return f"delete from {r.relation()} where {where}"
+    arguments = _arguments(r, ["id", value])
+    text = r.macro("streamsql__get_incremental_delete_insert_sql", arguments)
+    (delete, _) = r.adapter.streamsql_statements(text)
+    return delete
 
 
 def _accepted(r: Renderer, value: str) -> str:
