@@ -79,7 +79,7 @@ PYTHON = {
 PYTHON_MODEL = """\
 from pyspark.sql.functions import udf
 def model(dbt, session):
-    frame = dbt.config(materialized='table') or dbt.ref('orders')
+    frame = [dbt.config(materialized='table'), dbt.ref('orders')][1]
     %s
     return frame
 """
