@@ -7,6 +7,7 @@ from typing import Any
 
 from dbt.adapters.events.logging import AdapterLogger
 
+from dbt_streamsql.adapter.credentials import texts
 from dbt_streamsql.adapter.model_config import TABLE_PROPERTIES, located
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName, expression
@@ -61,9 +62,9 @@ def spec_of(
         column_comments=comments,
         properties={
             **(TABLE_PROPERTIES if form == "iceberg" else {}),
-            **_texts(places.get("tblproperties")),
+            **texts(places.get("tblproperties") or {}),
         },
-        options=_texts(places.get("options")),
+        options=texts(places.get("options") or {}),
     )
 
 
@@ -134,10 +135,3 @@ def _listed(value: Any) -> tuple[str, ...]:
     if value is None:
         return ()
     return (value,) if isinstance(value, str) else tuple(map(str, value))
-
-
-def _texts(values: Any) -> dict[str, str]:
-    return {
-        str(key): str(value).lower() if isinstance(value, bool) else str(value)
-        for key, value in (values or {}).items()
-    }
