@@ -15,6 +15,7 @@ from overrides import (
     relations,
     seeds,
     snapshots,
+    unit_tests,
 )
 
 OVERRIDES: dict[str, type] = {
@@ -26,4 +27,5 @@ OVERRIDES: dict[str, type] = {
     **relations.OVERRIDES,
     **seeds.OVERRIDES,
     **snapshots.OVERRIDES,
+    **unit_tests.OVERRIDES,
 }
