@@ -16,6 +16,7 @@ from overrides import (
     seeds,
     snapshots,
     unit_tests,
+    utils,
 )
 
 OVERRIDES: dict[str, type] = {
@@ -28,4 +29,5 @@ OVERRIDES: dict[str, type] = {
     **seeds.OVERRIDES,
     **snapshots.OVERRIDES,
     **unit_tests.OVERRIDES,
+    **utils.OVERRIDES,
 }
