@@ -31,8 +31,8 @@ def server(password: str) -> Iterator[int]:
         if user:
             shutil.chown(folder, **user)
 
-        def run(program: str, *arguments: str) -> None:
-            command = [program(program), "-D", f"{folder}/data", *arguments]
+        def run(verb: str, *arguments: str) -> None:
+            command = [program(verb), "-D", f"{folder}/data", *arguments]
             subprocess.run(command, check=True, capture_output=True, cwd=folder, **user)
 
         with socket.socket() as free:
