@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from dbt.adapters.factory import get_adapter_by_type
@@ -11,6 +12,7 @@ from dbt.context.providers import generate_runtime_model_context
 
 from dbt_streamsql.adapter.tables import spec_of
 from dbt_streamsql.quoting import TableName
+from dbt_streamsql.storage.locations import Roots
 
 _MODEL = "{{ config(materialized='table') }} select 1 as id, 2 as other"
 _YAML = """
@@ -47,7 +49,9 @@ class Renderer:
     def spec(self, **config: Any) -> tuple[str, dict[str, str]]:
         """The statement that builds a table, and the values of its markers."""
         name = TableName("lake", "shop", "m")
-        found = spec_of(name, {"alias": "m", **self.context["model"]}, config)
+        # Every absolute place is allowed: what a place is, is tested elsewhere.
+        roots = Roots(Path("/"), ("/",))
+        found = spec_of(name, {"alias": "m", **self.context["model"]}, config, roots)
         return found.create_as("CREATE TABLE", name, "SELECT 1 AS id", found.location, {})
 
     def relation(self, **parts: str) -> Any:
