@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from dbt_streamsql.runtime.session import SessionSettings
 
 VARIABLE = "STREAMSQL_TEST_SPARK"
+FROM_ENVIRONMENT = "DBT_ENV_SECRET_TEST_SPARK"
 # Thousands of small queries: the JVM's optimizing compiler costs more than it wins.
 QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 SMALL_CLUSTER = {
@@ -30,7 +31,7 @@ def profile() -> dict[str, Any]:
     if place.scheme == "sc":
         token = place.path.partition(";token=")[2]
         # A profile takes secrets from such a variable only.
-        os.environ["DBT_ENV_SECRET_SPARK_TOKEN"] = token
+        os.environ[FROM_ENVIRONMENT] = token
         return {"method": "connect", "host": place.hostname, "port": place.port, "token": token}
     if address:
         properties = {**QUICK, **SMALL_CLUSTER}

@@ -88,6 +88,7 @@ def _dbt(folder: Path, way: dict[str, object], *command: str) -> tuple[int, str]
     done = subprocess.run(
         [str(Path(sys.executable).with_name("dbt")), *command],
         cwd=folder,
+        env={**os.environ, spark_way.FROM_ENVIRONMENT: str(way["token"])},
         capture_output=True,
         text=True,
         timeout=120,
