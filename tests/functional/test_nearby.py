@@ -48,6 +48,7 @@ def test_views_and_missing_tables_are_not_tables(near, schema):
     assert nearby.is_view(near, view)
     assert not nearby.is_view(near, missing)
     assert nearby.body(near, view) is None
+    assert metadata._load_by_sql(near, view) is None
     assert nearby.body(near, missing) is None
 
 

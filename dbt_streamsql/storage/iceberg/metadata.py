@@ -207,6 +207,11 @@ def _load_by_sql(spark: SparkSession, name: TableName) -> Metadata | None:
     except PySparkException as error:
         _check_absent(error, name)
         return None
+    if "current-snapshot-id" not in described:
+        provider = next((row[1] for row in detail if row[0] == "Provider"), "")
+        if not provider:
+            return None  # a view
+        raise StreamSqlError("SQL_UNSUPPORTED", f"{name} is not an Iceberg table", given=provider)
     location = next((row[1] for row in detail if row[0] == "Location"), "")
     columns = "|".join(f"{row[0]} {row[1]}" for row in detail if row[0] and row[0][0] != "#")
     current = described.get("current-snapshot-id", "none")
