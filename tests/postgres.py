@@ -11,8 +11,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from dbt_streamsql.runtime.jars import Jar
 
-def program(name: str) -> str:
+POSTGRESQL_JAR = Jar(
+    "org.postgresql",
+    "postgresql",
+    "42.7.8",
+    "2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7",
+)
+
+
+def binary(name: str) -> str:
     places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     found = shutil.which(name, path=os.pathsep.join(map(str, places))) or shutil.which(name)
     assert found, f"{name} is missing: install the Debian package postgresql"
@@ -31,8 +40,8 @@ def server(password: str) -> Iterator[int]:
         if user:
             shutil.chown(folder, **user)
 
-        def run(verb: str, *arguments: str) -> None:
-            command = [program(verb), "-D", f"{folder}/data", *arguments]
+        def run(program: str, *arguments: str) -> None:
+            command = [binary(program), "-D", f"{folder}/data", *arguments]
             subprocess.run(command, check=True, capture_output=True, cwd=folder, **user)
 
         with socket.socket() as free:

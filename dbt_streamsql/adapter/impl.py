@@ -528,7 +528,7 @@ class StreamSqlAdapter(SparkAdapter):
         try:
             tables = self._query(f"SHOW TABLES IN {where}")
             # Iceberg lists views apart, and Spark lists temporary ones with every schema.
-            views = self._query(f"SHOW VIEWS IN {where}")
+            views = self._views(where)
         except DbtRuntimeError as error:
             if any(sign in error.msg for sign in _MISSING):
                 return []
@@ -544,6 +544,15 @@ class StreamSqlAdapter(SparkAdapter):
                     relation = relation.incorporate(type=RelationType.MaterializedView)
                 found.append(relation)
         return found
+
+    def _views(self, where: str) -> list[tuple[Any, ...]]:
+        try:
+            return self._query(f"SHOW VIEWS IN {where}")
+        except DbtRuntimeError as error:
+            # The catalog of another database.
+            if "MISSING_CATALOG_ABILITY.VIEWS" not in error.msg:
+                raise
+            return []
 
     def _view_or_function(self, where: StreamSqlRelation, name: str) -> StreamSqlRelation:
         if name.startswith(functions.PREFIX):

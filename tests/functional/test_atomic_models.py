@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
+import subprocess
+import sys
 
 import pytest
+from postgres import POSTGRESQL_JAR, server
 
 from dbt_streamsql.meta.staged import StagedLedger
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage import formats
+from dbt_streamsql.runtime import jars
+from dbt_streamsql.storage import formats, jdbc
 from dbt_streamsql.storage.staged import StagingPurpose, TableSpec
 
 pytestmark = pytest.mark.spark
@@ -180,32 +182,56 @@ def test_models_may_be_parquet_under_the_metastore(project):
     assert project.sql("SELECT count(*) FROM spark_catalog.shop_files.p") == [(2,)]
 
 
-def test_models_may_be_tables_of_another_database_and_are_read_back(project):
-    file = project.root / "other.db"
-    prefix = "spark.sql.catalog.other"
-    project.profile(
-        {
-            "schema": "shop",
-            "spark_properties": {
-                prefix: "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog",
-                f"{prefix}.url": f"jdbc:sqlite:{file}?journal_mode=WAL&busy_timeout=20000",
-                f"{prefix}.driver": "org.sqlite.JDBC",
-            },
-        }
+def test_models_may_be_tables_of_another_database_and_are_read_back(
+    project, tmp_path, monkeypatch
+):
+    password = "it's \\ a secret"  # noqa: S105 - made up for a test
+    monkeypatch.setenv("DBT_ENV_SECRET_PG", password)
+    prefix = "spark.sql.catalog.pg"
+    with server(password) as port:
+        project.profile(
+            {
+                "schema": "shop",
+                "server": False,
+                "spark_properties": {
+                    "spark.driver.extraClassPath": str(jars.ensure((POSTGRESQL_JAR,))[0]),
+                    prefix: jdbc.CATALOG,
+                    f"{prefix}.url": f"jdbc:postgresql://127.0.0.1:{port}/postgres",
+                    f"{prefix}.driver": "org.postgresql.Driver",
+                    f"{prefix}.user": "postgres",
+                    f"{prefix}.password": "{{ env_var('DBT_ENV_SECRET_PG') }}",
+                },
+            }
+        )
+        project.write(
+            "macros/names.sql",
+            "{% macro generate_schema_name(custom, node) %}{{ custom or target.schema }}{% endmacro %}",
+        )
+        project.write("models/m.yml", CONTRACT.replace("name: m", "name: j"))
+        options = {"database": "pg", "schema": "public", "file_format": "jdbc"}
+        project.write("models/j.sql", model(GOOD, materialized="table", **options))
+        reader = "select id, name from {{ ref('j') }} order by id"
+        project.write(
+            "tests/read_back.sql", f"select count(*) from ({reader}) having count(*) <> 2"
+        )
+        assert_dbt(project, 0, "build")
+        project.write("models/j.sql", model(BROKEN["small"], materialized="table", **options))
+        assert "CONSTRAINT_VIOLATED" in assert_dbt(project, 1, "run")
+        assert_dbt(project, 0, "test")
+    logs = (project.root / "logs" / "dbt.log").read_text()
+    assert password not in logs
+
+
+def assert_dbt(project, code, *arguments):
+    """Run dbt in a process of its own, whose Spark has the jars of the profile; its output."""
+    command = [sys.executable, "-c", "from dbt.cli.main import cli; cli()", *arguments]
+    folders = ["--project-dir", str(project.root), "--profiles-dir", str(project.root)]
+    done = subprocess.run(
+        [*command, *folders, "--log-path", str(project.root / "logs")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=project.root,
     )
-    project.write(
-        "macros/names.sql",
-        "{% macro generate_schema_name(custom, node) %}{{ custom or target.schema }}{% endmacro %}",
-    )
-    text = model(GOOD, materialized="table", database="other", schema="main", file_format="jdbc")
-    project.write("models/j.sql", text)
-    reader = "{{ config(materialized='table') }} select count(*) as n from {{ ref('j') }}"
-    project.write("models/n.sql", reader)
-    for _ in range(2):
-        done = project.dbt("run")
-        assert done.ok, (done.messages, done.text[-2000:])
-    assert project.sql("SELECT n FROM lake.shop.n") == [(2,)]
-    with closing(sqlite3.connect(file)) as database:
-        names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-        assert names == [("j",)]
-        assert database.execute("SELECT * FROM j ORDER BY id").fetchall() == [(1, "a"), (2, "b")]
+    assert done.returncode == code, done.stdout[-3000:] + done.stderr[-1000:]
+    return done.stdout

@@ -8,16 +8,8 @@ import subprocess
 from contextlib import closing
 from pathlib import Path
 
-from postgres import program
+from postgres import binary
 
-from dbt_streamsql.runtime.jars import Jar
-
-POSTGRESQL_JAR = Jar(
-    "org.postgresql",
-    "postgresql",
-    "42.7.8",
-    "2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7",
-)
 PASSWORD = "a-pass'word\\"  # noqa: S105 - made up for a test
 
 
@@ -26,7 +18,7 @@ def names_in_postgresql(port: int) -> list[str]:
     query = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
     place = ["-h", "127.0.0.1", "-p", str(port), "-U", "postgres", "-d", "postgres"]
     done = subprocess.run(
-        [program("psql"), *place, "-At", "-c", query],
+        [binary("psql"), *place, "-At", "-c", query],
         env={**os.environ, "PGPASSWORD": PASSWORD},
         capture_output=True,
         text=True,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import databases
 from contract import Target
-from postgres import server
+from postgres import POSTGRESQL_JAR, server
 
 from dbt_streamsql import Engine
 from dbt_streamsql.runtime import jars
@@ -79,7 +79,7 @@ def postgresql(folder: Path) -> Target:
     port = STACK.enter_context(server(databases.PASSWORD))
     properties = {
         **QUICK,
-        "spark.driver.extraClassPath": str(jars.ensure((databases.POSTGRESQL_JAR,))[0]),
+        "spark.driver.extraClassPath": str(jars.ensure((POSTGRESQL_JAR,))[0]),
         **jdbc_catalog("pg", f"jdbc:postgresql://127.0.0.1:{port}/postgres", POSTGRESQL_DRIVER),
         "spark.sql.catalog.pg.user": "postgres",
         "spark.sql.catalog.pg.password": databases.PASSWORD,
