@@ -1,34 +1,28 @@
-"""The adapter: what dbt and the macros may ask for. Thin: the engine does the work."""
+"""The adapter: the run, and what the macros may ask for. Thin: the engine does the work."""
 
 from __future__ import annotations
 
 import re
 import threading
 import uuid
-from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dbt.adapters.base import ConstraintSupport, available
-from dbt.adapters.capability import Capability, CapabilityDict, CapabilitySupport, Support
 from dbt.adapters.contracts.connection import AdapterResponse
-from dbt.adapters.contracts.relation import RelationConfig, RelationType
+from dbt.adapters.contracts.relation import RelationConfig
 from dbt.adapters.events.logging import AdapterLogger
-from dbt.adapters.spark.impl import SparkAdapter, SparkConfig
+from dbt.adapters.spark.impl import SparkConfig
 from dbt_common.contracts.constraints import ConstraintType
-from dbt_common.exceptions import DbtBaseException, DbtDatabaseError, DbtRuntimeError
+from dbt_common.exceptions import DbtBaseException
 
-from dbt_streamsql.adapter import catalog, checks, model_config, python_models, seeds, tables
+from dbt_streamsql.adapter import checks, model_config, python_models, seeds, tables
 from dbt_streamsql.adapter.causes import cause_of, trace_of
-from dbt_streamsql.adapter.connections import StreamSqlConnectionManager, is_query
-from dbt_streamsql.adapter.host import Host, project_root
-from dbt_streamsql.adapter.integrations import IcebergCatalog
 from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
+from dbt_streamsql.adapter.relations import RelationsAdapter
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import (
     TableName,
-    check_name,
     column,
     expression,
     literal,
@@ -36,25 +30,17 @@ from dbt_streamsql.quoting import (
     quote,
 )
 from dbt_streamsql.runtime import constraints
-from dbt_streamsql.storage import functions
 from dbt_streamsql.storage.iceberg import rows
-from dbt_streamsql.storage.locations import Roots
 
 if TYPE_CHECKING:
     import agate
-    from dbt.adapters.base.impl import FreshnessResponse
-    from dbt_common.contracts.metadata import CatalogTable
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from dbt_streamsql.engine import Engine, FunctionView
     from dbt_streamsql.runtime.constraints import Constraint
 
 logger = AdapterLogger("StreamSQL")
 
-HIDDEN_PREFIX = "__streamsql_"
-"""Columns and schemas that belong to the engine; dbt never sees them."""
-
-_MISSING = ("SCHEMA_NOT_FOUND", "NoSuchNamespace", "TABLE_OR_VIEW_NOT_FOUND", "NoSuchTable")
 _THREE_PARTS = re.compile(
     r"(`(?:[^`]|``)+`|\w+)\s*\.\s*(`(?:[^`]|``)+`|\w+)\s*\.\s*(`(?:[^`]|``)+`|\w+)"
 )
@@ -71,23 +57,8 @@ class StreamSqlConfig(SparkConfig):
     """Model configs; those of materialized views are checked by `model_config`."""
 
 
-class StreamSqlAdapter(SparkAdapter):
-    Relation = StreamSqlRelation
-    Column = StreamSqlColumn
-    ConnectionManager = StreamSqlConnectionManager
+class StreamSqlAdapter(RelationsAdapter):
     AdapterSpecificConfigs = StreamSqlConfig
-    CATALOG_INTEGRATIONS = (IcebergCatalog,)
-    _capabilities = CapabilityDict(
-        {
-            capability: CapabilitySupport(support=Support.Full)
-            for capability in (
-                Capability.TableLastModifiedMetadata,
-                Capability.TableLastModifiedMetadataBatch,
-                Capability.GetCatalogForSingleRelation,
-            )
-        }
-    )
-    connections: StreamSqlConnectionManager
     CONSTRAINT_SUPPORT: ClassVar[dict[ConstraintType, ConstraintSupport]] = {
         ConstraintType.check: ConstraintSupport.ENFORCED,
         ConstraintType.not_null: ConstraintSupport.ENFORCED,
@@ -99,28 +70,6 @@ class StreamSqlAdapter(SparkAdapter):
     def __init__(self, config: Any, mp_context: Any) -> None:
         super().__init__(config, mp_context)
         self._beginning = threading.Lock()
-
-    # -- what the process shares ---------------------------------------------------------------
-
-    @property
-    def host(self) -> Host:
-        return self.connections.host
-
-    @property
-    def session(self) -> SparkSession:
-        """The Spark session of this thread's connection."""
-        return self.connections.get_thread_connection().handle.session
-
-    def add_catalog_integration(self, catalog_integration: Any) -> Any:
-        """One entry of catalogs.yml. Error: CONFIG_INVALID."""
-        added = super().add_catalog_integration(catalog_integration)
-        if added.name == self.config.credentials.database:
-            raise DbtRuntimeError(
-                f"The catalog {added.name!r} in catalogs.yml is the profile's own: "
-                "give it another name, or remove it and set `catalog_properties` in the profile"
-            )
-        self.host.add_catalog(added.settings(project_root(self.config)))
-        return added
 
     # -- the run is one barrier ----------------------------------------------------------------
 
@@ -176,25 +125,10 @@ class StreamSqlAdapter(SparkAdapter):
         with self.host.gate.shared():
             return super().get_column_schema_from_query(self._staged(sql))
 
-    @property
-    def _roots(self) -> Roots:
-        return self.config.credentials.roots(project_root(self.config))
-
     def _shown(self, query: str) -> str:
         """The query; errors from now on tell lines of it."""
         self.connections.get_thread_connection().handle.query = query
         return query
-
-    def _name(self, relation: StreamSqlRelation) -> TableName:
-        """The name as the engine knows it, checked. Error: IDENTIFIER_INVALID."""
-        return relation.in_catalog(self.config.credentials.database)
-
-    def _staged(self, sql: str) -> str:
-        # The name of a table in a catalog has a dot; a temporary view alone has no versions.
-        if "." not in sql or not is_query(sql):
-            return sql
-        with self.connections.exception_handler(sql):
-            return self.host.engine.rewrite(sql)
 
     # -- for our macros ------------------------------------------------------------------------
 
@@ -491,170 +425,6 @@ class StreamSqlAdapter(SparkAdapter):
     @available.parse(lambda *a, **k: None)
     def streamsql_drop_temporary(self, view: str) -> None:
         self.session.catalog.dropTempView(view.strip("`"))
-
-    # -- schemas and relations -----------------------------------------------------------------
-
-    def quote(self, identifier: str) -> str:
-        return quote(identifier)
-
-    def _query(self, sql: str) -> list[tuple[Any, ...]]:
-        _, cursor = self.connections.add_select_query(sql)
-        with self.connections.exception_handler(sql):
-            return cursor.fetchall()
-
-    def list_schemas(self, database: str | None) -> list[str]:
-        where = (database or self.config.credentials.database).strip("`")
-        rows = self._query(f"SHOW NAMESPACES IN {quote(where)}")
-        return [row[0].strip("`") for row in rows if not row[0].startswith(HIDDEN_PREFIX)]
-
-    def check_schema_exists(self, database: str | None, schema: str) -> bool:
-        return schema in self.list_schemas(database)
-
-    def create_schema(self, relation: StreamSqlRelation) -> None:
-        with self.connections.exception_handler(""):
-            check_name(relation.schema or "", "schema")
-        super().create_schema(relation)
-
-    def drop_schema(self, relation: StreamSqlRelation) -> None:
-        # Iceberg's catalogs do not cascade.
-        for inner in self.list_relations_without_caching(relation):
-            self.drop_relation(inner)
-        super().drop_schema(relation)
-
-    def list_relations_without_caching(
-        self, schema_relation: StreamSqlRelation
-    ) -> list[StreamSqlRelation]:
-        where = schema_relation.without_identifier().render()
-        try:
-            tables = self._query(f"SHOW TABLES IN {where}")
-            # Iceberg lists views apart, and Spark lists temporary ones with every schema.
-            views = self._views(where)
-        except DbtRuntimeError as error:
-            if any(sign in error.msg for sign in _MISSING):
-                return []
-            raise
-        view_names = {row[1] for row in views if row[0]}
-        found = [self._view_or_function(schema_relation, name) for name in view_names]
-        if names := [row[1] for row in tables if row[0] and row[1] not in view_names]:
-            engine = self.host.engine
-            for name in names:
-                relation = self._relation(schema_relation, name, RelationType.Table)
-                key = TableName(relation.database, relation.schema, name)
-                if engine.knows(key.sql):
-                    relation = relation.incorporate(type=RelationType.MaterializedView)
-                found.append(relation)
-        return found
-
-    def _views(self, where: str) -> list[tuple[Any, ...]]:
-        try:
-            return self._query(f"SHOW VIEWS IN {where}")
-        except DbtRuntimeError as error:
-            # The catalog of another database.
-            if "MISSING_CATALOG_ABILITY.VIEWS" not in error.msg:
-                raise
-            return []
-
-    def _view_or_function(self, where: StreamSqlRelation, name: str) -> StreamSqlRelation:
-        if name.startswith(functions.PREFIX):
-            name = name.removeprefix(functions.PREFIX)
-            return self._relation(where, name, RelationType.Function)
-        return self._relation(where, name, RelationType.View)
-
-    def _relation(self, where: StreamSqlRelation, name: str, kind: RelationType) -> Any:
-        return self.Relation.create(
-            database=where.database,
-            schema=where.schema,
-            identifier=name,
-            type=kind,
-            is_iceberg=kind == RelationType.Table,
-        )
-
-    def drop_relation(self, relation: StreamSqlRelation) -> None:
-        if relation.is_materialized_view:
-            self.cache_dropped(relation)
-            with self.connections.exception_handler("drop"):
-                self.host.engine.drop(self._name(relation).sql)
-        elif relation.is_function:
-            self.cache_dropped(relation)
-            view = functions.view_of(self._name(relation))
-            with self.connections.exception_handler("drop"):
-                self.session.sql(f"DROP VIEW IF EXISTS {view.sql}")
-        else:
-            super().drop_relation(relation)
-
-    def get_columns_in_relation(self, relation: StreamSqlRelation) -> list[StreamSqlColumn]:
-        sql = self._staged(f"SELECT * FROM {relation.render()}")
-        try:
-            with self.connections.exception_handler(sql):
-                fields = self.session.sql(sql).schema.fields
-        except DbtDatabaseError as error:
-            if any(sign in error.msg for sign in _MISSING):
-                return []
-            raise
-        return [
-            StreamSqlColumn(
-                table_database=relation.database,
-                table_schema=relation.schema,
-                table_name=relation.identifier,
-                table_type=relation.type,
-                column=field.name,
-                column_index=position,
-                dtype=field.dataType.simpleString(),
-            )
-            for position, field in enumerate(fields)
-            if not field.name.startswith(HIDDEN_PREFIX)
-        ]
-
-    def _make_match_kwargs(self, database: str, schema: str, identifier: str) -> dict[str, str]:
-        # dbt lowers names that the project does not quote; Iceberg's catalogs keep their case.
-        parts = {"database": database, "schema": schema, "identifier": identifier}
-        return {part: name for part, name in parts.items() if name is not None}
-
-    # -- docs ----------------------------------------------------------------------------------
-
-    def get_catalog(
-        self,
-        relation_configs: Iterable[RelationConfig],
-        used_schemas: frozenset[tuple[str, str]],
-    ) -> tuple[agate.Table, list[Exception]]:
-        """One row a column of every relation in the used schemas, with what its metadata tells."""
-        import agate
-
-        found: list[dict[str, Any]] = []
-        problems: list[Exception] = []
-        for database, schema in sorted(used_schemas):
-            try:
-                with self.connection_named(f"catalog_{schema}"):
-                    relations: list[Any] = self.list_relations(database, schema)
-                    for relation in relations:
-                        if not relation.is_function:
-                            found += self._described(relation).rows()
-            except DbtRuntimeError as error:
-                problems.append(error)
-        names = list(found[0]) if found else []
-        types = [catalog.column_type(name) for name in names]
-        return agate.Table([list(row.values()) for row in found], names, types), problems
-
-    def get_catalog_for_single_relation(self, relation: StreamSqlRelation) -> CatalogTable:
-        return self._described(relation).table()
-
-    def _described(self, relation: StreamSqlRelation) -> catalog.Described:
-        with self.connections.exception_handler("describe"):
-            return catalog.describe(self.session, relation, self._name(relation), HIDDEN_PREFIX)
-
-    def calculate_freshness_from_metadata_batch(
-        self,
-        sources: list[StreamSqlRelation],
-        macro_resolver: Any = None,
-    ) -> tuple[list[AdapterResponse | None], dict[StreamSqlRelation, FreshnessResponse]]:
-        """How old each source is by its newest snapshot; no row is read."""
-        now = datetime.now(timezone.utc)
-        found = {}
-        for source in sources:
-            with self.connections.exception_handler("freshness"):
-                at = catalog.last_change(self.session, self._name(source))
-            found[source] = self._create_freshness_response(at, now)
-        return [], found
 
     # -- dbt debug -----------------------------------------------------------------------------
 
