@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg import metadata, refs, staging
 from dbt_streamsql.storage.iceberg.refs import Moves
@@ -32,8 +32,9 @@ def possible(spark: SparkSession, table: TableName) -> bool:
 def branch(spark: SparkSession, table: TableName) -> Iterator[str]:
     """The target, as SQL, of statements that become visible together when the block ends well.
 
-    Somebody else's commit in the meantime makes it fail and changes nothing. The branches of
-    earlier writers are removed: a dead one's is of no use, a living one is fenced off by it.
+    The branches of earlier writers are removed: a dead one's is of no use, a living one is fenced
+    off by it. Error: META_CONFLICT when somebody else has written in the meantime; nothing of this
+    block is in the table then.
     """
     found = metadata.load(spark, table)
     if found is None or found.current is None:
@@ -43,11 +44,22 @@ def branch(spark: SparkSession, table: TableName) -> Iterator[str]:
     name = f"{_PREFIX}{uuid.uuid4().hex}"
     left = tuple(ref for ref in found.refs if ref.startswith(_PREFIX))
     refs.move(spark, table, Moves(branches={name: found.current}, drop_branches=left))
+    written = False
     try:
         yield staging.branch_sql(table, name)
+        written = True
         refs.move(spark, table, Moves(forward=name, drop_branches=(name,)))
-    except BaseException:
+    except BaseException as error:
         now = metadata.load(spark, table)
-        if now is not None and name in now.refs:
+        fenced = now is None or name not in now.refs
+        if not fenced:
             refs.move(spark, table, Moves(drop_branches=(name,)))
+        if isinstance(error, Exception) and (fenced or written):
+            raise StreamSqlError(
+                "META_CONFLICT",
+                "another run wrote the table at the same time",
+                given="nothing of this run is in it",
+                hint="run the model again, with `dbt retry`",
+                place=Place(str(table)),
+            ) from error
         raise
