@@ -19,7 +19,6 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql import Engine
 from dbt_streamsql.runtime import jars
-from dbt_streamsql.runtime.jars import Jar
 from dbt_streamsql.runtime.session import SessionSettings, open_session
 from dbt_streamsql.storage.iceberg.staging import VIEW_PROPERTIES
 
@@ -32,21 +31,6 @@ COLUMNS = "k, n, total, weight"
 QUERY = f"SELECT k, count(*) AS n, sum(v) AS total, sum(w) AS weight FROM {BASE} GROUP BY k"
 PROPERTIES = ", ".join(f"'{key}' = '{value}'" for key, value in VIEW_PROPERTIES.items())
 """Our views' table properties: the copies have the same."""
-
-DELTA_JARS = (
-    Jar(
-        "io.delta",
-        "delta-spark_4.1_2.13",
-        "4.4.0",
-        "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10",
-    ),
-    Jar(
-        "io.delta",
-        "delta-storage",
-        "4.4.0",
-        "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
-    ),
-)
 
 
 @dataclass(frozen=True)
@@ -100,7 +84,7 @@ def open_world(folder: Path, with_delta: bool) -> World:
     """A new Spark context over an empty warehouse folder."""
     properties = {}
     if with_delta:
-        files = jars.ensure(DELTA_JARS)
+        files = jars.ensure(jars.DELTA)
         properties["spark.driver.extraClassPath"] = os.pathsep.join(str(file) for file in files)
     settings = SessionSettings(warehouse=str(folder), spark_properties=properties)
     spark = open_session(settings)

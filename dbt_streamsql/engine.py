@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from dbt_streamsql.compiler.compile import MODES, compile_view
 from dbt_streamsql.compiler.parse import replace_tables, statements
 from dbt_streamsql.compiler.udf import Function, Parameter, expand
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import Job, MetaStore, TableVersion
+from dbt_streamsql.meta import Job, MetaStore
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import TableName, quote
@@ -27,6 +27,7 @@ from dbt_streamsql.runtime.compare import beyond_rounding
 from dbt_streamsql.runtime.context import Version, Warehouse, readable
 from dbt_streamsql.runtime.epoch import Epoch
 from dbt_streamsql.runtime.job import plan_of
+from dbt_streamsql.runtime.report import Report, TableReport, reports_of
 from dbt_streamsql.runtime.session import embedded
 from dbt_streamsql.runtime.sessions import Sessions
 from dbt_streamsql.runtime.spark_catalog import SparkCatalog
@@ -35,43 +36,6 @@ from dbt_streamsql.storage import functions, inputs
 from dbt_streamsql.storage.iceberg import staging
 
 CONSISTENCY = ("read_uncommitted", "read_committed", "repeatable_read")
-
-
-@dataclass(frozen=True)
-class TableReport:
-    """What one epoch did to one view.
-
-    `mode` is noop, append, incremental or full; `reason` says why it was full. Rows count an
-    updated row as one deleted and one inserted. `jobs` are Spark jobs (-1: not known).
-    """
-
-    table: str
-    mode: str
-    reason: str
-    rows_inserted: int
-    rows_deleted: int
-    jobs: int
-    seconds: float
-    barrier: int
-
-
-@dataclass(frozen=True)
-class Report:
-    """One epoch: its barrier (the last one when nothing changed) and its tables."""
-
-    barrier: int
-    tables: Mapping[str, TableReport]
-
-
-@dataclass(frozen=True)
-class FunctionView:
-    """The view that keeps a SQL function: quoted name, its property, and a query by which Spark
-    checks the body."""
-
-    view: str
-    property: str
-    definition: str
-    query: str
 
 
 class Engine:
@@ -158,7 +122,7 @@ class Engine:
             version = epoch.define(
                 job, plan, "a full refresh was asked for" if full_refresh else ""
             )
-        return self._reports([version], version.barrier)[job.table]
+        return reports_of([version], version.barrier)[job.table]
 
     def configuration(self, name: str) -> dict[str, Any] | None:
         """How a registered view is configured: `refresh_mode` and `properties`; else None."""
@@ -241,7 +205,7 @@ class Engine:
                 return Report(self._warehouse.store.last_committed(), {})
             versions = epoch.publish()
         barrier = self._warehouse.store.last_committed()
-        return Report(barrier, self._reports(versions, barrier))
+        return Report(barrier, reports_of(versions, barrier))
 
     def abort(self) -> None:
         """Undo everything that the open epoch staged."""
@@ -266,7 +230,7 @@ class Engine:
             epoch.advance()
             versions = list(epoch.open.done.values())
         barrier = self._warehouse.store.last_committed()
-        return Report(barrier, self._reports(versions, barrier))
+        return Report(barrier, reports_of(versions, barrier))
 
     def sweep(self) -> int:
         """Remove what dead processes left; how many things."""
@@ -321,14 +285,14 @@ class Engine:
         returns: str,
         kind: str = "scalar",
         volatility: str = "",
-    ) -> FunctionView:
+    ) -> functions.FunctionView:
         """How a SQL function is kept, checked but not stored. Error: FUNCTION_INVALID."""
         at = TableName.parse(name, self.catalog).checked()
         known = tuple(Parameter(**parameter) for parameter in parameters)
         function = Function(str(at), kind, known, returns, body, volatility).checked()
         whole = replace(function, body=self.expanded(body))
         view = functions.view_of(at).sql
-        return FunctionView(view, functions.PROPERTY, function.to_json(), whole.sample)
+        return functions.FunctionView(view, functions.PROPERTY, function.to_json(), whole.sample)
 
     def expanded(self, sql: str) -> str:
         """The query with the calls of stored functions written out.
@@ -539,21 +503,6 @@ class Engine:
         fresh = self._job(plan, job.refresh_mode, job.unique_id, properties)
         why = "" if fresh.fingerprint == job.fingerprint else "what the view reads was redefined"
         return fresh, plan, why
-
-    def _reports(self, versions: list[TableVersion], barrier: int) -> dict[str, TableReport]:
-        return {
-            version.table: TableReport(
-                version.table,
-                version.mode,
-                version.reason,
-                version.rows_inserted,
-                version.rows_deleted,
-                version.jobs,
-                version.seconds,
-                version.barrier or barrier,
-            )
-            for version in versions
-        }
 
 
 def _without_hidden(job: Job | None, name: TableName) -> str | None:

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     import agate
     from pyspark.sql import DataFrame
 
-    from dbt_streamsql.engine import Engine, FunctionView
+    from dbt_streamsql.engine import Engine
     from dbt_streamsql.runtime.constraints import Constraint
+    from dbt_streamsql.storage.functions import FunctionView
 
 logger = AdapterLogger("StreamSQL")
 

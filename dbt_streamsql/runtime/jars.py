@@ -71,6 +71,22 @@ which is most of what a small commit costs."""
 EMBEDDED = (ICEBERG, SQLITE, LOCAL_FILES)
 """What `method: embedded` puts on the class path."""
 
+DELTA = (
+    Jar(
+        "io.delta",
+        "delta-spark_4.1_2.13",
+        "4.4.0",
+        "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10",
+    ),
+    Jar(
+        "io.delta",
+        "delta-storage",
+        "4.4.0",
+        "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
+    ),
+)
+"""What a profile needs for Delta tables, beside its settings."""
+
 
 def cache_folder() -> Path:
     """The folder of everything that is fetched: `STREAMSQL_CACHE`, or the user's cache folder."""

@@ -6,6 +6,8 @@ and needs nothing of a catalog but views.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -15,6 +17,17 @@ PREFIX = "__streamsql_function_"
 PROPERTY = "streamsql.function"
 
 _ABSENT = {"SCHEMA_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "REQUIRES_SINGLE_PART_NAMESPACE"}
+
+
+@dataclass(frozen=True)
+class FunctionView:
+    """The view that keeps a SQL function: quoted name, its property, and a query by which Spark
+    checks the body."""
+
+    view: str
+    property: str
+    definition: str
+    query: str
 
 
 def view_of(name: TableName) -> TableName:

@@ -13,24 +13,9 @@ from postgres import POSTGRESQL_JAR, server
 
 from dbt_streamsql import Engine
 from dbt_streamsql.runtime import jars
-from dbt_streamsql.runtime.jars import Jar
 from dbt_streamsql.runtime.session import SessionSettings, open_session
 from dbt_streamsql.storage import jdbc
 
-DELTA_JARS = (
-    Jar(
-        "io.delta",
-        "delta-spark_4.1_2.13",
-        "4.4.0",
-        "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10",
-    ),
-    Jar(
-        "io.delta",
-        "delta-storage",
-        "4.4.0",
-        "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
-    ),
-)
 POSTGRESQL_DRIVER = "org.postgresql.Driver"
 SQLITE_DRIVER = "org.sqlite.JDBC"
 STACK = ExitStack()
@@ -63,7 +48,7 @@ def hive(form: str) -> Callable[[Path], Target]:
 
 def delta(folder: Path) -> Target:
     """Delta's catalog in the place of Spark's own."""
-    files = os.pathsep.join(str(file) for file in jars.ensure(DELTA_JARS))
+    files = os.pathsep.join(str(file) for file in jars.ensure(jars.DELTA))
     properties = {
         **QUICK,
         "spark.driver.extraClassPath": files,

@@ -1,0 +1,51 @@
+"""What an epoch did, as the public API and dbt tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dbt_streamsql.meta import TableVersion
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """What one epoch did to one view.
+
+    `mode` is noop, append, incremental or full; `reason` says why it was full. Rows count an
+    updated row as one deleted and one inserted. `jobs` are Spark jobs (-1: not known).
+    """
+
+    table: str
+    mode: str
+    reason: str
+    rows_inserted: int
+    rows_deleted: int
+    jobs: int
+    seconds: float
+    barrier: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """One epoch: its barrier (the last one when nothing changed) and its tables."""
+
+    barrier: int
+    tables: Mapping[str, TableReport]
+
+
+def reports_of(versions: Iterable[TableVersion], barrier: int) -> dict[str, TableReport]:
+    """Reports by table; `barrier` is told of a table that was left as it is."""
+    return {
+        version.table: TableReport(
+            version.table,
+            version.mode,
+            version.reason,
+            version.rows_inserted,
+            version.rows_deleted,
+            version.jobs,
+            version.seconds,
+            version.barrier or barrier,
+        )
+        for version in versions
+    }
