@@ -59,14 +59,14 @@ class Statement:
 
         def read(*path):
             text = original(*path)
-            return text[text.index("select id") :] if "run" in path else text
+            return text[text.index("select `id`") :] if "run" in path else text
 
         monkeypatch.setattr(test_constraints, "read_file", read)
 
     @pytest.fixture(scope="class")
     def expected_sql(self):
         return """
-select id, color, date_day from (
+select `id`, `color`, `date_day` from (
     -- depends_on: <foreign_key_model_identifier>
     select 'blue' as color, 1 as id, '2019-01-01' as date_day
 ) as model_subq
@@ -86,7 +86,7 @@ class QuotedColumn(Statement):
     @pytest.fixture(scope="class")
     def expected_sql(self):
         return """
-select id, `from`, date_day from (
+select `id`, `from`, `date_day` from (
     select 'blue' as `from`, 1 as id, '2019-01-01' as date_day
 ) as model_subq
 """
