@@ -8,7 +8,7 @@ ROUNDS ?= 1
 WHAT ?= view replace warm
 
 .DEFAULT_GOAL := help
-.PHONY: help install check format test property kills injections conformance bench demo clean
+.PHONY: help install check format test processes property kills injections conformance bench demo clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -26,8 +26,11 @@ format: install ## let ruff put the files in order
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-test: check ## everything a change must pass, under 15 minutes; ARGS='-k join' picks tests
+test: check ## everything a change must pass, under 30 minutes; ARGS='-k join' picks tests
 	$(PYTEST) $(ARGS)
+
+processes: install ## real servers and databases: warm engine, Connect, cluster, metastores, PostgreSQL, Delta
+	$(PYTEST) -m processes $(ARGS)
 
 property: install ## random tables and queries against the query itself; EPOCHS=… of them from SEED=…
 	STREAMSQL_EPOCHS=$(EPOCHS) STREAMSQL_SEED=$(SEED) $(PYTEST) -s tests/property $(ARGS)

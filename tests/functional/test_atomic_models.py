@@ -182,6 +182,7 @@ def test_models_may_be_parquet_under_the_metastore(project):
     assert project.sql("SELECT count(*) FROM spark_catalog.shop_files.p") == [(2,)]
 
 
+@pytest.mark.processes
 def test_models_may_be_tables_of_another_database_and_are_read_back(
     project, tmp_path, monkeypatch
 ):

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.processes
+
 SCRIPT = Path(__file__).with_name("delta_sources.py")
 PATIENCE = 900
 """Seconds after which a process is hung; nothing here is timed."""

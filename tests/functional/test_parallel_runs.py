@@ -9,6 +9,8 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 THREADS = 8
 
 
@@ -36,6 +38,7 @@ def test_eight_threads_build_eight_models_at_the_same_time(project):
     assert sorted(project.sql(union)) == [(n,) for n in range(THREADS)]
 
 
+@pytest.mark.processes
 def test_two_runs_on_one_warehouse_do_not_disturb_each_other(project):
     """One in this process, again and again, while another process runs the same models.
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from postgres import server
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
 CATALOG = ("jdbc.password", "credential", "token", "s3.secret-access-key", "s3.session-token")
 SPARK = (

@@ -20,7 +20,10 @@ from dbt_streamsql.runtime.session import SessionSettings
 from dbt_streamsql.server import find, process
 from dbt_streamsql.server.record import Place
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="there is no warm engine elsewhere")
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(os.name != "posix", reason="there is no warm engine elsewhere"),
+]
 
 BIN = Path(sys.executable).parent
 SMALL = {"spark.driver.memory": "700m", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}

@@ -15,6 +15,8 @@ import pytest
 import spark_way
 import yaml
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).resolve().parents[2]
 SHARE = (
     "tests/functional/test_examples.py::test_the_shop_is_kept_up_from_changes_and_passes_its_tests",

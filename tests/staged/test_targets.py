@@ -75,6 +75,7 @@ def results():
     return of
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("check", contract.CHECKS)
 @pytest.mark.parametrize("target", targets.OPENERS)
 def test_a_target_with_a_spark_of_its_own(results, target, check):
