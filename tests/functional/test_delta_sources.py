@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 pytestmark = pytest.mark.processes
 
 SCRIPT = Path(__file__).with_name("delta_sources.py")
-PATIENCE = 900
+TESTS = Path(__file__).parents[1]
+PATIENCE = 1500
 """Seconds after which a process is hung; nothing here is timed."""
 
 
@@ -23,6 +25,7 @@ def result(tmp_path_factory):
         capture_output=True,
         text=True,
         timeout=PATIENCE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS / "staged")])},
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
