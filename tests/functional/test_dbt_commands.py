@@ -90,7 +90,7 @@ def test_a_macro_can_tell_the_kinds_of_columns(project):
     assert project.dbt("run").ok
     assert eval(project.sql("select t from lake.shop.told")[0][0]) == [  # noqa: S307 - ours
         ["s", True, False, False, False, "string"],
-        ["i", False, True, False, False, "tinyint"],
+        ["i", False, True, False, False, "int"],
         ["f", False, False, True, False, "double"],
         ["n", False, False, False, True, "decimal(3,2)"],
         ["a", False, False, False, False, "array<int>"],
