@@ -50,7 +50,7 @@ def delta(folder: Path) -> Target:
     """Delta's catalog in the place of Spark's own."""
     files = os.pathsep.join(str(file) for file in jars.ensure(jars.DELTA))
     properties = {
-        **QUICK,
+        "spark.ui.enabled": "false",
         "spark.driver.extraClassPath": files,
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
