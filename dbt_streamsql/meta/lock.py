@@ -13,9 +13,11 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import SQLAlchemyError
 
 from dbt_streamsql.errors import StreamSqlError
 
@@ -87,10 +89,7 @@ class FileLock:
 
 
 class AdvisoryLock:
-    """A PostgreSQL session lock on a connection of its own.
-
-    Tried by hand on PostgreSQL 15; the test run has no server.
-    """
+    """A PostgreSQL session lock on a connection of its own."""
 
     def __init__(self, engine: Engine, holder: Callable[[], str], key: int = ADVISORY_KEY) -> None:
         self._engine = engine
@@ -119,7 +118,10 @@ class AdvisoryLock:
     def release(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            # the lock belongs to the server's session: closing it for good is what frees the lock
+            # the server notices later that its session is closed, so tell it; a connection that
+            # is broken has no lock any more
+            with suppress(SQLAlchemyError):
+                connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": self._key})
             connection.invalidate()
             connection.close()
 

@@ -12,14 +12,13 @@ from dbt_streamsql.meta.transitions import BARRIER_MOVES, UNFINISHED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 ORDERS, TOTALS = "lake.shop.orders", "lake.shop.totals"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[MetaStore]:
-    opened = MetaStore.open(f"sqlite:///{tmp_path}/meta.db", clock=lambda: 1000.5)
+def store(meta_url: str) -> Iterator[MetaStore]:
+    opened = MetaStore.open(meta_url, clock=lambda: 1000.5)
     yield opened
     opened.close()
 

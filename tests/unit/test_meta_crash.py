@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import ChangeFile, Fence, Job, MetaStore, TableVersion
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Step = Callable[[MetaStore, Fence], object]
 ORDERS, A, B = "lake.shop.orders", "lake.shop.a", "lake.shop.b"
@@ -54,11 +50,8 @@ def recover(store: MetaStore, fence: Fence) -> None:
 
 
 @pytest.mark.parametrize("done", range(len(steps(0, "")) + 1))
-def test_after_a_crash_the_barrier_is_there_wholly_or_not_at_all(
-    tmp_path: Path, done: int
-) -> None:
-    url = f"sqlite:///{tmp_path}/meta.db"
-    store = MetaStore.open(url)
+def test_after_a_crash_the_barrier_is_there_wholly_or_not_at_all(meta_url: str, done: int) -> None:
+    store = MetaStore.open(meta_url)
     fence = store.acquire()
     for step in steps(1, "old"):
         step(store, fence)
@@ -67,7 +60,7 @@ def test_after_a_crash_the_barrier_is_there_wholly_or_not_at_all(
         step(store, dead)
     store.close()
 
-    store = MetaStore.open(url)
+    store = MetaStore.open(meta_url)
     fence = store.acquire()
     assert fence.token == 3
     recover(store, fence)
@@ -85,9 +78,8 @@ def test_after_a_crash_the_barrier_is_there_wholly_or_not_at_all(
 
 
 @pytest.mark.parametrize("done", range(1, len(steps(0, "")) - 1))
-def test_a_runner_that_was_replaced_cannot_take_its_next_step(tmp_path: Path, done: int) -> None:
-    url = f"sqlite:///{tmp_path}/meta.db"
-    old, new = MetaStore.open(url), MetaStore.open(url)
+def test_a_runner_that_was_replaced_cannot_take_its_next_step(meta_url: str, done: int) -> None:
+    old, new = MetaStore.open(meta_url), MetaStore.open(meta_url)
     stale = old.acquire()
     rest = steps(1, "x")
     for step in rest[:done]:
@@ -109,8 +101,8 @@ def test_a_runner_that_was_replaced_cannot_take_its_next_step(tmp_path: Path, do
     new.close()
 
 
-def test_every_kind_of_write_checks_the_fence(tmp_path: Path) -> None:
-    store = MetaStore.open(f"sqlite:///{tmp_path}/meta.db")
+def test_every_kind_of_write_checks_the_fence(meta_url: str) -> None:
+    store = MetaStore.open(meta_url)
     stale = store.acquire()
     store.begin(stale, {})
     store.release(stale)
@@ -132,8 +124,8 @@ def test_every_kind_of_write_checks_the_fence(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_successor_may_abort_an_open_barrier_but_not_go_on_with_it(tmp_path: Path) -> None:
-    store = MetaStore.open(f"sqlite:///{tmp_path}/meta.db")
+def test_a_successor_may_abort_an_open_barrier_but_not_go_on_with_it(meta_url: str) -> None:
+    store = MetaStore.open(meta_url)
     dead = store.acquire()
     barrier = store.begin(dead, {}).id
     store.release(dead)
@@ -151,8 +143,8 @@ def test_a_successor_may_abort_an_open_barrier_but_not_go_on_with_it(tmp_path: P
     store.close()
 
 
-def test_an_error_inside_a_step_rolls_all_of_it_back(tmp_path: Path) -> None:
-    store = MetaStore.open(f"sqlite:///{tmp_path}/meta.db")
+def test_an_error_inside_a_step_rolls_all_of_it_back(meta_url: str) -> None:
+    store = MetaStore.open(meta_url)
     fence = store.acquire()
     barrier = store.begin(fence, {}).id
     store.processed(fence, TableVersion(barrier, A, snapshot=1))

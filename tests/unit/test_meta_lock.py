@@ -33,10 +33,10 @@ store.close()
 """
 
 
-def hold(url: str) -> subprocess.Popen[str]:
+def hold(meta_url: str) -> subprocess.Popen[str]:
     """A process that holds the lock, in the middle of a barrier, until its stdin is closed."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, url],
+        [sys.executable, "-c", HOLD, meta_url],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -51,10 +51,9 @@ def end(process: subprocess.Popen[str]) -> None:
     process.communicate(timeout=30)
 
 
-def test_a_second_process_is_refused_and_told_who_runs(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/meta.db"
-    process = hold(url)
-    store = MetaStore.open(url)
+def test_a_second_process_is_refused_and_told_who_runs(meta_url: str) -> None:
+    process = hold(meta_url)
+    store = MetaStore.open(meta_url)
     try:
         with pytest.raises(StreamSqlError) as caught:
             store.acquire()
@@ -69,13 +68,12 @@ def test_a_second_process_is_refused_and_told_who_runs(tmp_path: Path) -> None:
 
 
 def test_a_killed_process_frees_the_lock_at_once_and_its_barrier_can_be_aborted(
-    tmp_path: Path,
+    meta_url: str,
 ) -> None:
-    url = f"sqlite:///{tmp_path}/meta.db"
-    process = hold(url)
+    process = hold(meta_url)
     process.send_signal(signal.SIGKILL)
     end(process)
-    store = MetaStore.open(url)
+    store = MetaStore.open(meta_url)
     fence = store.acquire()
     assert fence.token == 2
     (left,) = store.unfinished()
@@ -86,16 +84,15 @@ def test_a_killed_process_frees_the_lock_at_once_and_its_barrier_can_be_aborted(
     store.close()
 
 
-def test_a_waiting_runner_hears_who_runs_and_goes_on_when_that_one_dies(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/meta.db"
-    process = hold(url)
+def test_a_waiting_runner_hears_who_runs_and_goes_on_when_that_one_dies(meta_url: str) -> None:
+    process = hold(meta_url)
     heard: list[str] = []
 
     def on_wait(owner: str) -> None:
         heard.append(owner)
         process.send_signal(signal.SIGKILL)
 
-    store = MetaStore.open(url)
+    store = MetaStore.open(meta_url)
     fence = store.acquire(wait=True, on_wait=on_wait)
     end(process)
     assert fence.token == 2
@@ -103,9 +100,8 @@ def test_a_waiting_runner_hears_who_runs_and_goes_on_when_that_one_dies(tmp_path
     store.close()
 
 
-def test_two_stores_of_one_process_exclude_each_other(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/meta.db"
-    first, second = MetaStore.open(url), MetaStore.open(url)
+def test_two_stores_of_one_process_exclude_each_other(meta_url: str) -> None:
+    first, second = MetaStore.open(meta_url), MetaStore.open(meta_url)
     fence = first.acquire()
     with pytest.raises(StreamSqlError, match=f"process {os.getpid()}"):
         second.acquire()
@@ -122,15 +118,14 @@ def test_two_stores_of_one_process_exclude_each_other(tmp_path: Path) -> None:
     second.close()
 
 
-def test_many_processes_may_create_the_store_at_the_same_time(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/meta.db"
+def test_many_processes_may_create_the_store_at_the_same_time(meta_url: str) -> None:
     code = (
         "import sys; from dbt_streamsql.meta import MetaStore; sys.stdin.readline();"
         "s = MetaStore.open(sys.argv[1]); s.release(s.acquire(wait=True)); s.close()"
     )
     processes = [
         subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", code, url],
+            [sys.executable, "-W", "error", "-c", code, meta_url],
             stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -140,7 +135,7 @@ def test_many_processes_may_create_the_store_at_the_same_time(tmp_path: Path) ->
     ]
     errors = [process.communicate("go\n", timeout=60)[1] for process in processes]
     assert errors == ["", "", "", ""]
-    store = MetaStore.open(url)
+    store = MetaStore.open(meta_url)
     assert store.fence().token == 4
     assert store.fence().owner == ""
     store.close()

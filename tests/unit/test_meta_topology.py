@@ -15,12 +15,11 @@ from dbt_streamsql.meta.topology import topological_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[MetaStore]:
-    opened = MetaStore.open(f"sqlite:///{tmp_path}/meta.db")
+def store(meta_url: str) -> Iterator[MetaStore]:
+    opened = MetaStore.open(meta_url)
     yield opened
     opened.close()
 
