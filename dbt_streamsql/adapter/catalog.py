@@ -17,14 +17,13 @@ from dbt_common.contracts.metadata import (
 from dbt_streamsql.adapter.relation import StreamSqlRelation
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage import inputs
-from dbt_streamsql.storage.iceberg import staging
-from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 if TYPE_CHECKING:
     import agate
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructField
+
+    from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 STATS: dict[str, tuple[str, str]] = {
     "rows": ("Rows", "rows of the newest version, from its summary"),
@@ -142,6 +141,8 @@ def last_change(session: SparkSession, name: TableName) -> datetime | None:
 
 
 def _metadata(session: SparkSession, name: TableName) -> Metadata | None:
+    from dbt_streamsql.storage import inputs
+
     try:
         return inputs.load(session, name)
     except StreamSqlError:
@@ -149,6 +150,8 @@ def _metadata(session: SparkSession, name: TableName) -> Metadata | None:
 
 
 def _stats(meta: Metadata) -> dict[str, Any]:
+    from dbt_streamsql.storage.iceberg.staging import BARRIER_PROPERTY
+
     newest = meta.snapshots.get(meta.current) if meta.current is not None else None
     stats: dict[str, Any] = {}
     if meta.format == "iceberg":
@@ -161,8 +164,8 @@ def _stats(meta: Metadata) -> dict[str, Any]:
     changed = meta.last_change()
     if changed is not None:
         stats["last_change"] = _time(changed.committed).isoformat(" ", "seconds")
-        if staging.BARRIER_PROPERTY in changed.summary:
-            stats["barrier"] = int(changed.summary[staging.BARRIER_PROPERTY])
+        if BARRIER_PROPERTY in changed.summary:
+            stats["barrier"] = int(changed.summary[BARRIER_PROPERTY])
     return stats
 
 

@@ -92,6 +92,8 @@ class Handle:
         self.session = host.acquire()
         self.query = ""
         """The text of the model being built, as it stands in statements."""
+        self.temporaries: list[str] = []
+        """Temporary views to drop when the connection is closed."""
         self._cursors: list[Cursor] = []
         self._thread = threading.get_ident()
         self._holds = 0
@@ -118,8 +120,17 @@ class Handle:
             self._holds = 0
         clean = not any(cursor.traces for cursor in self._cursors)
         self._cursors.clear()
-        if clean:
+        if clean and self._dropped():
             self.host.release(self.session)
+
+    def _dropped(self) -> bool:
+        try:
+            for name in self.temporaries:
+                self.session.catalog.dropTempView(name)
+        except Exception as error:  # noqa: BLE001 - a session that cannot is not handed out again
+            logger.debug(f"A session is not used again: {cause_of(error)}")
+            return False
+        return True
 
 
 class StreamSqlConnectionManager(SparkConnectionManager):

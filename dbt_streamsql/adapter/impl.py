@@ -29,8 +29,6 @@ from dbt_streamsql.quoting import (
     partition_field,
     quote,
 )
-from dbt_streamsql.runtime import constraints
-from dbt_streamsql.storage.iceberg import rows
 
 if TYPE_CHECKING:
     import agate
@@ -171,12 +169,14 @@ class StreamSqlAdapter(RelationsAdapter):
     @available.parse(lambda *a, **k: "")
     def streamsql_column(self, text: Any) -> str:
         """A column that a config names, quoted."""
-        return column(str(text))
+        with self.connections.exception_handler(""):
+            return column(str(text))
 
     @available.parse(lambda *a, **k: "")
     def streamsql_partition_field(self, text: Any) -> str:
         """An item of `partition_by`: a column or a transform of one, quoted."""
-        return partition_field(str(text))
+        with self.connections.exception_handler(""):
+            return partition_field(str(text))
 
     @available.parse(lambda *a, **k: "")
     def streamsql_expression(self, text: Any, key: str) -> str:
@@ -319,7 +319,7 @@ class StreamSqlAdapter(RelationsAdapter):
 
         query = self.streamsql_rewrite(sql)
         # As the engine writes it: so lines of its errors are found in the query.
-        with self.connections.exception_handler(f"CREATE TABLE {name} AS\n{query}"):
+        with self.connections.exception_handler(f"CREATE TABLE {name} AS {query}"):
             build = Build(spec, query, constraints=constraints, clear=clear)
             self.host.engine.create_table_as(build, spark=self.session, atomic=atomic)
         return AdapterResponse(_message="OK")
@@ -367,10 +367,15 @@ class StreamSqlAdapter(RelationsAdapter):
             (column_types or {}).get(name) or self.convert_type(table, position)
             for position, name in enumerate(table.column_names)
         ]
-        view = f"__streamsql_seed_{uuid.uuid4().hex}"
         with self.connections.exception_handler("seed"):
-            seeds.to_frame(self.session, table, types).createOrReplaceTempView(view)
-        return quote(view)
+            return self._named(seeds.to_frame(self.session, table, types))
+
+    def _named(self, rows: DataFrame) -> str:
+        """A temporary view of this connection over the rows, quoted."""
+        name = f"__streamsql_{uuid.uuid4().hex}"
+        rows.createOrReplaceTempView(name)
+        self.connections.get_thread_connection().handle.temporaries.append(name)
+        return quote(name)
 
     @available.parse(lambda *a, **k: None)
     def streamsql_change_rows(
@@ -386,6 +391,8 @@ class StreamSqlAdapter(RelationsAdapter):
         are verified before the change is visible. `kept` is a temporary view that several of the
         statements read: it is computed once.
         """
+        from dbt_streamsql.runtime import constraints
+
         with self.connections.exception_handler("\n".join(statements)):
             name = self._name(relation)
             promised = tables.constraints_of(name, model)
@@ -404,6 +411,8 @@ class StreamSqlAdapter(RelationsAdapter):
     def _branch_of(
         self, name: TableName, statements: list[str], promised: tuple[Constraint, ...]
     ) -> AbstractContextManager[str]:
+        from dbt_streamsql.storage.iceberg import rows
+
         # One statement that promises nothing is one change in every format.
         if len(statements) > 1 or promised or rows.possible(self.session, name):
             return rows.branch(self.session, name)
@@ -412,20 +421,16 @@ class StreamSqlAdapter(RelationsAdapter):
     def valid_incremental_strategies(self) -> list[str]:
         return ["append", "delete+insert", "insert_overwrite", "merge", "microbatch"]
 
-    @available.parse(lambda *a, **k: None)
-    def streamsql_run_python(self, code: str, view: str) -> None:
-        """Run a python model and give its result a temporary name in this session."""
+    @available.parse(lambda *a, **k: "")
+    def streamsql_run_python(self, code: str) -> str:
+        """Run a python model; the quoted name of a temporary view of its result."""
         session = self.session
 
         def load(name: str) -> DataFrame:
             return session.sql(self.streamsql_rewrite(f"SELECT * FROM {name}"))
 
         with self.connections.exception_handler("python model"):
-            python_models.run(code, session, load).createOrReplaceTempView(view)
-
-    @available.parse(lambda *a, **k: None)
-    def streamsql_drop_temporary(self, view: str) -> None:
-        self.session.catalog.dropTempView(view.strip("`"))
+            return self._named(python_models.run(code, session, load))
 
     # -- dbt debug -----------------------------------------------------------------------------
 

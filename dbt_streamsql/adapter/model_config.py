@@ -15,7 +15,6 @@ from dbt.adapters.spark.impl import SparkConfig
 from dbt_streamsql.adapter.causes import listed
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import expression
-from dbt_streamsql.storage.iceberg.staging import VIEW_PROPERTIES
 from dbt_streamsql.storage.locations import PATH_PROPERTIES, PLACING_PROPERTIES, Roots
 
 if TYPE_CHECKING:
@@ -137,6 +136,8 @@ def _expressions(config: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
 
 def of_materialized_view(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """Our options out of a model's config. Error: CONFIG_INVALID, listing everything wrong."""
+    from dbt_streamsql.storage.iceberg.staging import VIEW_PROPERTIES
+
     problems = []
     for key in config:
         if key not in _known_keys():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 KINDS = ("not_null", "check", "unique", "primary_key")
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.storage.conf import to_carry
 from dbt_streamsql.storage.iceberg import nearby
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 PORT = 15002
 LOOPBACK = ("127.0.0.1", "::1", "[::1]", "localhost")
 
-_JOB_SCOPED = "spark.sql.iceberg.snapshot-property."
 _open: weakref.WeakSet[Any] = weakref.WeakSet()
 _lock = threading.Lock()
 log = logging.getLogger("dbt_streamsql")
@@ -80,15 +80,7 @@ def beside(spark: SparkSession) -> SparkSession:
     _enter(other)
     nearby.inherit(spark, other)
     other.client.set_retry_policies(first.client.get_retry_policies())
-    present, wanted = other.conf.getAll, first.conf.getAll
-    _set_all(
-        other,
-        {
-            key: value
-            for key, value in wanted.items()
-            if present.get(key) != value and not key.startswith(_JOB_SCOPED)
-        },
-    )
+    _set_all(other, to_carry(spark, other))
     return other  # type: ignore[no-any-return] # as above
 
 

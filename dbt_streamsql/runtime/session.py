@@ -24,7 +24,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import check_name, quote
 from dbt_streamsql.runtime import jars
 from dbt_streamsql.runtime.java import find_java, launch_home
-from dbt_streamsql.storage import delta
+from dbt_streamsql.storage.conf import to_carry
 from dbt_streamsql.storage.iceberg.java import is_connect
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ _APPENDED = {
 _DEFAULT = "spark.sql.defaultCatalog"
 _PLAIN_TEXT = {"spark.sql.variable.substitute": "false"}
 """Spark would replace `${env:NAME}` in any text of a statement, comments of tables too."""
-_JOB_SCOPED = "spark.sql.iceberg.snapshot-property."
 _opening = threading.Lock()
 log = logging.getLogger("dbt_streamsql")
 
@@ -121,10 +120,8 @@ def new_session(spark: SparkSession) -> SparkSession:
 
         return remote.beside(spark)
     child = spark.newSession()
-    present = _settings_of(child)
-    for key, value in _settings_of(spark).items():
-        if present.get(key) != value and not key.startswith(_JOB_SCOPED):
-            child.conf.set(key, value)
+    for key, value in to_carry(spark, child).items():
+        child.conf.set(key, value)
     return child
 
 
@@ -215,6 +212,8 @@ def _classic(settings: SessionSettings) -> SparkSession:
         return _join(SparkSession.builder.getOrCreate(), settings)
     java = find_java()
     with _started_by(start_settings(settings), str(launch_home(java))):
+        from dbt_streamsql.storage import delta
+
         try:
             started = SparkSession.builder.getOrCreate()
             extensions = settings.spark_properties.get("spark.sql.extensions", "")
@@ -347,11 +346,6 @@ def _escaped(text: str) -> str:
             units = char.encode("utf-16-be")
             out += [f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2)]
     return "".join(out)
-
-
-def _settings_of(spark: SparkSession) -> dict[str, str]:
-    found = spark.conf.getAll
-    return dict(found() if callable(found) else found)
 
 
 def _located(warehouse: str) -> str:

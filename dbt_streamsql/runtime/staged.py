@@ -77,11 +77,11 @@ def run_plainly(spark: SparkSession, build: Build) -> bool:
             return _refuse(build)
         build.clear()
         staging.drop_table(spark, spec.name)
-    empty = f"SELECT * FROM (\n{build.query}\n) WHERE false"
+    empty = f"SELECT * FROM ({build.query}\n) WHERE false"
     text, values = spec.create_as("CREATE TABLE", spec.name, empty, spec.location, {})
     spark.sql(text, args=values)
-    comment_columns(spark, spec.name, spec.column_comments, spark.table(spec.name.sql).columns)
-    spark.sql(f"INSERT INTO {spec.name.sql}\n{build.query}")
+    comment_columns(spark, spec.name, spec.column_comments)
+    spark.sql(f"INSERT INTO {spec.name.sql} {build.query}")
     verify(spark, spec.name.sql, build.constraints, str(spec.name))
     return True
 

@@ -39,7 +39,6 @@ class DeltaStagedTable:
         cls, spark: SparkSession, spec: TableSpec, purpose: StagingPurpose, token: str, root: str
     ) -> DeltaStagedTable:
         """Error: ATOMIC_UNSUPPORTED when a table of another format has the name."""
-        metastore.check_format(spec, metastore.described(spark, spec.name))
         return cls(spec, purpose, token, metastore.folder_of(spark, spec, token, root))
 
     @property
@@ -56,9 +55,7 @@ class DeltaStagedTable:
     def begin(self, spark: SparkSession, query: str) -> None:
         text, values = self.spec.create_as("CREATE OR REPLACE TABLE", self.at, query, "", {})
         spark.sql(text, args=values)
-        if self.spec.column_comments:
-            columns = spark.table(self.at.sql).columns
-            comment_columns(spark, self.at, self.spec.column_comments, columns)
+        comment_columns(spark, self.at, self.spec.column_comments)
 
     def commit(self, spark: SparkSession) -> None:
         name = self.spec.name

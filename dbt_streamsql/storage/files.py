@@ -42,7 +42,6 @@ class FilesStagedTable:
         """Refuse what one change of a metastore cannot publish. Error: ATOMIC_UNSUPPORTED."""
         if spec.partition_by or spec.clustered_by:
             raise metastore.unsupported(spec, "partitions and buckets are entries of their own")
-        metastore.check_format(spec, metastore.described(spark, spec.name))
         return cls(spec, purpose, token, metastore.folder_of(spark, spec, token, root))
 
     @property

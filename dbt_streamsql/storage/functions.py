@@ -7,11 +7,12 @@ and needs nothing of a catalog but views.
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from dbt_streamsql.quoting import TableName
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PREFIX = "__streamsql_function_"
 PROPERTY = "streamsql.function"
@@ -37,6 +38,8 @@ def view_of(name: TableName) -> TableName:
 
 def stored(spark: SparkSession, name: TableName) -> str | None:
     """The definition of a function, None when there is none."""
+    from pyspark.errors import PySparkException
+
     try:
         rows = spark.sql(f"SHOW TBLPROPERTIES {view_of(name).sql}").collect()
     except PySparkException as error:

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.columns import type_ddl
+from dbt_streamsql.storage.conf import settings_of
 from dbt_streamsql.storage.iceberg.java import is_connect, java_class
 from dbt_streamsql.storage.staged import StagingPurpose, TableSpec, already_there, gone
 
@@ -125,9 +126,8 @@ def _unsupported(spec: TableSpec, what: str) -> StreamSqlError:
 
 def _options(spark: SparkSession, name: TableName) -> dict[str, str]:
     prefix = f"spark.sql.catalog.{name.catalog}."
-    found: Any = spark.conf.getAll
-    settings: Mapping[str, str] = found() if callable(found) else found
-    return {k.removeprefix(prefix): v for k, v in settings.items() if k.startswith(prefix)}
+    settings = settings_of(spark).items()
+    return {key.removeprefix(prefix): v for key, v in settings if key.startswith(prefix)}
 
 
 def _quote(part: str) -> str:

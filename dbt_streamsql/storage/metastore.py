@@ -32,7 +32,13 @@ def property_of(spark: SparkSession, name: TableName, key: str) -> str:
 
 
 def folder_of(spark: SparkSession, spec: TableSpec, token: str, root: str) -> str:
-    """A folder for one version of a table: its place, and a token that nothing else has."""
+    """A folder for one version of a table: its place, and a token that nothing else has.
+
+    Error: ATOMIC_UNSUPPORTED when a table of another format has the name.
+    """
+    old = described(spark, spec.name)
+    if old and old.get("Provider", "view").lower() != spec.format:
+        raise unsupported(spec, f"what is there is of format {old.get('Provider', 'view')}")
     if spec.location:
         return f"{spec.location.rstrip('/')}-{token}"
     where = f"{quote(spec.name.catalog)}.{quote(spec.name.schema)}"
@@ -45,12 +51,6 @@ def same_folder(left: str, right: str) -> bool:
     """Whether two texts name one folder: Spark writes `file:/x` where it was given `/x`."""
     one, other = (re.sub(r"^file:/*", "/", folder).rstrip("/") for folder in (left, right))
     return one == other
-
-
-def check_format(spec: TableSpec, old: dict[str, str]) -> None:
-    """Refuse to replace a table of another format. Error: ATOMIC_UNSUPPORTED."""
-    if old and old.get("Provider", "view").lower() != spec.format:
-        raise unsupported(spec, f"what is there is of format {old.get('Provider', 'view')}")
 
 
 def unsupported(spec: TableSpec, why: str) -> StreamSqlError:

@@ -6,15 +6,16 @@ another process can abort it when the first has died.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName, column, literal, partition_field, quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class StagingPurpose(str, Enum):
@@ -58,7 +59,8 @@ class TableSpec:
     ) -> tuple[str, dict[str, str]]:
         """`<verb> <at> USING … AS <query>` and its values, with `more` table properties."""
         text, values = self.clauses(location, more)
-        return f"{verb} {at.sql} {text} AS\n{query}", values
+        # On one line with the query's first: then Spark's errors count the query's lines.
+        return f"{verb} {at.sql} {text} AS {query}", values
 
     def clauses(self, location: str, more: Mapping[str, str]) -> tuple[str, dict[str, str]]:
         """Everything between a table's name and its query, and the values of the markers."""
@@ -122,11 +124,11 @@ class StagedTable(Protocol):
         """Remove what was staged and not committed, in any state of the other two; repeatable."""
 
 
-def comment_columns(
-    spark: SparkSession, at: TableName, comments: Mapping[str, str], columns: Sequence[str]
-) -> None:
+def comment_columns(spark: SparkSession, at: TableName, comments: Mapping[str, str]) -> None:
     """Give columns their comments; a comment for a column that is not there is left out."""
-    known = {name.lower() for name in columns}
+    if not comments:
+        return
+    known = {name.lower() for name in spark.table(at.sql).columns}
     for name, comment in comments.items():
         if name.lower() in known:
             spark.sql(

@@ -29,10 +29,8 @@
     {{ write(changes) }}
     {%- do store_result('main', response=adapter.streamsql_change_rows(target_relation, adapter.streamsql_statements(changes), model, new_rows if strategy == 'delete+insert' else none)) -%}
     {%- if by_partition -%}{% do run_query('reset spark.sql.sources.partitionOverwriteMode') %}{%- endif -%}
-    {% do adapter.streamsql_drop_temporary(new_rows.render()) %}
     {% do persist_docs(target_relation, model) %}
   {%- endif -%}
-  {% do streamsql_forget_query() %}
 
   {{ run_hooks(post_hooks, inside_transaction=True) }}
   {{ run_hooks(post_hooks, inside_transaction=False) }}

@@ -16,7 +16,6 @@
   {%- set source = adapter.streamsql_seed_source(agate_table, model['config'].get('column_types', {}), model['config'].get('quote_columns')) -%}
   {%- set query = 'select * from ' ~ source ~ (' limit 0' if flags.EMPTY else '') -%}
   {% do streamsql_replace(old_relation, target_relation, query, 'seed') %}
-  {% do adapter.streamsql_drop_temporary(source) %}
 
   {%- set code = 'CREATE' if should_full_refresh() else 'INSERT' -%}
   {%- set rows_affected = 0 if flags.EMPTY else agate_table.rows | length -%}

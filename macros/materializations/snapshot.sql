@@ -31,7 +31,6 @@
     {% call statement('main') -%}
       {{ snapshot_merge_sql(target=target_relation, source=changes, insert_cols=[]) }}
     {%- endcall %}
-    {% do adapter.streamsql_drop_temporary(changes.render()) %}
     {% do persist_docs(target_relation, model) %}
   {%- endif -%}
 

@@ -9,7 +9,6 @@
 
   {% do streamsql_run_header() %}
   {% do streamsql_replace(old_relation, target_relation, streamsql_query(compiled_code)) %}
-  {% do streamsql_forget_query() %}
 
   {{ run_hooks(post_hooks, inside_transaction=True) }}
   {{ run_hooks(post_hooks, inside_transaction=False) }}

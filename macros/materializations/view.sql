@@ -2,7 +2,6 @@
     view reads is published first. -#}
 {% materialization view, adapter='streamsql' -%}
   {%- set target_relation = this.incorporate(type='view') -%}
-  {%- set grant_config = config.get('grants') -%}
   {% do adapter.streamsql_check(target_relation, model.config) %}
   {%- set old_relation = load_cached_relation(this) -%}
 
@@ -12,8 +11,6 @@
   {% do streamsql_run_header() %}
   {% do adapter.streamsql_flush_for(compiled_code) %}
   {% do streamsql_replace(old_relation, target_relation, compiled_code) %}
-
-  {% do apply_grants(target_relation, grant_config, should_revoke(old_relation, full_refresh_mode=True)) %}
 
   {{ run_hooks(post_hooks, inside_transaction=True) }}
   {{ run_hooks(post_hooks, inside_transaction=False) }}

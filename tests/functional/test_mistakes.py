@@ -128,6 +128,17 @@ def test_every_mistake_is_told_shortly_with_its_place(project):
     assert "\tat org.apache.spark" in log
 
 
+def test_what_a_failed_seed_or_python_model_named_for_a_while_is_gone(project):
+    project.profile({"schema": "shop", "threads": 1, "warehouse": str(project.root / "warehouse")})
+    project.write("seeds/bad_cell.csv", "id\nx\n")
+    project.write("seeds/s.yml", "seeds: [{name: bad_cell, config: {column_types: {id: int}}}]")
+    model = "def model(dbt, s):\n    dbt.config(partition_by='nope')\n    return s.range(1)\n"
+    project.write("models/py.py", model)
+    assert not project.dbt("build").ok
+    for session in [project.host.acquire() for _ in range(8)]:
+        assert session.sql("SHOW VIEWS IN lake.shop").collect() == []
+
+
 @pytest.mark.parametrize("where", ["a file stands there", "nobody may write"])
 def test_a_warehouse_that_cannot_be_written_is_named(project, where):
     warehouse = project.root / "file"

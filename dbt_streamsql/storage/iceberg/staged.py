@@ -9,13 +9,13 @@ meanwhile, the staged rows are copied by one CREATE OR REPLACE, which is atomic 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.quoting import TableName, literal, quote
+from dbt_streamsql.storage.conf import snapshot_property
 from dbt_streamsql.storage.iceberg import files, metadata, staging
 from dbt_streamsql.storage.iceberg.java import (
     instance_of,
@@ -34,7 +34,6 @@ from dbt_streamsql.storage.staged import (
 )
 
 TOKEN_PROPERTY = "streamsql.staged"  # noqa: S105 - the name of a snapshot property
-_STAMP = f"spark.sql.iceberg.snapshot-property.{TOKEN_PROPERTY}"
 _DATA, _METADATA = "write.data.path", "write.metadata.path"
 _FORGETS = "write.metadata.delete-after-commit.enabled"
 _SWAPPING = "org.apache.iceberg.BaseMetastoreTableOperations"
@@ -92,11 +91,9 @@ class IcebergStagedTable:
             catalog = java_catalog(spark, self.at.catalog)
             catalog.registerTable(java_identifier(spark, self.at), self.base)
         text, values = self.spec.create_as(verb, self.at, query, self.location, self._own)
-        with _stamped(spark, self.token):
+        with snapshot_property(spark, TOKEN_PROPERTY, self.token):
             spark.sql(text, args=values)
-        if self.spec.column_comments:
-            columns = spark.table(self.at.sql).columns
-            comment_columns(spark, self.at, self.spec.column_comments, columns)
+        comment_columns(spark, self.at, self.spec.column_comments)
 
     def commit(self, spark: SparkSession) -> None:
         if metadata.load(spark, self.at) is None:
@@ -192,15 +189,6 @@ class IcebergStagedTable:
             args={"folder": f"{self.folder}/"},
         )
         return bool(used.collect())
-
-
-@contextmanager
-def _stamped(spark: SparkSession, token: str) -> Iterator[None]:
-    spark.conf.set(_STAMP, token)
-    try:
-        yield
-    finally:
-        spark.conf.unset(_STAMP)
 
 
 def _inside(location: str, token: str) -> str:

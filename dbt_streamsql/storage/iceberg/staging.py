@@ -8,19 +8,20 @@ or by one atomic replace.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.storage.conf import snapshot_property
 from dbt_streamsql.storage.iceberg import metadata
+from dbt_streamsql.storage.staged import TableSpec
 
 STAGING_SCHEMA = "__streamsql_staging"
 BARRIER_PROPERTY = "streamsql.barrier"
 _creating = threading.Lock()
-_STAMP = f"spark.sql.iceberg.snapshot-property.{BARRIER_PROPERTY}"
 
 VIEW_PROPERTIES: Mapping[str, str] = {
     "format-version": "3",
@@ -48,14 +49,9 @@ def staging_name(table: TableName, barrier: int, number: int) -> TableName:
     return TableName(table.catalog, STAGING_SCHEMA, f"b{barrier}_{number}")
 
 
-@contextmanager
-def stamped(spark: SparkSession, barrier: int) -> Iterator[None]:
+def stamped(spark: SparkSession, barrier: int) -> AbstractContextManager[None]:
     """Snapshots written by this session inside the block say which barrier they belong to."""
-    spark.conf.set(_STAMP, str(barrier))
-    try:
-        yield
-    finally:
-        spark.conf.unset(_STAMP)
+    return snapshot_property(spark, BARRIER_PROPERTY, str(barrier))
 
 
 def branch_sql(table: TableName, branch: str) -> str:
@@ -69,14 +65,10 @@ def build(
     """Create the staging table `at` from a query and return its snapshot id."""
     create_schema(spark, at.catalog, at.schema)
     spark.sql(f"DROP TABLE IF EXISTS {at.sql} PURGE")
-    place = "LOCATION :location " if location else ""
-    settings = {f"p{index}": item for index, item in enumerate(properties.items())}
-    markers = ", ".join(f"'{key}' = :{marker}" for marker, (key, _) in settings.items())
-    values = {marker: value for marker, (_, value) in settings.items()}
-    spark.sql(
-        f"CREATE TABLE {at.sql} USING iceberg {place}TBLPROPERTIES ({markers}) AS {select}",
-        args={**values, **({"location": location} if location else {})},
+    text, values = TableSpec(at, properties=properties).create_as(
+        "CREATE TABLE", at, select, location, {}
     )
+    spark.sql(text, args=values)
     built = metadata.load(spark, at)
     assert built is not None
     assert built.current is not None

@@ -1,0 +1,39 @@
+"""A Spark session's settings: all of them, those for its children, and one for a single block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
+
+
+def settings_of(spark: SparkSession) -> dict[str, str]:
+    """Every setting, in either kind of session."""
+    found: Any = spark.conf.getAll
+    return dict(found() if callable(found) else found)
+
+
+def to_carry(spark: SparkSession, child: SparkSession) -> dict[str, str]:
+    """What a session made from `spark` lacks of its settings; those of single writes stay."""
+    present = settings_of(child)
+    return {
+        key: value
+        for key, value in settings_of(spark).items()
+        if present.get(key) != value and not key.startswith(_SNAPSHOT_PROPERTY)
+    }
+
+
+@contextmanager
+def snapshot_property(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """Every Iceberg snapshot that the session writes inside the block has the property."""
+    key = f"{_SNAPSHOT_PROPERTY}{name}"
+    spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        spark.conf.unset(key)
