@@ -87,6 +87,8 @@ class Shop:
             text=True,
             env=self.environment,
             cwd=self.root,
+            # Whoever starts the tests in the background has switched Ctrl-C off for its children.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
         )
 
     def run(self, *command: str) -> tuple[int, str]:
@@ -252,6 +254,7 @@ def test_ctrl_c_stops_the_statements_of_the_run_on_the_engine(shop, engine_up):
         run.send_signal(signal.SIGINT)
         output, _ = run.communicate(timeout=120)
     finally:
+        run.kill()
         (shop.root / "models/slow.sql").unlink()
     assert run.returncode != 0, output
     until(lambda: shop.place.state().statements == 0, 15)
