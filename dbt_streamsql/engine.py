@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from dbt_streamsql.compiler.bind import open_views
 from dbt_streamsql.compiler.compile import MODES, compile_view
 from dbt_streamsql.compiler.parse import replace_tables, statements
 from dbt_streamsql.compiler.udf import Function, Parameter, expand
+from dbt_streamsql.definitions import Definitions
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job, MetaStore
 from dbt_streamsql.plan.compiled import CompiledPlan
@@ -47,6 +47,7 @@ class Engine:
         self._owns_spark = owns_spark
         self._warehouse = Warehouse(Sessions(spark), MetaStore.open(meta), meta, catalog)
         self._known = SparkCatalog(spark, catalog, self._at, self.rewrite)
+        self._definitions = Definitions(self._known)
         self._epoch: Epoch | None = None
         self._swept = False
         self._lock = threading.RLock()
@@ -113,10 +114,10 @@ class Engine:
         _check_config(config)
         table = TableName.parse(name, self.catalog).checked()
         sql = self.expanded(sql)
-        plan = compile_view(
-            sql, self._known, table=str(table), refresh_mode=refresh_mode, model=unique_id
+        current = self._jobs().get(str(table))
+        job, plan = self._definitions.define(
+            current, str(table), sql, refresh_mode, unique_id, properties or {}
         )
-        job = self._job(plan, refresh_mode, unique_id, properties or {})
         with self._in_epoch() as epoch:
             self._set_properties(table, job.config["properties"])
             version = epoch.define(
@@ -193,7 +194,7 @@ class Engine:
         with self._lock:
             if self._epoch is None:
                 self._sweep_once()
-                self._epoch = Epoch(self._warehouse, self._rewritten, self._refreshed)
+                self._epoch = Epoch(self._warehouse, self._rewritten, self._definitions.refreshed)
                 self._epoch.pin_roots()
         return self._warehouse.store.last_committed()
 
@@ -456,53 +457,6 @@ class Engine:
             return
         gone = [key for key in known["properties"] if key not in wanted]
         staging.set_properties(self.spark, table, wanted, gone)
-
-    def _job(
-        self,
-        plan: CompiledPlan,
-        refresh_mode: str,
-        unique_id: str,
-        properties: Mapping[str, str],
-    ) -> Job:
-        stamped = (*plan.tables, *self._views(plan.sql))
-        current = self._warehouse.store.jobs().get(plan.table)
-        return Job(
-            table=plan.table,
-            unique_id=unique_id or (current.unique_id if current else ""),
-            sql=plan.sql,
-            refresh_mode=refresh_mode,
-            fingerprint=plan.fingerprint,
-            config={
-                "hidden": [column.name for column in plan.hidden],
-                "properties": dict(properties),
-            },
-            plan={
-                "plan": json.loads(plan.to_json()),
-                "stamps": {name: self._known.stamp(TableName.parse(name)) for name in stamped},
-            },
-            columns=[{"name": c.name, "type": c.type} for c in plan.columns],
-            sources=plan.tables,
-        )
-
-    def _views(self, sql: str) -> tuple[str, ...]:
-        return tuple(open_views(sql, self._known).views)
-
-    def _refreshed(self, job: Job) -> tuple[Job, CompiledPlan, str]:
-        """The stored plan of a job, compiled again when what it reads was redefined."""
-        stamps = job.plan["stamps"]
-        if all(self._known.stamp(TableName.parse(n)) == stamp for n, stamp in stamps.items()):
-            return job, plan_of(job), ""
-        plan = compile_view(
-            job.sql,
-            self._known,
-            table=job.table,
-            refresh_mode=job.refresh_mode,
-            model=job.unique_id,
-        )
-        properties = job.config.get("properties", {})
-        fresh = self._job(plan, job.refresh_mode, job.unique_id, properties)
-        why = "" if fresh.fingerprint == job.fingerprint else "what the view reads was redefined"
-        return fresh, plan, why
 
 
 def _without_hidden(job: Job | None, name: TableName) -> str | None:

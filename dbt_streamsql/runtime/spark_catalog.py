@@ -19,7 +19,6 @@ from dbt_streamsql.storage.iceberg import nearby
 _AS = re.compile(r"\nAS\n", re.MULTILINE)
 _SPOT = re.compile(r"line (\d+),? pos (\d+)")
 
-
 At = Callable[[TableName], TableName]
 
 
@@ -31,7 +30,7 @@ class SparkCatalog:
     ) -> None:
         """`at` says where an unpublished table stands, `rewrite` puts that into a query."""
         self.default_catalog = default_catalog
-        self._spark = spark
+        self.spark = spark
         self._at = at
         self._rewrite = rewrite
         self._functions: frozenset[str] | None = None
@@ -40,7 +39,7 @@ class SparkCatalog:
     def table(self, name: TableName) -> TableInfo:
         """A table or view by name; TABLE_MISSING when there is none."""
         try:
-            fields = self._spark.table(self._at(name).sql).schema
+            fields = self.spark.table(self._at(name).sql).schema
         except AnalysisException as error:
             if error.getCondition() in {
                 "TABLE_OR_VIEW_NOT_FOUND",
@@ -60,7 +59,7 @@ class SparkCatalog:
         if view:
             return TableInfo(name, columns, True, view, name.catalog, name.schema)
         try:
-            versioned = inputs.load(self._spark, self._at(name)) is not None
+            versioned = inputs.load(self.spark, self._at(name)) is not None
         except (StreamSqlError, PySparkException):
             versioned = False
         return TableInfo(name, columns, versioned)
@@ -68,7 +67,7 @@ class SparkCatalog:
     def schema(self, sql: str) -> tuple[Column, ...]:
         """Columns and types of a query; SQL_INVALID with Spark's own words when it refuses."""
         try:
-            fields = self._spark.sql(self._rewrite(sql)).schema
+            fields = self.spark.sql(self._rewrite(sql)).schema
         except (AnalysisException, ParseException) as error:
             raise _refused(error) from error
         return tuple(Column(f.name, f.dataType.simpleString(), f.nullable) for f in fields)
@@ -77,14 +76,14 @@ class SparkCatalog:
         """Spark's built-in functions, asked once."""
         with self._lock:
             if self._functions is None:
-                rows = self._spark.sql("SHOW SYSTEM FUNCTIONS").collect()
+                rows = self.spark.sql("SHOW SYSTEM FUNCTIONS").collect()
                 self._functions = frozenset(row[0].lower() for row in rows)
             return self._functions
 
     def stamp(self, name: TableName) -> str:
         """Changes when a table is recreated, its columns change, or a view is redefined."""
         try:
-            found = inputs.load(self._spark, self._at(name))
+            found = inputs.load(self.spark, self._at(name))
         except StreamSqlError:
             return "unversioned"
         return found.stamp if found is not None else self._view(name)
@@ -92,18 +91,18 @@ class SparkCatalog:
     def _view(self, name: TableName) -> str:
         """The text of a view ('' for a table)."""
         try:
-            if not nearby.is_view(self._spark, name):
+            if not nearby.is_view(self.spark, name):
                 return ""
         except nearby.NotNearbyError:
             pass
         try:
-            rows = self._spark.sql(
+            rows = self.spark.sql(
                 f"SHOW VIEWS IN {quote(name.catalog)}.{quote(name.schema)} LIKE :name",
                 args={"name": name.table},
             ).collect()
             if not any(row["viewName"].lower() == name.table.lower() for row in rows):
                 return ""
-            text = self._spark.sql(f"SHOW CREATE TABLE {name.sql}").collect()[0][0]
+            text = self.spark.sql(f"SHOW CREATE TABLE {name.sql}").collect()[0][0]
         except (AnalysisException, PySparkException):
             return ""
         return _AS.split(text, 1)[1].strip()

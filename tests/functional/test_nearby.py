@@ -60,3 +60,77 @@ def test_what_is_not_near_is_asked_from_spark(near, schema, tmp_path):
     with pytest.raises(nearby.NotNearbyError):
         nearby.body(near, TableName("lake", schema, "t"))
     assert not (tmp_path / "missing.db").exists()
+
+
+@pytest.fixture
+def staged(near, schema):
+    """A table of two versions, and a hidden one that begins where it is and has other rows."""
+    name, other = TableName("lake", schema, "t"), TableName("lake", schema, "hidden")
+    near.sql(f"CREATE TABLE {name.sql} (id INT) USING iceberg TBLPROPERTIES ('keep' = 'it')")
+    near.sql(f"INSERT INTO {name.sql} VALUES (1), (2)")
+    base = nearby.location(near, name)
+    nearby.add(near, other, base)
+    near.sql(
+        f"CREATE OR REPLACE TABLE {other.sql} USING iceberg "
+        "TBLPROPERTIES ('keep' = 'it', 'own' = 'x', 'odd' = 'y') AS SELECT 'a' AS name"
+    )
+    return name, other, base
+
+
+def test_a_swap_gives_the_rows_and_keeps_the_history(near, schema, staged):
+    name, other, base = staged
+    before = metadata.load(near, name)
+    assert nearby.swap(near, name, base, other, {"own": None, "odd": "even"})
+    after = metadata.load(near, name)
+    assert near.table(name.sql).collect() == [("a",)]
+    assert (after.uuid, set(before.snapshots) <= set(after.snapshots)) == (before.uuid, True)
+    assert (after.properties["keep"], after.properties["odd"]) == ("it", "even")
+    assert "own" not in after.properties
+    old = near.sql(f"SELECT * FROM {name.sql} VERSION AS OF {before.current}").collect()
+    assert sorted(old) == [(1,), (2,)]
+    assert [row["tableName"] for row in near.sql(f"SHOW TABLES IN lake.{schema}").collect()] == [
+        "t"
+    ]
+    log = near.sql(f"SELECT file FROM {name.sql}.metadata_log_entries").collect()
+    assert log[-1][0] == nearby.location(near, name)
+    assert len({row[0] for row in log}) == len(log)
+    near.sql(f"INSERT INTO {name.sql} VALUES ('b')")
+    assert near.table(name.sql).count() == 2
+
+
+def test_a_pointer_that_has_moved_is_not_swapped(near, staged):
+    name, other, base = staged
+    near.sql(f"INSERT INTO {name.sql} VALUES (3)")
+    moved = nearby.location(near, name)
+    folder = Path(moved.removeprefix("file:")).parent
+    files = set(folder.iterdir())
+    assert not nearby.swap(near, name, base, other, {})
+    assert nearby.location(near, name) == moved
+    assert nearby.body(near, other) is not None
+    assert set(folder.iterdir()) == files
+
+
+def test_a_writer_that_comes_between_look_and_swap_wins(near, staged, monkeypatch):
+    name, other, base = staged
+    written = nearby._written
+
+    def late(*arguments):
+        near.sql(f"INSERT INTO {name.sql} VALUES (3)")
+        return written(*arguments)
+
+    monkeypatch.setattr(nearby, "_written", late)
+    assert not nearby.swap(near, name, base, other, {})
+    assert near.table(name.sql).count() == 3
+    folder = Path(nearby.location(near, name).removeprefix("file:")).parent
+    known = {
+        row[0].rpartition("/")[2]
+        for row in near.sql(f"SELECT file FROM {name.sql}.metadata_log_entries").collect()
+    }
+    mine = nearby.location(near, other).rpartition("/")[2]
+    left = {file.name for file in folder.glob("*.metadata.json")} - known
+    assert left <= {mine}
+
+
+def test_a_schema_is_known_when_it_is_there(near, schema):
+    assert nearby.has_schema(near, "lake", schema)
+    assert not nearby.has_schema(near, "lake", f"{schema}_2")

@@ -1,4 +1,4 @@
-"""Targets that need a Spark of their own: a Hive metastore, Delta's jars."""
+"""Targets that need a Spark of their own: a warm engine, a Hive metastore, Delta's jars."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from postgres import POSTGRESQL_JAR, server
 from dbt_streamsql import Engine
 from dbt_streamsql.runtime import jars
 from dbt_streamsql.runtime.session import SessionSettings, open_session
+from dbt_streamsql.server import control, find
 from dbt_streamsql.storage import jdbc
 
 POSTGRESQL_DRIVER = "org.postgresql.Driver"
@@ -59,6 +60,24 @@ def delta(folder: Path) -> Target:
     return _target(folder, properties, "delta")
 
 
+def warm(folder: Path) -> Target:
+    """Iceberg over a warm engine: Spark Connect, with the catalog's file on this machine."""
+    found = jars.cache_folder() / "jars"
+    cache = folder / "cache"
+    cache.mkdir(mode=0o700)
+    (cache / "jars").symlink_to(found)
+    os.environ["STREAMSQL_CACHE"] = str(cache)
+    warehouse = folder / "warehouse"
+    settings = SessionSettings(warehouse=str(warehouse), spark_properties=QUICK)
+    control.start(settings, 0)
+    STACK.callback(control.stop, settings, force=True)
+    spark = find.open_warm(settings)
+    assert spark is not None
+    engine = Engine.open(warehouse, spark=spark)
+    spark.sql("CREATE NAMESPACE lake.shop")
+    return Target(engine, "lake", "shop", "iceberg", str(warehouse / "shop"))
+
+
 def postgresql(folder: Path) -> Target:
     """A cluster that runs as long as this process."""
     port = STACK.enter_context(server(databases.PASSWORD))
@@ -96,6 +115,7 @@ def _target(folder: Path, properties: dict[str, str], form: str, **more: bool) -
 
 
 OPENERS: dict[str, Callable[[Path], Target]] = {
+    "warm engine": warm,
     "postgresql": postgresql,
     "delta": delta,
     "hive parquet": hive("parquet"),

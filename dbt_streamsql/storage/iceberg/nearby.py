@@ -2,7 +2,8 @@
 
 Over Spark Connect the metadata of a table costs four statements. Where the server is known to run
 here, with its catalog in a file of ours, the catalog's row names the table's metadata file, which
-holds the same facts and never changes: a millisecond.
+holds the same facts and never changes: a millisecond. Changes of that row are Iceberg's own
+statements (JdbcUtil, V1), in one transaction.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import gzip
 import json
 import sqlite3
-from collections.abc import Mapping
-from contextlib import closing
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -45,6 +48,64 @@ def is_view(spark: SparkSession, name: TableName) -> bool:
     return _row(spark, name)[0] == "VIEW"
 
 
+def has_schema(spark: SparkSession, catalog: str, schema: str) -> bool:
+    """Whether the catalog has a schema of that name. Error: NotNearbyError."""
+    with _database(spark, catalog, "ro") as database:
+        found = database.execute(
+            "SELECT 1 FROM iceberg_namespace_properties "
+            "WHERE catalog_name = ? AND namespace = ? LIMIT 1",
+            (catalog, schema),
+        ).fetchone()
+    return found is not None
+
+
+def location(spark: SparkSession, name: TableName) -> str:
+    """The table's metadata file, '' when there is no such table. Error: NotNearbyError."""
+    kind, place = _row(spark, name)
+    return place if kind == "TABLE" else ""
+
+
+def add(spark: SparkSession, name: TableName, file: str) -> None:
+    """Let a new name lead to a metadata file. Error: NotNearbyError."""
+    with _database(spark, name.catalog, "rw") as database, database:
+        database.execute(
+            "INSERT INTO iceberg_tables (catalog_name, table_namespace, table_name, "
+            "metadata_location, previous_metadata_location, iceberg_type) "
+            "VALUES (?, ?, ?, ?, NULL, 'TABLE')",
+            (*_key(name), file),
+        )
+
+
+def swap(
+    spark: SparkSession,
+    name: TableName,
+    base: str,
+    other: TableName,
+    properties: Mapping[str, str | None],
+) -> bool:
+    """See `pointer.swap`; `other` loses its name in the same transaction."""
+    found = body(spark, other)
+    if found is None or location(spark, name) != base:
+        return False
+    new = _written(found, location(spark, other), properties)
+    this = "catalog_name = ? AND table_namespace = ? AND table_name = ? AND metadata_location = ?"
+    with _database(spark, name.catalog, "rw") as database, database:
+        changed = database.execute(
+            "UPDATE iceberg_tables SET metadata_location = ?, previous_metadata_location = ? "
+            f"WHERE {this} AND (iceberg_type = 'TABLE' OR iceberg_type IS NULL)",
+            (new, base, *_key(name), base),
+        )
+        if changed.rowcount:
+            database.execute(
+                "DELETE FROM iceberg_tables "
+                "WHERE catalog_name = ? AND table_namespace = ? AND table_name = ?",
+                _key(other),
+            )
+    if not changed.rowcount:
+        Path(_path(new)).unlink()
+    return bool(changed.rowcount)
+
+
 def body(spark: SparkSession, name: TableName) -> Mapping[str, Any] | None:
     """The table's metadata file, or None when there is no such table. Error: NotNearbyError."""
     for _ in range(_ATTEMPTS):
@@ -57,33 +118,69 @@ def body(spark: SparkSession, name: TableName) -> Mapping[str, Any] | None:
             # Superseded since the row was read, and removed: old ones are not kept for ever.
             continue
         except (OSError, ValueError) as error:
-            raise NotNearbyError from error
+            raise NotNearbyError(str(error)) from error
         return found
     raise NotNearbyError
 
 
 def _row(spark: SparkSession, name: TableName) -> tuple[str, str]:
     """Kind and metadata file of a table or view: ('', '') when there is none."""
-    catalog, file = _catalogs.get(spark, ("", None))
-    if file is None or catalog != name.catalog:
-        raise NotNearbyError
-    try:
-        address = f"{file.as_uri()}?mode=ro"
-        with closing(sqlite3.connect(address, uri=True, timeout=20)) as database:
-            row = database.execute(
-                "SELECT coalesce(iceberg_type, 'TABLE'), metadata_location FROM iceberg_tables "
-                "WHERE catalog_name = ? AND table_namespace = ? AND table_name = ?",
-                (name.catalog, name.schema, name.table),
-            ).fetchone()
-    except sqlite3.Error as error:
-        raise NotNearbyError from error
+    with _database(spark, name.catalog, "ro") as database:
+        row = database.execute(
+            "SELECT coalesce(iceberg_type, 'TABLE'), metadata_location FROM iceberg_tables "
+            "WHERE catalog_name = ? AND table_namespace = ? AND table_name = ?",
+            _key(name),
+        ).fetchone()
     return (row[0], row[1] or "") if row else ("", "")
 
 
-def _content(location: str) -> bytes:
+def _key(name: TableName) -> tuple[str, str, str]:
+    return name.catalog, name.schema, name.table
+
+
+@contextmanager
+def _database(spark: SparkSession, catalog: str, mode: str) -> Iterator[sqlite3.Connection]:
+    """The catalog's file, open for reading (`ro`) or writing (`rw`)."""
+    known, file = _catalogs.get(spark, ("", None))
+    if file is None or known != catalog:
+        raise NotNearbyError
+    try:
+        address = f"{file.as_uri()}?mode={mode}"
+        with closing(sqlite3.connect(address, uri=True, timeout=20)) as database:
+            yield database
+    except sqlite3.Error as error:
+        raise NotNearbyError(str(error)) from error
+
+
+def _written(found: Mapping[str, Any], file: str, properties: Mapping[str, str | None]) -> str:
+    """A new metadata file: as `found`, that of `file`, with some properties changed; its name."""
+    kept = {key: v for key, v in found.get("properties", {}).items() if key not in properties}
+    more = {key: value for key, value in properties.items() if value is not None}
+    past = {"timestamp-ms": found["last-updated-ms"], "metadata-file": file}
+    now = max(int(time.time() * 1000), found["last-updated-ms"])
+    changed = {
+        **found,
+        "properties": kept | more,
+        "metadata-log": [*found.get("metadata-log", []), past],
+        "last-updated-ms": now,
+    }
+    number = int(file.rpartition("/")[2].partition("-")[0]) + 1
+    folder = changed["properties"].get("write.metadata.path", f"{found['location']}/metadata")
+    new = f"{folder.rstrip('/')}/{number:05d}-{uuid.uuid4()}.metadata.json"
+    path = Path(_path(new))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(changed), encoding="utf-8")
+    return new
+
+
+def _path(location: str) -> str:
     path = location.removeprefix("file:")
     if not path.startswith("/"):
         raise NotNearbyError
-    file = Path(path)
+    return path
+
+
+def _content(location: str) -> bytes:
+    file = Path(_path(location))
     content = file.read_bytes()
     return gzip.decompress(content) if ".gz" in file.suffixes else content

@@ -2,8 +2,8 @@
 
 A table that exists is staged as a second entry of the catalog that starts from the same metadata
 file: so the replacement carries the old history, refs, field ids and row ids, and publishing it is
-one compare-and-swap of the pointer. Without a JVM in reach, or when somebody else has written
-meanwhile, the staged rows are copied by one CREATE OR REPLACE, which is atomic too.
+one compare-and-swap of the pointer. Where the pointer is out of reach, or when somebody else has
+written meanwhile, the staged rows are copied by one CREATE OR REPLACE, which is atomic too.
 """
 
 from __future__ import annotations
@@ -14,17 +14,9 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from dbt_streamsql.quoting import TableName, literal, quote
+from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.conf import snapshot_property
-from dbt_streamsql.storage.iceberg import files, metadata, staging
-from dbt_streamsql.storage.iceberg.java import (
-    instance_of,
-    is_connect,
-    java_catalog,
-    java_class,
-    java_identifier,
-    java_table,
-)
+from dbt_streamsql.storage.iceberg import files, metadata, pointer, staging
 from dbt_streamsql.storage.staged import (
     StagingPurpose,
     TableSpec,
@@ -36,8 +28,6 @@ from dbt_streamsql.storage.staged import (
 TOKEN_PROPERTY = "streamsql.staged"  # noqa: S105 - the name of a snapshot property
 _DATA, _METADATA = "write.data.path", "write.metadata.path"
 _FORGETS = "write.metadata.delete-after-commit.enabled"
-_SWAPPING = "org.apache.iceberg.BaseMetastoreTableOperations"
-"""Operations that commit a metadata object as it is; those of a REST catalog send changes only."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +52,7 @@ class IcebergStagedTable:
         """Look at what the name holds now; `root` is the warehouse ('' when unknown)."""
         old = metadata.load(spark, spec.name)
         if old is not None:
-            base = _swappable(spark, spec.name)
+            base = pointer.newest(spark, spec.name)
             place = spec.location or old.location
             return cls(spec, purpose, token, base, place, _inside(place, token) if base else "")
         if spec.location:
@@ -88,8 +78,7 @@ class IcebergStagedTable:
         verb = "CREATE TABLE"
         if self.base:
             verb = "CREATE OR REPLACE TABLE"
-            catalog = java_catalog(spark, self.at.catalog)
-            catalog.registerTable(java_identifier(spark, self.at), self.base)
+            pointer.add(spark, self.at, self.base)
         text, values = self.spec.create_as(verb, self.at, query, self.location, self._own)
         with snapshot_property(spark, TOKEN_PROPERTY, self.token):
             spark.sql(text, args=values)
@@ -138,36 +127,16 @@ class IcebergStagedTable:
     def _rename(self, spark: SparkSession) -> None:
         name = self.spec.name
         staging.create_schema(spark, name.catalog, name.schema)
-        for key, value in self._final({}).items():
-            change = f"UNSET TBLPROPERTIES ({literal(key)})"
-            if value is not None:
-                change = f"SET TBLPROPERTIES ({literal(key)} = :value)"
-            args = {} if value is None else {"value": value}
-            spark.sql(f"ALTER TABLE {self.at.sql} {change}", args=args)
+        final = self._final({})
+        kept = {key: value for key, value in final.items() if value is not None}
+        staging.set_properties(spark, self.at, kept, [key for key in final if key not in kept])
         spark.sql(f"ALTER TABLE {self.at.sql} RENAME TO {quote(name.schema)}.{quote(name.table)}")
 
     def _swap(self, spark: SparkSession) -> bool:
         """Give the table the staged metadata; False when somebody else has changed it."""
-        from py4j.protocol import Py4JJavaError
-
-        operations = java_table(spark, self.spec.name).operations()
-        old = operations.current()
-        if old.metadataFileLocation() != self.base:
-            return False
-        new = java_table(spark, self.at).operations().current()
-        properties = java_class(spark, "java.util.HashMap")(new.properties())
-        for key, value in self._final({key: old.property(key, None) for key in self._own}).items():
-            if value is None:
-                properties.remove(key)
-            else:
-                properties.put(key, value)
-        try:
-            operations.commit(old, new.replaceProperties(properties))
-        except Py4JJavaError as error:
-            if "CommitFailedException" in str(error.java_exception):
-                return False
-            raise
-        return True
+        old = metadata.load(spark, self.spec.name)
+        before = old.properties if old is not None else {}
+        return pointer.swap(spark, self.spec.name, self.base, self.at, self._final(before))
 
     def _copy(self, spark: SparkSession) -> None:
         name, query = self.spec.name, f"SELECT * FROM {self.at.sql}"
@@ -179,7 +148,7 @@ class IcebergStagedTable:
     def _published(self, spark: SparkSession) -> bool:
         """Whether the table, or its history, uses the staged files."""
         table = metadata.load(spark, self.spec.name) if self.folder else None
-        if table is None or (self.base and _file(spark, self.spec.name) == self.base):
+        if table is None or (self.base and pointer.newest(spark, self.spec.name) == self.base):
             return False
         if any(s.summary.get(TOKEN_PROPERTY) == self.token for s in table.snapshots.values()):
             return True
@@ -193,19 +162,6 @@ class IcebergStagedTable:
 
 def _inside(location: str, token: str) -> str:
     return f"{location.rstrip('/')}/_streamsql_{token}"
-
-
-def _swappable(spark: SparkSession, name: TableName) -> str:
-    """The table's metadata file, '' when its pointer cannot be swapped."""
-    if is_connect(spark):
-        return ""
-    if not instance_of(spark, java_table(spark, name).operations(), _SWAPPING):
-        return ""
-    return _file(spark, name)
-
-
-def _file(spark: SparkSession, name: TableName) -> str:
-    return str(java_table(spark, name).operations().current().metadataFileLocation())
 
 
 def _drop_entry(spark: SparkSession, name: TableName) -> None:

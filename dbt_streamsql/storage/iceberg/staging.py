@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.conf import snapshot_property
-from dbt_streamsql.storage.iceberg import metadata
+from dbt_streamsql.storage.iceberg import metadata, nearby
 from dbt_streamsql.storage.staged import TableSpec
 
 STAGING_SCHEMA = "__streamsql_staging"
@@ -152,6 +152,11 @@ def staged_tables(spark: SparkSession, catalog: str) -> list[TableName]:
 
 def create_schema(spark: SparkSession, catalog: str, schema: str) -> None:
     """Create a schema unless it is there."""
+    try:
+        if nearby.has_schema(spark, catalog, schema):
+            return
+    except nearby.NotNearbyError:
+        pass
     # To the JDBC catalog IF NOT EXISTS is a look and then an insert: two threads can both insert.
     with _creating:
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quote(catalog)}.{quote(schema)}")

@@ -1,0 +1,111 @@
+"""Definitions of views: compiled, kept with all that the plan depends on, compiled again only when
+some of that is another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from hashlib import sha256
+
+from dbt_streamsql.compiler.bind import open_views
+from dbt_streamsql.compiler.compile import compile_view
+from dbt_streamsql.compiler.identity import identity
+from dbt_streamsql.meta import Job
+from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime.job import plan_of
+from dbt_streamsql.runtime.spark_catalog import SparkCatalog
+from dbt_streamsql.storage.conf import settings_of
+
+_NOT_OF_QUERIES = ("spark.sql.catalog.", "spark.sql.iceberg.", "spark.sql.warehouse.")
+
+
+class Definitions:
+    """Compiles for one Spark session. Not a store: definitions come and go as `Job`s."""
+
+    def __init__(self, known: SparkCatalog) -> None:
+        self._known = known
+
+    def define(
+        self,
+        current: Job | None,
+        table: str,
+        sql: str,
+        refresh_mode: str,
+        unique_id: str,
+        properties: Mapping[str, str],
+    ) -> tuple[Job, CompiledPlan]:
+        """The definition of a view, and its plan: that of `current`, when it still holds.
+
+        Errors: those of `compile_view`.
+        """
+        same = current is not None and (current.sql, current.refresh_mode) == (sql, refresh_mode)
+        if current is not None and same and self._holds(current):
+            config = {**current.config, "properties": dict(properties)}
+            unique_id = unique_id or current.unique_id
+            return replace(current, unique_id=unique_id, config=config), plan_of(current)
+        plan = compile_view(
+            sql, self._known, table=table, refresh_mode=refresh_mode, model=unique_id
+        )
+        unique_id = unique_id or (current.unique_id if current is not None else "")
+        return self._job(plan, refresh_mode, unique_id, properties), plan
+
+    def refreshed(self, job: Job) -> tuple[Job, CompiledPlan, str]:
+        """The definition as it is to run now: (job, plan, why it counts as new or '')."""
+        properties = job.config.get("properties", {})
+        fresh, plan = self.define(
+            job, job.table, job.sql, job.refresh_mode, job.unique_id, properties
+        )
+        why = "" if fresh.fingerprint == job.fingerprint else "what the view reads was redefined"
+        return fresh, plan, why
+
+    def _holds(self, job: Job) -> bool:
+        """Whether compiling again would give the same plan."""
+        stamps: Mapping[str, str] = job.plan["stamps"]
+        return (
+            job.plan.get("compiler") == self._compiler
+            # Another input than those with a stamp may be another table by now.
+            and not job.plan["plan"]["volatile"]
+            and all(self._known.stamp(TableName.parse(n)) == stamp for n, stamp in stamps.items())
+        )
+
+    @cached_property
+    def _compiler(self) -> str:
+        """The compiler, the Spark that types its queries, and the settings that it does so by."""
+        spark = self._known.spark
+        settings = {
+            key: value
+            for key, value in settings_of(spark).items()
+            if key.startswith("spark.sql.") and not key.startswith(_NOT_OF_QUERIES)
+        }
+        parts = [identity(), str(spark.version), settings]
+        return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    def _job(
+        self,
+        plan: CompiledPlan,
+        refresh_mode: str,
+        unique_id: str,
+        properties: Mapping[str, str],
+    ) -> Job:
+        stamped = (*plan.tables, *open_views(plan.sql, self._known).views)
+        return Job(
+            table=plan.table,
+            unique_id=unique_id,
+            sql=plan.sql,
+            refresh_mode=refresh_mode,
+            fingerprint=plan.fingerprint,
+            config={
+                "hidden": [column.name for column in plan.hidden],
+                "properties": dict(properties),
+            },
+            plan={
+                "plan": json.loads(plan.to_json()),
+                "stamps": {name: self._known.stamp(TableName.parse(name)) for name in stamped},
+                "compiler": self._compiler,
+            },
+            columns=[{"name": c.name, "type": c.type} for c in plan.columns],
+            sources=plan.tables,
+        )

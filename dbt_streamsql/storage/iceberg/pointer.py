@@ -1,0 +1,86 @@
+"""The catalog's pointer to a table's newest metadata file: read, added for a new name, swapped.
+
+By Iceberg's own Java where a JVM is in reach; over Spark Connect in the catalog's file, where that
+lies on this machine. Elsewhere no pointer can be swapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from dbt_streamsql.storage.iceberg import nearby
+from dbt_streamsql.storage.iceberg.java import (
+    instance_of,
+    is_connect,
+    java_catalog,
+    java_class,
+    java_identifier,
+    java_table,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from dbt_streamsql.quoting import TableName
+
+_SWAPPING = "org.apache.iceberg.BaseMetastoreTableOperations"
+"""Operations that commit a metadata object as it is; those of a REST catalog send changes only."""
+
+
+def newest(spark: SparkSession, name: TableName) -> str:
+    """The metadata file of a table that exists, '' when its pointer cannot be swapped."""
+    if is_connect(spark):
+        try:
+            return nearby.location(spark, name)
+        except nearby.NotNearbyError:
+            return ""
+    operations = java_table(spark, name).operations()
+    if not instance_of(spark, operations, _SWAPPING):
+        return ""
+    return str(operations.current().metadataFileLocation())
+
+
+def add(spark: SparkSession, name: TableName, file: str) -> None:
+    """A new name for what a metadata file describes."""
+    if is_connect(spark):
+        nearby.add(spark, name, file)
+    else:
+        catalog = java_catalog(spark, name.catalog)
+        catalog.registerTable(java_identifier(spark, name), file)
+
+
+def swap(
+    spark: SparkSession,
+    name: TableName,
+    base: str,
+    other: TableName,
+    properties: Mapping[str, str | None],
+) -> bool:
+    """Give `name` the metadata of `other` with some properties changed; None removes one.
+
+    `other` may lose its name by it. False, and nothing is changed, when the pointer of `name` is
+    not `base` any more: somebody else has written.
+    """
+    if is_connect(spark):
+        return nearby.swap(spark, name, base, other, properties)
+    from py4j.protocol import Py4JJavaError
+
+    operations = java_table(spark, name).operations()
+    old = operations.current()
+    if old.metadataFileLocation() != base:
+        return False
+    new = java_table(spark, other).operations().current()
+    changed = java_class(spark, "java.util.HashMap")(new.properties())
+    for key, value in properties.items():
+        if value is None:
+            changed.remove(key)
+        else:
+            changed.put(key, value)
+    try:
+        operations.commit(old, new.replaceProperties(changed))
+    except Py4JJavaError as error:
+        if "CommitFailedException" in str(error.java_exception):
+            return False
+        raise
+    return True
