@@ -41,11 +41,19 @@ CONSISTENCY = ("read_uncommitted", "read_committed", "repeatable_read")
 class Engine:
     """A warehouse of materialized views. Safe from several threads; `close` it when done."""
 
-    def __init__(self, spark: SparkSession, catalog: str, meta: str, owns_spark: bool) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        catalog: str,
+        meta: str,
+        owns_spark: bool,
+        query_timeout: float | None = None,
+    ) -> None:
         self.spark = spark
         self.catalog = catalog
         self._owns_spark = owns_spark
-        self._warehouse = Warehouse(Sessions(spark), MetaStore.open(meta), meta, catalog)
+        sessions = Sessions(spark, query_timeout)
+        self._warehouse = Warehouse(sessions, MetaStore.open(meta), meta, catalog)
         self._known = SparkCatalog(spark, catalog, self._at, self.rewrite)
         self._definitions = Definitions(self._known)
         self._epoch: Epoch | None = None
@@ -60,10 +68,12 @@ class Engine:
         spark: SparkSession | None = None,
         catalog: str = "lake",
         meta: str | None = None,
+        query_timeout: float | None = None,
     ) -> Engine:
         """Open a warehouse folder, or the one that `spark`'s catalog has.
 
         `meta` is the SQLAlchemy URL of MetaService's store (default: SQLite in the warehouse).
+        `query_timeout`: seconds that the refresh of one view may take (None: any time).
         Errors: JAVA_MISSING, JAR_UNAVAILABLE, CONNECTION, META_UNREACHABLE, META_VERSION.
         """
         folder = str(Path(warehouse).resolve()) if warehouse is not None else ""
@@ -81,7 +91,7 @@ class Engine:
             path = Path(folder.removeprefix("file:"))
             path.mkdir(parents=True, exist_ok=True)
             meta = f"sqlite:///{path / 'streamsql.db'}"
-        return cls(session, catalog, meta, owns_spark=owns)
+        return cls(session, catalog, meta, owns_spark=owns, query_timeout=query_timeout)
 
     # -- definitions -------------------------------------------------------------------------
 

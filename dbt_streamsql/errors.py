@@ -32,6 +32,7 @@ CODES: dict[str, str] = {
     "PATH_OUTSIDE": "A path leads out of the folders that the profile allows.",
     "PLAN_MISMATCH": "A plan does not fit the SQL, the schema or this version.",
     "PYTHON_MODEL": "A python model failed, or returned something that is not a DataFrame.",
+    "QUERY_TIMEOUT": "A query took longer than the profile allows.",
     "RESERVED_NAME": "A column name is reserved for the engine.",
     "SERVER": "The warm engine cannot be started, or not for this profile.",
     "SERVER_BUSY": "The warm engine is in use.",

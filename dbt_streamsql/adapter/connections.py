@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.contracts.connection import AdapterResponse, Connection, ConnectionState
@@ -18,6 +18,7 @@ from dbt_streamsql.adapter.causes import cause_of, trace_of
 from dbt_streamsql.adapter.host import Host, host_of, project_root
 from dbt_streamsql.adapter.secrets import scrub
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.runtime.limit import limited
 from dbt_streamsql.runtime.session import set_pool
 
 if TYPE_CHECKING:
@@ -141,7 +142,10 @@ class StreamSqlConnectionManager(SparkConnectionManager):
         root = project_root(self.profile)
         credentials = self.profile.credentials
         return host_of(
-            credentials.settings(root), credentials.meta_url(root), server=credentials.server
+            credentials.settings(root),
+            credentials.meta_url(root),
+            server=credentials.server,
+            query_timeout=credentials.query_timeout,
         )
 
     @contextmanager
@@ -183,8 +187,13 @@ class StreamSqlConnectionManager(SparkConnectionManager):
         limit: int | None = None,
     ) -> tuple[AdapterResponse, agate.Table]:
         # Spark works when rows are fetched, so that is where most errors come from.
-        with self.exception_handler(sql):
+        with self.exception_handler(sql), self.limited():
             return super().execute(sql, auto_begin, fetch, limit)
+
+    def limited(self) -> AbstractContextManager[None]:
+        """For what this thread's connection runs. Error: QUERY_TIMEOUT."""
+        handle = self.get_thread_connection().handle
+        return limited(handle.session, self.profile.credentials.query_timeout)
 
     def cancel(self, connection: Connection) -> None:
         connection.handle.cancel()

@@ -24,7 +24,7 @@ META_FILE = "streamsql.db"
 
 _TEXT = ("database", "schema", "warehouse", "meta", "method", "host", "token", "master")
 _MAPPINGS = ("catalog_properties", "spark_properties")
-_KEYS = ("catalog", *_TEXT, "port", "server", *_MAPPINGS, "allowed_roots")
+_KEYS = ("catalog", *_TEXT, "port", "server", "query_timeout", *_MAPPINGS, "allowed_roots")
 _CHANGE_TEXTS = ("spark.sql.variable.substitute", "spark.sql.parser.escapedStringLiterals")
 _SHOWN_AS = {"database": "catalog"}
 
@@ -53,6 +53,8 @@ class StreamSqlCredentials(Credentials):
     master: Optional[str] = None  # noqa: UP045
     # Whether `embedded` uses the warm engine of this warehouse when one is up.
     server: bool = True
+    # Seconds that one statement, or the refresh of one view, may take.
+    query_timeout: Optional[int] = None  # noqa: UP045
     # Any Spark settings; they win over the adapter's.
     spark_properties: Dict[str, Any] = field(default_factory=dict, repr=False)  # noqa: UP006
 
@@ -188,6 +190,9 @@ def _server_problems(data: Any) -> Iterator[str]:
         yield f"`port` must be a number from 1 to 65535, not {port!r}"
     if not isinstance(data.get("server", True), bool):
         yield f"`server` must be true or false, not {data['server']!r}"
+    seconds = data.get("query_timeout")
+    if seconds is not None and (type(seconds) is not int or seconds < 1):
+        yield f"`query_timeout` must be a whole number of seconds from 1 on, not {seconds!r}"
 
 
 def _name_problems(data: Any) -> Iterator[str]:

@@ -87,9 +87,20 @@ class Gate:
 class Host:
     """One Spark session and one engine for one profile. Both are opened when first needed."""
 
-    def __init__(self, settings: SessionSettings, meta: str, *, server: bool = True) -> None:
-        """`server`: a warm engine may stand in for an embedded session."""
+    def __init__(
+        self,
+        settings: SessionSettings,
+        meta: str,
+        *,
+        server: bool = True,
+        query_timeout: int | None = None,
+    ) -> None:
+        """`server`: a warm engine may stand in for an embedded session.
+
+        `query_timeout`: seconds that a statement, or the refresh of a view, may take.
+        """
         self.settings = settings
+        self.query_timeout = query_timeout
         self.meta = meta
         self._server = server
         self.gate = Gate()
@@ -137,6 +148,7 @@ class Host:
                     spark=spark,
                     catalog=self.settings.catalog,
                     meta=self.meta,
+                    query_timeout=self.query_timeout,
                 )
             return self._engine
 
@@ -182,10 +194,13 @@ _hosts: dict[tuple[object, ...], Host] = {}
 _hosts_lock = threading.Lock()
 
 
-def host_of(settings: SessionSettings, meta: str, *, server: bool = True) -> Host:
+def host_of(
+    settings: SessionSettings, meta: str, *, server: bool = True, query_timeout: int | None = None
+) -> Host:
     """The process's host for these settings; the same ones give the same host."""
     key = (
         server,
+        query_timeout,
         settings.method,
         settings.host,
         settings.port,
@@ -199,7 +214,7 @@ def host_of(settings: SessionSettings, meta: str, *, server: bool = True) -> Hos
     )
     with _hosts_lock:
         if key not in _hosts:
-            _hosts[key] = Host(settings, meta, server=server)
+            _hosts[key] = Host(settings, meta, server=server, query_timeout=query_timeout)
         return _hosts[key]
 
 

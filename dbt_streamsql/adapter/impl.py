@@ -321,7 +321,8 @@ class StreamSqlAdapter(RelationsAdapter):
         # As the engine writes it: so lines of its errors are found in the query.
         with self.connections.exception_handler(f"CREATE TABLE {name} AS {query}"):
             build = Build(spec, query, constraints=constraints, clear=clear)
-            self.host.engine.create_table_as(build, spark=self.session, atomic=atomic)
+            with self.connections.limited():
+                self.host.engine.create_table_as(build, spark=self.session, atomic=atomic)
         return AdapterResponse(_message="OK")
 
     @available.parse(lambda *a, **k: 0)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
+from dbt_streamsql.runtime.limit import limited
 from dbt_streamsql.runtime.session import new_session
 from dbt_streamsql.storage.iceberg.java import is_connect
 
@@ -16,19 +17,22 @@ from dbt_streamsql.storage.iceberg.java import is_connect
 class Sessions:
     """Hands out sessions and takes them back: a new session's first query is dear."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, query_timeout: float | None = None) -> None:
+        """`query_timeout`: seconds that one job may take."""
         self.main = spark
+        self._query_timeout = query_timeout
         self._free: list[SparkSession] = []
         self._lock = threading.Lock()
 
     @contextmanager
     def use(self) -> Iterator[SparkSession]:
-        """A session for one job, by one thread."""
+        """A session for one job, by one thread. Error: QUERY_TIMEOUT."""
         with self._lock:
             session = self._free.pop() if self._free else None
         session = session or new_session(self.main)
         try:
-            yield session
+            with limited(session, self._query_timeout):
+                yield session
         finally:
             with self._lock:
                 self._free.append(session)
