@@ -7,6 +7,8 @@ changed their settings or left a temporary view behind.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 
 
 _SQLITE = "sqlite:///"
+
+# At its end Python looks through all objects for garbage: dbt's, pandas' and SQLAlchemy's modules
+# take it a second, of a short command the fifth part. Nothing is freed by it that is needed.
+atexit.register(gc.freeze)
 
 
 class Gate:

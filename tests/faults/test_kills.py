@@ -1,6 +1,6 @@
 """A process is killed at a durable step of an epoch or of a recovery, and the next one runs.
 
-`make test` kills before each step (what stands then is what stood after the one before it) and
+`make processes` kills before each step (what stands then is what stood after the one before it) and
 after the last ones; its processes share the Spark of the test run, which makes a kill three times
 as quick. `make kills` kills at every passing of every step, before and after, and each process has
 a Spark of its own that dies with it.
@@ -16,7 +16,7 @@ import pytest
 
 from dbt_streamsql.runtime import durable
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
 ROUNDS = int(os.environ.get("STREAMSQL_KILLS", "0"))
 """How often the whole matrix is run; 0 for the short list."""
