@@ -91,8 +91,8 @@ class Handle:
     def __init__(self, host: Host) -> None:
         self.host = host
         self.session = host.acquire()
-        self.query = ""
-        """The text of the model being built, as it stands in statements."""
+        self.model = self.query = ""
+        """The text of the model being built: compiled, and as it stands in statements."""
         self.temporaries: list[str] = []
         """Temporary views to drop when the connection is closed."""
         self._cursors: list[Cursor] = []

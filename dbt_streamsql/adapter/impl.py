@@ -124,10 +124,18 @@ class StreamSqlAdapter(RelationsAdapter):
         with self.host.gate.shared():
             return super().get_column_schema_from_query(self._staged(sql))
 
-    def _shown(self, query: str) -> str:
-        """The query; errors from now on tell lines of it."""
-        self.connections.get_thread_connection().handle.query = query
-        return query
+    def _shown(self, text: str, rewritten: str) -> str:
+        """What `text` was rewritten to; errors from now on tell lines of the model in it."""
+        handle = self.connections.get_thread_connection().handle
+        handle.query = rewritten
+        model = handle.model
+        start = text.find(model.strip()) if model.strip() else -1
+        if start >= 0:
+            # A contract puts lines before and after the model's.
+            own = rewritten.split("\n")[text[:start].count("\n") :]
+            empty = model[: len(model) - len(model.lstrip())].count("\n")
+            handle.query = "\n" * empty + "\n".join(own).lstrip()
+        return rewritten
 
     # -- for our macros ------------------------------------------------------------------------
 
@@ -136,17 +144,20 @@ class StreamSqlAdapter(RelationsAdapter):
         """The query over the versions of the open epoch; they stay until the model is done."""
         if self.host.open_epoch is not None:
             self.connections.get_thread_connection().handle.hold()
-        return self._shown(self._staged(sql))
+        return self._shown(sql, self._staged(sql))
 
     @available.parse(lambda *a, **k: "")
     def streamsql_visible(self, sql: str) -> str:
         """The text of a view without the hidden columns of the materialized views it reads."""
         with self.connections.exception_handler(sql):
-            return self._shown(self.host.engine.visible(sql))
+            return self._shown(sql, self.host.engine.visible(sql))
 
     @available.parse(lambda *a, **k: None)
-    def streamsql_check(self, relation: StreamSqlRelation, config: Any) -> None:
+    def streamsql_check(self, relation: StreamSqlRelation, model: Any) -> None:
         """Refuse a name, a place or a config that cannot be, before any work."""
+        config = model["config"]
+        handle = self.connections.get_thread_connection().handle
+        handle.model = handle.query = model.get("compiled_code") or ""
         with self.connections.exception_handler(""):
             name = self._name(relation)
             self._refuse_function(relation)

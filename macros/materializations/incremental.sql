@@ -6,7 +6,7 @@
   {%- set strategy_macro = adapter.get_incremental_strategy_macro(context, strategy) -%}
   {%- set on_schema_change = incremental_validate_on_schema_change(config.get('on_schema_change'), default='ignore') -%}
   {%- set predicates = config.get('predicates', none) or config.get('incremental_predicates', none) -%}
-  {% do adapter.streamsql_check(target_relation, model.config) %}
+  {% do adapter.streamsql_check(target_relation, model) %}
   {%- set old_relation = load_cached_relation(this) -%}
   {%- set replaces = old_relation is none or not old_relation.is_table or should_full_refresh() -%}
 

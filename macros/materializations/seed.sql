@@ -1,7 +1,7 @@
 {#- All rows in one commit, the table's history stays. -#}
 {% materialization seed, adapter='streamsql' %}
   {%- set target_relation = this.incorporate(type='table') -%}
-  {% do adapter.streamsql_check(target_relation, model.config) %}
+  {% do adapter.streamsql_check(target_relation, model) %}
   {%- set old_relation = load_cached_relation(this) -%}
   {%- set agate_table = load_agate_table() -%}
   {%- do store_result('agate_table', response='OK', agate_table=agate_table) -%}

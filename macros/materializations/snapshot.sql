@@ -1,7 +1,7 @@
 {#- dbt's snapshot: the first build is one atomic create, every other run one MERGE. -#}
 {% materialization snapshot, adapter='streamsql' %}
   {%- set target_relation = this.incorporate(type='table') -%}
-  {% do adapter.streamsql_check(target_relation, model.config) %}
+  {% do adapter.streamsql_check(target_relation, model) %}
   {%- set old_relation = load_cached_relation(this) -%}
   {%- if old_relation is not none and not old_relation.is_table -%}
     {% do exceptions.relation_wrong_type(old_relation, 'table') %}

@@ -1,7 +1,7 @@
 {#- Staged, checked, then published in one step: a failure leaves the old table as it was. -#}
 {% materialization table, adapter='streamsql', supported_languages=['sql', 'python'] %}
   {%- set target_relation = this.incorporate(type='table') -%}
-  {% do adapter.streamsql_check(target_relation, model.config) %}
+  {% do adapter.streamsql_check(target_relation, model) %}
   {%- set old_relation = load_cached_relation(this) -%}
 
   {{ run_hooks(pre_hooks, inside_transaction=False) }}

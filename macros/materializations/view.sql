@@ -2,7 +2,7 @@
     view reads is published first. -#}
 {% materialization view, adapter='streamsql' -%}
   {%- set target_relation = this.incorporate(type='view') -%}
-  {% do adapter.streamsql_check(target_relation, model.config) %}
+  {% do adapter.streamsql_check(target_relation, model) %}
   {%- set old_relation = load_cached_relation(this) -%}
 
   {{ run_hooks(pre_hooks, inside_transaction=False) }}

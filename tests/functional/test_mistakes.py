@@ -49,6 +49,18 @@ MISTAKES = {
         "select 1 as id", "upsert", 0, "materialized='incremental', incremental_strategy='upsert'"
     ),
     "contract": Mistake("select 1 as id", "data type mismatch", 0, "contract={'enforced': true}"),
+    "contract_name": Mistake(
+        "select 1 as id,\n  nope as n",
+        "`nope` cannot be resolved",
+        3,
+        "contract={'enforced': true}",
+    ),
+    "contract_cast": Mistake(
+        "select 1 as id,\n  cast('x' as int) as n",
+        "CAST_INVALID_INPUT",
+        3,
+        "contract={'enforced': true}",
+    ),
     "a_view": Mistake(f"select id,\n nope from {ORDERS}", "`nope`", 3, "materialized='view'"),
 }
 VIEWS = {
@@ -83,7 +95,12 @@ def model(dbt, session):
     %s
     return frame
 """
-CONTRACT = "models: [{name: contract, columns: [{name: id, data_type: string}]}]\n"
+CONTRACT = """
+models:
+  - {name: contract, columns: [{name: id, data_type: string}]}
+  - {name: contract_name, columns: [{name: id, data_type: int}, {name: n, data_type: int}]}
+  - {name: contract_cast, columns: [{name: id, data_type: int}, {name: n, data_type: int}]}
+"""
 
 
 def _readable(name: str, message: str, says: str, line: int) -> None:
