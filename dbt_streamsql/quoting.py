@@ -129,7 +129,8 @@ def expression(text: object, what: str) -> str:
 
 @dataclass(frozen=True, order=True)
 class TableName:
-    """A three-part name: `str()` is the plain `catalog.schema.table`, `.sql` the quoted text."""
+    """A three-part name: `str()` is what `parse` reads, the plain `catalog.schema.table` where
+    that is clear; `.sql` is the quoted text."""
 
     catalog: str
     schema: str
@@ -174,4 +175,5 @@ class TableName:
         return f"{self.sql}.{quote(part)}"
 
     def __str__(self) -> str:
-        return f"{self.catalog}.{self.schema}.{self.table}"
+        parts = (self.catalog, self.schema, self.table)
+        return ".".join(quote(part) if {".", "`"} & set(part) else part for part in parts)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.quoting import column, expression, literal, partition_field, quote
+from dbt_streamsql.quoting import TableName, column, expression, literal, partition_field, quote
 
 _NAMES = re.compile(r"`(?:[^`]|``)*`(?:\.`(?:[^`]|``)*`)*", re.DOTALL)
 
@@ -79,3 +79,11 @@ def test_what_leaves_its_place_is_no_expression(text):
 def test_a_literal_keeps_spark_from_replacing_variables():
     assert literal("$" + "{env:HOME}") == r"'\u0024{env:HOME}'"
     assert literal(True) == "'true'"
+
+
+@pytest.mark.parametrize(
+    "parts", [("a", "b", "c"), ("a", "b.c", "d"), ("a", "b", "v1.2"), ("a", "b", "`c.`")]
+)
+def test_a_name_as_text_is_read_as_the_same_name(parts):
+    name = TableName(*parts)
+    assert TableName.parse(str(name)) == name

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+import random
 
 import payloads
 import pytest
@@ -11,6 +13,7 @@ import yaml
 
 pytestmark = pytest.mark.spark
 
+SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
 TEXTS = payloads.ALL
 NAMES = list({text.lower(): text for text in TEXTS if text}.values())
 """Column names differ in more than case, and are not empty."""
@@ -187,3 +190,59 @@ def test_keys_and_partitions_may_be_any_column(naughty):
     rows = naughty.host.acquire().table("lake.shop.keyed").collect()
     assert sorted(row.n for row in rows) == [1, 2]
     assert list(rows[0].asDict()) == [*keys, "n"]
+
+
+ALIASED = "{{ config(materialized='%s', alias=var('names')[%d]) }} select %d as id"
+PLAIN = [
+    "a-b",
+    "with space",
+    "v1.2",
+    "$dollar",
+    "9",
+    "select",
+    "Mixed",
+    "x" * 300,
+    "a..b",
+    ".hidden",
+]
+
+
+def _quoted(name):
+    return "`" + name.replace("`", "``") + "`"
+
+
+def test_a_table_has_the_name_that_was_asked_for_or_is_refused(project):
+    names = PLAIN + random.Random(SEED).sample(NAMES, 50)
+    names = list({name.lower(): name for name in names}.values())
+    settings = {"name": "shop", "version": "1.0", "profile": "shop", "vars": {"names": names}}
+    project.write("dbt_project.yml", yaml.safe_dump(settings))
+    project.write("seeds/victim.csv", "id,note\n1,a\n2,b\n")
+    for at in range(len(names)):
+        kind = "table" if at % 2 else "materialized_view"
+        project.write(f"models/m{at}.sql", ALIASED % (kind, at, at))
+    done = project.dbt("build")
+    made = {names[at] for at in range(len(names)) if done.statuses[f"m{at}"] == "success"}
+    for at, name in enumerate(names):
+        if name in made:
+            assert project.sql(f"SELECT id FROM lake.shop.{_quoted(name)}") == [(at,)], name
+        else:
+            assert "[STREAMSQL.IDENTIFIER_INVALID]" in done.messages[f"m{at}"], name
+    assert {"a-b", "with space", "v1.2", "9", "select", "Mixed"} <= made
+    assert project.tables() == made | {"victim"}
+    assert project.sql("SELECT * FROM lake.shop.victim ORDER BY id") == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_a_schema_has_the_name_that_was_asked_for_or_is_refused(project, number):
+    name = random.Random(SEED + number).choice(NAMES)
+    settings = {"name": "shop", "version": "1.0", "profile": "shop", "vars": {"names": [name]}}
+    project.write("dbt_project.yml", yaml.safe_dump(settings))
+    project.write("models/m.sql", "{{ config(schema=var('names')[0]) }} select 1 as id")
+    done = project.dbt("run")
+    schemas = {row[0].strip("`") for row in project.sql("SHOW NAMESPACES IN lake")}
+    schemas = {schema for schema in schemas if not schema.startswith("__streamsql")}
+    if done.ok:
+        assert f"shop_{name.strip()}" in schemas
+    else:
+        assert "[STREAMSQL.IDENTIFIER_INVALID]" in done.messages.get("m", done.error or done.text)
+        assert schemas <= {"shop"}
