@@ -9,7 +9,7 @@ import pytest
 pytestmark = pytest.mark.spark
 
 SLOW = "select count(*) as n from range(10000000000000)"
-SECONDS = 4
+SECONDS = 6
 SLOW_PYTHON = f"""
 def model(dbt, session):
     dbt.config(materialized='table')
