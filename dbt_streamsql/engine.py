@@ -361,7 +361,7 @@ class Engine:
         def consumed(source: TableName) -> str | None:
             if str(source) not in version.inputs:
                 return None
-            text = inputs.version(source, version.inputs[str(source)])
+            text = self._as_now(source, version.inputs[str(source)])
             return readable(jobs.get(str(source)), text)
 
         names = ", ".join(quote(column["name"]) for column in job.columns)
@@ -378,6 +378,11 @@ class Engine:
         ).collect()
         floats = {c["name"] for c in job.columns if c["type"] in {"float", "double"}}
         return beyond_rounding(rows, floats) if floats else rows
+
+    def _as_now(self, source: TableName, version: int | None) -> str:
+        meta = inputs.load(self.spark, source)
+        assert meta is not None
+        return inputs.as_now(self.spark, source, meta, version)
 
     def explain(self, name: str) -> str:
         """How a registered view is maintained, with its program."""

@@ -8,9 +8,11 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pyspark.sql import SparkSession
 
+from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import ChangeFile, Job, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill
@@ -105,9 +107,17 @@ class ViewJob:
         lost = [source for source, move in self.moves.items() if move.kind == "lost"]
         if lost:
             return f"the earlier version of {', '.join(lost)} is gone"
+        moved = [source for source, move in self.moves.items() if move.kind != "none"]
+        # Read as it was, such an input has not the columns that the plan was made for.
+        lagging = [
+            source
+            for source, at in self.inputs.items()
+            if at.meta.lags(previous.inputs[source]) or at.meta.lags(at.snapshot)
+        ]
+        if moved and lagging:
+            return f"the columns of {', '.join(lagging)} have changed since it was read"
         if self.job.refresh_mode != "auto":
             return ""
-        moved = [source for source, move in self.moves.items() if move.kind != "none"]
         changed = sum(self.moves[source].rows for source in moved)
         total = sum(self.inputs[s].meta.live_rows(self.inputs[s].snapshot) for s in moved)
         dear = total > _GUARDED_ROWS and changed > FULL_SHARE * total
@@ -241,7 +251,7 @@ class ViewJob:
         if self.job.refresh_mode == "incremental" and meta is not None and not self.redefined:
             log.warning("%s is refreshed in full: %s", self.job.table, reason)
         barrier = self.epoch.barrier()
-        select = self._query()
+        select = self._query(spark)
         same = meta is not None and meta.current is not None and self._same_columns(spark)
         base = {"mode": "full", "reason": reason, "inputs": self.consumed}
         if same:
@@ -273,6 +283,7 @@ class ViewJob:
         properties = {**staging.VIEW_PROPERTIES, **self.job.config.get("properties", {})}
         with durable("table.build"), staging.stamped(spark, barrier):
             snapshot = staging.build(spark, at, select, location, properties)
+        self._check_columns(spark, at)
         staged = metadata.load(spark, at)
         assert staged is not None
         self._announce(Version(at, staged, snapshot, barrier))
@@ -291,25 +302,41 @@ class ViewJob:
     def _columns(self) -> tuple[Column, ...]:
         return (*self.plan.columns, *self.plan.hidden)
 
-    def _query(self) -> str:
+    def _query(self, spark: SparkSession) -> str:
         """The query over the pinned versions; sorted inside files where keys are looked up."""
         if self.plan.full_sql:
-            pinned = [self.inputs[table] for table in self.plan.tables]
-            read = {f"t{i}": inputs.version(at.at, at.snapshot) for i, at in enumerate(pinned)}
+            pinned = [self._version(spark, self.inputs[table]) for table in self.plan.tables]
+            read = {f"t{i}": text for i, text in enumerate(pinned)}
             sql = fill(self.plan.full_sql, read.__getitem__)
         else:
-            sql = self.rewrite(self.job.sql, self._pinned)
+            sql = self.rewrite(self.job.sql, partial(self._pinned, spark))
         if self.plan.strategy != "fold" or not self.plan.key:
             return sql
         keys = ", ".join(quote(key) for key in self.plan.key)
         return f"SELECT * FROM (\n{sql}\n) SORT BY {keys}"
 
-    def _pinned(self, name: TableName) -> str | None:
+    def _version(self, spark: SparkSession, version: Version) -> str:
+        return inputs.as_now(spark, version.at, version.meta, version.snapshot)
+
+    def _pinned(self, spark: SparkSession, name: TableName) -> str | None:
         version = self.inputs.get(str(name))
         if version is None:
             return None
-        text = inputs.version(version.at, version.snapshot)
+        text = self._version(spark, version)
         return readable(self.epoch.jobs.get(str(name)), text)
+
+    def _check_columns(self, spark: SparkSession, built: TableName) -> None:
+        """Refuse a table that has not the columns of the plan: they would stay empty for ever."""
+        found = [f.name for f in spark.table(built.sql).schema]
+        if [name.lower() for name in found] != [c.name.lower() for c in self._columns]:
+            raise StreamSqlError(
+                "PLAN_MISMATCH",
+                "the query gives other columns than it was compiled for",
+                given=", ".join(found),
+                allowed=", ".join(column.name for column in self._columns),
+                hint="if columns of an input have changed, write to that input, then run again",
+                place=Place(self.job.table),
+            )
 
     def _same_columns(self, spark: SparkSession) -> bool:
         stored = [(f.name, f.dataType.simpleString()) for f in spark.table(self.name.sql).schema]

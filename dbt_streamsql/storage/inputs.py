@@ -43,6 +43,13 @@ def version(name: TableName, number: int | None) -> str:
     return changes.version(name, number)
 
 
+def as_now(spark: SparkSession, name: TableName, meta: Metadata, number: int | None) -> str:
+    """The SQL of a table as it was at a version, with the columns that it has now."""
+    if meta.format == delta_log.FORMAT:
+        return version(name, number)
+    return changes.as_now(spark, name, meta, number)
+
+
 def read(name: TableName, meta: Metadata, change: Change, columns: tuple[str, ...]) -> str | None:
     """The change as consolidated signed rows, `columns` and `_w`: SQL that may follow FROM.
 

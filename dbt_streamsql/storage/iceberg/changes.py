@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot
+from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot, shape
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,37 @@ def version(name: TableName, snapshot: int | None) -> str:
     if snapshot is None:
         return f"(SELECT * FROM {name.sql} WHERE false)"
     return f"{name.sql} VERSION AS OF {int(snapshot)}"
+
+
+def as_now(spark: SparkSession, name: TableName, meta: Metadata, snapshot: int | None) -> str:
+    """The SQL of a table as it was at a snapshot, with the columns that it has now.
+
+    Error: SQL_UNSUPPORTED where a column has changed inside, or was added with a default.
+    """
+    if snapshot is None or not meta.lags(snapshot):
+        return version(name, snapshot)
+    written = meta.snapshots[snapshot].schema_id
+    assert written is not None
+    old = {field["id"]: field for field in meta.schemas[written]}
+    types = {f.name: f.dataType.simpleString() for f in spark.table(name.sql).schema}
+    parts = []
+    for field in meta.schemas[meta.schema_id]:
+        column, before = field["name"], old.get(field["id"])
+        same = before is not None and shape(before["type"]) == shape(field["type"])
+        nested = isinstance(field["type"], dict) and before is not None
+        if not same and (nested or "initial-default" in field):
+            raise StreamSqlError(
+                "SQL_UNSUPPORTED",
+                f"the column {column} of {name} has changed, and no rows were written since",
+                allowed="columns that were added without a default, renamed, dropped or widened",
+                hint="write to the table, then run again",
+                place=Place(str(name)),
+            )
+        value = quote(before["name"]) if before is not None else "NULL"
+        parts.append(
+            f"{value if same else f'CAST({value} AS {types[column]})'} AS {quote(column)}"
+        )
+    return f"(SELECT {', '.join(parts)} FROM {version(name, snapshot)})"
 
 
 def read(name: TableName, meta: Metadata, change: Change, columns: tuple[str, ...]) -> str | None:

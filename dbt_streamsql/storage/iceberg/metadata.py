@@ -30,7 +30,8 @@ class Snapshot:
     """One version of the table: `operation` is append, overwrite, delete or replace (compaction).
 
     `has_lineage`: its rows have ids that survive rewriting (format v3). `committed` is in
-    milliseconds since 1970, UTC.
+    milliseconds since 1970, UTC. `schema_id`: the columns that it was written with (None: not
+    known).
     """
 
     id: int
@@ -40,6 +41,7 @@ class Snapshot:
     summary: Mapping[str, str]
     has_lineage: bool = False
     committed: int = 0
+    schema_id: int | None = None
 
     def count(self, key: str) -> int:
         """A number of the summary, such as `added-records`; 0 when it is absent."""
@@ -50,8 +52,9 @@ class Snapshot:
 class Metadata:
     """A table as its catalog knows it now; `refs` are branches and tags by name.
 
-    `types` are the columns' Iceberg types: a word, or JSON where they are nested; `partitioning`
-    has the transforms as `name(column)`.
+    `types` are the columns' Iceberg types: a word, or JSON where they are nested; `schemas` have
+    the fields of each schema as Iceberg's JSON; `partitioning` has the transforms as
+    `name(column)`.
     """
 
     uuid: str
@@ -63,6 +66,7 @@ class Metadata:
     refs: Mapping[str, int]
     properties: Mapping[str, str] = field(default_factory=dict)
     types: tuple[Any, ...] = ()
+    schemas: Mapping[int, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
     partitioning: tuple[str, ...] = ()
     format: str = "iceberg"
 
@@ -92,12 +96,31 @@ class Metadata:
             at = snapshot.parent
         return None
 
+    def lags(self, snapshot: int | None) -> bool:
+        """Whether the table has other columns now than when the snapshot was written.
+
+        Read by its id, a snapshot has the columns that it was written with.
+        """
+        found = self.snapshots.get(snapshot) if snapshot is not None else None
+        written = found.schema_id if found is not None else None
+        if written is None or written == self.schema_id:
+            return False
+        return bool(shape(self.schemas[written]) != shape(self.schemas[self.schema_id]))
+
     def live_rows(self, snapshot: int | None) -> int:
         """Rows at a snapshot by its summary (an upper bound with equality deletes)."""
         found = self.snapshots.get(snapshot) if snapshot is not None else None
         if found is None:
             return 0
         return found.count("total-records") - found.count("total-position-deletes")
+
+
+def shape(part: Any) -> Any:
+    """A field, a type or a schema, as Iceberg's JSON, without what does not change rows."""
+    if isinstance(part, Mapping):
+        ignored = {"doc", "required", "element-required", "value-required", "write-default"}
+        return {key: shape(value) for key, value in part.items() if key not in ignored}
+    return [shape(item) for item in part] if isinstance(part, (list, tuple)) else part
 
 
 def load(spark: SparkSession, name: TableName) -> Metadata | None:
@@ -178,6 +201,7 @@ def _from_json(body: dict[str, Any]) -> Metadata:
             item.get("summary", {}),
             "first-row-id" in item,
             item["timestamp-ms"],
+            item.get("schema-id"),
         )
         for item in body.get("snapshots", [])
     }
@@ -191,6 +215,7 @@ def _from_json(body: dict[str, Any]) -> Metadata:
         refs={name: ref["snapshot-id"] for name, ref in body.get("refs", {}).items()},
         properties=body.get("properties", {}),
         types=tuple(item["type"] for item in schema["fields"]),
+        schemas={item["schema-id"]: tuple(item["fields"]) for item in body["schemas"]},
         partitioning=tuple(
             f"{field['transform']}({columns.get(field['source-id'], field['name'])})"
             for field in spec["fields"]
