@@ -14,8 +14,9 @@ from dbt_streamsql.runtime.session import SessionSettings
 
 VARIABLE = "STREAMSQL_TEST_SPARK"
 FROM_ENVIRONMENT = "DBT_ENV_SECRET_TEST_SPARK"
-# Thousands of small queries: the JVM's optimizing compiler costs more than it wins.
-QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+# Thousands of small queries: the JVM's optimizing compiler costs more than it wins. Without it the
+# JVM reserves 48 MB for code, and one that has filled them may end in the middle of a test.
+QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"}
 SMALL_CLUSTER = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
