@@ -26,7 +26,10 @@ pytestmark = [
 ]
 
 BIN = Path(sys.executable).parent
-SMALL = {"spark.driver.memory": "700m", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+SMALL = {
+    "spark.driver.memory": "700m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
+}
 SLOW = "select count(*) as n from range(1000000) a cross join range(1000000) b"
 HOLD = """
 import sys, time
@@ -263,7 +266,7 @@ def test_ctrl_c_stops_the_statements_of_the_run_on_the_engine(shop, engine_up):
 
 
 def test_an_engine_killed_in_the_middle_of_a_run_fails_it_and_the_next_run_works(shop, engine_up):
-    shop.write("models/slow.sql", SLOW)
+    shop.write("models/slow.sql", "{{ config(materialized='table') }} " + SLOW)
     shop.write("seeds/items.csv", "id,kind,price\n1,a,1.50\n2,b,9.50\n3,a,4.00\n")
     try:
         run = shop.open("dbt", "build", "--threads", "1")
@@ -272,6 +275,7 @@ def test_an_engine_killed_in_the_middle_of_a_run_fails_it_and_the_next_run_works
         os.kill(engine_up, signal.SIGKILL)
         output, _ = run.communicate(timeout=120)
     finally:
+        run.kill()
         (shop.root / "models/slow.sql").unlink()
     assert run.returncode != 0
     assert "server has gone" in output, output
