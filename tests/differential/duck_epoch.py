@@ -1,0 +1,249 @@
+"""Runs a compiled plan on DuckDB: the `epoch` object of a program, and the view's stored rows.
+
+It means the same as `runtime.frames.Frames` and `runtime.write.Writer`. A frame is the name of a
+temporary table, or None when it is known to be empty; names follow from the text that fills them,
+so that every epoch runs the same statements and they are translated once.
+
+New kinds of steps: a method here, as the printed program calls it, and a line in `DISPATCH`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2s
+from typing import Any
+
+from duck_dialect import to_duck, to_duck_type
+from duck_world import DuckWorld
+
+from dbt_streamsql.plan import steps
+from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.expression import fill, holes
+from dbt_streamsql.plan.schema import WEIGHT
+from dbt_streamsql.plan.steps import Component, Derived, Fold
+from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.runtime.fold_values import LOST, exact_column, fold_values
+
+Frame = str | None
+
+
+class Mismatch(AssertionError):
+    """A change takes back rows that the view does not hold."""
+
+
+class DuckEpoch:
+    """One view: its plan, its stored rows in DuckDB, and the epochs that they go through."""
+
+    def __init__(self, world: DuckWorld, plan: CompiledPlan, name: str) -> None:
+        self.world = world
+        self.plan = plan
+        self.stored = f"lake.v.{name}"
+        self.columns = (*plan.columns, *plan.hidden)
+        self._normal: dict[str, str] = {}
+        self._program: dict[str, Any] = {}
+        self.writes = 0
+
+    # -- filling and comparing ---------------------------------------------------------------
+
+    @property
+    def full(self) -> str:
+        """The query that fills the view with its hidden columns, for DuckDB."""
+        if not self.plan.full_sql:
+            return to_duck(self.plan.sql)
+        names = {f"t{i}": TableName.parse(t).sql for i, t in enumerate(self.plan.tables)}
+        return to_duck(fill(self.plan.full_sql, names.__getitem__))
+
+    def fill(self) -> None:
+        """A full refresh."""
+        self._store(f"({self.full})")
+
+    def _store(self, rows: str) -> None:
+        """The stored rows become `rows`, in the types that the plan promises."""
+        items = ", ".join(
+            f"CAST({_name(c.name)} AS {to_duck_type(c.type)}) AS {_name(c.name)}"
+            if c.type != "void"
+            else _name(c.name)
+            for c in self.columns
+        )
+        self.world.run(f"CREATE OR REPLACE TEMP TABLE coming AS SELECT {items} FROM {rows}")
+        self.world.run(f"CREATE OR REPLACE TABLE {self.stored} AS FROM coming")
+
+    # -- what a program calls ----------------------------------------------------------------
+
+    def changes(self, table: str, columns: Sequence[str]) -> Frame:
+        """Consolidated signed rows of an input: `columns` and `_w`."""
+        if self.world.unchanged(table):
+            return None
+        names = ", ".join(_name(column) for column in columns)
+        return self._table(
+            f"SELECT {names}, CAST(sum({WEIGHT}) AS BIGINT) AS {WEIGHT} "
+            f"FROM {self.world.changed(table)} GROUP BY {names} HAVING sum({WEIGHT}) <> 0"
+        )
+
+    def before(self, table: str) -> Frame:
+        """The input as the view last saw it."""
+        return self.world.before(table)
+
+    def after(self, table: str) -> Frame:
+        """The input at this barrier."""
+        return self.world.after(table)
+
+    def sql(self, text: str, /, when: Iterable[Frame] = (), **frames: Frame) -> Frame:
+        """A query over frames; None when one of them is known to be empty."""
+        if any(frame is None for frame in (*frames.values(), *when)):
+            return None
+        return self._table(to_duck(fill(text, lambda name: str(frames[name]))))
+
+    def union(self, *parts: Frame) -> Frame:
+        """UNION ALL of the parts that are not known to be empty."""
+        found = [f"SELECT * FROM {part}" for part in parts if part is not None]
+        return self._table(" UNION ALL ".join(found)) if found else None
+
+    def collect(self, frame: Frame) -> Frame:
+        """The frame, or None when it turns out empty."""
+        if frame is None or not self._count(f"SELECT count(*) FROM {frame}"):
+            return None
+        return frame
+
+    def apply(self, frame: Frame) -> None:
+        """Add signed rows to the view; `Mismatch` when they take back what is not there."""
+        if frame is None:
+            return
+        names = ", ".join(_name(column.name) for column in self.plan.columns)
+        self.world.run(
+            f"CREATE OR REPLACE TEMP TABLE summed AS SELECT {names}, sum(__n) AS __n FROM ("
+            f"SELECT {names}, 1 AS __n FROM {self.stored} "
+            f"UNION ALL SELECT {names}, {WEIGHT} FROM {frame}) GROUP BY {names} HAVING sum(__n) <> 0"
+        )
+        if self._count("SELECT count(*) FROM summed WHERE __n < 0"):
+            rows = self.world.rows("SELECT * FROM summed WHERE __n < 0 LIMIT 5")
+            raise Mismatch(f"rows taken back that are not in the view: {rows}")
+        self.writes += 1
+        self._store(f"(SELECT {names}, unnest(range(__n::BIGINT)) FROM summed)")
+
+    def replace(self, frame: Frame, keys: Frame, key: Sequence[str]) -> None:
+        """The rows of the view under `keys` become those of `frame`."""
+        if frame is None or keys is None:
+            return
+        names = ", ".join(_name(column.name) for column in self.columns)
+        kept = f"SELECT {names} FROM {self.stored} t"
+        kept += f" ANTI JOIN {keys} k ON {_same(key, 't', 'k')}" if key else " WHERE false"
+        self.writes += 1
+        self._store(f"({kept} UNION ALL SELECT {names} FROM {frame})")
+
+    def fold(
+        self,
+        groups: Frame,
+        exact: Frame,
+        key: Sequence[str],
+        alive: str,
+        components: Sequence[Component],
+        derived: Sequence[Derived],
+    ) -> None:
+        """Combine the changes of groups with the stored groups."""
+        if groups is None:
+            return
+        spec = Fold("", "", tuple(key), tuple(components), tuple(derived), alive)
+        on = " AND ".join(f"s.{quote(c)} <=> t.{quote(c)}" for c in key) or "true"
+        values = fold_values(spec, "t", "s")
+        names = [column.name for column in self.columns]
+        items = ", ".join(f"{values[name]} AS {quote(name)}" for name in names)
+        lives = f" WHERE {values[alive]} > 0" if alive else ""
+        new = to_duck(
+            f"SELECT {items} FROM {self._fold_source(groups, exact, spec)} s "
+            f"LEFT JOIN {self.stored} t ON {on}{lives}"
+        )
+        listed = ", ".join(map(_name, names))
+        kept = f"SELECT {listed} FROM {self.stored} t"
+        kept += f" ANTI JOIN {groups} s ON {_same(key, 't', 's')}" if key else " WHERE false"
+        self.writes += 1
+        self._store(f"({kept} UNION ALL SELECT {listed} FROM ({new}))")
+
+    def _fold_source(self, groups: str, exact: Frame, spec: Fold) -> str:
+        """The change of groups with the recomputed extrema beside it."""
+        extrema = [part for part in spec.components if part.kind != "add"]
+        if not extrema:
+            return groups
+        if exact is None:
+            nulls = ", ".join(
+                f"CAST(NULL AS {part.type}) AS {exact_column(part, spec)}" for part in extrema
+            )
+            return f"(SELECT *, {nulls} FROM {groups})"
+        items = ", ".join(f"e.{quote(p.column)} AS {exact_column(p, spec)}" for p in extrema)
+        on = " AND ".join(f"g.{quote(c)} <=> e.{quote(c)}" for c in spec.key) or "true"
+        return f"(SELECT g.*, {items} FROM {groups} g LEFT JOIN {exact} e ON g.{LOST} AND {on})"
+
+    # -- the two ways through a plan ---------------------------------------------------------
+
+    def run(self, *, printed: bool = False) -> None:
+        """One epoch, by the steps or by the program that the plan prints."""
+        if printed:
+            if not self._program:
+                exec(compile(self.plan.program, "program", "exec"), self._program)  # noqa: S102
+            self._program["advance"](self)
+            return
+        named: dict[str, Frame] = {"": None}
+        for step in self.plan.steps:
+            made = DISPATCH[type(step)](self, step, named)
+            if hasattr(step, "name"):
+                named[step.name] = made
+
+    # -- frames ------------------------------------------------------------------------------
+
+    def _table(self, sql: str) -> str:
+        """A temporary table with the rows of a query, in types that Spark has too."""
+        name = "f_" + blake2s(sql.encode(), digest_size=6).hexdigest()
+        known = self._normal.get(name)
+        if known is None:
+            described = self.world.rows(f"DESCRIBE {sql}")
+            wide = [row[0] for row in described if row[1] in {"HUGEINT", "UHUGEINT"}]
+            casts = ", ".join(f"CAST({_name(c)} AS BIGINT) AS {_name(c)}" for c in wide)
+            known = f"SELECT * REPLACE ({casts}) FROM ({sql})" if wide else sql
+            self._normal[name] = known = f"CREATE OR REPLACE TEMP TABLE {name} AS {known}"
+        self.world.run(known)
+        return name
+
+    def _count(self, sql: str) -> int:
+        return self.world.rows(sql)[0][0]
+
+
+def _name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _same(columns: Sequence[str], left: str, right: str) -> str:
+    terms = (f"{left}.{_name(c)} IS NOT DISTINCT FROM {right}.{_name(c)}" for c in columns)
+    return " AND ".join(terms)
+
+
+def _query(epoch: DuckEpoch, step: steps.Query, named: dict[str, Frame]) -> Frame:
+    frames = {name: named[name] for name in holes(step.sql)}
+    return epoch.sql(step.sql, [named[name] for name in step.when], **frames)
+
+
+def _fold(epoch: DuckEpoch, step: Fold, named: dict[str, Frame]) -> None:
+    epoch.fold(
+        named[step.groups],
+        named[step.exact],
+        step.key,
+        step.alive,
+        step.components,
+        step.derived,
+    )
+
+
+DISPATCH: dict[type, Callable[[DuckEpoch, Any, dict[str, Frame]], Frame | None]] = {
+    steps.Changes: lambda epoch, step, named: epoch.changes(step.table, step.columns),
+    steps.State: lambda epoch, step, named: (
+        epoch.before(step.table) if step.moment == "before" else epoch.after(step.table)
+    ),
+    steps.Query: _query,
+    steps.Union: lambda epoch, step, named: epoch.union(*(named[part] for part in step.parts)),
+    steps.Collect: lambda epoch, step, named: epoch.collect(named[step.frame]),
+    steps.Apply: lambda epoch, step, named: epoch.apply(named[step.frame]),
+    steps.Replace: lambda epoch, step, named: epoch.replace(
+        named[step.frame], named[step.keys], step.key
+    ),
+    steps.Fold: _fold,
+}
+"""How each kind of step is run; a kind that is missing is an error."""

@@ -1,0 +1,59 @@
+"""All operators by name: what one can stand under and over."""
+
+from __future__ import annotations
+
+import duck_joins as several
+import duck_unary as one
+from duck_queries import Operator
+from duck_terms import FAMILIES
+
+OPERATORS: dict[str, Operator] = {
+    "filter": one.filtered,
+    "project": one.project,
+    "struct/array": one.composite,
+    "distinct": one.distinct,
+    "explode": one.explode,
+    "lateral view": one.lateral_view,
+    "lateral view outer": lambda q, depth: one.lateral_view(q, depth, "OUTER "),
+    "order limit": one.limit,
+    **{f"group {family}": one.group(family) for family in FAMILIES},
+    "group expression": one.group_expression,
+    "global": one.whole,
+    "having": one.having,
+    "rollup": one.grouping_sets("ROLLUP"),
+    "cube": one.grouping_sets("CUBE"),
+    "grouping sets": one.grouping_sets("GROUPING SETS"),
+    **{
+        f"window {kind}": one.window(kind)
+        for kind in ("rank", "shift", "value", "sum", "frame", "two")
+    },
+    "qualify": one.qualify,
+    "top n": one.top,
+    "dedup": lambda q, depth: one.top(q, depth, 1),
+    "join": several.join("JOIN"),
+    "cross join": several.cross,
+    "n-way join": several.many,
+    "self join": several.self,
+    "using": several.using,
+    "left join": several.join("LEFT JOIN"),
+    "right join": several.join("RIGHT JOIN"),
+    "full join": several.join("FULL OUTER JOIN"),
+    "semi join": several.half("LEFT SEMI JOIN"),
+    "anti join": several.half("LEFT ANTI JOIN"),
+    "exists": several.exists("EXISTS"),
+    "not exists": several.exists("NOT EXISTS"),
+    "in": several.in_query("IN"),
+    "not in": several.in_query("NOT IN"),
+    "scalar": several.scalar,
+    "correlated scalar": several.correlated,
+    "lateral": several.lateral,
+    "union all": several.set_operation("UNION ALL"),
+    "union": several.set_operation("UNION"),
+    "intersect": several.set_operation("INTERSECT"),
+    "intersect all": several.set_operation("INTERSECT ALL"),
+    "except": several.set_operation("EXCEPT"),
+    "except all": several.set_operation("EXCEPT ALL"),
+    "values": several.values,
+    "with": several.common,
+    "block": several.block,
+}

@@ -1,0 +1,47 @@
+"""After every epoch every view equals its query: the compiler's own plans, run on DuckDB.
+
+`STREAMSQL_DUCK_EPOCHS` is the number of view-epochs, `STREAMSQL_DUCK_SECONDS` when to stop before
+them (0 = never), `STREAMSQL_SEED` the first seed, `STREAMSQL_DUCK_FAILURES` how many wrong views to
+collect before the end, `STREAMSQL_DUCK_PAIRS=1` prints the table of all pairs of operators.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from duck_campaign import REGRESSIONS, Failure, Tally, keep, play
+from duck_grammar import Scenario, scenario
+from duck_shrink import shrink
+
+EPOCHS = int(os.environ.get("STREAMSQL_DUCK_EPOCHS", "5000"))
+SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
+SECONDS = int(os.environ.get("STREAMSQL_DUCK_SECONDS", "240"))
+FAILURES = int(os.environ.get("STREAMSQL_DUCK_FAILURES", "3"))
+PAIRS = os.environ.get("STREAMSQL_DUCK_PAIRS", "") == "1"
+VIEWS, ROUNDS = 10, 10
+
+
+def test_every_view_equals_its_query_after_every_epoch(capsys):
+    tally, failures, seed = Tally(), list[Failure](), SEED
+    until = tally.began + (SECONDS or float("inf"))
+    while tally.epochs < EPOCHS and len(failures) < FAILURES and monotonic() < until:
+        failures += play(scenario(seed, VIEWS, ROUNDS), tally)
+        seed += 1
+    with capsys.disabled():
+        print(f"\nseeds {SEED} to {seed - 1}: {tally.report(table=PAIRS)}")
+    small = [shrink(failure) for failure in failures[:FAILURES]]
+    paths = keep(small)
+    texts = [
+        f"{failure.kind}: {failure.text}\n{failure.scenario.script()}\nkept as {path.name}"
+        for failure, path in zip(small, paths, strict=True)
+    ]
+    assert not small, "\n\n".join(texts)
+
+
+@pytest.mark.parametrize("path", sorted(REGRESSIONS.glob("*.json")), ids=lambda path: path.stem)
+def test_what_was_wrong_once_stays_right(path: Path):
+    failures = play(Scenario.from_json(path.read_text()))
+    assert not failures, failures[0].text
