@@ -31,6 +31,18 @@ TABLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "t4": (("k", "int not null"), ("n", "int not null"), ("s", "string not null")),
 }
+VIEWS: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
+    "p1": (
+        "SELECT a.k, a.v AS w, b.s FROM t1 a JOIN t4 b ON a.k = b.k WHERE a.v > 0",
+        (("k", "int"), ("w", "int"), ("s", "string")),
+    ),
+    "p2": (
+        "SELECT k, COUNT(*) AS g, MAX(dt) AS dt FROM s.t2 GROUP BY k",
+        (("k", "int"), ("g", "bigint"), ("dt", "date")),
+    ),
+}
+"""Plain views: their texts, which the compiler opens, and their columns."""
+_READ = {**TABLES, **{name: columns for name, (_, columns) in VIEWS.items()}}
 _START = (0, 2, 5, 6, 8, 10)
 """Rows of a table at the start."""
 
@@ -83,6 +95,7 @@ class Scenario:
         lines = [f"-- seed {self.seed}, quiet={self.quiet}, printed={self.printed}"]
         for name, columns in TABLES.items():
             lines.append(f"-- {name} ({', '.join(' '.join(column) for column in columns)})")
+        lines += [f"-- {name} AS {text}" for name, (text, _) in VIEWS.items()]
         lines += [f"{statement};" for statement in self.create]
         lines += [f"-- view (Spark SQL)\n{view.sql};" for view in self.views]
         for number, statements in enumerate(self.epochs):
@@ -97,7 +110,7 @@ def scenario(seed: int, views: int, epochs: int) -> Scenario:
     create = [_insert(random, name, random.choice(_START)) for name in TABLES]
     made = []
     for _ in range(views):
-        queries = Queries(random, TABLES, OPERATORS)
+        queries = Queries(random, _READ, OPERATORS)
         sql = queries.view()
         counted: Counter[tuple[str, str]] = queries.pairs
         made.append(View(sql, tuple(counted.elements())))

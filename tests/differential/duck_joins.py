@@ -73,18 +73,24 @@ def using(q: Queries, depth: int) -> Rel:
     pairs = [(x, y) for x in a.cols for y in b.cols if x.kind == y.kind and x.kind in JOINABLE]
     if not pairs:
         return q.select([*q.pick(a.cols, 2), *q.pick(b.cols, 2)], f"FROM {a.sql}, {b.sql}")
-    x, y = q.random.choice(pairs)
-    shared, sides, shown = q.name("u"), [], []
-    for source, key in ((a, x), (b, y)):
+    chosen = [q.random.choice(pairs)]
+    chosen += [q.random.choice(pairs)] if q.chance(0.25) else []
+    shared = [q.name("u") for _ in chosen]
+    sides: list[str] = []
+    shown: list[Col] = []
+    for number, source in enumerate((a, b)):
+        made = (
+            f"{pair[number].text} AS {name}" for pair, name in zip(chosen, shared, strict=True)
+        )
         rel = q.select(q.pick(source.cols, 2), f"FROM {source.sql}")
         alias = q.name("r")
-        sides.append(
-            f"({rel.sql.replace('SELECT ', f'SELECT {key.text} AS {shared}, ', 1)}) {alias}"
-        )
+        sides.append(f"(SELECT {', '.join(made)}, {rel.sql.removeprefix('SELECT ')}) {alias}")
         shown += under(alias, rel.cols)
     word = q.random.choice(("JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"))
-    text = f"FROM {sides[0]} {word} {sides[1]} USING ({shared})"
-    return q.select([Col(shared, x.kind), *shown], text)
+    keys = [Col(name, pair[0].kind) for pair, name in zip(chosen, shared, strict=True)]
+    return q.select(
+        [*keys, *shown], f"FROM {sides[0]} {word} {sides[1]} USING ({', '.join(shared)})"
+    )
 
 
 def half(word: str) -> Operator:
@@ -147,6 +153,35 @@ def scalar(q: Queries, depth: int) -> Rel:
     operator = q.random.choice(("<", "<=", "=", ">=", ">"))
     inner = f"(SELECT {q.random.choice(('MIN', 'MAX'))}({y.text}) FROM {b.sql}{q.where(b.cols)})"
     return q.select(q.pick(a.cols), f"FROM {a.sql} WHERE {x.text} {operator} {inner}")
+
+
+def two_queries(q: Queries, depth: int) -> Rel:
+    """Two sub-queries in one WHERE, both needed or one of them."""
+    a, b, c = q.children(3, depth)
+    tests = []
+    for source in (b, c):
+        on = condition(q.random, a.cols, source.cols, 0.2)
+        word = q.random.choice(("EXISTS", "NOT EXISTS"))
+        tests.append(f"{word} (SELECT 1 FROM {source.sql} WHERE {on})")
+    joined = q.random.choice((" AND ", " AND ", " OR ")).join(tests)
+    return q.select(q.pick(a.cols), f"FROM {a.sql} WHERE {joined}")
+
+
+def having_query(q: Queries, depth: int) -> Rel:
+    """Groups measured by another query."""
+    a, b = q.children(2, depth)
+    keys = q.keys(a.cols)
+    group = ", ".join(key.text for key in keys)
+    operator = q.random.choice(("<", "<=", ">=", "<>"))
+    bound = q.random.choice(
+        (f"(SELECT COUNT(*) FROM {b.sql})", f"(SELECT 2 FROM {b.sql} LIMIT 1)")
+    )
+    having = f"COUNT(*) {operator} {bound}"
+    pair = _one(q, Source("", tuple(keys), ""), b)
+    if pair is not None and q.chance(0.4):
+        having = f"{pair[0].text} {q.random.choice(('IN', 'NOT IN'))} (SELECT {pair[1].text} FROM {b.sql})"
+    text = f"FROM {a.sql}{q.where(a.cols)} GROUP BY {group} HAVING {having}"
+    return q.select([*keys, *q.calls(a.cols)], text)
 
 
 def correlated(q: Queries, depth: int) -> Rel:

@@ -27,6 +27,7 @@ OPERATORS: dict[str, Operator] = {
         f"window {kind}": one.window(kind)
         for kind in ("rank", "shift", "value", "sum", "frame", "two")
     },
+    "window over group": one.window_over_group,
     "qualify": one.qualify,
     "top n": one.top,
     "dedup": lambda q, depth: one.top(q, depth, 1),
@@ -44,6 +45,8 @@ OPERATORS: dict[str, Operator] = {
     "not exists": several.exists("NOT EXISTS"),
     "in": several.in_query("IN"),
     "not in": several.in_query("NOT IN"),
+    "two sub-queries": several.two_queries,
+    "having sub-query": several.having_query,
     "scalar": several.scalar,
     "correlated scalar": several.correlated,
     "lateral": several.lateral,

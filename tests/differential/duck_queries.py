@@ -134,8 +134,9 @@ class Queries:
     def calls(self, cols: Cols, family: str = "", most: int = 3) -> list[Col]:
         made = [call(self.random, cols, family or "basic")]
         for _ in range(self.random.randrange(most)):
-            other = self.random.choice(FAMILIES) if self.chance(0.2) else "basic"
-            made.append(call(self.random, cols, other if family else "basic"))
+            share = self.random.random()
+            other = family if share < 0.3 else self.random.choice(FAMILIES)
+            made.append(call(self.random, cols, other if family and share < 0.5 else "basic"))
         return made
 
 

@@ -75,6 +75,15 @@ def _fewer(statements: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
                 yield (*statements[:number], text, *statements[number + 1 :])
 
 
+def turned(statement: str) -> str:
+    """An INSERT with its rows from last to first."""
+    match = _VALUES.match(statement)
+    if match is None:
+        return statement
+    rows = match[2][1:-1].split("), (")
+    return match[1] + ", ".join(f"({row})" for row in reversed(rows))
+
+
 def _simpler(sql: str) -> Iterator[str]:
     """Queries that are parts of it, or that lack a part of it. Some are not valid: never mind."""
     tree = sqlglot.parse_one(sql, dialect="spark")

@@ -196,6 +196,24 @@ def _over(q: Queries, cols: Cols, kind: str, keys: list[Col]) -> Col:
     return Col(f"{made.text} OVER ({total} {frame})", made.kind)
 
 
+def window_over_group(q: Queries, depth: int) -> Rel:
+    """Windows whose rows are groups of the same block."""
+    a = q.child(depth)
+    keys = q.keys(a.cols, 3)
+    counted = call(q.random, a.cols, "basic")
+    part = f"PARTITION BY {keys[-1].text} " if len(keys) > 1 and q.chance(0.7) else ""
+    order = ", ".join(f"{key.text}{q.random.choice(('', ' DESC'))}" for key in keys)
+    window = q.random.choice(
+        (
+            Col(f"SUM(COUNT(*)) OVER ({part})", "big"),
+            Col(f"row_number() OVER ({part}ORDER BY {order})", "int"),
+            Col(f"lag(COUNT(*)) OVER ({part}ORDER BY {order})", "big"),
+        )
+    )
+    group = ", ".join(key.text for key in keys)
+    return q.select([*keys, counted, window], f"FROM {a.sql}{q.where(a.cols)} GROUP BY {group}")
+
+
 def qualify(q: Queries, depth: int) -> Rel:
     a = q.child(depth)
     over = _over(q, a.cols, "rank", q.keys(a.cols))

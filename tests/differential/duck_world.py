@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import duckdb
-from duck_dialect import to_duck_type
+from duck_dialect import to_duck, to_duck_type
 
 from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.schema import WEIGHT, Column
 from dbt_streamsql.quoting import TableName
 
-Tables = Mapping[str, Sequence[tuple[str, str]]]
-"""Table -> its columns with Spark types; `not null` may follow a type."""
+Columns = Sequence[tuple[str, str]]
+"""Names with Spark types; `not null` may follow a type."""
 
 
 class DuckWorld:
     """One connection; statements of an epoch name tables plainly and change `lake.s`."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(
+        self, tables: Mapping[str, Columns], views: Mapping[str, tuple[str, Columns]]
+    ) -> None:
         self.connection = duckdb.connect(config={"threads": 1})
         for statement in (
             "SET TimeZone = 'UTC'",
@@ -33,8 +35,13 @@ class DuckWorld:
         self._moved: dict[str, bool] = {}
         for name, columns in tables.items():
             self._create(name, columns)
+        for name, (text, columns) in views.items():
+            full = TableName("lake", "s", name)
+            known = tuple(Column(*column) for column in columns)
+            self.run(f"CREATE VIEW lake.s.{name} AS {to_duck(text)}")
+            self.tables[str(full)] = TableInfo(full, known, True, text, "lake", "s")
 
-    def _create(self, name: str, columns: Sequence[tuple[str, str]]) -> None:
+    def _create(self, name: str, columns: Columns) -> None:
         fields, known = [], []
         for column, type_ in columns:
             kind = type_.removesuffix(" not null")
