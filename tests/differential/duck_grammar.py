@@ -104,13 +104,14 @@ class Scenario:
         return "\n".join(lines)
 
 
-def scenario(seed: int, views: int, epochs: int) -> Scenario:
-    """The scenario of a seed."""
+def scenario(seed: int, views: int, epochs: int, only: tuple[str, ...] = ()) -> Scenario:
+    """The scenario of a seed; `only` these operators, when some are named."""
+    operators = {name: OPERATORS[name] for name in only or OPERATORS}
     random = Random(seed)
     create = [_insert(random, name, random.choice(_START)) for name in TABLES]
     made = []
     for _ in range(views):
-        queries = Queries(random, _READ, OPERATORS)
+        queries = Queries(random, _READ, operators)
         sql = queries.view()
         counted: Counter[tuple[str, str]] = queries.pairs
         made.append(View(sql, tuple(counted.elements())))
