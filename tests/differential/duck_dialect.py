@@ -259,6 +259,7 @@ _REWRITES: tuple[tuple[Any, Callable[[Any], None]], ...] = (
     (exp.Sum, _weights),
     (_ROUNDED, _around(_rounded)),
     (_INT, _around(_as("int"))),
+    ((exp.DateAdd, exp.DateSub, exp.TsOrDsAdd), _around(_as("date"))),
     (exp.Grouping, _around(_as("tinyint"))),
     (exp.GroupingId, _around(_as("bigint"))),
     (exp.IntDiv, _around(_as("bigint"))),
