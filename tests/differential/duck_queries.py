@@ -1,7 +1,7 @@
 """Random queries of the whole language: every operator may stand under and over every other.
 
 An operator reads its children with `children`, which notes the pair (operator, child). A view
-starts from one pair drawn from all of them, so that rare ones come up as often as frequent ones.
+starts from a chain drawn from all of them, so that rare ones come up as often as frequent ones.
 """
 
 from __future__ import annotations
@@ -49,11 +49,8 @@ class Queries:
 
     def view(self) -> str:
         """The text of a view."""
-        names = tuple(self.operators)
-        if self.random.random() < 0.85:
-            self._forced = [self.random.choice(names), self.random.choice(names)]
-        else:
-            self._forced = [self.random.choice(names)]
+        names, length = tuple(self.operators), self.random.choice((1, 2, 2, 2, 3, 3, 4))
+        self._forced = [self.random.choice(names) for _ in range(length)]
         return self._operator(self.random.choice((1, 2, 2, 3))).sql
 
     # -- children ----------------------------------------------------------------------------
