@@ -90,7 +90,7 @@ class Definitions:
         unique_id: str,
         properties: Mapping[str, str],
     ) -> Job:
-        stamped = (*plan.tables, *open_views(plan.sql, self._known).views)
+        stamped = (*plan.sources, *open_views(plan.sql, self._known).views)
         return Job(
             table=plan.table,
             unique_id=unique_id,
@@ -107,5 +107,5 @@ class Definitions:
                 "compiler": self._compiler,
             },
             columns=[{"name": c.name, "type": c.type} for c in plan.columns],
-            sources=plan.tables,
+            sources=plan.sources,
         )

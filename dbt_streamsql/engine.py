@@ -14,18 +14,20 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from dbt_streamsql.compiler.bind import open_views
 from dbt_streamsql.compiler.compile import MODES, compile_view
-from dbt_streamsql.compiler.parse import replace_tables, statements
+from dbt_streamsql.compiler.parse import replace_tables, statements, without_qualify
 from dbt_streamsql.compiler.udf import Function, Parameter, expand
 from dbt_streamsql.definitions import Definitions
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import Job, MetaStore
+from dbt_streamsql.meta import Job, MetaStore, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import publish, staged
 from dbt_streamsql.runtime.compare import beyond_rounding
 from dbt_streamsql.runtime.context import Version, Warehouse, readable
 from dbt_streamsql.runtime.epoch import Epoch
+from dbt_streamsql.runtime.frames import clock_row
 from dbt_streamsql.runtime.job import plan_of
 from dbt_streamsql.runtime.report import Report, TableReport, reports_of
 from dbt_streamsql.runtime.session import embedded
@@ -230,10 +232,10 @@ class Engine:
         with self._lock:
             if self._epoch is None:
                 return
-            pins = self._epoch.open.pins
+            before = self._epoch.open
             self.publish()
             self.begin()
-            self._epoch.keep_pins(pins)
+            self._epoch.keep_pins(before)
 
     def advance(self) -> Report:
         """One epoch over every view whose inputs changed, in dependency order."""
@@ -306,7 +308,7 @@ class Engine:
         return functions.FunctionView(view, functions.PROPERTY, function.to_json(), whole.sample)
 
     def expanded(self, sql: str) -> str:
-        """The query with the calls of stored functions written out.
+        """The query with stored functions and QUALIFY written out: what Spark itself can read.
 
         Errors: FUNCTION_INVALID, CYCLE.
         """
@@ -315,7 +317,7 @@ class Engine:
             text = functions.stored(self.spark, name)
             return Function.from_json(text) if text is not None else None
 
-        return expand(sql, find)
+        return without_qualify(expand(sql, find))
 
     def statements(self, text: str) -> list[str]:
         """The statements of a text, without the semicolons between them."""
@@ -365,10 +367,21 @@ class Engine:
             return readable(jobs.get(str(source)), text)
 
         names = ", ".join(quote(column["name"]) for column in job.columns)
-        query = f"SELECT {names} FROM ({self._rewritten(job.sql, consumed)})"
+        query = f"SELECT {names} FROM ({self._meant(job, version, consumed)})"
         stored = f"SELECT {names} FROM {inputs.version(table, version.snapshot)}"
-        # What two EXCEPT ALLs give, with the query computed once.
-        rows = self.spark.sql(
+        with self._warehouse.sessions.use() as spark:
+            # Spark cannot carry constraints of correlated sub-queries through a UNION.
+            spark.conf.set("spark.sql.constraintPropagation.enabled", False)
+            try:
+                rows = self._differing(spark, names, query, stored)
+            finally:
+                spark.conf.unset("spark.sql.constraintPropagation.enabled")
+        floats = {c["name"] for c in job.columns if c["type"] in {"float", "double"}}
+        return beyond_rounding(rows, floats) if floats else rows
+
+    def _differing(self, spark: SparkSession, names: str, query: str, stored: str) -> list[Row]:
+        """What two EXCEPT ALLs give, with the query computed once."""
+        return spark.sql(
             f"SELECT IF({WEIGHT} > 0, 'missing', 'surplus') AS _side, {names} FROM ("
             f"SELECT {names}, sum({WEIGHT}) AS {WEIGHT} FROM ("
             f"SELECT {names}, 1 AS {WEIGHT} FROM ({query}) "
@@ -376,8 +389,18 @@ class Engine:
             f") GROUP BY {names} HAVING sum({WEIGHT}) <> 0"
             f") LATERAL VIEW explode(sequence(1, CAST(abs({WEIGHT}) AS INT))) AS _copy"
         ).collect()
-        floats = {c["name"] for c in job.columns if c["type"] in {"float", "double"}}
-        return beyond_rounding(rows, floats) if floats else rows
+
+    def _meant(
+        self, job: Job, version: TableVersion, read: Callable[[TableName], str | None]
+    ) -> str:
+        """The query of a view over what it has read: where it leaves a choice, the one made."""
+        plan = plan_of(job)
+        if not plan.canonical:
+            return self._rewritten(job.sql, read)
+        clock = version.inputs.get(CLOCK)
+        return plan.filled(
+            lambda table: str(clock_row(clock) if table == CLOCK else read(TableName.parse(table)))
+        )
 
     def _as_now(self, source: TableName, version: int | None) -> str:
         meta = inputs.load(self.spark, source)

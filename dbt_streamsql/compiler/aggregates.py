@@ -1,95 +1,261 @@
-"""Finding the aggregate calls of a SELECT block and their plain form."""
+"""Finding the aggregate calls of a SELECT block and a form that depends on nothing but the rows.
+
+Some of Spark's aggregates may give any of several right answers: which row is FIRST, in what order
+a list is collected, which of two equal maxima MAX_BY takes. Run twice they can differ, and a
+change computed from two runs would be wrong. They are replaced by one of their right answers: the
+smallest value, the sorted list (docs/decisions/0009).
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from dbt_streamsql.compiler.functions import AGGREGATES
 from dbt_streamsql.compiler.reasons import obstacle
+from dbt_streamsql.compiler.scalar import called, to_expr
 
-PLAIN: dict[type[exp.Expr], str] = {
+_PLAIN: dict[type[exp.Expr], str] = {
     exp.Count: "COUNT",
     exp.Sum: "SUM",
     exp.Avg: "AVG",
     exp.Min: "MIN",
     exp.Max: "MAX",
+    exp.LogicalAnd: "MIN",
+    exp.LogicalOr: "MAX",
 }
+_NAMED = {"mean": "AVG", "every": "MIN", "bool_and": "MIN", "some": "MAX", "any": "MAX"}
+_ANY = frozenset({"first", "first_value", "last", "last_value", "any_value"})
+_LISTS = frozenset({"collect_list", "array_agg", "collect_set"})
+_BY = frozenset({"max_by", "min_by"})
+_GROUPING = frozenset({"grouping", "grouping_id"})
+UNSTABLE = (
+    "percentile_approx",
+    "approx_percentile",
+    "histogram_numeric",
+    "approx_top_k",
+    "kll_sketch",
+    "try_sum",
+    "try_avg",
+)
+"""Their result may depend on the order of the rows: stored, but never built upon."""
 
-Calls = dict[exp.Expr, tuple[str, exp.Expr | None, bool]]
-"""Call as written -> (function, argument or None for COUNT(*), DISTINCT)."""
+
+@dataclass(frozen=True)
+class Found:
+    """An aggregate call: `function` of at most one argument, or a `template` over `args`.
+
+    `chosen`: it is one of several right answers of what the text asks for.
+    """
+
+    function: str
+    args: tuple[exp.Expr, ...]
+    distinct: bool = False
+    template: str = ""
+    chosen: bool = False
 
 
-def find_calls(items: list[exp.Expr]) -> Calls:
-    """The aggregate calls of a block, each once; raises `Unsupported` for the others.
+Calls = dict[exp.Expr, Found]
 
-    `AGG(x) FILTER (WHERE p)` is read as `AGG(CASE WHEN p THEN x END)`, COUNT_IF(p) as
-    `COUNT(CASE WHEN p THEN 1 END)`.
+
+def find_calls(items: list[exp.Expr], words: frozenset[str] = frozenset()) -> Calls:
+    """The aggregate calls of a block, each once; sub-queries keep theirs for themselves.
+
+    `AGG(x) FILTER (WHERE p)` of the plain ones is read as `AGG(CASE WHEN p THEN x END)`,
+    COUNT_IF(p) as `COUNT(CASE WHEN p THEN 1 END)`.
     """
     found: Calls = {}
     for item in items:
-        for node in item.find_all(exp.AggFunc, exp.Anonymous, exp.Filter):
-            inside = node.parent
-            while inside is not None and not isinstance(inside, exp.Query):
-                if isinstance(inside, exp.Window):
-                    raise obstacle(
-                        inside, "window function", "windows are not maintained from changes yet"
-                    )
-                if isinstance(inside, exp.Filter):
-                    break
-                inside = inside.parent
-            if isinstance(inside, exp.Filter) and node is not inside:
-                continue
-            if isinstance(node, exp.Anonymous):
-                if node.name.lower() in AGGREGATES:
-                    raise _refused(node, node.name.lower())
-                continue
-            if _inside_query(node, item):
-                raise obstacle(node, "sub-query", "only sub-queries in FROM are maintained yet")
-            found[node] = _plain(node)
+        for node in _calls(item):
+            found.setdefault(node, _form(node, words))
     return found
 
 
-def _inside_query(node: exp.Expr, item: exp.Expr) -> bool:
-    parent = node.parent
-    while parent is not None and parent is not item.parent:
-        if isinstance(parent, exp.Query):
-            return True
-        parent = parent.parent
-    return False
+def _calls(node: exp.Expr) -> Iterator[exp.Expr]:
+    if isinstance(node, exp.In) and node.args.get("query") is not None:
+        yield from _calls(node.this)
+        return
+    if isinstance(node, exp.Query | exp.Exists):
+        return
+    if isinstance(node, exp.Window):
+        inside = node.this
+        while isinstance(inside, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
+            inside = inside.this
+        skipped = inside
+    elif _is_call(node):
+        yield node
+        return
+    else:
+        skipped = None
+    for part in node.iter_expressions():
+        if part is skipped or (skipped is not None and part is node.this):
+            for argument in skipped.iter_expressions():
+                yield from _calls(argument)
+        else:
+            yield from _calls(part)
 
 
-def _refused(node: exp.Expr, name: str) -> Exception:
-    return obstacle(
-        node,
-        f"{name}()",
-        "this aggregate is not maintained from changes yet",
-        "use COUNT, SUM, AVG, MIN or MAX",
-    )
+def _is_call(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
+        return _is_call(node.this) or isinstance(node, exp.WithinGroup)
+    name = called(node)
+    if name in _GROUPING:
+        return False
+    return isinstance(node, exp.AggFunc) or name in AGGREGATES
 
 
-def _plain(node: exp.Expr) -> tuple[str, exp.Expr | None, bool]:
+def _form(node: exp.Expr, words: frozenset[str]) -> Found:
     condition: exp.Expr | None = None
     call = node
-    if isinstance(node, exp.Filter):
-        call, condition = node.this, node.expression.this
+    if isinstance(call, exp.Filter):
+        call, condition = call.this, call.expression.this
+    plain = _plain(call, condition)
+    if plain is not None:
+        return plain
+    within = call if isinstance(call, exp.WithinGroup) else None
+    inner = (
+        call.this
+        if isinstance(call, exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls)
+        else call
+    )
+    name = called(inner)
+    arguments = _arguments(inner)
+    if name in _ANY and arguments:
+        return _chosen("MIN", arguments[0], condition)
+    if name in _BY and len(arguments) == 2:
+        text = f"{name}({{0}}, IF({{1}} IS NULL, NULL, struct({{1}}, {{0}})))"
+        return _templated(text, tuple(arguments), condition, chosen=True)
+    if name in _LISTS:
+        one = arguments[0]
+        distinct = isinstance(one, exp.Distinct)
+        value = one.expressions[0] if isinstance(one, exp.Distinct) else one
+        kind = "collect_set" if distinct or name == "collect_set" else "collect_list"
+        return _templated(f"sort_array({kind}({{0}}))", (value,), condition, chosen=True)
+    if name == "mode" and within is None and len(arguments) == 1:
+        return _templated("mode({0}, true)", tuple(arguments), condition, chosen=True)
+    if name in {"percentile_cont", "percentile_disc"} and within is not None:
+        return _percentile(name, arguments, within, condition)
+    if name in {"listagg", "string_agg"}:
+        return _listagg(arguments, within, condition)
+    return _general(call, condition, words)
+
+
+def _plain(call: exp.Expr, condition: exp.Expr | None) -> Found | None:
     if isinstance(call, exp.CountIf):
-        when = call.this if condition is None else exp.and_(condition, call.this)
-        return "COUNT", exp.case().when(when.copy(), exp.Literal.number(1)), False
-    function = PLAIN.get(type(call))
-    if function is None:
-        raise _refused(node, call.key)
-    argument: exp.Expr | None = call.this
-    distinct = False
+        when = call.this if condition is None else exp.and_(condition.copy(), call.this.copy())
+        return Found("COUNT", (exp.case().when(when.copy(), exp.Literal.number(1)),))
+    function = _PLAIN.get(type(call)) or (
+        _NAMED.get(call.name.lower()) if isinstance(call, exp.Anonymous) else None
+    )
+    arguments = _arguments(call)
+    if function is None or len(arguments) != 1:
+        return None
+    argument, distinct = arguments[0], False
     if isinstance(argument, exp.Distinct):
         distinct = True
         if len(argument.expressions) != 1:
-            raise obstacle(node, "COUNT(DISTINCT a, b)", "only one column is maintained yet")
+            return None
         argument = argument.expressions[0]
-    if call.expressions:
-        raise obstacle(node, f"{function}(a, b)", "only one argument is maintained yet")
-    if isinstance(argument, exp.Star | exp.Literal):
-        argument = None if function == "COUNT" else argument
+    if function == "COUNT" and not distinct and isinstance(argument, exp.Star | exp.Literal):
+        if condition is None:
+            return Found("COUNT", ())
+        argument = exp.Literal.number(1)
+    if isinstance(argument, exp.Star):
+        raise obstacle(call, f"{function}(DISTINCT *)", "name the columns")
+    if function in {"MIN", "MAX"}:
+        distinct = False
     if condition is not None:
-        value = argument if argument is not None else exp.Literal.number(1)
-        argument = exp.case().when(condition.copy(), value.copy())
-    return function, argument, distinct
+        argument = exp.case().when(condition.copy(), argument.copy())
+    return Found(function, (argument,), distinct)
+
+
+def _chosen(function: str, argument: exp.Expr, condition: exp.Expr | None) -> Found:
+    if condition is not None:
+        argument = exp.case().when(condition.copy(), argument.copy())
+    return Found(function, (argument,), chosen=True)
+
+
+def _templated(
+    text: str, args: tuple[exp.Expr, ...], condition: exp.Expr | None, *, chosen: bool = False
+) -> Found:
+    if condition is not None:
+        sorted_ = text.startswith("sort_array(")
+        call = text.removeprefix("sort_array(").removesuffix(")") if sorted_ else text
+        text = f"{call} FILTER (WHERE {{{len(args)}}})"
+        text = f"sort_array({text})" if sorted_ else text
+        args = (*args, condition)
+    return Found("", args, template=text, chosen=chosen)
+
+
+def _percentile(
+    name: str, arguments: list[exp.Expr], within: exp.WithinGroup, condition: exp.Expr | None
+) -> Found:
+    if arguments[0].find(exp.Column) is not None:
+        raise obstacle(within, f"{name}()", "the percentage is a constant")
+    share = arguments[0].sql(dialect="spark")
+    ordered = within.expression.expressions[0]
+    down = " DESC" if isinstance(ordered, exp.Ordered) and ordered.args.get("desc") else ""
+    value = ordered.this if isinstance(ordered, exp.Ordered) else ordered
+    text = f"{name}({share}) WITHIN GROUP (ORDER BY {{0}}{down})"
+    return _templated(text, (value,), condition)
+
+
+def _listagg(
+    arguments: list[exp.Expr], within: exp.WithinGroup | None, condition: exp.Expr | None
+) -> Found:
+    value, distinct = arguments[0], ""
+    ordered = list(within.expression.expressions) if within is not None else []
+    if isinstance(value, exp.Order):
+        value, ordered = value.this, list(value.expressions)
+    if isinstance(value, exp.Distinct):
+        value, distinct = value.expressions[0], "DISTINCT "
+    args = [value]
+    separator = ", ''"
+    if len(arguments) > 1:
+        separator = f", {to_expr(arguments[1]).template}"
+        if arguments[1].find(exp.Column) is not None:
+            raise obstacle(arguments[1], "listagg()", "the separator is a constant")
+    order = []
+    for item in ordered if not distinct else []:
+        down = " DESC" if item.args.get("desc") else ""
+        order.append(f"{{{len(args)}}}{down}")
+        args.append(item.this)
+    order.append("{0}")
+    text = f"listagg({distinct}{{0}}{separator}) WITHIN GROUP (ORDER BY {', '.join(order)})"
+    return _templated(text, tuple(args), condition, chosen=True)
+
+
+_STRUCTURE = (exp.Distinct, exp.Order, exp.Ordered, exp.WithinGroup, exp.IgnoreNulls, exp.Tuple)
+
+
+def _general(call: exp.Expr, condition: exp.Expr | None, words: frozenset[str]) -> Found:
+    """Any other aggregate: its text with a hole for each argument that names a column."""
+    args: list[exp.Expr] = []
+    marked = call.copy()
+
+    def cut(node: exp.Expr) -> None:
+        for part in list(node.iter_expressions()):
+            if isinstance(part, _STRUCTURE) or (isinstance(part, exp.AggFunc) and node is marked):
+                cut(part)
+            elif part.find(exp.Column) is not None:
+                part.replace(exp.column(exp.to_identifier(f"a{len(args)}")))
+                args.append(part)
+
+    cut(marked)
+    expr = to_expr(marked, words)
+    order = [int(name.removeprefix("a")) for _, name in expr.refs]
+    return _templated(expr.template, tuple(args[index] for index in order), condition)
+
+
+def _arguments(call: exp.Expr) -> list[exp.Expr]:
+    if isinstance(call, exp.Anonymous):
+        return list(call.expressions)
+    found = [call.args[key] for key in ("this", "expression") if call.args.get(key) is not None]
+    more = [value for key, value in call.args.items() if key not in {"this", "expression"}]
+    for value in more:
+        found += [
+            v for v in (value if isinstance(value, list) else [value]) if isinstance(v, exp.Expr)
+        ]
+    return [argument for argument in found if isinstance(argument, exp.Expr)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -14,11 +15,14 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog, TableInfo
 
 _MAX_VIEW_DEPTH = 64
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
 class Opened:
     """A syntax tree without views: the tables at its leaves, the texts of its views, by name."""
+
+    sql: str
 
     tree: exp.Query
     tables: dict[str, TableInfo]
@@ -27,10 +31,11 @@ class Opened:
 
 @dataclass(frozen=True)
 class Bound:
-    """A qualified tree and the tables at its leaves, by name."""
+    """A qualified tree, the tables at its leaves by name, and the words of the texts."""
 
     tree: exp.Query
     tables: dict[str, TableInfo]
+    words: frozenset[str]
 
 
 def open_views(sql: str, catalog: Catalog, default_schema: str = "", model: str = "") -> Opened:
@@ -38,7 +43,7 @@ def open_views(sql: str, catalog: Catalog, default_schema: str = "", model: str 
 
     Errors: SQL_UNSUPPORTED (not readable), TABLE_MISSING.
     """
-    opened = Opened(parse(sql, model), {}, {})
+    opened = Opened(sql, parse(sql, model), {}, {})
     _open_views(opened.tree, catalog, catalog.default_catalog, default_schema, opened, 0)
     return opened
 
@@ -46,6 +51,7 @@ def open_views(sql: str, catalog: Catalog, default_schema: str = "", model: str 
 def bind(opened: Opened) -> Bound:
     """Qualify every column; raises `Unsupported` for names that Spark may read otherwise."""
     tree, tables = opened.tree.copy(), opened.tables
+    _name_time_windows(tree)
     _refuse_ambiguous_having(tree, tables)
     schema: dict[str, dict[str, dict[str, dict[str, str]]]] = {}
     for info in tables.values():
@@ -68,7 +74,34 @@ def bind(opened: Opened) -> Bound:
         raise Unsupported(Reason("names", str(error).splitlines()[0])) from error
     if not isinstance(bound, exp.Query):
         raise Unsupported(Reason("query", "not a SELECT"))
-    return Bound(bound, tables)
+    texts = [opened.sql, *opened.views.values()]
+    words = frozenset(word.lower() for text in texts for word in _WORD.findall(text))
+    return Bound(bound, tables, words)
+
+
+def _name_time_windows(tree: exp.Expr) -> None:
+    """`window.start` beside GROUP BY window(…) is the start of that window."""
+    for select in tree.find_all(exp.Select):
+        group = select.args.get("group")
+        for name in ("window", "session_window"):
+            calls = [
+                key
+                for key in (group.expressions if group is not None else [])
+                if isinstance(key, exp.Anonymous) and key.name.lower() == name
+            ]
+            if len(calls) != 1:
+                continue
+            order, having = select.args.get("order"), select.args.get("having")
+            for place in [*select.expressions, *(part for part in (order, having) if part)]:
+                for column in list(place.find_all(exp.Column)):
+                    _meant(column, name, calls[0])
+
+
+def _meant(column: exp.Column, name: str, call: exp.Expr) -> None:
+    if column.table.lower() == name:
+        column.replace(exp.Dot(this=call.copy(), expression=exp.to_identifier(column.name)))
+    elif not column.table and column.name.lower() == name:
+        column.replace(call.copy())
 
 
 def _open_views(

@@ -2,56 +2,176 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from dbt_streamsql.compiler.aggregates import find_calls
+from dbt_streamsql.compiler import grouping, sources, subqueries, windows
+from dbt_streamsql.compiler.aggregates import Calls, find_calls
 from dbt_streamsql.compiler.bind import Bound
+from dbt_streamsql.compiler.block import Block
+from dbt_streamsql.compiler.functions import GENERATORS
 from dbt_streamsql.compiler.reasons import Reason, Unsupported, obstacle
-from dbt_streamsql.compiler.render import render
-from dbt_streamsql.compiler.scalar import check_scalar, conjuncts, to_expr
+from dbt_streamsql.compiler.render import plain
+from dbt_streamsql.compiler.scalar import called, conjuncts
 from dbt_streamsql.plan.catalog import Catalog
-from dbt_streamsql.plan.expression import Expr, fill
+from dbt_streamsql.plan.expression import Expr, escape
 from dbt_streamsql.plan.relational import (
+    CLOCK,
     Aggregate,
     Call,
+    Constant,
+    Generate,
     Input,
+    Limit,
     Node,
     Output,
     Scan,
     Select,
+    Session,
     UnionAll,
 )
-from dbt_streamsql.plan.schema import Column
-from dbt_streamsql.quoting import TableName
-
-_GROUPED = "g"
-"""Alias of the grouped relation under the projection of an aggregate block."""
+from dbt_streamsql.plan.schema import WEIGHT, Column
 
 
-def build(bound: Bound, catalog: Catalog) -> Node:
+@dataclass(frozen=True)
+class Built:
+    """The relational tree, and whether it chose one of several right answers of the text."""
+
+    root: Node
+    chosen: bool
+
+
+def build(bound: Bound, catalog: Catalog) -> Built:
     """The relational tree of a bound query; raises `Unsupported`."""
-    return _Builder(bound, catalog).query(bound.tree)
+    builder = Builder(bound, catalog)
+    root = builder.query(bound.tree)
+    return Built(root, builder.chosen)
 
 
 @dataclass
-class _Builder:
+class Builder:
+    """Shared by the modules that build the parts of a block."""
+
     bound: Bound
     catalog: Catalog
     ctes: dict[str, Node] = field(default_factory=dict)
+    chosen: bool = False
+
+    # -- what the parts ask for ----------------------------------------------------------------
+
+    def block(self, outer: Block | None) -> Block:
+        return Block(self.catalog.functions(), self.bound.words, outer)
+
+    def schema(self, node: Node) -> tuple[Column, ...]:
+        """The columns of a node with the types that Spark gives them."""
+        return self.catalog.schema(plain(node))
+
+    def constant(self, text: str) -> str:
+        """A query that reads no table, checked."""
+        self.catalog.schema(text)
+        return escape(text)
+
+    def generated(self, below: Select, call: Expr) -> list[str]:
+        """The names that Spark gives to the columns of a generator."""
+        made = replace(below, outputs=(Output("x", call),))
+        try:
+            return [column.name.lower() for column in self.catalog.schema(plain(made))]
+        except Exception as error:
+            raise Unsupported(Reason("generator", "give its columns names")) from error
+
+    def typed(
+        self,
+        below: Node,
+        keys: tuple[str, ...],
+        calls: Iterable[Call],
+        session: Session | None = None,
+    ) -> Aggregate:
+        """A grouping whose calls know the types of their arguments and results."""
+        given = {column.name: column for column in self.schema(below)}
+        known = [
+            call
+            if call.arg is None
+            else replace(
+                call, arg_type=given[call.arg].type, arg_nullable=given[call.arg].nullable
+            )
+            for call in calls
+        ]
+        node = Aggregate(below, keys, tuple(known), session)
+        result = {column.name: column.type for column in self.schema(node)}
+        return replace(node, calls=tuple(replace(call, type=result[call.name]) for call in known))
+
+    def reaches_out(self, tree: exp.Expr) -> bool:
+        """Whether a sub-query names a relation that it does not read itself."""
+        inside = {
+            part.alias_or_name
+            for part in tree.find_all(exp.Table, exp.Subquery, exp.Lateral, exp.Values)
+        }
+        return any(
+            column.table and column.table not in inside for column in tree.find_all(exp.Column)
+        )
+
+    def conditional(self, block: Block, term: exp.Expr) -> Expr:
+        """A condition; it may compare with the time of the barrier."""
+        for part in list(term.find_all(exp.CurrentTimestamp, exp.CurrentDate, exp.Anonymous)):
+            column = _clock(part)
+            if column is None or part in block.swaps:
+                continue
+            block.swaps[part] = (block.add("__clock", Scan(CLOCK, ("now", "today"))), column)
+        return block.expr(term)
+
+    def grouped_calls(
+        self, block: Block, keys: list[exp.Expr], names: tuple[str, ...], calls: Calls
+    ) -> Block:
+        """The groups of a correlated value, their keys under the given names."""
+        made = grouping.calls_over(self, block, keys, calls)
+        found = made.inputs[0].node
+        assert isinstance(found, Aggregate)
+        outputs = [
+            *(
+                Output(new, Expr.column("g", old))
+                for new, old in zip(names, found.keys, strict=True)
+            ),
+            *(Output(call.name, Expr.column("g", call.name)) for call in found.calls),
+        ]
+        made.inputs = [Input("g", Select((Input("g", found),), (), tuple(outputs)))]
+        made.swaps = {part: ref for part, ref in made.swaps.items() if ref[1] not in found.keys}
+        return made
+
+    # -- queries -------------------------------------------------------------------------------
 
     def query(self, tree: exp.Expr) -> Node:
-        tree = tree.unnest() if isinstance(tree, exp.Subquery) else tree
+        """Any query that stands for itself."""
+        while isinstance(tree, exp.Subquery):
+            if any(tree.args.get(key) for key in ("limit", "offset", "order", "with_", "with")):
+                raise obstacle(tree, "clause after a bracket", "put it inside the brackets")
+            tree = tree.this
         outer = dict(self.ctes)
         try:
             self._with(tree)
-            self._refuse_modifiers(tree)
+            for key, operator in (
+                ("pivots", "PIVOT"),
+                ("match", "MATCH_RECOGNIZE"),
+                ("sample", "TABLESAMPLE"),
+                ("into", "INTO"),
+                ("sort", ""),
+                ("cluster", ""),
+                ("distribute", ""),
+            ):
+                clause = tree.args.get(key)
+                if clause and operator:
+                    node = clause[0] if isinstance(clause, list) else clause
+                    raise obstacle(node, operator, "not maintained from changes")
             if isinstance(tree, exp.SetOperation):
-                return self._set_operation(tree)
+                return self._ordered(tree, self._set_operation(tree))
             if isinstance(tree, exp.Select):
                 return self._select(tree)
-            raise obstacle(tree, tree.key.upper(), "only SELECT and UNION are maintained yet")
+            if isinstance(tree, exp.Values):
+                text = tree.sql(dialect="spark", comments=False)
+                names = tuple(c.name.lower() for c in self.catalog.schema(text))
+                return Constant(self.constant(text), names)
+            raise obstacle(tree, tree.key.upper(), "only SELECT, VALUES and set operations")
         finally:
             self.ctes = outer
 
@@ -63,42 +183,28 @@ class _Builder:
             raise obstacle(with_, "WITH RECURSIVE", "recursion is refreshed in full")
         for cte in with_.expressions:
             columns = [column.name for column in cte.args["alias"].args.get("columns") or []]
-            self.ctes[cte.alias] = _renamed(self.query(cte.this), columns)
+            self.ctes[cte.alias] = sources.renamed(self.query(cte.this), columns)
 
-    def _refuse_modifiers(self, tree: exp.Expr) -> None:
-        for key, operator in (
-            ("limit", "LIMIT"),
-            ("offset", "OFFSET"),
-            ("qualify", "QUALIFY"),
-            ("laterals", "LATERAL VIEW"),
-            ("pivots", "PIVOT"),
-            ("match", "MATCH_RECOGNIZE"),
-            ("windows", "WINDOW"),
-            ("sample", "TABLESAMPLE"),
-        ):
-            clause = tree.args.get(key)
-            if clause:
-                node = clause[0] if isinstance(clause, list) else clause
-                raise obstacle(node, operator, "not maintained from changes yet")
+    # -- set operations ------------------------------------------------------------------------
 
     def _set_operation(self, tree: exp.SetOperation) -> Node:
-        if not isinstance(tree, exp.Union):
-            raise obstacle(tree, tree.key.upper(), "not maintained from changes yet")
         if tree.args.get("by_name") or tree.args.get("on"):
-            raise obstacle(tree, "UNION BY NAME", "not maintained from changes yet")
+            raise obstacle(tree, "BY NAME", "not maintained from changes yet", "name the columns")
         left, right = self.query(tree.left), self.query(tree.right)
         if len(left.columns) != len(right.columns):
-            raise obstacle(tree, "UNION", "the sides have different numbers of columns")
-        parts = UnionAll((*_union_parts(left), *_union_parts(right)))
-        both = UnionAll(tuple(self._same_types(parts)))
-        return Aggregate(both, both.columns, ()) if tree.args.get("distinct") else both
+            raise obstacle(tree, tree.key.upper(), "the sides have different numbers of columns")
+        if isinstance(tree, exp.Union):
+            both = self._same_types((*_union_parts(left), *_union_parts(right)))
+            return Aggregate(both, both.columns, ()) if tree.args.get("distinct") else both
+        return self._counted(tree, left, right)
 
-    def _same_types(self, union: UnionAll) -> list[Node]:
+    def _same_types(self, parts: tuple[Node, ...]) -> UnionAll:
         """Cast each side to the common type: its change is computed without the other."""
-        wanted = self.catalog.schema(self._plain(union))
+        union = UnionAll(parts)
+        wanted = self.schema(union)
         sides: list[Node] = []
         for node in union.inputs:
-            have = self.catalog.schema(self._plain(node))
+            have = self.schema(node)
             if [column.type for column in have] == [column.type for column in wanted]:
                 sides.append(node)
                 continue
@@ -112,218 +218,181 @@ class _Builder:
                 for name, old, new in zip(node.columns, have, wanted, strict=True)
             )
             sides.append(Select((Input("s", node),), (), outputs))
-        return sides
+        return UnionAll(tuple(sides))
+
+    def _counted(self, tree: exp.SetOperation, left: Node, right: Node) -> Node:
+        """INTERSECT and EXCEPT: how often each row is on each side decides how often it stays."""
+        names = tuple(f"c{index}" for index in range(len(left.columns)))
+        tagged = []
+        for number, side in enumerate((left, right)):
+            outputs = [
+                Output(name, Expr.column("s", old))
+                for name, old in zip(names, side.columns, strict=True)
+            ]
+            for index, tag in enumerate(("in_left", "in_right")):
+                value = "1" if number == index else "CAST(NULL AS INT)"
+                outputs.append(Output(tag, Expr(value)))
+            tagged.append(Select((Input("s", side),), (), tuple(outputs)))
+        both = self._same_types(tuple(tagged))
+        calls = [Call(n, "COUNT", f"in_{n}", False, "", True, "") for n in ("left", "right")]
+        node: Node = self.typed(both, names, calls)
+        counts = (("g", "left"), ("g", "right"))
+        keep = isinstance(tree, exp.Intersect)
+        shown = [Output(name, Expr.column("g", name)) for name in names]
+        if tree.args.get("distinct") is not False:
+            where = "{0} > 0 AND {1} > 0" if keep else "{0} > 0 AND {1} = 0"
+            node = Select((Input("g", node),), (Expr(where, counts),), tuple(shown))
+        else:
+            copies = "least({0}, {1})" if keep else "{0} - {1}"
+            kept = Output("copies", Expr(copies, counts))
+            some = Expr(f"{copies} > 0", counts)
+            counted = Select((Input("g", node),), (some,), (*shown, kept))
+            call = Expr("explode(sequence(1, CAST({0} AS INT)))", (("i", "copies"),))
+            node = Generate(counted, call, ("copy",), False)
+            shown = [Output(name, Expr.column("i", name)) for name in names]
+            node = Select((Input("i", node),), (), tuple(shown))
+        return sources.renamed(node, list(left.columns))
+
+    # -- SELECT --------------------------------------------------------------------------------
 
     def _select(self, tree: exp.Select) -> Node:
-        inputs, predicates = self._sources(tree)
-        where = tree.args.get("where")
-        predicates += conjuncts(where.this if where else None)
-        for predicate in predicates:
-            check_scalar(predicate, self.catalog.functions())
         distinct = tree.args.get("distinct")
         if distinct is not None and distinct.args.get("on"):
-            raise obstacle(distinct, "DISTINCT ON", "not maintained from changes yet")
-        group = tree.args.get("group")
-        having = tree.args.get("having")
-        calls = find_calls([*tree.expressions, *([having] if having else [])])
-        conditions = tuple(to_expr(predicate) for predicate in predicates)
-        node: Node
-        if group is None and not calls:
-            if having is not None:
+            raise obstacle(distinct, "DISTINCT ON", "not maintained from changes")
+        block = sources.read(self, tree, None)
+        where = tree.args.get("where")
+        for term in conjuncts(where.this if where else None):
+            subqueries.condition(self, block, term)
+        group, having = tree.args.get("group"), tree.args.get("having")
+        order = tree.args["order"].expressions if _limited(tree) and tree.args.get("order") else []
+        qualify = conjuncts(tree.args["qualify"].this if tree.args.get("qualify") else None)
+        items = [*tree.expressions, *([having.this] if having else []), *qualify, *order]
+        calls = find_calls(items, self.bound.words)
+        if group is not None or calls:
+            self.chosen |= any(found.chosen for found in calls.values())
+            for found in calls.values():
+                subqueries.values(self, block, list(found.args))
+            block = grouping.grouped(self, block, tree, calls)
+        if having is not None:
+            if group is None and not calls:
                 raise obstacle(having, "HAVING", "there is no GROUP BY and no aggregate")
-            outputs = []
-            for item in tree.expressions:
-                check_scalar(item, self.catalog.functions())
-                outputs.append(Output(item.alias_or_name, to_expr(item.unalias())))
-            node = Select(inputs, conditions, _named(outputs))
-        else:
-            node = self._grouped(tree, inputs, conditions, group, having, calls)
-        return Aggregate(node, node.columns, ()) if distinct is not None else node
+            for term in conjuncts(having.this):
+                subqueries.condition(self, block, term)
+        shown = list(tree.expressions)
+        subqueries.values(self, block, [*shown, *order])
+        self.chosen |= windows.windows(self, block, tree, [*shown, *order, *qualify])
+        block.where += [block.expr(term) for term in qualify]
+        outputs = self._items(block, shown)
+        if distinct is not None:
+            node = block.project(outputs)
+            return self._ordered(tree, Aggregate(node, node.columns, ()))
+        return self._ordered(tree, None, block, outputs)
 
-    def _sources(self, tree: exp.Select) -> tuple[tuple[Input, ...], list[exp.Expr]]:
-        from_ = tree.args.get("from_") or tree.args.get("from")
-        if from_ is None:
-            raise obstacle(tree, "SELECT", "it reads no table, so it never changes")
-        inputs = [self._source(from_.this)]
-        predicates: list[exp.Expr] = []
-        pending = [*(from_.this.args.get("joins") or []), *(tree.args.get("joins") or [])]
-        for join in pending:
-            side, kind = (join.side or "").upper(), (join.kind or "").upper()
-            method = (join.args.get("method") or "").upper()
-            if side or kind in {"SEMI", "ANTI", "OUTER"} or method:
-                operator = " ".join(word for word in (method, side, kind, "JOIN") if word)
-                raise obstacle(
-                    join,
-                    operator,
-                    "only inner and cross joins are maintained from changes yet",
-                    "use an inner join where every row has a partner",
-                )
-            if join.args.get("using"):
-                raise obstacle(join, "JOIN USING", "write the condition with ON")
-            inputs.append(self._source(join.this))
-            if join.this.args.get("joins"):
-                raise obstacle(join, "nested JOIN", "write the joins one after another")
-            predicates += conjuncts(join.args.get("on"))
-        return tuple(inputs), predicates
-
-    def _source(self, source: exp.Expr) -> Input:
-        self._refuse_modifiers_of_source(source)
-        if isinstance(source, exp.Subquery):
-            columns = [c.name for c in source.args["alias"].args.get("columns") or []]
-            return Input(source.alias, _renamed(self.query(source.this), columns))
-        if not isinstance(source, exp.Table):
-            raise obstacle(source, source.key.upper(), "only tables and sub-queries are read yet")
-        if not isinstance(source.this, exp.Identifier):
-            raise obstacle(source, "table function", "not maintained from changes yet")
-        if not source.args.get("db") and source.name in self.ctes:
-            return Input(source.alias_or_name, self.ctes[source.name])
-        name = str(TableName(source.catalog, source.db, source.name))
-        info = self.bound.tables.get(name)
-        if info is None:
-            raise obstacle(source, name, "the table could not be resolved")
-        if not info.versioned:
-            raise obstacle(
-                source,
-                name,
-                "the table has no snapshots to take changes from",
-                "store it as an Iceberg table",
-            )
-        scan = Scan(name, tuple(column.name.lower() for column in info.columns))
-        return Input(source.alias_or_name, scan)
-
-    def _refuse_modifiers_of_source(self, source: exp.Expr) -> None:
-        for key, operator in (
-            ("sample", "TABLESAMPLE"),
-            ("pivots", "PIVOT"),
-            ("laterals", "LATERAL VIEW"),
-            ("version", "time travel"),
-            ("when", "time travel"),
-            ("hints", "hint"),
-        ):
-            if source.args.get(key):
-                raise obstacle(source, operator, "not maintained from changes")
-
-    def _grouped(
-        self,
-        tree: exp.Select,
-        inputs: tuple[Input, ...],
-        conditions: tuple[Expr, ...],
-        group: exp.Group | None,
-        having: exp.Having | None,
-        calls: dict[exp.Expr, tuple[str, exp.Expr | None, bool]],
-    ) -> Node:
-        if group is not None:
-            for key in ("rollup", "cube", "grouping_sets", "totals", "all"):
-                if group.args.get(key):
-                    raise obstacle(group, key.upper(), "not maintained from changes yet")
-        functions = self.catalog.functions()
-        keys = list(dict.fromkeys(group.expressions)) if group is not None else []
+    def _items(self, block: Block, items: list[exp.Expr]) -> list[Output]:
         outputs: list[Output] = []
-        taken: set[str] = set()
-        replaced: dict[exp.Expr, str] = {}
-        for key in keys:
-            if isinstance(key, exp.Rollup | exp.Cube | exp.GroupingSets):
-                raise obstacle(key, key.key.upper(), "not maintained from changes yet")
-            check_scalar(key, functions)
-            name = _fresh(key.name if isinstance(key, exp.Column) else "key", taken)
-            outputs.append(Output(name, to_expr(key)))
-            replaced[key] = name
-        key_names = tuple(output.name for output in outputs)
-        arguments: dict[exp.Expr, str] = {}
-        for _, argument, _ in calls.values():
-            if argument is None or argument in arguments:
+        for item in items:
+            bare = item.unalias()
+            generator = _generator(bare)
+            if generator is None:
+                outputs.append(Output(item.alias_or_name, block.expr(bare)))
                 continue
-            check_scalar(argument, functions)
-            if argument in replaced:
-                arguments[argument] = replaced[argument]
-                continue
-            name = _fresh(argument.name if isinstance(argument, exp.Column) else "arg", taken)
-            outputs.append(Output(name, to_expr(argument)))
-            arguments[argument] = name
-        if not outputs:
-            outputs = [Output("one", Expr("1"))]
-        below = Select(inputs, conditions, tuple(outputs))
-        types = {column.name: column for column in self.catalog.schema(self._plain(below))}
-        made: list[Call] = []
-        for call, (function, argument, distinct) in calls.items():
-            arg = arguments[argument] if argument is not None else None
-            name = _fresh(function.lower() if arg is None else f"{function.lower()}_{arg}", taken)
-            column = types[arg] if arg is not None else Column("", "bigint", False)
-            made.append(Call(name, function, arg, distinct, column.type, column.nullable, ""))
-            replaced[call] = name
-        untyped = Aggregate(below, key_names, tuple(made))
-        result = {column.name: column.type for column in self.catalog.schema(self._plain(untyped))}
-        grouped = Aggregate(
-            below,
-            key_names,
-            tuple(
-                Call(
-                    c.name,
-                    c.function,
-                    c.arg,
-                    c.distinct,
-                    c.arg_type,
-                    c.arg_nullable,
-                    result[c.name],
-                )
-                for c in made
-            ),
+            names = (
+                [a.name for a in item.aliases]
+                if isinstance(item, exp.Aliases)
+                else ([item.alias] if isinstance(item, exp.Alias) else [])
+            )
+            old = {output.name: output for output in outputs}
+            block.close([Output(f"__shown_{name}", output.expr) for name, output in old.items()])
+            call = bare.this if isinstance(bare, exp.Aliases) else bare
+            made = sources.generate(self, block, call, names if not _unnamed(names) else [], False)
+            outputs = [Output(name, Expr.column("b", f"__shown_{name}")) for name in old]
+            shown = names if len(names) == len(made) else made
+            outputs += [
+                Output(name, Expr.column("b", inside))
+                for name, inside in zip(shown, made, strict=True)
+            ]
+        return _named(outputs)
+
+    def _ordered(
+        self,
+        tree: exp.Expr,
+        node: Node | None,
+        block: Block | None = None,
+        outputs: list[Output] | None = None,
+    ) -> Node:
+        """ORDER BY with LIMIT and OFFSET; an order alone means nothing in a table."""
+        if not _limited(tree):
+            return node if node is not None else block.project(outputs or [])  # type: ignore[union-attr]
+        limit, offset = _number(tree, "limit"), _number(tree, "offset") or 0
+        shown = tuple(o.name for o in outputs) if outputs is not None else node.columns  # type: ignore[union-attr]
+        order: list[Expr] = []
+        hidden: list[Output] = []
+        for item in tree.args["order"].expressions if tree.args.get("order") else []:
+            bare = item.this if isinstance(item, exp.Ordered) else item
+            if isinstance(bare, exp.Column) and not bare.table and bare.name in shown:
+                name = bare.name
+            elif block is not None:
+                name = f"__order{len(hidden)}"
+                hidden.append(Output(name, block.expr(bare)))
+            else:
+                raise obstacle(item, "ORDER BY", "order by the columns that are shown")
+            direction = windows.direction(item)
+            order.append(Expr(f"{{0}} {direction}".strip(), (("i", name),)))
+        below = node if node is not None else block.project([*(outputs or []), *hidden])  # type: ignore[union-attr]
+        sortable = tuple(c.name for c in self.schema(below) if c.is_sortable)
+        self.chosen = True
+        first = Limit(below, tuple(order), limit, offset, sortable)
+        return Select(
+            (Input("i", first),), (), tuple(Output(name, Expr.column("i", name)) for name in shown)
         )
-        above = [
-            Output(item.alias_or_name, self._above(item.unalias(), replaced))
-            for item in tree.expressions
-        ]
-        kept = tuple(
-            self._above(term, replaced) for term in conjuncts(having.this if having else None)
-        )
-        return Select((Input(_GROUPED, grouped),), kept, _named(above))
 
-    def _above(self, node: exp.Expr, replaced: dict[exp.Expr, str]) -> Expr:
-        """An expression over groups: keys and calls become columns of the grouped relation."""
 
-        def swap(part: exp.Expr) -> exp.Expr:
-            name = replaced.get(part)
-            return part if name is None else exp.column(exp.to_identifier(name), table=_GROUPED)
+def _limited(tree: exp.Expr) -> bool:
+    return bool(tree.args.get("limit") or tree.args.get("offset"))
 
-        swapped = node.copy().transform(swap)
-        check_scalar(swapped, self.catalog.functions())
-        for column in swapped.find_all(exp.Column):
-            if column.table != _GROUPED or column.name not in replaced.values():
-                raise obstacle(
-                    column, column.sql(dialect="spark"), "neither grouped nor aggregated"
-                )
-        return to_expr(swapped)
 
-    def _plain(self, node: Node) -> str:
-        """The node as SQL over the tables as they are now."""
-        return fill(render(node, lambda table: TableName.parse(table).sql), lambda hole: hole)
+def _number(tree: exp.Expr, key: str) -> int | None:
+    clause = tree.args.get(key)
+    if clause is None:
+        return None
+    value = clause.expression
+    if not isinstance(clause, exp.Limit | exp.Offset) or not isinstance(value, exp.Literal):
+        raise obstacle(clause, key.upper(), "only a number is maintained from changes")
+    return int(value.name)
+
+
+def _generator(node: exp.Expr) -> exp.Expr | None:
+    call = node.this if isinstance(node, exp.Aliases) else node
+    return call if called(call) in GENERATORS else None
+
+
+def _unnamed(names: list[str]) -> bool:
+    """Names that the qualifier made up where the text has none."""
+    return any(name.startswith("_col_") for name in names)
+
+
+def _clock(node: exp.Expr) -> str | None:
+    if isinstance(node, exp.CurrentTimestamp):
+        return "now"
+    if isinstance(node, exp.CurrentDate):
+        return "today" if node.this is None else None
+    name = node.name.lower() if isinstance(node, exp.Anonymous) and not node.expressions else ""
+    return {
+        "now": "now",
+        "current_timestamp": "now",
+        "curdate": "today",
+        "current_date": "today",
+    }.get(name)
 
 
 def _union_parts(node: Node) -> tuple[Node, ...]:
     return node.inputs if isinstance(node, UnionAll) else (node,)
 
 
-def _fresh(wanted: str, taken: set[str]) -> str:
-    name, number = wanted, 2
-    while name in taken:
-        name, number = f"{wanted}_{number}", number + 1
-    taken.add(name)
-    return name
-
-
-def _named(outputs: list[Output]) -> tuple[Output, ...]:
+def _named(outputs: list[Output]) -> list[Output]:
     names = [output.name for output in outputs]
     if len(set(names)) != len(names) or not all(names):
         raise Unsupported(Reason("column names", f"not unique: {', '.join(names)}"))
-    return tuple(outputs)
-
-
-def _renamed(node: Node, names: list[str]) -> Node:
-    if not names or tuple(names) == node.columns:
-        return node
-    if len(names) != len(node.columns):
-        raise Unsupported(Reason("column aliases", "their number differs from the columns'"))
-    pairs = zip(names, node.columns, strict=True)
-    return Select(
-        (Input("s", node),), (), tuple(Output(new, Expr.column("s", old)) for new, old in pairs)
-    )
+    if WEIGHT in names:
+        raise Unsupported(Reason("column names", f"{WEIGHT} is reserved", "use another alias"))
+    return outputs

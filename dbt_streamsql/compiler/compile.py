@@ -9,21 +9,33 @@ from importlib.metadata import version as version_of
 from typing import Any
 
 from dbt_streamsql.__version__ import version
+from dbt_streamsql.compiler.aggregates import UNSTABLE
 from dbt_streamsql.compiler.bind import Bound, Opened, bind, open_views
 from dbt_streamsql.compiler.build import build
 from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.compiler.incrementalize import incrementalize
+from dbt_streamsql.compiler.merge import merge
 from dbt_streamsql.compiler.prune import prune
 from dbt_streamsql.compiler.reasons import Reason, Unsupported
-from dbt_streamsql.compiler.render import render
+from dbt_streamsql.compiler.render import plain, render
 from dbt_streamsql.compiler.rules.view import View, top
 from dbt_streamsql.compiler.scalar import is_volatile
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog
 from dbt_streamsql.plan.compiled import PLAN_VERSION, CompiledPlan
-from dbt_streamsql.plan.relational import Node, tables
+from dbt_streamsql.plan.expression import Expr
+from dbt_streamsql.plan.relational import (
+    CLOCK,
+    Aggregate,
+    Input,
+    Node,
+    Output,
+    Select,
+    keys_of,
+    tables,
+    walk,
+)
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
-from dbt_streamsql.quoting import TableName
 
 MODES = ("auto", "incremental", "incremental_strict", "full")
 """auto: incremental where possible. incremental: the same, but a full refresh is logged as a
@@ -96,47 +108,72 @@ def compile_view(
 
 
 def _incremental(plan: CompiledPlan, bound: Bound, catalog: Catalog) -> CompiledPlan:
-    root = prune(build(bound, catalog))
+    built = build(bound, catalog)
+    _check_names(built.root, plan.columns)
+    root = prune(merge(built.root))
+    _refuse_unstable(root)
     emitter = Emitter(root)
     view = incrementalize(View(root, plan.columns), _key_types(root, catalog), emitter)
+    inputs = tables(root)
+    canonical = built.chosen or CLOCK in inputs
     full_sql, hidden = "", tuple[Column, ...]()
-    if view.full is not None:
-        order = tables(root)
-        full_sql = render(view.full, lambda name: f"{{t{order.index(name)}}}")
-        hidden = _hidden(view.full, catalog)
+    full = view.full
+    if full is None and canonical:
+        full = _under_names(root, plan.columns)
+    if full is not None:
+        full_sql = render(full, lambda name: f"{{t{inputs.index(name)}}}")
+        hidden = tuple(c for c in catalog.schema(plain(full)) if c.name.startswith(HIDDEN_PREFIX))
     return replace(
         plan,
         mode="incremental",
         strategy=view.strategy,
-        tables=tables(root),
+        tables=inputs,
         hidden=hidden,
         key=view.key,
         full_sql=full_sql,
+        canonical=canonical,
+        volatile=False,
         steps=emitter.finished(),
         tree=_tree(root),
     )
 
 
+def _check_names(root: Node, columns: tuple[Column, ...]) -> None:
+    """The columns are those that Spark sees, in its order (those without a name: their number)."""
+    same = len(root.columns) == len(columns) and all(
+        ours.startswith("_col_") or ours.lower() == theirs.name.lower()
+        for ours, theirs in zip(root.columns, columns, strict=True)
+    )
+    if not same:
+        names = f"{', '.join(root.columns)} instead of {', '.join(c.name for c in columns)}"
+        raise Unsupported(Reason("column names", f"read as {names}", "name every column"))
+
+
+def _refuse_unstable(root: Node) -> None:
+    """Aggregates that may differ when they are computed twice can only be stored, not built on."""
+    found = top(root)
+    for node in walk(root):
+        if not isinstance(node, Aggregate) or (found is not None and node is found[0]):
+            continue
+        for call in node.calls:
+            name = next((n for n in UNSTABLE if n in call.template.lower()), None)
+            if name is not None:
+                why = "its result may differ from run to run, so nothing can be computed from it"
+                raise Unsupported(Reason(f"{name}()", why, "make it the last step of a view"))
+
+
+def _under_names(root: Node, columns: tuple[Column, ...]) -> Node:
+    pairs = zip(root.columns, columns, strict=True)
+    outputs = tuple(Output(new.name, Expr.column("v", old)) for old, new in pairs)
+    return Select((Input("v", root),), (), outputs)
+
+
 def _key_types(root: Node, catalog: Catalog) -> tuple[Column, ...]:
     found = top(root)
-    if found is None or not found[0].keys:
+    if found is None or not keys_of(found[0]):
         return ()
-    plain = render(found[0], lambda name: TableName.parse(name).sql)
-    types = {column.name: column for column in catalog.schema(_unescape(plain))}
-    return tuple(types[key] for key in found[0].keys)
-
-
-def _hidden(full: Node, catalog: Catalog) -> tuple[Column, ...]:
-    plain = render(full, lambda name: TableName.parse(name).sql)
-    return tuple(
-        column
-        for column in catalog.schema(_unescape(plain))
-        if column.name.startswith(HIDDEN_PREFIX)
-    )
-
-
-def _unescape(template: str) -> str:
-    return template.replace("{{", "{").replace("}}", "}")
+    types = {column.name: column for column in catalog.schema(plain(found[0]))}
+    return tuple(types[key] for key in keys_of(found[0]))
 
 
 def _check_columns(columns: tuple[Column, ...], model: str) -> None:

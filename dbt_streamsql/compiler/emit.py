@@ -27,7 +27,10 @@ class Emitter:
         self.deltas: dict[Node, str] = {}
 
     def changes(self, table: str) -> str:
-        """The change of a table: the columns that any scan of it uses, and the weight."""
+        """The change of a table: the columns that any scan of it uses, and the weight.
+
+        The table '' stands for what never changes.
+        """
         if table not in self._changes:
             columns = dict.fromkeys(
                 column
@@ -35,7 +38,7 @@ class Emitter:
                 if isinstance(leaf, Scan) and leaf.table == table
                 for column in leaf.columns
             )
-            name = self._name(f"d_{self._table(table)}")
+            name = self._name(f"d_{self._table(table)}" if table else "nothing")
             self._changes[table] = name
             self.steps.append(Changes(name, table, tuple(columns)))
         return self._changes[table]

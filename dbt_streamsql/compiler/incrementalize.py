@@ -5,19 +5,20 @@ from __future__ import annotations
 from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.compiler.rules import fold, replace, rows
 from dbt_streamsql.compiler.rules.view import View, refuse_incomparable, top
+from dbt_streamsql.plan.relational import Aggregate
 from dbt_streamsql.plan.schema import Column
 
 
 def incrementalize(view: View, key_types: tuple[Column, ...], emitter: Emitter) -> View:
     """Emit the program of `view`; raises `Unsupported`.
 
-    `key_types` are the grouping keys of the top with their types (empty without grouping).
+    `key_types` are the keys of the top with their types (empty when it has none).
     """
     found = top(view.root)
     if found is None:
         return rows.plan(view, emitter)
     node, select = found
-    refuse_incomparable(key_types, "GROUP BY")
-    if fold.applies(node, select):
+    refuse_incomparable(key_types, "GROUP BY or PARTITION BY")
+    if isinstance(node, Aggregate) and fold.applies(node, select):
         return fold.plan(view, emitter)
     return replace.plan(view, emitter)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import sqlglot
-from sqlglot import Token, TokenType, exp
+from sqlglot import Dialect, Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName, quote
+
+_SPARK = Dialect.get_or_raise("spark")
+_QUALIFY = re.compile(r"\bqualify\b", re.IGNORECASE)
+_KEEP = "streamsql_qualify"
+_OUTSIDE = ("order", "limit", "offset", "distinct", "with_", "with")
+"""Clauses that come after QUALIFY, and the CTEs, which stay outermost."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +34,9 @@ class TableUse:
 def parse(sql: str, model: str = "") -> exp.Query:
     """The syntax tree of one SELECT statement; SQL_UNSUPPORTED when there is none."""
     try:
-        statements = [tree for tree in sqlglot.parse(sql, dialect="spark") if tree is not None]
+        statements = [
+            tree for tree in _SPARK.parser().parse(_tokens(sql), sql) if tree is not None
+        ]
     except SqlglotError as error:
         details = getattr(error, "errors", None) or [{}]
         raise StreamSqlError(
@@ -45,6 +55,45 @@ def parse(sql: str, model: str = "") -> exp.Query:
             place=Place(model),
         )
     return statements[0]
+
+
+def _tokens(sql: str) -> list[Token]:
+    """The tokens of a text; `window(…)` is a function, not the clause of that name."""
+    tokens = _SPARK.tokenize(sql)
+    for token, after in pairwise(tokens):
+        if token.token_type is TokenType.WINDOW and after.token_type is TokenType.L_PAREN:
+            token.token_type = TokenType.VAR
+    return tokens
+
+
+def without_qualify(sql: str) -> str:
+    """The text with each QUALIFY as a condition around its block: Spark 4.1 does not know it."""
+    if not _QUALIFY.search(sql):
+        return sql
+    tree = parse(sql)
+    found = [select for select in tree.find_all(exp.Select) if select.args.get("qualify")]
+    for select in reversed(found):
+        aliases = {item.alias.lower(): item.this for item in select.expressions if item.alias}
+        condition = select.args["qualify"].this.copy()
+        select.set("qualify", None)
+        for column in list(condition.find_all(exp.Column)):
+            if not column.table and column.name.lower() in aliases:
+                meant = exp.paren(aliases[column.name.lower()].copy())
+                condition = meant if column is condition else condition
+                column.replace(meant)
+        inner = select.copy()
+        for key in _OUTSIDE:
+            inner.set(key, None)
+        inner.append("expressions", exp.alias_(condition, _KEEP))
+        outer = exp.select(exp.Star(except_=[exp.to_identifier(_KEEP)]))
+        outer = outer.from_(inner.subquery("qualified")).where(exp.column(_KEEP))
+        for key in _OUTSIDE:
+            outer.set(key, select.args.get(key))
+        if select is tree:
+            tree = outer
+        else:
+            select.replace(outer)
+    return tree.sql(dialect="spark", pretty=True)
 
 
 def statements(sql: str) -> list[str]:

@@ -2,8 +2,23 @@
 
 from __future__ import annotations
 
-from dbt_streamsql.plan.expression import columns_of
-from dbt_streamsql.plan.relational import Aggregate, Input, Node, Scan, Select, UnionAll
+from dataclasses import replace
+
+from dbt_streamsql.plan.expression import Expr, columns_of
+from dbt_streamsql.plan.relational import (
+    Aggregate,
+    Constant,
+    Generate,
+    Input,
+    Limit,
+    Match,
+    Node,
+    Output,
+    Scan,
+    Select,
+    UnionAll,
+    Window,
+)
 
 
 def prune(node: Node, needed: frozenset[str] | None = None) -> Node:
@@ -15,23 +30,64 @@ def prune(node: Node, needed: frozenset[str] | None = None) -> Node:
     kept = tuple(name for name in node.columns if name in wanted) or node.columns[:1]
     if isinstance(node, Scan):
         return Scan(node.table, kept)
+    if isinstance(node, Constant):
+        return node
     if isinstance(node, Select):
         outputs = tuple(output for output in node.outputs if output.name in kept)
         exprs = (*node.where, *(output.expr for output in outputs))
-        inputs = tuple(
-            Input(child.alias, prune(child.node, frozenset(columns_of(exprs, child.alias))))
-            for child in node.inputs
-        )
+        inputs = tuple(_input(child, exprs) for child in node.inputs)
         return Select(inputs, node.where, outputs)
+    if isinstance(node, Match):
+        outputs = tuple(output for output in node.outputs if output.name in kept)
+        exprs = (*node.on, *(output.expr for output in outputs))
+        left, right = _input(node.left, exprs), _input(node.right, exprs)
+        return replace(node, left=left, right=right, outputs=outputs)
     if isinstance(node, Aggregate):
-        calls = tuple(call for call in node.calls if call.name in wanted)
-        calls = calls if calls or node.keys else node.calls[:1]
-        used = frozenset((*node.keys, *(call.arg for call in calls if call.arg is not None)))
-        return Aggregate(prune(node.input, used), node.keys, calls)
+        return _aggregate(node, wanted)
+    if isinstance(node, Window):
+        return _window(node, wanted)
+    if isinstance(node, Limit):
+        used = wanted | columns_of(node.order, "i")
+        below = prune(node.input, used)
+        return replace(node, input=below, sortable=_among(node.sortable, below))
+    if isinstance(node, Generate):
+        return replace(node, input=prune(node.input, wanted | columns_of([node.call], "i")))
     positions = [node.columns.index(name) for name in kept]
     return UnionAll(
-        tuple(
-            prune(child, frozenset(child.columns[position] for position in positions))
-            for child in node.inputs
-        )
+        tuple(_exactly(child, [child.columns[at] for at in positions]) for child in node.inputs)
     )
+
+
+def _exactly(node: Node, names: list[str]) -> Node:
+    """A side of a union: it has these columns and no other, in this order."""
+    below = prune(node, frozenset(names))
+    if list(below.columns) == names:
+        return below
+    outputs = tuple(Output(name, Expr.column("s", name)) for name in names)
+    return Select((Input("s", below),), (), outputs)
+
+
+def _input(child: Input, exprs: tuple[Expr, ...]) -> Input:
+    return Input(child.alias, prune(child.node, frozenset(columns_of(exprs, child.alias))))
+
+
+def _aggregate(node: Aggregate, wanted: frozenset[str]) -> Node:
+    calls = tuple(call for call in node.calls if call.name in wanted)
+    calls = calls if calls or node.keys else node.calls[:1]
+    time = (node.session.time,) if node.session is not None else ()
+    used = frozenset((*node.keys, *time, *(name for call in calls for name in call.uses)))
+    return replace(node, input=prune(node.input, used), calls=calls)
+
+
+def _window(node: Window, wanted: frozenset[str]) -> Node:
+    overs = tuple(over for over in node.overs if over.name in wanted)
+    if not overs:
+        return prune(node.input, wanted)
+    exprs = [expr for over in overs for expr in (over.call, *over.order)]
+    used = (wanted & set(node.input.columns)) | columns_of(exprs, "i") | set(node.partition)
+    below = prune(node.input, frozenset(used))
+    return replace(node, input=below, overs=overs, sortable=_among(node.sortable, below))
+
+
+def _among(names: tuple[str, ...], node: Node) -> tuple[str, ...]:
+    return tuple(name for name in names if name in node.columns)

@@ -4,25 +4,67 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dbt_streamsql.plan.expression import Expr, Ref, dotted, escape, ident
-from dbt_streamsql.plan.relational import Aggregate, Input, Node, Scan, Select, UnionAll
+from dbt_streamsql.plan.expression import Expr, Ref, dotted, escape, fill, ident
+from dbt_streamsql.plan.relational import (
+    CLOCK,
+    Aggregate,
+    Constant,
+    Generate,
+    Input,
+    Keyed,
+    Match,
+    Node,
+    Over,
+    Scan,
+    Select,
+    UnionAll,
+    Window,
+)
+from dbt_streamsql.quoting import TableName
 
 Source = Callable[[str], str]
 """How a base table is written: table name -> SQL text (may hold `{frame}` holes)."""
+
+JOINS = {
+    "left": "LEFT JOIN",
+    "full": "FULL JOIN",
+    "semi": "LEFT SEMI JOIN",
+    "anti": "LEFT ANTI JOIN",
+}
 
 
 def render(node: Node, source: Source) -> str:
     """The node as a SELECT; the text is a template whose literal braces are doubled."""
     if isinstance(node, Scan):
-        columns = ", ".join(escape(ident(name)) for name in node.columns) or "1"
-        return f"SELECT {columns} FROM {source(node.table)}"
+        return f"SELECT {listed(node.columns) or '1'} FROM {source(node.table)}"
+    if isinstance(node, Constant):
+        return node.sql
     if isinstance(node, UnionAll):
         return "\nUNION ALL\n".join(f"({render(child, source)})" for child in node.inputs)
-    if isinstance(node, Aggregate):
-        return grouping(
-            node, f"(\n{indent(render(node.input, source))}\n) i", [c.sql("i") for c in node.calls]
+    if isinstance(node, Select):
+        return select(node, [relation(child, source) for child in node.inputs])
+    if isinstance(node, Match):
+        items = [aliased(output.expr.render(), output.name) for output in node.outputs]
+        on = " AND ".join(term(expr) for expr in node.on)
+        return (
+            f"SELECT {', '.join(items)}\nFROM {relation(node.left, source)}\n"
+            f"{JOINS[node.kind]} {relation(node.right, source)} ON {on}"
         )
-    return select(node, [relation(child, source) for child in node.inputs])
+    inner = f"(\n{indent(render(node.input, source))}\n) i"
+    if isinstance(node, Generate):
+        return generate(node, inner)
+    return keyed(node, inner)
+
+
+def plain(node: Node) -> str:
+    """The node as SQL over the tables as they are now."""
+
+    def now(table: str) -> str:
+        if table == CLOCK:
+            return "(SELECT current_timestamp() AS now, current_date() AS today)"
+        return TableName.parse(table).sql
+
+    return fill(render(node, now), lambda hole: hole)
 
 
 def relation(child: Input, source: Source) -> str:
@@ -33,10 +75,54 @@ def relation(child: Input, source: Source) -> str:
     return f"(\n{indent(render(child.node, source))}\n) {alias}"
 
 
+def keyed(node: Keyed, from_: str) -> str:
+    """A grouping, a window or a limit over a relation with the alias `i`."""
+    if isinstance(node, Aggregate):
+        return grouping(node, from_, [call.sql("i") for call in node.calls])
+    columns = listed(node.input.columns, "i")
+    if isinstance(node, Window):
+        items = [f"{_over(node, over)} AS {escape(ident(over.name))}" for over in node.overs]
+        return f"SELECT {columns}, {', '.join(items)}\nFROM {from_}"
+    order = [expr.render() for expr in node.order] + [
+        f"i.{escape(ident(c))}" for c in node.sortable
+    ]
+    text = f"SELECT {columns}\nFROM {from_}"
+    text += f"\nORDER BY {', '.join(order)}" if order else ""
+    text += f"\nLIMIT {node.limit}" if node.limit is not None else ""
+    return text + (f" OFFSET {node.offset}" if node.offset else "")
+
+
+def _over(node: Window, over: Over) -> str:
+    parts = [f"PARTITION BY {listed(node.partition, 'i')}"]
+    order = [expr.render() for expr in over.order]
+    if over.ties:
+        order += [f"i.{escape(ident(name))}" for name in node.sortable]
+    if order:
+        parts.append(f"ORDER BY {', '.join(order)}")
+    if over.frame:
+        parts.append(over.frame)
+    return f"{over.call.render()} OVER ({' '.join(parts)})"
+
+
+def generate(node: Generate, from_: str, extra: str = "") -> str:
+    """`SELECT columns, new columns FROM … LATERAL VIEW generator` over the alias `i`."""
+    names = listed(node.names)
+    items = [listed(node.input.columns, "i"), *(f"v.{escape(ident(n))}" for n in node.names)]
+    outer = "OUTER " if node.outer else ""
+    return (
+        f"SELECT {', '.join([*items, extra] if extra else items)}\n"
+        f"FROM {from_}\nLATERAL VIEW {outer}{node.call.render()} v AS {names}"
+    )
+
+
 def grouping(node: Aggregate, from_: str, calls: list[str], alias: str = "i") -> str:
     """`SELECT keys, calls FROM … GROUP BY keys`."""
     keys = [escape(f"{alias}.{ident(key)}") for key in node.keys]
     items = [f"{sql} AS {escape(ident(key))}" for sql, key in zip(keys, node.keys, strict=True)]
+    if node.session is not None:
+        time = escape(f"{alias}.{ident(node.session.time)}")
+        keys.append(f"session_window({time}, {escape(node.session.gap)})")
+        items.append(f"session_window AS {escape(ident(node.session.name))}")
     items += [
         f"{sql} AS {escape(ident(call.name))}" for sql, call in zip(calls, node.calls, strict=True)
     ]
@@ -87,6 +173,12 @@ def aliased(sql: str, name: str) -> str:
     """`sql AS name`, or `sql` alone where it already has that name."""
     quoted = escape(ident(name))
     return sql if sql.rpartition(".")[2] == quoted and "(" not in sql else f"{sql} AS {quoted}"
+
+
+def listed(columns: tuple[str, ...] | list[str], alias: str = "") -> str:
+    """Columns as a list, of one alias when it is given."""
+    dot = f"{alias}." if alias else ""
+    return ", ".join(f"{dot}{escape(ident(column))}" for column in columns)
 
 
 def indent(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlglot import exp
+from sqlglot import TokenType, exp, tokenize
 
 from dbt_streamsql.compiler.functions import AGGREGATES, GENERATORS, VOLATILE, WINDOWS
 from dbt_streamsql.compiler.reasons import Unsupported, obstacle
@@ -10,6 +10,25 @@ from dbt_streamsql.plan.expression import Expr, Ref, escape
 
 _CLOCKLESS = frozenset({"unix_timestamp", "to_unix_timestamp"})
 """Clocks only when they are called without an argument."""
+_NO_NAMES = frozenset({TokenType.STRING, TokenType.NUMBER})
+_OWN_WORDS = frozenset(
+    {"coalesce", "cast", "and", "or", "not", "in", "is", "like", "case", "when"}
+)
+"""What the parser may add: COALESCE for the columns of USING, words of its own brackets."""
+_SAME = {
+    "ceil": frozenset({"ceiling"}),
+    "day": frozenset({"dayofmonth"}),
+    "length": frozenset({"len", "char_length", "character_length"}),
+    "lower": frozenset({"lcase"}),
+    "power": frozenset({"pow"}),
+    "collect_list": frozenset({"array_agg"}),
+    "stddev": frozenset({"stddev_samp", "std"}),
+    "struct": frozenset({"named_struct"}),
+    "substring": frozenset({"substr"}),
+    "upper": frozenset({"ucase"}),
+    "variance": frozenset({"var_samp"}),
+}
+"""Functions that have other names which mean exactly the same."""
 _CLOCK_HINT = "compare with a column, or keep the view in full"
 
 
@@ -17,7 +36,7 @@ def check_scalar(node: exp.Expr, builtin: frozenset[str]) -> None:
     """Refuse an expression whose value is not decided by the columns it names."""
     for part in node.walk():
         if isinstance(part, exp.Window):
-            raise obstacle(part, "window function", "windows are not maintained from changes yet")
+            raise obstacle(part, "window function", "it cannot stand in this place")
         if isinstance(part, exp.Query):
             raise obstacle(
                 part,
@@ -49,8 +68,19 @@ def _check_function(node: exp.Func, builtin: frozenset[str]) -> None:
 def _names(node: exp.Func) -> set[str]:
     if isinstance(node, exp.Anonymous):
         return {node.name.lower()}
-    spelled = node.sql(dialect="spark").split("(")[0].lower()
-    return {spelled, *(name.lower() for name in node.sql_names())}
+    return {called(node), *(name.lower() for name in node.sql_names())}
+
+
+def called(node: exp.Expr) -> str:
+    """The lower-case name of the function that a node calls, as Spark spells it; '' for others."""
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower()
+    # To the parser AND, CASE and CAST are functions too, and their text may begin with another's.
+    if not isinstance(node, exp.Func) or isinstance(node, exp.Binary | exp.Connector | exp.Case):
+        return ""
+    if isinstance(node, exp.PercentileCont | exp.PercentileDisc):
+        return str(node.sql_names()[0]).lower()
+    return str(node.sql(dialect="spark").split("(")[0]).lower()
 
 
 def _is_volatile(node: exp.Func, names: set[str]) -> bool:
@@ -76,8 +106,12 @@ def _refuse(node: exp.Func, name: str, why: str, rewrite: str = "") -> Unsupport
     return obstacle(node, f"{name}()", why, rewrite)
 
 
-def to_expr(node: exp.Expr) -> Expr:
-    """The expression as text with holes for its columns."""
+def to_expr(node: exp.Expr, words: frozenset[str] = frozenset()) -> Expr:
+    """The expression as text with holes for its columns.
+
+    `words` are the words of the user's text: a function that is not among them would be another
+    one than was asked for, and is refused (the parser knows some functions by other names).
+    """
     refs: list[Ref] = []
     marked = node.copy()
     holes: list[tuple[exp.Column, str]] = []
@@ -92,10 +126,24 @@ def to_expr(node: exp.Expr) -> Expr:
             marked = hole
         else:
             column.replace(hole)
-    text = escape(marked.sql(dialect="spark", comments=False))
+    plain = marked.sql(dialect="spark", comments=False)
+    if words:
+        _check_words(node, plain, words)
+    text = escape(plain)
     for index in range(len(refs)):
         text = text.replace(f"streamsqlhole{index}x", f"{{{index}}}")
     return Expr(text, tuple(refs))
+
+
+def _check_words(node: exp.Expr, text: str, words: frozenset[str]) -> None:
+    for token, after in zip(tokens := tokenize(text, dialect="spark"), tokens[1:], strict=False):
+        if after.token_type is TokenType.L_PAREN and token.token_type not in _NO_NAMES:
+            name = token.text.lower()
+            known = name in words or name in _OWN_WORDS or words & _SAME.get(name, frozenset())
+            if name.isidentifier() and not known:
+                raise obstacle(
+                    node, f"{name}()", "the compiler knows this function by another name only"
+                )
 
 
 def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan import steps as step_types
+from dbt_streamsql.plan.expression import fill
 from dbt_streamsql.plan.printer import print_program
+from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.plan.steps import Component, Derived, Step
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2
 """Raised when the meaning of a plan's JSON changes; an older plan is compiled again."""
 
 _STEPS: dict[str, type[Any]] = {
@@ -36,9 +39,10 @@ class CompiledPlan:
 
     `mode` is `incremental` or `full`; `reasons` say why it is full. `columns` are the visible
     columns, `hidden` those that the engine keeps beside them, `key` the columns that identify a
-    stored group. `full_sql` fills a view that has hidden columns ('' = the user's SQL does);
-    its holes `{t0}`, `{t1}` … are `tables`, the inputs. `volatile`: the result may change though
-    no input did. `fingerprint` changes with the meaning.
+    stored group. `full_sql` fills a view where the user's SQL does not ('' = it does): it has
+    hidden columns, or is `canonical`, which gives the one of several right answers that is
+    maintained, at the barrier's time. Its holes `{t0}`, `{t1}` … are `tables`, the inputs.
+    `volatile`: the result may change though no input did. `fingerprint` changes with the meaning.
     """
 
     sql: str
@@ -54,7 +58,18 @@ class CompiledPlan:
     tree: dict[str, Any]
     fingerprint: str
     volatile: bool = False
+    canonical: bool = False
     table: str = ""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The inputs that are tables: all but the time of the barrier."""
+        return tuple(table for table in self.tables if table != CLOCK)
+
+    def filled(self, read: Callable[[str], str]) -> str:
+        """`full_sql` over versions of the inputs: table name -> SQL that may follow FROM."""
+        texts = {f"t{index}": read(table) for index, table in enumerate(self.tables)}
+        return fill(self.full_sql, texts.__getitem__)
 
     @property
     def program(self) -> str:
@@ -68,7 +83,9 @@ class CompiledPlan:
             return f"full refresh; reads {', '.join(self.tables)}"
         how = {
             "fold": f"upsert by ({', '.join(self.key)})" if self.key else "one row, updated",
-            "replace": f"touched groups recomputed, by ({', '.join(self.key)})",
+            "replace": f"touched keys recomputed, by ({', '.join(self.key)})"
+            if self.key
+            else "recomputed, the difference is written",
             "rows": "signed rows",
         }[self.strategy]
         return f"incremental, {how}; reads changes of {', '.join(self.tables)}"

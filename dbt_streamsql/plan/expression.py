@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from dbt_streamsql.quoting import quote
@@ -27,6 +27,11 @@ def fill(template: str, resolve: Callable[[str], str]) -> str:
         return match.group(0)[0] if name is None else resolve(name)
 
     return _HOLE.sub(one, template)
+
+
+def refill(template: str, resolve: Callable[[str], str]) -> str:
+    """Replace each `{name}` like `fill`; the result is a template again: `{{` and `}}` stay."""
+    return fill(template.replace("{{", "{{{{").replace("}}", "}}}}"), resolve)
 
 
 def holes(template: str) -> list[str]:
@@ -65,13 +70,34 @@ class Expr:
     def aliases(self) -> frozenset[str]:
         return frozenset(alias for alias, _ in self.refs)
 
+    def over(self, values: Mapping[Ref, Expr]) -> Expr:
+        """The same with columns replaced by expressions; other columns stay.
+
+        >>> Expr("{0} + {1}", (("a", "x"), ("a", "y"))).over({("a", "x"): Expr("-1")}).template
+        '(-1) + {0}'
+        """
+        refs: list[Ref] = []
+
+        def number(ref: Ref) -> str:
+            if ref not in refs:
+                refs.append(ref)
+            return f"{{{refs.index(ref)}}}"
+
+        def one(hole: str) -> str:
+            ref = self.refs[int(hole)]
+            value = values.get(ref)
+            if value is None:
+                return number(ref)
+            text = refill(value.template, lambda inner: number(value.refs[int(inner)]))
+            return text if value.as_column else f"({text})"
+
+        text = refill(self.template, one)
+        return Expr(text, tuple(refs))
+
     def render(self, resolve: Callable[[Ref], str] | None = None) -> str:
         """The text as a template of the enclosing SQL: literal braces stay doubled."""
         to_sql = resolve or dotted
-        return fill(
-            self.template.replace("{{", "{{{{").replace("}}", "}}}}"),
-            lambda hole: to_sql(self.refs[int(hole)]),
-        )
+        return refill(self.template, lambda hole: to_sql(self.refs[int(hole)]))
 
 
 def dotted(ref: Ref) -> str:

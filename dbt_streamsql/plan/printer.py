@@ -47,7 +47,8 @@ def _statement(step: Step) -> str:
     if isinstance(step, Apply):
         return f"epoch.apply({step.frame})"
     if isinstance(step, Replace):
-        return f"epoch.replace({step.frame}, keys={step.keys}, key={list(step.key)!r})"
+        several = "" if step.single else ", single=False"
+        return f"epoch.replace({step.frame}, keys={step.keys}, key={list(step.key)!r}{several})"
     return _fold(step)
 
 

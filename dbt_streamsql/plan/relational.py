@@ -5,16 +5,27 @@ Every node has `columns`, unique by name. A node means a bag (multiset) of rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.plan.expression import Expr, dotted
+from dbt_streamsql.plan.expression import Expr, Ref, dotted, refill
+
+CLOCK = "now()"
+"""The name of the relation that holds one row: the time of the barrier (`now`, `today`)."""
 
 
 def _unique(names: tuple[str, ...], what: str) -> None:
     if len(set(names)) != len(names):
         raise StreamSqlError("INTERNAL", f"{what} are not unique", given=", ".join(names))
+
+
+def _known(exprs: Iterable[Expr], inputs: tuple[Input, ...]) -> None:
+    known = {(child.alias, column) for child in inputs for column in child.node.columns}
+    for expr in exprs:
+        for ref in expr.refs:
+            if ref not in known:
+                raise StreamSqlError("INTERNAL", "unknown column", given=".".join(ref))
 
 
 @dataclass(frozen=True)
@@ -26,6 +37,14 @@ class Scan:
 
     def __post_init__(self) -> None:
         _unique(self.columns, f"columns of {self.table}")
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Rows that the text of the query gives itself: `sql` is a query that reads no table."""
+
+    sql: str
+    columns: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -59,11 +78,36 @@ class Select:
         aliases = tuple(child.alias for child in self.inputs)
         _unique(aliases, "aliases")
         _unique(self.columns, "output columns")
-        known = {(child.alias, column) for child in self.inputs for column in child.node.columns}
-        for expr in (*self.where, *(output.expr for output in self.outputs)):
-            for ref in expr.refs:
-                if ref not in known:
-                    raise StreamSqlError("INTERNAL", "unknown column", given=".".join(ref))
+        _known((*self.where, *(output.expr for output in self.outputs)), self.inputs)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(output.name for output in self.outputs)
+
+
+@dataclass(frozen=True)
+class Match:
+    """The joins whose rows depend on whether there is a partner.
+
+    `kind` is `left` or `full` (outer joins), `semi` or `anti` (rows of the left side with, or
+    without, a partner). `on` is a conjunction over both aliases; `outputs` name the columns, for
+    `semi` and `anti` of the left side only. `types` are the Spark types of all columns of both
+    sides, of which a padding NULL has one.
+    """
+
+    kind: str
+    left: Input
+    right: Input
+    on: tuple[Expr, ...]
+    outputs: tuple[Output, ...]
+    types: tuple[tuple[Ref, str], ...]
+
+    def __post_init__(self) -> None:
+        _unique((self.left.alias, self.right.alias), "aliases")
+        _unique(self.columns, "output columns")
+        _known((*self.on, *(output.expr for output in self.outputs)), (self.left, self.right))
+        if not any(len(expr.aliases) > 1 for expr in self.on):
+            raise StreamSqlError("INTERNAL", "a join without a condition over both sides")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -72,10 +116,11 @@ class Select:
 
 @dataclass(frozen=True)
 class Call:
-    """One aggregate over a column of the input: `arg` is None for `COUNT(*)`.
+    """One aggregate over columns of the input: `arg` is None for `COUNT(*)`.
 
     `arg_type` and `type` are Spark types; `arg_nullable` false lets COUNT(arg) be COUNT(*).
-    `cast` widens the argument first ('' = as it is).
+    `cast` widens the argument first ('' = as it is). A call of any other form is a `template`
+    with holes for the columns `args`; only its `type` is known then.
     """
 
     name: str
@@ -86,9 +131,18 @@ class Call:
     arg_nullable: bool
     type: str
     cast: str = ""
+    template: str = ""
+    args: tuple[str, ...] = ()
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The columns that the call reads."""
+        return self.args if self.arg is None else (self.arg, *self.args)
 
     def sql(self, alias: str) -> str:
         """The call over the input named `alias`."""
+        if self.template:
+            return refill(self.template, lambda hole: dotted((alias, self.args[int(hole)])))
         inner = "*" if self.arg is None else dotted((alias, self.arg))
         if self.cast:
             inner = f"CAST({inner} AS {self.cast})"
@@ -96,20 +150,32 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Session:
+    """Groups by time: rows of a group lie less than `gap` (SQL) apart in the column `time`."""
+
+    name: str
+    time: str
+    gap: str
+
+
+@dataclass(frozen=True)
 class Aggregate:
     """Groups of `input` by the columns `keys`; without calls it is DISTINCT.
 
-    Without keys there is one group, which exists even when the input is empty.
+    Without keys there is one group, which exists even when the input is empty. With `session` each
+    group of keys is cut into sessions, and the session (a struct of start and end) is a column.
     """
 
     input: Node
     keys: tuple[str, ...]
     calls: tuple[Call, ...]
+    session: Session | None = None
 
     def __post_init__(self) -> None:
         _unique(self.columns, "grouping output columns")
-        args = tuple(call.arg for call in self.calls if call.arg is not None)
-        for name in (*self.keys, *args):
+        args = tuple(arg for call in self.calls for arg in call.uses)
+        times = (self.session.time,) if self.session is not None else ()
+        for name in (*self.keys, *args, *times):
             if name not in self.input.columns:
                 raise StreamSqlError("INTERNAL", "unknown column in GROUP BY", given=name)
         if not self.keys and not self.calls:
@@ -117,7 +183,88 @@ class Aggregate:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        return (*self.keys, *(call.name for call in self.calls))
+        session = (self.session.name,) if self.session is not None else ()
+        return (*self.keys, *session, *(call.name for call in self.calls))
+
+
+@dataclass(frozen=True)
+class Over:
+    """One window function: its value `call`, its order and frame, over the partitions of a node.
+
+    With `ties` rows that the order leaves equal are told apart by all their columns.
+    """
+
+    name: str
+    call: Expr
+    order: tuple[Expr, ...]
+    frame: str
+    ties: bool
+
+
+@dataclass(frozen=True)
+class Window:
+    """The rows of `input` (under the alias `i`) with the values of window functions beside them.
+
+    All functions share the `partition`. `sortable` are the columns that can break ties.
+    """
+
+    input: Node
+    partition: tuple[str, ...]
+    overs: tuple[Over, ...]
+    sortable: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _unique(self.columns, "columns of a window")
+        exprs = [expr for over in self.overs for expr in (over.call, *over.order)]
+        _known(exprs, (Input("i", self.input),))
+        if not self.partition or set(self.partition) - set(self.input.columns):
+            raise StreamSqlError("INTERNAL", "a window needs columns to partition by")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.input.columns, *(over.name for over in self.overs))
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The first rows of `input` (under the alias `i`) after `offset` others, in `order`.
+
+    Rows that the order leaves equal are told apart by the columns `sortable`.
+    """
+
+    input: Node
+    order: tuple[Expr, ...]
+    limit: int | None
+    offset: int
+    sortable: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _known(self.order, (Input("i", self.input),))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.input.columns
+
+
+@dataclass(frozen=True)
+class Generate:
+    """Each row of `input` (alias `i`) with each row that the generator `call` makes of it.
+
+    `outer`: a row of which nothing is made stays, with NULLs.
+    """
+
+    input: Node
+    call: Expr
+    names: tuple[str, ...]
+    outer: bool
+
+    def __post_init__(self) -> None:
+        _unique(self.columns, "columns of a generator")
+        _known((self.call,), (Input("i", self.input),))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (*self.input.columns, *self.names)
 
 
 @dataclass(frozen=True)
@@ -135,15 +282,41 @@ class UnionAll:
         return self.inputs[0].columns
 
 
-Node = Scan | Select | Aggregate | UnionAll
+Node = Scan | Constant | Select | Match | Aggregate | Window | Limit | Generate | UnionAll
+Keyed = Aggregate | Window | Limit
+"""Nodes whose rows depend on all the rows of one key, not on one row of each input."""
+
+
+def keys_of(node: Keyed) -> tuple[str, ...]:
+    """The columns by which the node can be computed piece by piece (none: only as a whole)."""
+    if isinstance(node, Aggregate):
+        return node.keys
+    return node.partition if isinstance(node, Window) else ()
 
 
 def children(node: Node) -> tuple[Node, ...]:
     if isinstance(node, Select):
         return tuple(child.node for child in node.inputs)
-    if isinstance(node, Aggregate):
+    if isinstance(node, Match):
+        return (node.left.node, node.right.node)
+    if isinstance(node, Aggregate | Window | Limit | Generate):
         return (node.input,)
     return node.inputs if isinstance(node, UnionAll) else ()
+
+
+def with_children(node: Node, made: tuple[Node, ...]) -> Node:
+    """The node over other children, in the order of `children`."""
+    if isinstance(node, Select):
+        pairs = zip(node.inputs, made, strict=True)
+        return replace(node, inputs=tuple(Input(child.alias, new) for child, new in pairs))
+    if isinstance(node, Match):
+        left, right = made
+        return replace(
+            node, left=Input(node.left.alias, left), right=Input(node.right.alias, right)
+        )
+    if isinstance(node, Aggregate | Window | Limit | Generate):
+        return replace(node, input=made[0])
+    return UnionAll(made) if isinstance(node, UnionAll) else node
 
 
 def walk(node: Node) -> Iterator[Node]:

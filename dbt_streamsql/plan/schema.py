@@ -43,6 +43,11 @@ class Column:
         """Rows can be grouped and compared by this column."""
         return not re.search(r"\b(map|variant|geometry|geography)\b", self.type)
 
+    @property
+    def is_sortable(self) -> bool:
+        """Rows can be put in order by this column."""
+        return not re.search(r"\b(map|variant|geometry|geography|interval)\b", self.type)
+
 
 def visible(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     """The columns that belong to the user's query."""

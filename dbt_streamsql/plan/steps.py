@@ -68,11 +68,15 @@ class Apply:
 
 @dataclass(frozen=True)
 class Replace:
-    """For each key in the frame `keys`: the view's rows of that key become those of `frame`."""
+    """For each key in the frame `keys`: the view's rows of that key become those of `frame`.
+
+    `single`: there is at most one row for a key, so that it need not be told from its like.
+    """
 
     frame: str
     keys: str
     key: tuple[str, ...]
+    single: bool = True
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
+import time
 from dataclasses import dataclass, field, replace
 
 from dbt_streamsql.errors import StreamSqlError
@@ -59,7 +60,10 @@ class Warehouse:
 
 @dataclass
 class Open:
-    """The state of one open epoch. `lock` guards everything that jobs in threads share."""
+    """The state of one open epoch. `lock` guards everything that jobs in threads share.
+
+    `clock` is what `now()` means in it, in microseconds since 1970.
+    """
 
     warehouse: Warehouse
     fence: Fence
@@ -71,6 +75,7 @@ class Open:
     staged: dict[str, Version] = field(default_factory=dict)
     definitions: dict[str, Job] = field(default_factory=dict)
     staging_count: int = 0
+    clock: int = field(default_factory=lambda: time.time_ns() // 1000)
     changes: SharedChanges = field(default_factory=SharedChanges)
     lock: threading.RLock = field(default_factory=threading.RLock)
 

@@ -63,11 +63,12 @@ class Epoch:
         """The same run wrote this table by other means: read its new version from here on."""
         repin(self.open, table)
 
-    def keep_pins(self, pins: dict[str, Version]) -> None:
-        """Go on with the pins of an earlier epoch of the same run (not those of views)."""
+    def keep_pins(self, before: Open) -> None:
+        """Go on at the moment of an earlier epoch of the same run: its pins and its clock."""
         with self.open.lock:
-            kept = {table: at for table, at in pins.items() if table not in self.open.jobs}
+            kept = {table: at for table, at in before.pins.items() if table not in self.open.jobs}
             self.open.pins.update(kept)
+            self.open.clock = before.clock
 
     def forget(self, table: str) -> None:
         """A view was dropped."""

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from dbt_streamsql.plan import steps
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill, holes
+from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.plan.steps import Component, Derived, Fold, Step
 from dbt_streamsql.quoting import TableName, quote
@@ -48,14 +49,26 @@ class Reading:
     shared: Rows | None = None
 
 
+def clock_row(micros: int | None) -> Frame:
+    """The relation `now()` at a moment: its one row as SQL, None when there was no such moment."""
+    if micros is None:
+        return None
+    now = f"timestamp_micros({int(micros)}L)"
+    return f"(SELECT {now} AS now, CAST({now} AS DATE) AS today)"
+
+
 @dataclass
 class Frames:
-    """Runs the steps of one program in one session; `outcome` is what was written."""
+    """Runs the steps of one program in one session; `outcome` is what was written.
+
+    `clock` is the time of the view's last epoch and of this one.
+    """
 
     spark: SparkSession
     reads: Mapping[str, Reading]
     local: Local
     writer: Writer
+    clock: tuple[int | None, int | None] = (None, None)
     outcome: Outcome = field(default_factory=Outcome)
 
     def __post_init__(self) -> None:
@@ -67,7 +80,16 @@ class Frames:
         self.writer.small = self._hinted
 
     def changes(self, table: str, columns: Sequence[str]) -> Frame:
-        """Consolidated signed rows of an input: `columns` and `_w`."""
+        """Consolidated signed rows of an input: `columns` and `_w`; none of a constant ('')."""
+        if not table:
+            return None
+        names = ", ".join(quote(column) for column in columns)
+        if table == CLOCK:
+            both = " UNION ALL ".join(
+                f"SELECT {names}, {weight}L AS {WEIGHT} FROM {clock_row(at)}"
+                for weight, at in zip((-1, 1), self.clock, strict=True)
+            )
+            return f"({both})"
         read = self.reads[table]
         if read.change.kind == "none":
             return None
@@ -77,7 +99,6 @@ class Frames:
             known = self.local.view(read.feed.read(self.spark))
         else:
             return self._read(read, tuple(columns))
-        names = ", ".join(quote(column) for column in columns)
         rows = f"SELECT {self._single(read)}{names}, {WEIGHT} FROM {known}"
         if read.change.insert_only:
             return f"({rows})"
@@ -99,11 +120,15 @@ class Frames:
 
     def before(self, table: str) -> Frame:
         """The input as the view last saw it."""
+        if table == CLOCK:
+            return clock_row(self.clock[0])
         read = self.reads[table]
         return inputs.version(read.name, read.change.old)
 
     def after(self, table: str) -> Frame:
         """The input at this barrier."""
+        if table == CLOCK:
+            return clock_row(self.clock[1])
         read = self.reads[table]
         return inputs.version(read.name, read.change.new)
 
@@ -132,10 +157,12 @@ class Frames:
         if frame is not None:
             self.outcome = self.writer.signed(frame)
 
-    def replace(self, frame: Frame, keys: Frame, key: Sequence[str]) -> None:
+    def replace(
+        self, frame: Frame, keys: Frame, key: Sequence[str], *, single: bool = True
+    ) -> None:
         """The rows of the view under `keys` become those of `frame`."""
         if frame is not None and keys is not None:
-            self.outcome = self.writer.replace(frame, keys, tuple(key))
+            self.outcome = self.writer.replace(frame, keys, tuple(key), single=single)
 
     def fold(
         self,
@@ -175,7 +202,7 @@ class Frames:
         elif isinstance(step, steps.Apply):
             self.apply(named[step.frame])
         elif isinstance(step, steps.Replace):
-            self.replace(named[step.frame], named[step.keys], step.key)
+            self.replace(named[step.frame], named[step.keys], step.key, single=step.single)
         else:
             self.fold(
                 named[step.groups],

@@ -15,14 +15,14 @@ from pyspark.sql import SparkSession
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import ChangeFile, Job, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.expression import fill
+from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import WEIGHT, Column
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import feed
 from dbt_streamsql.runtime.context import Open, Version, log, pin, readable, unchanged
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.feed import Feed
-from dbt_streamsql.runtime.frames import Frames, Reading
+from dbt_streamsql.runtime.frames import Frames, Reading, clock_row
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
 from dbt_streamsql.runtime.sessions import JobCount
@@ -70,6 +70,9 @@ class ViewJob:
     def _run(self, spark: SparkSession) -> TableVersion:
         self.inputs = {source: pin(self.epoch, source) for source in self.job.sources}
         self.consumed = {source: at.snapshot for source, at in self.inputs.items()}
+        self.clocked = CLOCK in self.plan.tables
+        if self.clocked:
+            self.consumed[CLOCK] = self.epoch.clock
         self.name = TableName.parse(self.job.table)
         previous = self.epoch.latest.get(self.job.table)
         self.moves = {source: self._move(source, previous) for source in self.inputs}
@@ -77,7 +80,8 @@ class ViewJob:
         meta = metadata.load(spark, self.name)
         if previous is None or meta is None:
             return self._full(spark, reason or "the table is built for the first time", meta)
-        if not reason and all(move.kind == "none" for move in self.moves.values()):
+        still = all(move.kind == "none" for move in self.moves.values())
+        if not reason and still and not self.clocked:
             return unchanged(previous, self.consumed)
         foreign = self._foreign_write(meta, previous)
         if reason or foreign or self.plan.mode == "full":
@@ -105,6 +109,8 @@ class ViewJob:
         if self.plan.volatile:
             return "; ".join(self.plan.reasons)
         lost = [source for source, move in self.moves.items() if move.kind == "lost"]
+        if self.clocked and CLOCK not in previous.inputs:
+            lost.append(CLOCK)
         if lost:
             return f"the earlier version of {', '.join(lost)} is gone"
         moved = [source for source, move in self.moves.items() if move.kind != "none"]
@@ -154,7 +160,8 @@ class ViewJob:
             self.epoch.readers(self.job.table),
             delta.supported(spark, meta) and not _scattered(meta),
         )
-        frames = Frames(spark, self._readings(spark, previous), local, writer)
+        clock = (previous.inputs.get(CLOCK), self.consumed.get(CLOCK))
+        frames = Frames(spark, self._readings(spark, previous), local, writer, clock)
         try:
             with staging.stamped(spark, barrier):
                 outcome = frames.run(self.plan)
@@ -305,9 +312,7 @@ class ViewJob:
     def _query(self, spark: SparkSession) -> str:
         """The query over the pinned versions; sorted inside files where keys are looked up."""
         if self.plan.full_sql:
-            pinned = [self._version(spark, self.inputs[table]) for table in self.plan.tables]
-            read = {f"t{i}": text for i, text in enumerate(pinned)}
-            sql = fill(self.plan.full_sql, read.__getitem__)
+            sql = self.plan.filled(partial(self._input, spark))
         else:
             sql = self.rewrite(self.job.sql, partial(self._pinned, spark))
         if self.plan.strategy != "fold" or not self.plan.key:
@@ -317,6 +322,11 @@ class ViewJob:
 
     def _version(self, spark: SparkSession, version: Version) -> str:
         return inputs.as_now(spark, version.at, version.meta, version.snapshot)
+
+    def _input(self, spark: SparkSession, table: str) -> str:
+        if table == CLOCK:
+            return str(clock_row(self.epoch.clock))
+        return self._version(spark, self.inputs[table])
 
     def _pinned(self, spark: SparkSession, name: TableName) -> str | None:
         version = self.inputs.get(str(name))

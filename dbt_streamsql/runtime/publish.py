@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.meta import NOOP, Fence, TableVersion
+from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.context import Warehouse, log
 from dbt_streamsql.runtime.durable import durable
@@ -92,7 +93,7 @@ def move_pins(warehouse: Warehouse, *, everywhere: bool) -> int:
         wanted |= {table: set() for table in (*store.jobs(), *store.outside_tables())}
     for version in store.latest_all().values():
         for source, snapshot in version.inputs.items():
-            if snapshot is not None:
+            if snapshot is not None and source != CLOCK:
                 wanted.setdefault(source, set()).add(snapshot)
     moved = 0
     for source, snapshots in sorted(wanted.items()):

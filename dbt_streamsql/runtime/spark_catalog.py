@@ -114,7 +114,7 @@ def _refused(error: PySparkException) -> StreamSqlError:
     place = Place("", int(spot[1]), int(spot[2]) + 1) if spot else None
     return StreamSqlError(
         "SQL_INVALID",
-        "Spark refuses the query: " + text.split(";")[0].splitlines()[0],
+        "Spark refuses the query: " + text.strip().split(";")[0].splitlines()[0],
         hint="try the query with `dbt show --inline`",
         place=place,
     )

@@ -73,14 +73,14 @@ class Writer:
         self._write(ids, lost, self._positive(diff.name) if gained else "")
         return Outcome(gained, lost, diff if self.feed else None)
 
-    def replace(self, new: str, keys: str, key: tuple[str, ...]) -> Outcome:
-        """Exchange the rows under `keys` for `new` (all stored columns)."""
+    def replace(self, new: str, keys: str, key: tuple[str, ...], *, single: bool) -> Outcome:
+        """Exchange the rows under `keys` for `new` (all stored columns); one a key if `single`."""
         if self.driver and self.small:
             rows = self.local.kept(new, small=True)
             if held := self._for_driver(rows):
                 return write_driver.replace(self, held, keys, key)
             new = rows.name
-        return self._exchange(self._stored(keys, key).name, new, key)
+        return self._exchange(self._stored(keys, key).name, new, key if single else self.columns)
 
     def fold(self, groups: str, exact: str | None, spec: Fold) -> Outcome:
         """Combine the change of groups with the stored groups."""
@@ -138,8 +138,11 @@ class Writer:
         if new:
             self._write("", 0, new)
 
-    def _exchange(self, old: str, new: str, key: tuple[str, ...]) -> Outcome:
-        """Write the difference of the rows of some keys; equal rows are left alone."""
+    def _exchange(self, old: str, new: str, apart: tuple[str, ...]) -> Outcome:
+        """Write the difference of the rows of some keys; equal rows are left alone.
+
+        Rows that agree in the columns `apart` are copies of one another.
+        """
         names = ", ".join(quote(column) for column in self.columns)
         both = (
             f"(SELECT {names}, 1L AS {WEIGHT} FROM {new} "
@@ -150,9 +153,13 @@ class Writer:
             return Outcome()
         ids = ""
         if lost:
-            on = same(key, "o", "d") or "true"
-            lost_rows = f"{old} o JOIN {diff.name} d ON {on} WHERE d.{WEIGHT} < 0"
-            ids = f"(SELECT o.{_ROW_ID} FROM {lost_rows})"
+            on = same(apart, "o", "d") or "true"
+            copies = ", ".join(f"o.{quote(column)}" for column in apart) or "1"
+            ids = (
+                f"(SELECT {_ROW_ID} FROM (SELECT o.{_ROW_ID}, d.{WEIGHT}, row_number() OVER "
+                f"(PARTITION BY {copies} ORDER BY o.{_ROW_ID}) AS n FROM {old} o "
+                f"JOIN {diff.name} d ON {on} WHERE d.{WEIGHT} < 0) WHERE n <= -{WEIGHT})"
+            )
         self._write(ids, lost, self._positive(diff.name) if gained else "")
         return Outcome(gained, lost, diff if self.feed else None)
 

@@ -195,10 +195,12 @@ def _advance(epoch: DuckEpoch, chosen: Scenario, tally: Tally | None) -> None:
 def _verify(epoch: DuckEpoch) -> int:
     """`Difference` unless the view is its query, and its hidden columns what would fill them."""
     plan = epoch.plan
-    count = _compare(epoch, to_duck(plan.sql), [column.name for column in plan.columns], "rows")
-    if plan.full_sql:
-        _compare(epoch, epoch.full, [column.name for column in epoch.columns], "stored columns")
-    return count
+    stored = [column.name for column in epoch.columns]
+    count = _compare(epoch, epoch.full, stored, "stored columns") if plan.full_sql else 0
+    # Two windows that number copies of one row may pair their numbers in any way.
+    if plan.canonical and plan.sql.upper().count(" OVER (") > 1:
+        return count
+    return _compare(epoch, to_duck(plan.sql), [column.name for column in plan.columns], "rows")
 
 
 def _compare(epoch: DuckEpoch, query: str, names: Sequence[str], what: str) -> int:

@@ -129,8 +129,19 @@ def _grouping_sets(group: exp.Group) -> None:
             keys = group.expressions
             group.set(key, None)
             group.set("expressions", [kind(expressions=keys)])
+    many = any(
+        isinstance(part, exp.Cube | exp.Rollup | exp.GroupingSets) for part in group.expressions
+    )
     if group.args.get("grouping_sets"):
         group.set("expressions", [])
+        many = True
+    if many:
+        # Without rows there is no group in Spark, not even that of the empty set.
+        select = group.parent_select
+        some = exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(0))
+        having = select.args.get("having")
+        terms = [exp.paren(having.this), some] if having is not None else [some]
+        select.set("having", exp.Having(this=exp.and_(*terms)))
 
 
 def _grouping_id(node: exp.GroupingId) -> None:
@@ -194,8 +205,11 @@ def _count_if(node: exp.CountIf) -> None:
     _instead(node, lambda: exp.Count(this=one))
 
 
+_OTHER_NAMES = {"every": "bool_and", "some": "bool_or", "raise_error": "error"}
+
+
 def _logical(node: exp.Anonymous) -> None:
-    name = {"every": "bool_and", "some": "bool_or"}.get(node.name.lower())
+    name = _OTHER_NAMES.get(node.name.lower())
     if name is not None:
         node.set("this", name)
 
@@ -237,8 +251,8 @@ def _positions(value: exp.Expr, real: exp.Expr, names: list[str]) -> exp.Select:
     """Elements with their positions; without elements both are NULL."""
     array, own = value.sql(dialect="duckdb"), real.sql(dialect="duckdb")
     text = (
-        f"SELECT CAST(CASE WHEN len({own}) > 0 THEN i - 1 END AS INT) AS {names[0]}, "
-        f"({array})[i] AS {names[1]} FROM (SELECT unnest(range(1, len({array}) + 1)) AS i)"
+        f"SELECT CAST(CASE WHEN len({own}) > 0 THEN n__ - 1 END AS INT) AS {names[0]}, "
+        f"({array})[n__] AS {names[1]} FROM (SELECT unnest(range(1, len({array}) + 1)) AS n__)"
     )
     return sqlglot.parse_one(text, dialect="duckdb")
 

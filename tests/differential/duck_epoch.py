@@ -72,7 +72,7 @@ class DuckEpoch:
 
     def changes(self, table: str, columns: Sequence[str]) -> Frame:
         """Consolidated signed rows of an input: `columns` and `_w`."""
-        if self.world.unchanged(table):
+        if not table or self.world.unchanged(table):
             return None
         names = ", ".join(_name(column) for column in columns)
         return self._table(
@@ -121,11 +121,18 @@ class DuckEpoch:
         self.writes += 1
         self._store(f"(SELECT {names}, unnest(range(__n::BIGINT)) FROM summed)")
 
-    def replace(self, frame: Frame, keys: Frame, key: Sequence[str]) -> None:
+    def replace(
+        self, frame: Frame, keys: Frame, key: Sequence[str], *, single: bool = True
+    ) -> None:
         """The rows of the view under `keys` become those of `frame`."""
         if frame is None or keys is None:
             return
         names = ", ".join(_name(column.name) for column in self.columns)
+        listed = ", ".join(map(_name, key)) or "()"
+        counts = f"SELECT count(*) AS n FROM {frame} GROUP BY {listed}"
+        most = f"SELECT coalesce(max(n), 0) FROM ({counts})"
+        if single and self._count(most) > 1:
+            raise Mismatch("several rows for a key that is said to have one")
         kept = f"SELECT {names} FROM {self.stored} t"
         kept += f" ANTI JOIN {keys} k ON {_same(key, 't', 'k')}" if key else " WHERE false"
         self.writes += 1
@@ -242,7 +249,7 @@ DISPATCH: dict[type, Callable[[DuckEpoch, Any, dict[str, Frame]], Frame | None]]
     steps.Collect: lambda epoch, step, named: epoch.collect(named[step.frame]),
     steps.Apply: lambda epoch, step, named: epoch.apply(named[step.frame]),
     steps.Replace: lambda epoch, step, named: epoch.replace(
-        named[step.frame], named[step.keys], step.key
+        named[step.frame], named[step.keys], step.key, single=step.single
     ),
     steps.Fold: _fold,
 }

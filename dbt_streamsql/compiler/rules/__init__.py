@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dbt_streamsql.compiler.emit import Emitter
-from dbt_streamsql.plan.relational import Aggregate, Node, Scan, Select
+from dbt_streamsql.plan.relational import Constant, Generate, Match, Node, Scan, Select, UnionAll
 
 
 def delta(node: Node, emitter: Emitter) -> str:
@@ -20,12 +20,18 @@ def delta(node: Node, emitter: Emitter) -> str:
 
 
 def _delta(node: Node, emitter: Emitter) -> str:
-    from dbt_streamsql.compiler.rules import aggregate, select, union_all
+    from dbt_streamsql.compiler.rules import generate, keyed, match, select, union_all
 
     if isinstance(node, Scan):
         return emitter.changes(node.table)
+    if isinstance(node, Constant):
+        return emitter.changes("")
     if isinstance(node, Select):
         return select.delta(node, emitter)
-    if isinstance(node, Aggregate):
-        return aggregate.delta(node, emitter)
-    return union_all.delta(node, emitter)
+    if isinstance(node, Match):
+        return match.delta(node, emitter)
+    if isinstance(node, Generate):
+        return generate.delta(node, emitter)
+    if isinstance(node, UnionAll):
+        return union_all.delta(node, emitter)
+    return keyed.delta(node, emitter)

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.compiler.render import indent
 from dbt_streamsql.compiler.rules import delta as delta_of
-from dbt_streamsql.compiler.rules.aggregate import restricted
-from dbt_streamsql.compiler.rules.view import View, grouped_view
+from dbt_streamsql.compiler.rules.keyed import restricted
+from dbt_streamsql.compiler.rules.view import View, keyed_view
 from dbt_streamsql.plan.expression import Expr, escape, ident
 from dbt_streamsql.plan.relational import Aggregate, Call, Input, Output, Select
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
@@ -35,11 +35,13 @@ _WIDEST_PRODUCT = 17
 
 def applies(node: Aggregate, select: Select) -> bool:
     """Whether all aggregates fold: exact types, no DISTINCT, and no HAVING that hides groups."""
-    return not select.where and all(_folds(call) for call in node.calls)
+    if select.where or node.session is not None:
+        return False
+    return all(_folds(call) for call in node.calls)
 
 
 def _folds(call: Call) -> bool:
-    if call.distinct or call.function not in _FOLDED:
+    if call.distinct or call.template or call.function not in _FOLDED:
         return False
     if call.function in {"SUM", "AVG"}:
         return Column("", call.arg_type).is_exact
@@ -73,7 +75,8 @@ class _State:
 
 def plan(view: View, emitter: Emitter) -> View:
     """Emit the steps of a fold and say which hidden columns it keeps."""
-    node, select, key = grouped_view(view)
+    node, select, key = keyed_view(view)
+    assert isinstance(node, Aggregate)
     state = _State(_stored(node, select, view))
     alive = state.component(Call("", "COUNT", None, False, "bigint", False, "bigint"), "add")
     formulas = {call.name: _formula(call, state, alive, bool(node.keys)) for call in node.calls}

@@ -1,7 +1,8 @@
-"""GROUP BY at the top of a view that does not fold (HAVING, DISTINCT aggregates, sums of floats).
+"""What is computed key by key at the top of a view: groups that do not fold, windows, a LIMIT.
 
-For K = the keys in the change, the rows of K in the view become γ(R' restricted to K): a group
-depends on the rows of its key alone. The old rows are read from the view itself, not recomputed.
+For K = the keys in the change, the rows of K in the view become N(R' restricted to K): they depend
+on the rows of their key alone. The old rows are read from the view itself, not recomputed. Without
+keys (LIMIT, a global aggregate) all rows of the view are compared with the new ones.
 """
 
 from __future__ import annotations
@@ -11,18 +12,18 @@ from dataclasses import replace
 from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.compiler.render import aliased, indent, select
 from dbt_streamsql.compiler.rules import delta as delta_of
-from dbt_streamsql.compiler.rules.aggregate import restricted, touched
-from dbt_streamsql.compiler.rules.view import View, grouped_view
+from dbt_streamsql.compiler.rules.keyed import restricted, touched
+from dbt_streamsql.compiler.rules.view import View, keyed_view, refuse_incomparable
 from dbt_streamsql.plan.expression import dotted, escape, ident
-from dbt_streamsql.plan.relational import Output, Select
+from dbt_streamsql.plan.relational import Aggregate, Output, Select, keys_of
 from dbt_streamsql.plan.steps import Replace
 
 
 def plan(view: View, emitter: Emitter) -> View:
-    """Emit the recomputation of the touched groups."""
-    node, block, key = grouped_view(view)
+    """Emit the recomputation of the touched keys."""
+    node, block, key = keyed_view(view)
     changed = delta_of(node.input, emitter)
-    keys = touched(node, changed, emitter) if node.keys else ""
+    keys = touched(node, changed, emitter) if keys_of(node) else ""
     outputs = (
         *(
             Output(column.name, output.expr)
@@ -35,13 +36,17 @@ def plan(view: View, emitter: Emitter) -> View:
     inner = f"(\n{indent(restricted(node, emitter.after, keys))}\n) {alias}"
     rows = emitter.query("new_rows", select(shown, [inner]), () if keys else (changed,))
     renamed = ", ".join(
-        aliased(dotted(("k", old)), new) for old, new in zip(node.keys, key.columns, strict=True)
+        aliased(dotted(("k", old)), new)
+        for old, new in zip(keys_of(node), key.columns, strict=True)
     )
     stored = (
         emitter.query("stored_keys", f"SELECT {renamed}\nFROM {{{keys}}} k")
         if keys
         else emitter.query("stored_keys", "SELECT 1 AS one", (changed,))
     )
-    emitter.steps.append(Replace(rows, stored, key.columns))
+    single = isinstance(node, Aggregate) and node.session is None
+    if not single:
+        refuse_incomparable(view.columns, "telling the rows of a key apart")
+    emitter.steps.append(Replace(rows, stored, key.columns, single))
     full = shown if key.hidden else None
     return replace(view, strategy="replace", key=key.columns, full=full)

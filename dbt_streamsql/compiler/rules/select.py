@@ -16,7 +16,20 @@ from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.compiler.render import aliased, indent, relation, select, term
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.plan.expression import Expr, Ref, dotted, escape, ident
-from dbt_streamsql.plan.relational import Aggregate, Input, Node, Select
+from dbt_streamsql.plan.relational import (
+    Aggregate,
+    Constant,
+    Generate,
+    Input,
+    Match,
+    Node,
+    Output,
+    Scan,
+    Select,
+    Window,
+    keys_of,
+    walk,
+)
 from dbt_streamsql.plan.schema import WEIGHT
 
 _SMALL = "small"
@@ -32,7 +45,11 @@ def delta(node: Select, emitter: Emitter) -> str:
         alias = node.inputs[0].alias
         sql = select(node, [f"{{{changed[0]}}} {escape(ident(alias))}"], _weight(alias))
         return emitter.query("changed", sql)
-    terms = [_term(node, index, frame, emitter) for index, frame in enumerate(changed)]
+    terms = [
+        _term(node, index, frame, emitter)
+        for index, frame in enumerate(changed)
+        if not isinstance(node.inputs[index].node, Constant)
+    ]
     return emitter.union("joined", terms)
 
 
@@ -118,11 +135,13 @@ def _connected(node: Select, have: set[str], alias: str) -> bool:
 def _side(
     child: Input, after: bool, start: Input, frame: str, node: Select, emitter: Emitter
 ) -> str:
-    """An unchanged side of a term; groups are computed only for the keys that the change meets."""
+    """An unchanged side of a term; what is costly is computed only for what the change meets."""
     source = emitter.after if after else emitter.before
     whole = relation(child, source)
-    keys_below = _group_keys(child.node)
-    pairs = [pair for pair in _equal_keys(node, child, start) if pair[0] in keys_below]
+    if not any(isinstance(part, Aggregate | Window | Match) for part in walk(child.node)):
+        return whole
+    through = _transparent(child.node)
+    pairs = [pair for pair in _equal_keys(node, child, start) if pair[0] in through]
     if not pairs:
         return whole
     inner = relation(Input("n", child.node), source)
@@ -133,18 +152,27 @@ def _side(
     )
 
 
-def _group_keys(node: Node) -> frozenset[str]:
-    """The columns of a grouped relation that are its keys; none for anything else."""
-    if isinstance(node, Aggregate):
-        return frozenset(node.keys)
-    if isinstance(node, Select) and len(node.inputs) == 1:
-        below = _group_keys(node.inputs[0].node)
-        return frozenset(
-            output.name
-            for output in node.outputs
-            if output.expr.as_column is not None and output.expr.refs[0][1] in below
+def _transparent(node: Node) -> frozenset[str]:
+    """The columns by which the rows of a node can be chosen before they are computed."""
+    if isinstance(node, Select):
+        through = {
+            (child.alias, name) for child in node.inputs for name in _transparent(child.node)
+        }
+        return _bare(node.outputs, through)
+    if isinstance(node, Match):
+        sides = () if node.kind == "full" else (node.left,)
+        return _bare(
+            node.outputs, {(s.alias, name) for s in sides for name in _transparent(s.node)}
         )
-    return frozenset()
+    if isinstance(node, Aggregate | Window):
+        return frozenset(keys_of(node))
+    if isinstance(node, Generate):
+        return _transparent(node.input)
+    return frozenset(node.columns) if isinstance(node, Scan | Constant) else frozenset()
+
+
+def _bare(outputs: tuple[Output, ...], through: set[Ref]) -> frozenset[str]:
+    return frozenset(output.name for output in outputs if output.expr.as_column in through)
 
 
 def _equal_keys(node: Select, child: Input, start: Input) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The view that a program maintains, and the form `SELECT … FROM (GROUP BY)` of its top."""
+"""The view that a program maintains, and the form `SELECT … FROM (keyed node)` of its top."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ from dataclasses import dataclass
 
 from dbt_streamsql.compiler.reasons import Reason, Unsupported
 from dbt_streamsql.plan.expression import Expr
-from dbt_streamsql.plan.relational import Aggregate, Input, Node, Output, Select
+from dbt_streamsql.plan.relational import (
+    Aggregate,
+    Input,
+    Keyed,
+    Limit,
+    Node,
+    Output,
+    Select,
+    Window,
+    keys_of,
+)
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, Column
 
 
@@ -27,38 +37,39 @@ class View:
 
 @dataclass(frozen=True)
 class Key:
-    """Where the grouping keys are stored: column names in key order, and those that are hidden."""
+    """Where the keys are stored: column names in key order, and those that are hidden."""
 
     columns: tuple[str, ...]
     hidden: tuple[Output, ...]
 
 
-def top(node: Node) -> tuple[Aggregate, Select] | None:
-    """The grouping under the projection of a view, or None when there is no such form."""
-    if isinstance(node, Aggregate):
+def top(node: Node) -> tuple[Keyed, Select] | None:
+    """The keyed node under the projection of a view, or None when there is no such form."""
+    if isinstance(node, Aggregate | Window | Limit):
         outputs = tuple(Output(name, Expr.column("g", name)) for name in node.columns)
         return node, Select((Input("g", node),), (), outputs)
     if isinstance(node, Select) and len(node.inputs) == 1:
         below = node.inputs[0].node
-        if isinstance(below, Aggregate):
+        if isinstance(below, Aggregate | Window | Limit):
             return below, node
     return None
 
 
-def grouped_view(view: View) -> tuple[Aggregate, Select, Key]:
+def keyed_view(view: View) -> tuple[Keyed, Select, Key]:
     """The parts of a view for which `top` holds; keys that the query does not show are hidden."""
     found = top(view.root)
     assert found is not None
     node, select = found
     alias = select.inputs[0].alias
+    keys = keys_of(node)
     shown: dict[str, str] = {}
     for output, column in zip(select.outputs, view.columns, strict=True):
         ref = output.expr.as_column
-        if ref is not None and ref[1] in node.keys:
+        if ref is not None and ref[1] in keys:
             shown.setdefault(ref[1], column.name)
     names: list[str] = []
     hidden: list[Output] = []
-    for key in node.keys:
+    for key in keys:
         name = shown.get(key)
         if name is None:
             name = f"{HIDDEN_PREFIX}key_{key}"

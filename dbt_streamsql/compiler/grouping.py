@@ -1,0 +1,256 @@
+"""GROUP BY: keys, grouping sets, time windows and sessions; the calls become columns."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dbt_streamsql.compiler.aggregates import Calls, find_calls
+from dbt_streamsql.compiler.block import Block, fresh
+from dbt_streamsql.compiler.reasons import obstacle
+from dbt_streamsql.compiler.scalar import called
+from dbt_streamsql.plan.expression import Expr
+from dbt_streamsql.plan.relational import Call, Generate, Input, Output, Select, Session
+
+if TYPE_CHECKING:
+    from dbt_streamsql.compiler.build import Builder
+
+_SET = "__set"
+"""The column that says to which grouping set a row belongs."""
+
+
+def grouped(builder: Builder, block: Block, tree: exp.Select, calls: Calls) -> Block:
+    """The block of the groups: keys and calls are known there as columns."""
+    group = tree.args.get("group")
+    keys, sets = _keys(tree, group)
+    if sets is not None:
+        return _grouping_sets(builder, block, tree, keys, sets, calls)
+    return calls_over(builder, block, keys, calls)
+
+
+def _keys(
+    tree: exp.Select, group: exp.Group | None
+) -> tuple[list[exp.Expr], list[tuple[int, ...]] | None]:
+    """All grouping expressions, and the sets of their numbers when there is more than one."""
+    if group is None:
+        return [], None
+    if group.args.get("totals"):
+        raise obstacle(group, "WITH TOTALS", "not maintained from changes")
+    if group.args.get("all"):
+        items = [item.unalias() for item in tree.expressions]
+        return list(dict.fromkeys(item for item in items if not find_calls([item]))), None
+    keys: list[exp.Expr] = []
+    parts: list[list[tuple[exp.Expr, ...]]] = []
+    bare = [*(group.args.get("cube") or []), *(group.args.get("rollup") or [])]
+    if len(bare) == 1 and not bare[0].expressions:
+        # `GROUP BY a, b WITH ROLLUP` has the columns beside it.
+        whole = bare[0].copy()
+        whole.set("expressions", [item.copy() for item in group.expressions])
+        sets = _sets_of(whole)
+        return list(dict.fromkeys(group.expressions)), _numbered(list(group.expressions), sets)
+    for item in [
+        *group.expressions,
+        *(group.args.get("grouping_sets") or []),
+        *(group.args.get("cube") or []),
+        *(group.args.get("rollup") or []),
+    ]:
+        parts.append(_sets_of(item))
+    many = (exp.GroupingSets, exp.Rollup, exp.Cube)
+    listed = group.args.get("grouping_sets") or bare
+    if not listed and not any(isinstance(item, many) for item in group.expressions):
+        keys = [key for part in parts for key in part[0]]
+        return list(dict.fromkeys(keys)), None
+    combined: list[tuple[exp.Expr, ...]] = [()]
+    for part in parts:
+        combined = [(*old, *new) for old in combined for new in part]
+    keys = list(dict.fromkeys(key for one in combined for key in one))
+    return keys, _numbered(keys, combined)
+
+
+def _numbered(keys: list[exp.Expr], sets: list[tuple[exp.Expr, ...]]) -> list[tuple[int, ...]]:
+    return [tuple(sorted({keys.index(key) for key in one})) for one in sets]
+
+
+def _sets_of(item: exp.Expr) -> list[tuple[exp.Expr, ...]]:
+    if isinstance(item, exp.GroupingSets):
+        return [found for one in item.expressions for found in _sets_of(one)]
+    if isinstance(item, exp.Rollup | exp.Cube):
+        pieces = [_columns(one) for one in item.expressions]
+        if isinstance(item, exp.Rollup):
+            chosen = [pieces[:count] for count in range(len(pieces), -1, -1)]
+        else:
+            chosen = [
+                list(some)
+                for count in range(len(pieces), -1, -1)
+                for some in combinations(pieces, count)
+            ]
+        return [tuple(column for piece in some for column in piece) for some in chosen]
+    return [_columns(item)] if isinstance(item, exp.Tuple | exp.Paren) else [(item,)]
+
+
+def _columns(item: exp.Expr) -> tuple[exp.Expr, ...]:
+    if isinstance(item, exp.Tuple):
+        return tuple(item.expressions)
+    return (item.unnest(),)
+
+
+def calls_over(builder: Builder, block: Block, keys: list[exp.Expr], calls: Calls) -> Block:
+    """Group what a block reads; gives the block of the groups."""
+    taken: set[str] = set()
+    outputs: list[Output] = []
+    known: dict[exp.Expr, str] = {}
+    session: Session | None = None
+    columns: dict[exp.Expr, str] = {}
+    for key in keys:
+        if _is(key, "session_window"):
+            session = _session(block, key, outputs, taken)
+            columns[key] = session.name
+            continue
+        name = fresh(key.name.lower() if isinstance(key, exp.Column) else "key", taken)
+        outputs.append(Output(name, _key(block, key)))
+        columns[key] = name
+        known[key] = name
+    key_names = tuple(
+        columns[key] for key in keys if session is None or columns[key] != session.name
+    )
+    made = _calls(block, calls, outputs, known, taken)
+    if session is not None and not key_names:
+        raise obstacle(
+            next(key for key in keys if _is(key, "session_window")),
+            "session_window()",
+            "sessions over all rows are one history; it is refreshed in full",
+            "group by a column as well",
+        )
+    if not outputs:
+        outputs = [Output("one", Expr("1"))]
+    below = block.project(outputs)
+    node = builder.typed(below, key_names, [call for call, _ in made], session)
+    result = builder.block(block.outer)
+    result.inputs = [Input("g", node)]
+    result.swaps = {key: ("g", name) for key, name in columns.items()}
+    result.swaps |= {node: ("g", call.name) for call, node in made}
+    return result
+
+
+def _key(block: Block, key: exp.Expr) -> Expr:
+    return block.expr_of_generator(key) if _is(key, "window") else block.expr(key)
+
+
+def _is(node: exp.Expr, name: str) -> bool:
+    return called(node) == name
+
+
+def _session(block: Block, key: exp.Expr, outputs: list[Output], taken: set[str]) -> Session:
+    arguments = list(key.iter_expressions())
+    if len(arguments) != 2 or arguments[1].find(exp.Column) is not None:
+        raise obstacle(
+            key, "session_window()", "only a constant gap is maintained", "a constant gap"
+        )
+    time = fresh("session_time", taken)
+    outputs.append(Output(time, block.expr(arguments[0])))
+    return Session(fresh("session", taken), time, arguments[1].sql(dialect="spark"))
+
+
+def _calls(
+    block: Block,
+    calls: Calls,
+    outputs: list[Output],
+    known: dict[exp.Expr, str],
+    taken: set[str],
+) -> list[tuple[Call, exp.Expr]]:
+    made: list[tuple[Call, exp.Expr]] = []
+    for node, found in calls.items():
+        names = []
+        for argument in found.args:
+            if argument not in known:
+                wanted = argument.name.lower() if isinstance(argument, exp.Column) else "arg"
+                known[argument] = fresh(wanted, taken)
+                outputs.append(Output(known[argument], block.expr(argument)))
+            names.append(known[argument])
+        label = found.function.lower() or "call"
+        name = fresh("_".join([label, *names[:1]]), taken)
+        if found.template:
+            call = Call(name, "", None, False, "", True, "", "", found.template, tuple(names))
+        else:
+            arg = names[0] if names else None
+            call = Call(name, found.function, arg, found.distinct, "", True, "")
+        made.append((call, node))
+    return made
+
+
+def _grouping_sets(
+    builder: Builder,
+    block: Block,
+    tree: exp.Select,
+    keys: list[exp.Expr],
+    sets: list[tuple[int, ...]],
+    calls: Calls,
+) -> Block:
+    """Each row once for each set, its other keys NULL; the set is one more key, as in Spark."""
+    if any(_is(key, "session_window") or _is(key, "window") for key in keys):
+        raise obstacle(tree, "GROUPING SETS", "time windows in them are not maintained yet")
+    names = [f"__key{index}" for index in range(len(keys))]
+    extra = [Output(name, block.expr(key)) for name, key in zip(names, keys, strict=True)]
+    arguments = list(dict.fromkeys(arg for found in calls.values() for arg in found.args))
+    extra += [Output(f"__arg{index}", block.expr(arg)) for index, arg in enumerate(arguments)]
+    below = block.project(extra or [Output("one", Expr("1"))])
+    numbers = ", ".join(str(index) for index in range(len(sets)))
+    expanded = Generate(below, Expr(f"explode(array({numbers}))"), (_SET,), False)
+    outputs = []
+    for index, name in enumerate(names):
+        inside = ", ".join(str(n) for n, one in enumerate(sets) if index in one) or "-1"
+        outputs.append(
+            Output(name, Expr(f"IF({{0}} IN ({inside}), {{1}}, NULL)", (("i", _SET), ("i", name))))
+        )
+    outputs.append(Output(_SET, Expr.column("i", _SET)))
+    outputs += [
+        Output(f"__arg{index}", Expr.column("i", f"__arg{index}"))
+        for index in range(len(arguments))
+    ]
+    ready = builder.block(block.outer)
+    ready.inputs = [Input("i", Select((Input("i", expanded),), (), tuple(outputs)))]
+    ready.swaps = {arg: ("i", f"__arg{index}") for index, arg in enumerate(arguments)}
+    columns: list[exp.Expr] = [exp.column(name, table="__set") for name in (*names, _SET)]
+    ready.names = {("__set", name): ("i", name) for name in (*names, _SET)}
+    result = calls_over(builder, ready, columns, calls)
+    at = [result.swaps[column] for column in columns]
+    result.swaps.update(dict(zip(keys, at, strict=False)))
+    _grouping_calls(tree, keys, sets, at[-1], result)
+    return result
+
+
+def _grouping_calls(
+    tree: exp.Select,
+    keys: list[exp.Expr],
+    sets: list[tuple[int, ...]],
+    at: tuple[str, str],
+    result: Block,
+) -> None:
+    """GROUPING(k) and GROUPING_ID(): bits that follow from the set."""
+    nodes: dict[exp.Func, list[int]] = {}
+    for part in tree.find_all(exp.Func):
+        name = called(part)
+        if name not in {"grouping", "grouping_id"}:
+            continue
+        arguments = [a.unnest() for a in part.iter_expressions()]
+        if any(argument not in keys for argument in arguments):
+            raise obstacle(part, f"{name}()", "its argument is not a grouping column")
+        nodes[part] = [keys.index(a) for a in arguments] or list(range(len(keys)))
+    if not nodes:
+        return
+    outputs = []
+    for index, (part, asked) in enumerate(nodes.items()):
+        whens = []
+        for number, one in enumerate(sets):
+            bits = 0
+            for key in asked:
+                bits = bits * 2 + (0 if key in one else 1)
+            whens.append(f"WHEN {number} THEN {bits}")
+        kind = "TINYINT" if called(part) == "grouping" else "BIGINT"
+        value = Expr(f"CAST(CASE {{0}} {' '.join(whens)} END AS {kind})", (at,))
+        outputs.append((part, Output(f"__grouping{index}", value)))
+    result.close([output for _, output in outputs])
+    for part, output in outputs:
+        result.swap(part, output.name)

@@ -1,0 +1,15 @@
+"""Generators (EXPLODE and its kin) are linear: a changed row makes its rows, with its weight."""
+
+from __future__ import annotations
+
+from dbt_streamsql.compiler.emit import Emitter
+from dbt_streamsql.compiler.render import generate
+from dbt_streamsql.compiler.rules import delta as delta_of
+from dbt_streamsql.plan.relational import Generate
+from dbt_streamsql.plan.schema import WEIGHT
+
+
+def delta(node: Generate, emitter: Emitter) -> str:
+    """What the generator makes of the changed rows."""
+    changed = delta_of(node.input, emitter)
+    return emitter.query("generated", generate(node, f"{{{changed}}} i", f"i.{WEIGHT}"))

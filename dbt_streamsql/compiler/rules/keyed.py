@@ -1,0 +1,55 @@
+"""GROUP BY, DISTINCT, windows and LIMIT below other operators: the touched keys are recomputed.
+
+With K = the keys in the change of the input, and N the operator,
+
+    dN = N(R' restricted to K) − N(R restricted to K)
+
+is exact for every deterministic aggregate or window function, because what N makes of a key
+depends on the rows of that key alone. The key of a grouping are its columns, of a window what it
+is partitioned by. Without keys (a global aggregate, a LIMIT) all is recomputed when the input
+changes.
+"""
+
+from __future__ import annotations
+
+from dbt_streamsql.compiler.emit import Emitter
+from dbt_streamsql.compiler.render import Source, indent, keyed, listed, render
+from dbt_streamsql.compiler.rules import delta as delta_of
+from dbt_streamsql.plan.expression import escape, ident
+from dbt_streamsql.plan.relational import Keyed, keys_of
+from dbt_streamsql.plan.schema import WEIGHT
+
+
+def delta(node: Keyed, emitter: Emitter) -> str:
+    """`−old +new` for each touched key, consolidated."""
+    changed = delta_of(node.input, emitter)
+    keys = touched(node, changed, emitter) if keys_of(node) else ""
+    when = () if keys else (changed,)
+    parts = []
+    for wanted, source, weight in (("gained", emitter.after, 1), ("lost", emitter.before, -1)):
+        inner = restricted(node, source, keys)
+        sql = f"SELECT {listed(node.columns)}, CAST({weight} AS BIGINT) AS {WEIGHT}\n"
+        parts.append(emitter.query(wanted, f"{sql}FROM (\n{indent(inner)}\n)", when))
+    both = emitter.union("both", parts)
+    return emitter.consolidated("groups", both, [escape(ident(c)) for c in node.columns])
+
+
+def touched(node: Keyed, changed: str, emitter: Emitter) -> str:
+    """The keys that a change can touch, computed once."""
+    sql = f"SELECT DISTINCT {listed(keys_of(node))}\nFROM {{{changed}}}"
+    return emitter.collect("keys", emitter.query("key_rows", sql))
+
+
+def restricted(node: Keyed, source: Source, keys: str) -> str:
+    """The node for the keys in the frame `keys` ('' = all), as SQL."""
+    inner = f"(\n{indent(render(node.input, source))}\n)"
+    if not keys:
+        return keyed(node, f"{inner} i")
+    on = " AND ".join(
+        f"i.{escape(ident(key))} <=> k.{escape(ident(key))}" for key in keys_of(node)
+    )
+    from_ = (
+        f"(\n  SELECT /*+ BROADCAST(k) */ i.*\n{indent('FROM ' + inner)} i\n"
+        f"  LEFT SEMI JOIN {{{keys}}} k ON {on}\n) i"
+    )
+    return keyed(node, from_)

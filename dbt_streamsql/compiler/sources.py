@@ -1,0 +1,280 @@
+"""FROM: tables, sub-queries, VALUES, joins of every kind, generators and lateral sub-queries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dbt_streamsql.compiler.block import Block, fresh
+from dbt_streamsql.compiler.reasons import Reason, Unsupported, obstacle
+from dbt_streamsql.compiler.scalar import conjuncts
+from dbt_streamsql.plan.expression import Expr, Ref
+from dbt_streamsql.plan.relational import (
+    Constant,
+    Generate,
+    Input,
+    Match,
+    Node,
+    Output,
+    Scan,
+    Select,
+)
+from dbt_streamsql.quoting import TableName
+
+if TYPE_CHECKING:
+    from dbt_streamsql.compiler.build import Builder
+
+_KINDS = {
+    ("", ""): "inner",
+    ("", "INNER"): "inner",
+    ("", "CROSS"): "inner",
+    ("LEFT", ""): "left",
+    ("LEFT", "OUTER"): "left",
+    ("RIGHT", ""): "right",
+    ("RIGHT", "OUTER"): "right",
+    ("FULL", ""): "full",
+    ("FULL", "OUTER"): "full",
+    ("LEFT", "SEMI"): "semi",
+    ("", "SEMI"): "semi",
+    ("LEFT", "ANTI"): "anti",
+    ("", "ANTI"): "anti",
+}
+
+
+def read(builder: Builder, tree: exp.Select, outer: Block | None) -> Block:
+    """The FROM clause of a block; without one it is one row without columns."""
+    block = builder.block(outer)
+    from_ = tree.args.get("from_") or tree.args.get("from")
+    if from_ is None:
+        block.add("nothing", Constant("SELECT 1 AS one", ("one",)))
+        return block
+    joins = [*(from_.this.args.get("joins") or []), *(tree.args.get("joins") or [])]
+    if isinstance(from_.this, exp.Lateral):
+        raise obstacle(from_.this, "LATERAL", "it stands for no other relation")
+    block.add(from_.this.alias_or_name, _relation(builder, from_.this))
+    for join in joins:
+        _join(builder, block, join)
+    for view in tree.args.get("laterals") or []:
+        _generator(builder, block, view, bool(view.args.get("outer")))
+    return block
+
+
+def _relation(builder: Builder, source: exp.Expr) -> Node:
+    _refuse_modifiers(source)
+    alias = source.args.get("alias")
+    columns = [column.name for column in (alias.args.get("columns") or [])] if alias else []
+    if isinstance(source, exp.Subquery):
+        return renamed(builder.query(source.this), columns)
+    if isinstance(source, exp.Values):
+        text = exp.select("*").from_(source.copy()).sql(dialect="spark", comments=False)
+        return Constant(builder.constant(text), tuple(columns))
+    if not isinstance(source, exp.Table):
+        raise obstacle(source, source.key.upper(), "only tables and sub-queries are read yet")
+    if not isinstance(source.this, exp.Identifier):
+        raise obstacle(source, "table function", "not maintained from changes yet")
+    if not source.args.get("db") and source.name in builder.ctes:
+        return renamed(builder.ctes[source.name], columns)
+    name = str(TableName(source.catalog, source.db, source.name))
+    info = builder.bound.tables.get(name)
+    if info is None:
+        raise obstacle(source, name, "the table could not be resolved")
+    if not info.versioned:
+        raise obstacle(
+            source,
+            name,
+            "the table has no snapshots to take changes from",
+            "store it as an Iceberg table",
+        )
+    return renamed(Scan(name, tuple(column.name.lower() for column in info.columns)), columns)
+
+
+def _refuse_modifiers(source: exp.Expr) -> None:
+    for key, operator in (
+        ("sample", "TABLESAMPLE"),
+        ("pivots", "PIVOT"),
+        ("laterals", "LATERAL VIEW"),
+        ("version", "time travel"),
+        ("when", "time travel"),
+        ("hints", "hint"),
+    ):
+        if source.args.get(key):
+            raise obstacle(source, operator, "not maintained from changes")
+
+
+def _join(builder: Builder, block: Block, join: exp.Join) -> None:
+    side, kind = (join.side or "").upper(), (join.kind or "").upper()
+    method = (join.args.get("method") or "").upper()
+    how = _KINDS.get((side, kind))
+    if how is None or (method and method != "NATURAL"):
+        operator = " ".join(word for word in (method, side, kind, "JOIN") if word)
+        raise obstacle(join, operator, "this join is not maintained from changes")
+    if join.args.get("using"):
+        raise obstacle(join, "JOIN USING", "write the condition with ON")
+    if isinstance(join.this, exp.Lateral):
+        _lateral(builder, block, join, how)
+        return
+    if join.this.args.get("joins"):
+        raise obstacle(join, "nested JOIN", "write the joins one after another")
+    right = builder.block(None)
+    right.add(join.this.alias_or_name, _relation(builder, join.this))
+    on = conjuncts(join.args.get("on"))
+    if any(term.find(exp.Query) for term in on):
+        raise obstacle(join, "sub-query in ON", "write it in WHERE, or join it in FROM")
+    if how == "inner":
+        block.add(join.this.alias_or_name, right.only)
+        block.where += [block.expr(term) for term in on]
+        return
+    match(builder, block, how, right, on)
+
+
+def match(
+    builder: Builder, left: Block, how: str, right: Block, on: list[exp.Expr]
+) -> dict[str, str]:
+    """Join what two blocks have read by a join that is not inner; `left` is the result.
+
+    `on` is a conjunction over both; a name that both know is the right one's. Gives the columns of
+    the result for those of the right side, by their names once that is closed.
+    """
+    terms: list[exp.Expr] = []
+    pairs: list[Expr] = []
+    computed: dict[str, list[Output]] = {"l": [], "r": []}
+    for term in on:
+        owners = _owners(left, right, term)
+        if owners <= {"r"} and how in {"left", "semi", "anti"}:
+            right.where.append(right.expr(term))
+        elif owners == {"l"} and how in {"right", "semi"}:
+            left.where.append(left.expr(term))
+        elif (sides := _sides(left, right, term)) is not None:
+            name = f"__key_{len(pairs)}"
+            computed["l"].append(Output(name, left.expr(sides[0])))
+            computed["r"].append(Output(name, right.expr(sides[1])))
+            operator = "=" if isinstance(term, exp.EQ) else "<=>"
+            pairs.append(Expr(f"{{0}} {operator} {{1}}", (("l", name), ("r", name))))
+        else:
+            terms.append(term)
+    if not pairs and not any(len(_owners(left, right, term)) > 1 for term in terms):
+        for extra in computed.values():
+            extra.append(Output("__one", Expr("1")))
+        pairs.append(Expr("{0} = {1}", (("l", "__one"), ("r", "__one"))))
+    sides_of = {"l": left.close(computed["l"]).node, "r": right.close(computed["r"]).node}
+    both = builder.block(None)
+    for side, block in (("l", left), ("r", right)):
+        both.names.update({name: (side, ref[1]) for name, ref in block.names.items()})
+        both.swaps.update({part: (side, ref[1]) for part, ref in block.swaps.items()})
+    conditions = (*pairs, *(both.expr(term) for term in terms))
+    return _matched(builder, left, right, how, sides_of, conditions)
+
+
+def _matched(
+    builder: Builder,
+    left: Block,
+    right: Block,
+    how: str,
+    nodes: dict[str, Node],
+    on: tuple[Expr, ...],
+) -> dict[str, str]:
+    shown = ("l",) if how in {"semi", "anti"} else ("l", "r")
+    taken: set[str] = set()
+    moved: dict[Ref, str] = {}
+    for side in shown:
+        for column in nodes[side].columns:
+            if not column.startswith("__key_") and column != "__one":
+                moved[side, column] = fresh(column, taken)
+    outputs = tuple(Output(name, Expr.column(*ref)) for ref, name in moved.items())
+    types: list[tuple[Ref, str]] = []
+    for side in shown[:-1] if how == "right" else shown[1:] if how == "left" else shown:
+        if how not in {"semi", "anti"}:
+            types += [((side, c.name), c.type) for c in builder.schema(nodes[side])]
+    inputs = (Input("l", nodes["l"]), Input("r", nodes["r"]))
+    if how == "right":
+        node = Match("left", inputs[1], inputs[0], on, outputs, tuple(types))
+    else:
+        node = Match(how, inputs[0], inputs[1], on, outputs, tuple(types))
+    of_right = {name: ref for name, ref in right.names.items() if ("r", ref[1]) in moved}
+    left.become(node, {("b", c): ("b", name) for (side, c), name in moved.items() if side == "l"})
+    left.names.update({n: ("b", moved["r", ref[1]]) for n, ref in of_right.items()})
+    return {c: name for (side, c), name in moved.items() if side == "r"}
+
+
+def _owners(left: Block, right: Block, node: exp.Expr) -> set[str]:
+    found = set()
+    for column in left.free(node):
+        known = right.find(column) is not None
+        if not known and left.find(column) is None:
+            raise obstacle(column, column.sql(dialect="spark"), "the column cannot be seen here")
+        found.add("r" if known else "l")
+    return found
+
+
+def _sides(left: Block, right: Block, term: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
+    """The expressions that an equality compares, left one first, when one is no bare column."""
+    if not isinstance(term, exp.EQ | exp.NullSafeEQ):
+        return None
+    first, second = term.this.unnest(), term.expression.unnest()
+    if isinstance(first, exp.Column) and isinstance(second, exp.Column):
+        return None
+    owners = (_owners(left, right, first), _owners(left, right, second))
+    if owners == ({"l"}, {"r"}):
+        return first, second
+    return (second, first) if owners == ({"r"}, {"l"}) else None
+
+
+# -- generators and lateral sub-queries ----------------------------------------------------------
+
+
+def _lateral(builder: Builder, block: Block, join: exp.Join, how: str) -> None:
+    lateral = join.this
+    if how not in {"inner", "left"}:
+        raise obstacle(join, f"{how} JOIN LATERAL", "this join is not maintained from changes")
+    if isinstance(lateral.this, exp.Subquery):
+        from dbt_streamsql.compiler.lateral import lateral_join
+
+        lateral_join(builder, block, join, how)
+        return
+    if conjuncts(join.args.get("on")) not in ([], [exp.true()]):
+        raise obstacle(join, "LATERAL … ON", "a generator has no condition; use WHERE")
+    _generator(builder, block, lateral, how == "left")
+
+
+def _generator(builder: Builder, block: Block, view: exp.Lateral, outer: bool) -> None:
+    alias = view.args["alias"]
+    columns = [column.name for column in alias.args.get("columns") or []]
+    made = generate(builder, block, view.this, columns, outer)
+    label = alias.name
+    block.names.update(
+        {(label, name): ("b", inside) for name, inside in zip(columns or made, made, strict=True)}
+    )
+
+
+def generate(
+    builder: Builder, block: Block, call: exp.Expr, columns: list[str], outer: bool
+) -> list[str]:
+    """Let a generator make rows of what the block has read; gives the new columns."""
+    block.close()
+    taken = set(block.only.columns)
+    expr = block.expr_of_generator(call).over(
+        {("b", name): Expr.column("i", name) for name in block.only.columns}
+    )
+    if not columns:
+        one = Select(
+            (Input("i", block.only),),
+            (),
+            tuple(Output(name, Expr.column("i", name)) for name in block.only.columns),
+        )
+        columns = builder.generated(one, expr)
+    names = tuple(fresh(name, taken) for name in columns)
+    block.keep(Generate(block.only, expr, names, outer))
+    return list(names)
+
+
+def renamed(node: Node, names: list[str]) -> Node:
+    """The node under other column names ('[]' keeps them)."""
+    if not names or tuple(names) == node.columns:
+        return node
+    if len(names) != len(node.columns):
+        raise Unsupported(Reason("column aliases", "their number differs from the columns'"))
+    pairs = zip(names, node.columns, strict=True)
+    return Select(
+        (Input("s", node),), (), tuple(Output(new, Expr.column("s", old)) for new, old in pairs)
+    )

@@ -1,0 +1,431 @@
+"""Sub-queries in expressions become joins, so that one set of rules serves all of them.
+
+EXISTS and IN as conditions are semi joins, NOT EXISTS an anti join, NOT IN an anti join behind its
+two special cases (no rows at all; a NULL among them). A sub-query that stands for a value is
+joined: an uncorrelated one is a relation of one row, a correlated one is grouped by what it is
+correlated on and left joined (Kim 1982, with the care for COUNT of Ganski and Wong 1987).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dbt_streamsql.compiler import sources
+from dbt_streamsql.compiler.aggregates import Calls, find_calls
+from dbt_streamsql.compiler.block import Block, fresh
+from dbt_streamsql.compiler.reasons import obstacle
+from dbt_streamsql.compiler.scalar import conjuncts, to_expr
+from dbt_streamsql.plan.expression import Expr
+from dbt_streamsql.plan.relational import Aggregate, Call, Input, Node, Output, Select
+
+if TYPE_CHECKING:
+    from dbt_streamsql.compiler.build import Builder
+
+_MANY = "raise_error('a sub-query that stands for one value has more than one row')"
+
+
+def condition(builder: Builder, block: Block, term: exp.Expr) -> None:
+    """Put one conjunct of WHERE on a block."""
+    positive, negated = term, False
+    while isinstance(positive, exp.Not | exp.Paren):
+        negated ^= isinstance(positive, exp.Not)
+        positive = positive.this
+    if isinstance(positive, exp.Exists):
+        _exists(builder, block, positive, "anti" if negated else "semi")
+    elif isinstance(positive, exp.In) and positive.args.get("query") is not None:
+        (_not_in if negated else _in)(builder, block, positive)
+    else:
+        values(builder, block, [term])
+        block.where.append(builder.conditional(block, term))
+
+
+def values(builder: Builder, block: Block, items: list[exp.Expr]) -> None:
+    """Compute the sub-queries in expressions; the block knows them as columns from then on."""
+    for item in items:
+        for node in list(_outermost(item)):
+            if node in block.swaps:
+                continue
+            if isinstance(node, exp.Exists):
+                _exists_value(builder, block, node)
+            elif isinstance(node, exp.In | exp.Not):
+                _in_value(builder, block, node)
+            else:
+                scalar(builder, block, node)
+
+
+def _outermost(node: exp.Expr) -> list[exp.Expr]:
+    if isinstance(node, exp.Exists | exp.Subquery):
+        return [node]
+    asked = _bare(node.this) if isinstance(node, exp.Not) else node
+    if isinstance(asked, exp.In) and asked.args.get("query") is not None:
+        return [node]
+    if isinstance(node, exp.Query):
+        raise obstacle(node, "sub-query", "not maintained from changes in this place")
+    return [found for part in node.iter_expressions() for found in _outermost(part)]
+
+
+# -- conditions ----------------------------------------------------------------------------------
+
+
+@dataclass
+class Inner:
+    """A sub-query taken apart: its block, what it selects, and the conditions that reach out."""
+
+    block: Block
+    items: list[exp.Expr]
+    reaching: list[exp.Expr]
+
+
+def inner_of(builder: Builder, block: Block, query: exp.Expr, purpose: str) -> Inner:
+    """The block of a sub-query with its own conditions; a free-standing one is one relation."""
+    tree = query.unnest() if isinstance(query, exp.Subquery) else query
+    inside = builder.block(block)
+    if not builder.reaches_out(tree):
+        node = builder.query(tree)
+        inside.add("q", node)
+        return Inner(inside, [exp.column(name, table="q") for name in node.columns], [])
+    if not isinstance(tree, exp.Select):
+        raise obstacle(tree, f"correlated {tree.key.upper()}", "not maintained from changes yet")
+    for key in ("having", "limit", "offset", "group"):
+        if tree.args.get(key) and not (key == "limit" and purpose == "EXISTS"):
+            raise obstacle(
+                tree, f"{key.upper()} in a correlated sub-query", "not maintained from changes yet"
+            )
+    inside = sources.read(builder, tree, block)
+    reaching = []
+    for term in conjuncts(tree.args["where"].this if tree.args.get("where") else None):
+        if inside.correlated(term):
+            reaching.append(term)
+        else:
+            condition(builder, inside, term)
+    return Inner(inside, [item.unalias() for item in tree.expressions], reaching)
+
+
+def _exists(builder: Builder, block: Block, node: exp.Exists, how: str) -> None:
+    if _one_row(node.this):
+        if how == "anti":
+            block.where.append(Expr("false"))
+        return
+    inner = inner_of(builder, block, node.this, "EXISTS")
+    sources.match(builder, block, how, inner.block, inner.reaching)
+
+
+def _one_row(tree: exp.Expr) -> bool:
+    """A SELECT of aggregates without GROUP BY and HAVING: it has a row whatever it reads."""
+    tree = tree.unnest()
+    return (
+        isinstance(tree, exp.Select)
+        and not any(tree.args.get(key) for key in ("group", "having", "limit", "offset"))
+        and bool(find_calls(list(tree.expressions)))
+    )
+
+
+def _in(builder: Builder, block: Block, node: exp.In) -> None:
+    inner = inner_of(builder, block, node.args["query"], "IN")
+    on = [_equal(own, item) for own, item in _paired(node, inner)]
+    sources.match(builder, block, "semi", inner.block, [*inner.reaching, *on])
+
+
+def _paired(node: exp.In, inner: Inner) -> list[tuple[exp.Expr, exp.Expr]]:
+    this = node.this.unnest() if isinstance(node.this, exp.Paren) else node.this
+    own = list(this.expressions) if isinstance(this, exp.Tuple) else [this]
+    if len(own) != len(inner.items):
+        raise obstacle(node, "IN", "the sides have different numbers of columns")
+    return list(zip(own, inner.items, strict=True))
+
+
+def _not_in(builder: Builder, block: Block, node: exp.In) -> None:
+    """`x NOT IN Q`: Q is empty, or x is not NULL, no row of Q is NULL, and none equals x."""
+    inner = inner_of(builder, block, node.args["query"], "IN")
+    pairs = _paired(node, inner)
+    if len(pairs) > 1:
+        raise obstacle(node, "(a, b) NOT IN", "only one column is maintained yet", "NOT EXISTS")
+    own, item = pairs[0]
+    some, nulls = _presence(builder, block, inner, item)
+    is_null = block.expr(exp.Is(this=own.copy(), expression=exp.Null()))
+    block.where.append(
+        _combine(
+            "NOT {0} OR (NOT {1} AND NOT {2})", Expr.column(*some), is_null, Expr.column(*nulls)
+        )
+    )
+    again = inner_of(builder, block, node.args["query"], "IN")
+    _, item = _paired(node, again)[0]
+    sources.match(builder, block, "anti", again.block, [*again.reaching, _equal(own, item)])
+
+
+def _equal(left: exp.Expr, right: exp.Expr) -> exp.EQ:
+    return exp.EQ(this=left.copy(), expression=right.copy())
+
+
+def _combine(template: str, *parts: Expr) -> Expr:
+    refs = tuple((f"__{index}", "x") for index in range(len(parts)))
+    return Expr(template, refs).over(dict(zip(refs, parts, strict=True)))
+
+
+# -- values --------------------------------------------------------------------------------------
+
+
+def _presence(
+    builder: Builder, block: Block, inner: Inner, item: exp.Expr
+) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Whether a sub-query has rows, and NULLs: two columns that change only when that does."""
+    calls = {"n": ("COUNT", None), "known": ("COUNT", item)}
+    made = _grouped(builder, block, inner, calls)
+    outputs = [
+        Output("some", Expr("coalesce({0}, 0) > 0", (made["n"],))),
+        Output("nulls", Expr("coalesce({0}, 0) < coalesce({1}, 0)", (made["known"], made["n"]))),
+    ]
+    if not inner.reaching:
+        # A relation of one row: the booleans cancel while they stay the same.
+        child = block.inputs.pop()
+        block.names = {n: ref for n, ref in block.names.items() if ref[0] != child.alias}
+        alias = block.add(child.alias, Select((child,), (), tuple(outputs)))
+        return (alias, "some"), (alias, "nulls")
+    block.close(outputs)
+    return ("b", "some"), ("b", "nulls")
+
+
+def _grouped(
+    builder: Builder,
+    block: Block,
+    inner: Inner,
+    calls: dict[str, tuple[str, exp.Expr | None]],
+) -> dict[str, tuple[str, str]]:
+    """Join the block with aggregates of the sub-query, one row for what it is correlated on."""
+    below = inner.block
+    keys = _keys(block, inner)
+    taken = {f"k{index}" for index in range(len(keys.own))}
+    outputs = [Output(f"k{index}", below.expr(key)) for index, key in enumerate(keys.own)]
+    made: list[Call] = []
+    for name, (function, argument) in calls.items():
+        arg = None
+        if argument is not None:
+            arg = fresh("v", taken)
+            outputs.append(Output(arg, below.expr(argument)))
+        made.append(Call(name, function, arg, False, "", True, ""))
+    if not outputs:
+        outputs = [Output("one", Expr("1"))]
+    names = tuple(output.name for output in outputs[: len(keys.own)])
+    node = builder.typed(below.project(outputs), names, made)
+    return attach(builder, block, node, keys, list(calls))
+
+
+def attach(
+    builder: Builder, block: Block, node: Node, keys: _Keys, names: list[str]
+) -> dict[str, tuple[str, str]]:
+    """Join a relation that has one row (for each value of its first columns) with the block."""
+    if not keys.outer:
+        alias = block.add("q", node)
+        # The text has no name for it.
+        block.names = {n: ref for n, ref in block.names.items() if ref[0] != alias}
+        return {name: (alias, name) for name in names}
+    right = builder.block(None)
+    right.add("q", node)
+    kind = exp.NullSafeEQ if keys.safe else exp.EQ
+    on: list[exp.Expr] = [
+        kind(this=key.copy(), expression=exp.column(f"k{index}", table="q"))
+        for index, key in enumerate(keys.outer)
+    ]
+    moved = sources.match(builder, block, "left", right, on)
+    block.names = {
+        n: ref for n, ref in block.names.items() if n[0] != "q" or ref[1] not in moved.values()
+    }
+    return {name: ("b", moved[name]) for name in names}
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """What a sub-query is correlated on: its own expressions and the outer ones, in pairs.
+
+    `safe`: a NULL is equal to a NULL, because the pairs are the outer values themselves.
+    """
+
+    own: list[exp.Expr]
+    outer: list[exp.Expr]
+    safe: bool = False
+
+
+def _keys(block: Block, inner: Inner) -> _Keys:
+    """The keys of a correlated sub-query; its conditions that reach out are settled by them."""
+    own: list[exp.Expr] = []
+    outer: list[exp.Expr] = []
+    for term in inner.reaching:
+        pair = _pair(block, inner, term)
+        if pair is None:
+            return _domain(block, inner)
+        own.append(pair[0])
+        outer.append(pair[1])
+    return _Keys(own, outer)
+
+
+def _pair(block: Block, inner: Inner, term: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
+    """The two sides of an equality between the sub-query and the rows around it."""
+    if isinstance(term, exp.EQ):
+        for here, there in ((term.this, term.expression), (term.expression, term.this)):
+            inside = inner.block.free(here) and not inner.block.correlated(here)
+            if inside and all(inner.block.find(column) is None for column in block.free(there)):
+                return here, there
+    return None
+
+
+def _domain(block: Block, inner: Inner) -> _Keys:
+    """Any other correlation: the sub-query is joined with the distinct values it is asked for.
+
+    (Neumann and Kemper 2015, "Unnesting Arbitrary Queries".)
+    """
+    asked = list(
+        dict.fromkeys(
+            node
+            for term in inner.reaching
+            for node in block.free(term)
+            if inner.block.find(node) is None
+        )
+    )
+    if any(block.find(node) is None for node in asked):
+        raise obstacle(inner.reaching[0], "correlated sub-query", "it reaches two levels out")
+    block.close()
+    names = tuple(f"d{index}" for index in range(len(asked)))
+    outputs = [Output(n, block.expr(node)) for n, node in zip(names, asked, strict=True)]
+    alias = inner.block.add("__asked", Aggregate(block.project(outputs), names, ()))
+    for name, node in zip(names, asked, strict=True):
+        inner.block.swaps[node] = (alias, name)
+    inner.block.where += [inner.block.expr(term) for term in inner.reaching]
+    return _Keys(asked, asked, safe=True)
+
+
+def _exists_value(builder: Builder, block: Block, node: exp.Exists) -> None:
+    inner = inner_of(builder, block, node.this, "EXISTS")
+    some, _ = _presence(builder, block, inner, exp.Literal.number(1))
+    _remember(block, node, Expr.column(*some))
+
+
+def _in_value(builder: Builder, block: Block, node: exp.In | exp.Not) -> None:
+    """`x IN Q` and `x NOT IN Q` as values, which Spark makes two-valued.
+
+    IN is true where a row equals x; NOT IN where none equals x or leaves that open by a NULL.
+    """
+    negated = isinstance(node, exp.Not)
+    asked = _bare(node.this) if isinstance(node, exp.Not) else node
+    assert isinstance(asked, exp.In)
+    inner = inner_of(builder, block, asked.args["query"], "IN")
+    pairs = _paired(asked, inner)
+    if len(pairs) > 1:
+        raise obstacle(node, "(a, b) IN", "only as a condition of WHERE", "EXISTS")
+    own, item = pairs[0]
+    open_ = Expr("false")
+    if negated:
+        some, nulls = _presence(builder, block, inner, item)
+        is_null = block.expr(exp.Is(this=own.copy(), expression=exp.Null()))
+        parts = (Expr.column(*some), is_null, Expr.column(*nulls))
+        name = fresh("__open", {column for child in block.inputs for column in child.node.columns})
+        block.close([Output(name, _combine("{0} AND ({1} OR {2})", *parts))])
+        open_ = Expr.column("b", name)
+    again = inner_of(builder, block, asked.args["query"], "IN")
+    keys = _keys(block, again)
+    if keys.safe:
+        raise obstacle(node, "correlated IN", "only as a condition of WHERE", "EXISTS")
+    _, item = _paired(asked, again)[0]
+    keys = _Keys([*keys.own, item], [*keys.outer, own])
+    outputs = [Output(f"k{i}", again.block.expr(key)) for i, key in enumerate(keys.own)]
+    below = again.block.project(outputs)
+    count = [Call("n", "COUNT", None, False, "", False, "")]
+    found = builder.typed(below, tuple(output.name for output in outputs), count)
+    marked = attach(builder, block, found, keys, ["n"])
+    text = "NOT ({0} IS NOT NULL OR {1})" if negated else "{0} IS NOT NULL"
+    value = (
+        _combine(text, Expr.column(*marked["n"]), open_)
+        if negated
+        else _combine(text, Expr.column(*marked["n"]))
+    )
+    _remember(block, node, value)
+
+
+def _bare(node: exp.Expr) -> exp.Expr:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def _remember(block: Block, node: exp.Expr, value: Expr) -> None:
+    taken = {column for child in block.inputs for column in child.node.columns}
+    name = fresh("__value", taken)
+    block.close([Output(name, value)])
+    block.swap(node, name)
+
+
+def scalar(builder: Builder, block: Block, node: exp.Expr) -> None:
+    tree = node.unnest()
+    if not builder.reaches_out(tree):
+        below = builder.query(tree)
+        if not _one_row(tree):
+            below = _single(builder, below, ())
+        alias = block.add("q", below)
+        block.names = {n: ref for n, ref in block.names.items() if ref[0] != alias}
+        block.swaps[node] = (alias, below.columns[0])
+        return
+    having = tree.args.get("having") if isinstance(tree, exp.Select) else None
+    calls = find_calls([*tree.expressions, *([having] if having else [])])
+    if having is not None:
+        tree = tree.copy()
+        tree.set("having", None)
+    inner = inner_of(builder, block, tree, "value")
+    keys = _keys(block, inner)
+    outputs = [Output(f"k{i}", inner.block.expr(key)) for i, key in enumerate(keys.own)]
+    names = tuple(output.name for output in outputs)
+    if not calls:
+        outputs.append(Output("v", inner.block.expr(inner.items[0])))
+        below = _single(builder, inner.block.project(outputs), names)
+        made = attach(builder, block, below, keys, ["v"])
+        _remember(block, node, Expr.column(*made["v"]))
+        return
+    grouped = builder.grouped_calls(inner.block, keys.own, names, calls)
+    value = grouped.expr(inner.items[0])
+    empty = _over_nothing(inner.items[0], calls)
+    if having is not None:
+        kept = grouped.expr(having.this)
+        value = _combine("CASE WHEN {0} THEN {1} END", kept, value)
+        empty = _combine("CASE WHEN {0} THEN {1} END", _over_nothing(having.this, calls), empty)
+    alias = grouped.inputs[0].alias
+    shown = [Output(name, Expr.column(alias, name)) for name in names]
+    shown += [Output("v", value), Output("here", Expr("true"))]
+    made = attach(builder, block, grouped.project(shown), keys, ["v", "here"])
+    columns = (Expr.column(*made["here"]), Expr.column(*made["v"]))
+    _remember(block, node, _combine("CASE WHEN {0} THEN {1} ELSE {2} END", *columns, empty))
+
+
+def _over_nothing(item: exp.Expr, calls: Calls) -> Expr:
+    """An expression over aggregates where there is no row: counts are 0, the rest is NULL."""
+
+    def swap(part: exp.Expr) -> exp.Expr:
+        call = calls.get(part)
+        if call is None:
+            return part
+        if "collect" in call.template:
+            raise obstacle(
+                part, "correlated list", "it is maintained in FROM only", "join in FROM"
+            )
+        counts = "count" in (call.function + call.template).lower()
+        return exp.Literal.number(0) if counts else exp.Null()
+
+    swapped = item.copy().transform(swap)
+    if swapped.find(exp.Column) is not None:
+        raise obstacle(
+            item, "correlated sub-query", "its value reads a column that is not grouped"
+        )
+    return to_expr(swapped)
+
+
+def _single(builder: Builder, node: Node, keys: tuple[str, ...]) -> Node:
+    """The one row (of each key): an error at run time when there are more, NULL without any."""
+    value = next(column for column in node.columns if column not in keys)
+    calls = [
+        Call("n", "COUNT", None, False, "", False, ""),
+        Call("v", "", None, False, "", True, "", "", "any_value({0})", (value,)),
+    ]
+    grouped = builder.typed(node, keys, calls)
+    picked = Expr(f"CASE WHEN {{0}} <= 1 THEN {{1}} ELSE {_MANY} END", (("g", "n"), ("g", "v")))
+    outputs = [Output(key, Expr.column("g", key)) for key in keys]
+    return Select((Input("g", grouped),), (), (*outputs, Output("v", picked)))

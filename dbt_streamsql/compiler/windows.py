@@ -1,0 +1,201 @@
+"""Window functions: one node for each PARTITION BY, one over the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from dbt_streamsql.compiler.block import Block, fresh
+from dbt_streamsql.compiler.reasons import obstacle
+from dbt_streamsql.compiler.scalar import called, check_scalar, to_expr
+from dbt_streamsql.plan.expression import Expr
+from dbt_streamsql.plan.relational import Output, Over, Window
+
+if TYPE_CHECKING:
+    from dbt_streamsql.compiler.build import Builder
+
+_NUMBERS = frozenset({"row_number", "ntile", "lag", "lead"})
+"""They tell apart rows that the order leaves equal."""
+_PEERS = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
+"""They treat such rows alike."""
+_LISTS = frozenset({"collect_list", "array_agg", "collect_set", "listagg", "string_agg"})
+_PICKS = frozenset({"last_value", "last", "nth_value", "any_value"})
+
+
+def windows(builder: Builder, block: Block, tree: exp.Select, items: list[exp.Expr]) -> bool:
+    """Compute the window functions in `items`; whether one had to choose between equal rows."""
+    found = list(dict.fromkeys(w for item in items for w in _windows(item)))
+    if not found:
+        return False
+    named = {w.name: w for w in tree.args.get("windows") or []}
+    groups: dict[tuple[exp.Expr, ...], list[tuple[exp.Window, exp.Window]]] = {}
+    for window in found:
+        whole = _of_peers(builder, block, _resolved(window, named))
+        partition = tuple(dict.fromkeys(whole.args.get("partition_by") or []))
+        groups.setdefault(partition, []).append((window, whole))
+    chosen = False
+    for partition, members in groups.items():
+        if not partition:
+            raise obstacle(
+                members[0][0],
+                "window function without PARTITION BY",
+                "every row depends on all others; it is refreshed in full",
+                "add PARTITION BY, or keep only the first rows with ORDER BY … LIMIT",
+            )
+        chosen |= _stage(builder, block, partition, members)
+    return chosen
+
+
+def _windows(node: exp.Expr) -> list[exp.Window]:
+    if isinstance(node, exp.Window):
+        return [node]
+    if isinstance(node, exp.Query):
+        return []
+    return [found for part in node.iter_expressions() for found in _windows(part)]
+
+
+def _resolved(window: exp.Window, named: dict[str, exp.Expr]) -> exp.Window:
+    """`OVER w` with what WINDOW says about w."""
+    alias = window.args.get("alias")
+    if alias is None:
+        return window
+    base = named.get(alias.name)
+    if base is None:
+        raise obstacle(window, f"OVER {alias.name}", "there is no such WINDOW")
+    whole = window.copy()
+    for key in ("partition_by", "order", "spec"):
+        if not whole.args.get(key) and base.args.get(key):
+            value = base.args[key]
+            whole.set(key, [v.copy() for v in value] if isinstance(value, list) else value.copy())
+    whole.set("alias", None)
+    return whole
+
+
+def _of_peers(builder: Builder, block: Block, whole: exp.Window) -> exp.Window:
+    """LAST_VALUE up to the rows that the order leaves equal: of these it takes the greatest."""
+    node = whole.this
+    while isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
+        node = node.this
+    spec, order = whole.args.get("spec"), whole.args.get("order")
+    if called(node) not in {"last_value", "last"} or spec is not None or order is None:
+        return whole
+    keys = [item.this for item in order.expressions]
+    peers = exp.Window(
+        this=exp.Max(this=node.this.copy()),
+        partition_by=[key.copy() for key in [*(whole.args.get("partition_by") or []), *keys]],
+        over="OVER",
+    )
+    _stage(builder, block, tuple(dict.fromkeys(peers.args["partition_by"])), [(peers, peers)])
+    made = whole.copy()
+    inner = made.this
+    while isinstance(inner, exp.IgnoreNulls | exp.RespectNulls):
+        inner = inner.this
+    inner.set("this", peers)
+    return made
+
+
+def _stage(
+    builder: Builder,
+    block: Block,
+    partition: tuple[exp.Expr, ...],
+    members: list[tuple[exp.Window, exp.Window]],
+) -> bool:
+    block.close([Output(f"__part{i}", block.expr(key)) for i, key in enumerate(partition)])
+    below = block.only
+    keys = tuple(f"__part{i}" for i in range(len(partition)))
+    taken = set(below.columns)
+    inside = {("b", column): Expr.column("i", column) for column in below.columns}
+    overs = []
+    swaps = []
+    for window, whole in members:
+        name = fresh("__over", taken)
+        overs.append(_over(block, whole, name, inside))
+        swaps.append((window, name))
+    sortable = tuple(column.name for column in builder.schema(below) if column.is_sortable)
+    block.keep(Window(below, keys, tuple(overs), sortable))
+    for window, name in swaps:
+        block.swap(window, name)
+    return any(over.ties for over in overs)
+
+
+def _over(block: Block, whole: exp.Window, name: str, inside: dict[tuple[str, str], Expr]) -> Over:
+    order = [
+        block.expr(item.this if isinstance(item, exp.Ordered) else item).over(inside)
+        for item in (whole.args["order"].expressions if whole.args.get("order") else [])
+    ]
+    directions = [direction(item) for item in (whole.args["order"].expressions if order else [])]
+    spec = whole.args.get("spec")
+    frame = spec.sql(dialect="spark") if spec is not None else ""
+    if spec is not None and spec.find(exp.Column) is not None:
+        raise obstacle(whole, "window frame", "its bounds are constants")
+    call = _call(block, whole.this).over(inside)
+    return Over(
+        name,
+        call,
+        tuple(
+            Expr(f"{expr.template} {down}".strip(), expr.refs)
+            for expr, down in zip(order, directions, strict=True)
+        ),
+        frame,
+        _ties(whole, frame),
+    )
+
+
+def direction(item: exp.Expr) -> str:
+    """What follows the expression in the text: `DESC NULLS LAST` and the like."""
+    bare = item.copy()
+    if not isinstance(bare, exp.Ordered):
+        return ""
+    bare.set("this", exp.column("x"))
+    return bare.sql(dialect="spark").removeprefix("x").strip()
+
+
+def _call(block: Block, node: exp.Expr) -> Expr:
+    """The function of a window, its arguments checked."""
+    inner = node
+    while isinstance(inner, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
+        inner = inner.this
+    swapped = block.swapped(node)
+    checked = swapped
+    while isinstance(checked, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
+        if isinstance(checked, exp.Filter):
+            check_scalar(checked.expression.this, block.builtin)
+        checked = checked.this
+    for part in checked.iter_expressions():
+        check_scalar(
+            part.expressions[0] if isinstance(part, exp.Distinct) else part, block.builtin
+        )
+    return to_expr(swapped, block.words)
+
+
+def _ties(whole: exp.Window, frame: str) -> bool:
+    """Whether the function needs one order of all rows; refused where none can be given to it."""
+    node = whole.this
+    while isinstance(node, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
+        node = node.this
+    name = called(node)
+    if name in {"last_value", "last"} and isinstance(node.this, exp.Window):
+        return False
+    by_rows = frame.upper().startswith("ROWS")
+    everything = "UNBOUNDED PRECEDING" in frame.upper() and "UNBOUNDED FOLLOWING" in frame.upper()
+    if name in _NUMBERS or (by_rows and not everything):
+        return True
+    if name in {"first_value", "first"}:
+        return True
+    if name in _PICKS:
+        if by_rows:
+            return True
+        raise obstacle(
+            whole,
+            f"{name}() over a frame by RANGE",
+            "rows that the order leaves equal could each be the one",
+            "say ROWS BETWEEN … in the frame",
+        )
+    if name in _LISTS:
+        if by_rows:
+            return True
+        raise obstacle(
+            whole, f"{name}() over a window", "the order of its rows is open", "say ROWS BETWEEN …"
+        )
+    return False
