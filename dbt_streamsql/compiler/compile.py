@@ -12,6 +12,7 @@ from dbt_streamsql.__version__ import version
 from dbt_streamsql.compiler.aggregates import UNSTABLE
 from dbt_streamsql.compiler.bind import Bound, Opened, bind, open_views
 from dbt_streamsql.compiler.build import build
+from dbt_streamsql.compiler.describe import describe
 from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.compiler.incrementalize import incrementalize
 from dbt_streamsql.compiler.merge import merge
@@ -134,6 +135,7 @@ def _incremental(plan: CompiledPlan, bound: Bound, catalog: Catalog) -> Compiled
         canonical=canonical,
         volatile=False,
         steps=emitter.finished(),
+        operators=describe(view, hidden),
         tree=_tree(root),
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan import steps as step_types
 from dbt_streamsql.plan.expression import fill
+from dbt_streamsql.plan.operators import Operator, print_operators
 from dbt_streamsql.plan.printer import print_program
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import Column
@@ -42,7 +43,8 @@ class CompiledPlan:
     stored group. `full_sql` fills a view where the user's SQL does not ('' = it does): it has
     hidden columns, or is `canonical`, which gives the one of several right answers that is
     maintained, at the barrier's time. Its holes `{t0}`, `{t1}` … are `tables`, the inputs.
-    `volatile`: the result may change though no input did. `fingerprint` changes with the meaning.
+    `volatile`: the result may change though no input did. `operators` are what `explain` says of
+    each. `fingerprint` changes with the meaning.
     """
 
     sql: str
@@ -59,6 +61,7 @@ class CompiledPlan:
     fingerprint: str
     volatile: bool = False
     canonical: bool = False
+    operators: tuple[Operator, ...] = ()
     table: str = ""
 
     @property
@@ -91,13 +94,15 @@ class CompiledPlan:
         return f"incremental, {how}; reads changes of {', '.join(self.tables)}"
 
     def explain(self) -> str:
-        """The headline, the reasons, and the program."""
+        """The headline, the reasons, the operators, and the program."""
         lines = [f"{self.table or 'view'}: {self.headline}"]
         lines += [f"  full because {reason}" for reason in self.reasons]
         if self.hidden:
             lines.append(f"  hidden columns: {', '.join(c.name for c in self.hidden)}")
+        if self.canonical:
+            lines.append("  where the query leaves a choice, one answer is chosen and kept")
         if self.mode == "incremental":
-            lines += ["", self.program]
+            lines += ["", print_operators(self.operators), "", self.program]
         return "\n".join(lines)
 
     def to_json(self) -> str:
@@ -122,6 +127,9 @@ class CompiledPlan:
                 )
             for name in ("columns", "hidden"):
                 body[name] = tuple(Column(**column) for column in body[name])
+            body["operators"] = tuple(
+                Operator(**{**item, "keys": tuple(item["keys"])}) for item in body["operators"]
+            )
             body["steps"] = tuple(_step(step) for step in body["steps"])
             for name in ("reasons", "tables", "key"):
                 body[name] = tuple(body[name])

@@ -18,7 +18,7 @@ from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.compiler.render import indent
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules.keyed import restricted
-from dbt_streamsql.compiler.rules.view import View, keyed_view
+from dbt_streamsql.compiler.rules.view import View, keyed_view, top
 from dbt_streamsql.plan.expression import Expr, escape, ident
 from dbt_streamsql.plan.relational import Aggregate, Call, Input, Output, Select
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
@@ -35,17 +35,30 @@ _WIDEST_PRODUCT = 17
 
 def applies(node: Aggregate, select: Select) -> bool:
     """Whether all aggregates fold: exact types, no DISTINCT, and no HAVING that hides groups."""
-    if select.where or node.session is not None:
-        return False
-    return all(_folds(call) for call in node.calls)
+    return not _obstacle(node, select)
 
 
-def _folds(call: Call) -> bool:
+def obstacle_to(node: Aggregate, view: View) -> str:
+    """Why the groups at the top of a view do not fold ('' when they do)."""
+    found = top(view.root)
+    return _obstacle(node, found[1]) if found is not None else ""
+
+
+def _obstacle(node: Aggregate, select: Select) -> str:
+    if select.where:
+        return "HAVING hides groups"
+    if node.session is not None:
+        return "sessions split and grow together"
+    return next((why for call in node.calls if (why := _unfolded(call))), "")
+
+
+def _unfolded(call: Call) -> str:
+    name = (call.function or call.template.split("(")[0]).lower()
     if call.distinct or call.template or call.function not in _FOLDED:
-        return False
-    if call.function in {"SUM", "AVG"}:
-        return Column("", call.arg_type).is_exact
-    return True
+        return f"{name}({'distinct' if call.distinct else '…'}) cannot be added up"
+    if call.function in {"SUM", "AVG"} and not Column("", call.arg_type).is_exact:
+        return f"{name} of {call.arg_type} depends on the order of addition"
+    return ""
 
 
 @dataclass

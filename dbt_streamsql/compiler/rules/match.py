@@ -70,6 +70,14 @@ def _padded(node: Match, rows: Input, alone: str) -> str:
     return f"SELECT {', '.join(items)}, {alias}.{WEIGHT}\nFROM {{{alone}}} {alias}"
 
 
+def by_key(node: Match) -> bool:
+    """Whether equal columns decide who has a partner, in every direction that is asked."""
+    sides = [(node.left, node.right)]
+    if node.kind == "full":
+        sides.append((node.right, node.left))
+    return all(_side(node, rows, partners).simple for rows, partners in sides)
+
+
 def _side(node: Match, rows: Input, partners: Input) -> _Side:
     pairs = []
     rest = []

@@ -15,6 +15,7 @@ from __future__ import annotations
 from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.compiler.render import aliased, indent, relation, select, term
 from dbt_streamsql.compiler.rules import delta as delta_of
+from dbt_streamsql.compiler.rules import single
 from dbt_streamsql.plan.expression import Expr, Ref, dotted, escape, ident
 from dbt_streamsql.plan.relational import (
     Aggregate,
@@ -45,11 +46,24 @@ def delta(node: Select, emitter: Emitter) -> str:
         alias = node.inputs[0].alias
         sql = select(node, [f"{{{changed[0]}}} {escape(ident(alias))}"], _weight(alias))
         return emitter.query("changed", sql)
-    terms = [
-        _term(node, index, frame, emitter)
-        for index, frame in enumerate(changed)
-        if not isinstance(node.inputs[index].node, Constant)
-    ]
+    terms = []
+    for index, frame in enumerate(changed):
+        if isinstance(node.inputs[index].node, Constant):
+            continue
+        after = frozenset(child.alias for child in node.inputs[:index])
+        flipped = single.other(node, index)
+        if flipped is None:
+            terms.append(_term(node, index, frame, after, emitter))
+            continue
+        rest, start = single.without(node, index), node.inputs[flipped]
+        source = emitter.after if start.alias in after else emitter.before
+        rows = single.flips(node, index, start, frame, source, emitter)
+        if len(rest.inputs) == 1:
+            alias = escape(ident(start.alias))
+            sql = select(rest, [f"{{{rows}}} {alias}"], _weight(start.alias))
+            terms.append(emitter.query("changed", sql))
+        else:
+            terms.append(_term(rest, rest.inputs.index(start), rows, after, emitter))
     return emitter.union("joined", terms)
 
 
@@ -65,12 +79,15 @@ def _weight(alias: str) -> str:
     return f"{escape(ident(alias))}.{WEIGHT}"
 
 
-def _term(node: Select, index: int, frame: str, emitter: Emitter) -> str:
-    """One summand: the change of input `index` joined with the others, nearest first."""
+def _term(node: Select, index: int, frame: str, after: frozenset[str], emitter: Emitter) -> str:
+    """One summand: the change of input `index` joined with the others, nearest first.
+
+    Those with an alias in `after` are read as they are after the epoch.
+    """
     start = node.inputs[index]
     order = _by_connection(node, index)
     sides = {
-        child.alias: _side(child, position < index, start, frame, node, emitter)
+        child.alias: _side(child, child.alias in after, start, frame, node, emitter)
         for position, child in enumerate(node.inputs)
         if position != index
     }

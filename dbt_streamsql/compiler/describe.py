@@ -1,0 +1,153 @@
+"""The operators of a view, each with its changelog, key, state and strategy, for `explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dbt_streamsql.compiler.rules import fold
+from dbt_streamsql.compiler.rules.match import by_key
+from dbt_streamsql.compiler.rules.view import View, top
+from dbt_streamsql.plan.operators import APPEND, RETRACT, UPSERT, Operator
+from dbt_streamsql.plan.relational import (
+    CLOCK,
+    Aggregate,
+    Constant,
+    Generate,
+    Keyed,
+    Limit,
+    Match,
+    Node,
+    Scan,
+    Select,
+    UnionAll,
+    Window,
+    children,
+    keys_of,
+)
+from dbt_streamsql.plan.schema import Column
+
+_FROM_SNAPSHOTS = "none: the inputs' snapshots before and after"
+
+
+def describe(view: View, hidden: tuple[Column, ...]) -> tuple[Operator, ...]:
+    """All operators, parents first. `view` has been planned, `hidden` are its hidden columns."""
+    found = top(view.root)
+    best = found[0] if found is not None and view.strategy != "rows" else None
+    return tuple(_walk(view.root, 0, best, view, hidden))
+
+
+def _walk(
+    node: Node, depth: int, best: Keyed | None, view: View, hidden: tuple[Column, ...]
+) -> Iterator[Operator]:
+    if best is not None and node is best:
+        yield _stored(best, depth, view, hidden)
+    else:
+        yield _operator(node, depth)
+    for child in children(node):
+        yield from _walk(child, depth + 1, best, view, hidden)
+
+
+def _stored(node: Keyed, depth: int, view: View, hidden: tuple[Column, ...]) -> Operator:
+    """The operator whose rows are the view's own."""
+    name, detail = _title(node)
+    state = ", ".join(column.name for column in hidden) or "none: the view's own rows"
+    if view.strategy == "fold":
+        how = "the changes of the aggregates are added to the stored groups"
+        return Operator(depth, name, detail, UPSERT, view.key, state, how)
+    if not keys_of(node):
+        how = "computed again when its input changed; only the difference is written"
+        return Operator(depth, name, detail, RETRACT, (), state, how)
+    why = fold.obstacle_to(node, view) if isinstance(node, Aggregate) else ""
+    how = "the touched keys are computed again and compared with the stored rows"
+    single = isinstance(node, Aggregate) and node.session is None
+    mode = UPSERT if single else RETRACT
+    return Operator(depth, name, detail, mode, view.key, state, how + (f" ({why})" if why else ""))
+
+
+def _operator(node: Node, depth: int) -> Operator:
+    name, detail = _title(node)
+    state = "" if isinstance(node, Scan | Constant | Generate | UnionAll) else _FROM_SNAPSHOTS
+    if isinstance(node, Select) and len(node.inputs) == 1:
+        state = ""
+    return Operator(depth, name, detail, _changelog(node), _keys(node), state, _strategy(node))
+
+
+def _title(node: Node) -> tuple[str, str]:
+    if isinstance(node, Scan):
+        return ("clock", "") if node.table == CLOCK else ("scan", node.table)
+    if isinstance(node, Select):
+        if len(node.inputs) > 1:
+            return "inner join", f"of {len(node.inputs)}"
+        return ("filter" if node.where else "project"), ""
+    if isinstance(node, Match):
+        return f"{node.kind} join", ""
+    if isinstance(node, Aggregate):
+        calls = ", ".join(
+            dict.fromkeys(_called(call.function, call.template) for call in node.calls)
+        )
+        return ("group", calls) if calls else ("distinct", "")
+    if isinstance(node, Window):
+        return "window", ", ".join(
+            dict.fromkeys(o.call.template.split("(")[0] for o in node.overs)
+        )
+    if isinstance(node, Limit):
+        return "limit", str(node.limit if node.limit is not None else f"offset {node.offset}")
+    if isinstance(node, Generate):
+        return "generate", node.call.template.split("(")[0].lower()
+    return (
+        ("union all", f"of {len(node.inputs)}") if isinstance(node, UnionAll) else ("values", "")
+    )
+
+
+def _called(function: str, template: str) -> str:
+    return (function or template.split("(", maxsplit=1)[0]).lower()
+
+
+def _changelog(node: Node) -> str:
+    """`append` where inputs that only gain rows make the result only gain rows."""
+    if isinstance(node, Scan):
+        return RETRACT if node.table == CLOCK else APPEND
+    if isinstance(node, Window | Limit):
+        return RETRACT
+    if isinstance(node, Aggregate) and node.calls:
+        return RETRACT
+    if isinstance(node, Match) and node.kind != "semi":
+        return RETRACT
+    below = {_changelog(child) for child in children(node)}
+    return RETRACT if RETRACT in below else APPEND
+
+
+def _keys(node: Node) -> tuple[str, ...]:
+    """Columns that identify a row of the result, as far as the query alone tells."""
+    if isinstance(node, Aggregate) and node.session is None:
+        return node.keys
+    if isinstance(node, Select) and len(node.inputs) == 1:
+        child = node.inputs[0]
+        shown = {o.expr.as_column: o.name for o in node.outputs if o.expr.as_column is not None}
+        names = [shown.get((child.alias, key)) for key in _keys(child.node)]
+        return tuple(name for name in names if name) if all(names) else ()
+    return ()
+
+
+def _strategy(node: Node) -> str:
+    if isinstance(node, Scan):
+        return "the time of the barrier" if node.table == CLOCK else "its changes, once an epoch"
+    if isinstance(node, Constant):
+        return "never changes"
+    if isinstance(node, Select) and len(node.inputs) > 1:
+        return "the change of each input joined with the others, those before it as they are now"
+    if isinstance(node, Match):
+        first = "counts of partners by key" if by_key(node) else "counts of partners by row"
+        what = (
+            "changed rows looked up"
+            if node.kind in {"semi", "anti"}
+            else "inner join, and padding"
+        )
+        return f"{what}; {first} say who gains the first or loses the last"
+    if isinstance(node, Aggregate | Window):
+        if keys_of(node):
+            return "the touched keys are computed before and after"
+        return "computed before and after when its input changed"
+    if isinstance(node, Limit):
+        return "computed before and after when its input changed"
+    return "run over the changed rows"

@@ -1,0 +1,48 @@
+"""What `explain` says of each operator of a view."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+APPEND, UPSERT, RETRACT = "append", "upsert", "retract"
+"""How a change looks: rows only come; one new row for a key; old rows go and new ones come."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator: its depth in the tree, what it is, and how its change is computed.
+
+    `changelog` holds while the inputs only gain rows; when they lose or change rows it is
+    `retract` everywhere but where `upsert` is said. `keys` identify its rows (empty: none are
+    known), `state` is what is stored for it beside the view's rows, `strategy` how and why so.
+    """
+
+    depth: int
+    name: str
+    detail: str
+    changelog: str
+    keys: tuple[str, ...]
+    state: str
+    strategy: str
+
+
+def print_operators(operators: tuple[Operator, ...]) -> str:
+    """The operators as an aligned table, each under the one that reads it."""
+    head = ("operator", "changelog", "key", "state", "strategy")
+    rows = [
+        (
+            f"{'  ' * item.depth}{item.name} {item.detail}".rstrip(),
+            item.changelog,
+            ", ".join(item.keys) or "-",
+            item.state or "-",
+            item.strategy,
+        )
+        for item in operators
+    ]
+    widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head) - 1)]
+    return "\n".join(
+        "  ".join(
+            [*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]
+        )
+        for row in (head, *rows)
+    )
