@@ -3,7 +3,7 @@
 Some of Spark's aggregates may give any of several right answers: which row is FIRST, in what order
 a list is collected, which of two equal maxima MAX_BY takes. Run twice they can differ, and a
 change computed from two runs would be wrong. They are replaced by one of their right answers: the
-smallest value, the sorted list (docs/decisions/0009).
+smallest value, the sorted list (docs/decisions/0010).
 """
 
 from __future__ import annotations
