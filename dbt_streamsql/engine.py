@@ -21,10 +21,9 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job, MetaStore, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.relational import CLOCK
-from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime import publish, staged
-from dbt_streamsql.runtime.compare import beyond_rounding
+from dbt_streamsql.runtime import changelog, publish, staged
+from dbt_streamsql.runtime.compare import beyond_rounding, differing
 from dbt_streamsql.runtime.context import Version, Warehouse, readable
 from dbt_streamsql.runtime.epoch import Epoch
 from dbt_streamsql.runtime.frames import clock_row
@@ -347,6 +346,19 @@ class Engine:
 
         return self.spark.sql(self._rewritten(text, committed))
 
+    def changelog(
+        self, name: str, from_barrier: int, to_barrier: int | None = None, mode: str = "retract"
+    ) -> DataFrame:
+        """The changes of a view after one committed barrier (0: before the first) up to another.
+
+        Columns: the view's, `_barrier` and `_op`. `mode`: retract (`-` old rows, `+` new ones),
+        upsert (by key: `+` new, `*` changed, `-` gone, with its key alone), append (`+` only).
+        Errors: DEFINITION_MISSING, CONFIG_INVALID, CHANGELOG_UNAVAILABLE, CHANGELOG_MODE.
+        """
+        view = TableName.parse(name, self.catalog)
+        text = changelog.query(self._warehouse, view, from_barrier, to_barrier, mode)
+        return self.spark.sql(text)
+
     def verify(self, name: str) -> list[Row]:
         """The rows where a view differs from its query at the same barrier: [] when it is right.
 
@@ -367,28 +379,17 @@ class Engine:
             return readable(jobs.get(str(source)), text)
 
         names = ", ".join(quote(column["name"]) for column in job.columns)
-        query = f"SELECT {names} FROM ({self._meant(job, version, consumed)})"
-        stored = f"SELECT {names} FROM {inputs.version(table, version.snapshot)}"
+        query = f"({self._meant(job, version, consumed)})"
+        stored = inputs.version(table, version.snapshot)
         with self._warehouse.sessions.use() as spark:
             # Spark cannot carry constraints of correlated sub-queries through a UNION.
             spark.conf.set("spark.sql.constraintPropagation.enabled", False)
             try:
-                rows = self._differing(spark, names, query, stored)
+                rows = spark.sql(differing(names, query, stored)).collect()
             finally:
                 spark.conf.unset("spark.sql.constraintPropagation.enabled")
         floats = {c["name"] for c in job.columns if c["type"] in {"float", "double"}}
         return beyond_rounding(rows, floats) if floats else rows
-
-    def _differing(self, spark: SparkSession, names: str, query: str, stored: str) -> list[Row]:
-        """What two EXCEPT ALLs give, with the query computed once."""
-        return spark.sql(
-            f"SELECT IF({WEIGHT} > 0, 'missing', 'surplus') AS _side, {names} FROM ("
-            f"SELECT {names}, sum({WEIGHT}) AS {WEIGHT} FROM ("
-            f"SELECT {names}, 1 AS {WEIGHT} FROM ({query}) "
-            f"UNION ALL SELECT {names}, -1 AS {WEIGHT} FROM ({stored})"
-            f") GROUP BY {names} HAVING sum({WEIGHT}) <> 0"
-            f") LATERAL VIEW explode(sequence(1, CAST(abs({WEIGHT}) AS INT))) AS _copy"
-        ).collect()
 
     def _meant(
         self, job: Job, version: TableVersion, read: Callable[[TableName], str | None]

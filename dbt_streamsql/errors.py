@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 CODES: dict[str, str] = {
     "ATOMIC_UNSUPPORTED": "The target cannot publish this table in one step.",
+    "CHANGELOG_MODE": "The changes of the view cannot be told in this mode.",
+    "CHANGELOG_UNAVAILABLE": "The changes between two barriers are not known, or no more.",
     "CONFIG_INVALID": "A profile or a model config has unknown keys or wrong values.",
     "CONNECTION": "Spark, Java or a needed jar could not be reached.",
     "CONSTRAINT_VIOLATED": "Rows of a new table break a constraint of its contract.",

@@ -83,6 +83,25 @@ class MetaReader:
         rows = self._rows(_heads()) if barrier is None else self._rows_as_of(barrier)
         return {row["table_name"]: schema.to_version(row) for row in rows}
 
+    def history(self, table: str) -> list[TableVersion]:
+        """Every committed version of the table that is not forgotten, newest first.
+
+        Those of an earlier table of the same name, dropped since, are among them.
+        """
+        of, at = schema.version, schema.barrier
+        rows = self._rows(
+            select(of)
+            .join(at, at.c.id == of.c.barrier)
+            .where(of.c.table_name == table, at.c.state == "COMMIT")
+            .order_by(of.c.barrier.desc())
+        )
+        return [schema.to_version(row) for row in rows]
+
+    def kept_from(self) -> int:
+        """The oldest barrier that can be asked for; earlier ones were forgotten."""
+        with self.database.read() as connection:
+            return int(connection.execute(select(schema.runner.c.kept_from)).scalar_one())
+
     def _rows_as_of(self, barrier: int) -> list[Any]:
         of, at = schema.version, schema.barrier
         newest = (

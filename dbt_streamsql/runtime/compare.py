@@ -1,4 +1,4 @@
-"""Rows that differ by more than rounding."""
+"""Rows that differ, and that differ by more than rounding."""
 
 from __future__ import annotations
 
@@ -9,8 +9,24 @@ from typing import Any
 
 from pyspark.sql import Row
 
+from dbt_streamsql.plan.schema import WEIGHT
+
 TOLERANCE = 1e-9
 """Two floating point numbers this near (relative, absolute near 0) are the same sum."""
+
+
+def differing(names: str, query: str, stored: str) -> str:
+    """A query of the rows `names` that only one relation has, with a column `_side`: `missing`
+    from `stored`, or `surplus` in it."""
+    # What two EXCEPT ALLs give, with each relation computed once.
+    return (
+        f"SELECT IF({WEIGHT} > 0, 'missing', 'surplus') AS _side, {names} FROM ("
+        f"SELECT {names}, sum({WEIGHT}) AS {WEIGHT} FROM ("
+        f"SELECT {names}, 1 AS {WEIGHT} FROM {query} "
+        f"UNION ALL SELECT {names}, -1 AS {WEIGHT} FROM {stored}"
+        f") GROUP BY {names} HAVING sum({WEIGHT}) <> 0"
+        f") LATERAL VIEW explode(sequence(1, CAST(abs({WEIGHT}) AS INT))) AS _copy"
+    )
 
 
 def beyond_rounding(rows: Iterable[Row], floats: Collection[str]) -> list[Row]:

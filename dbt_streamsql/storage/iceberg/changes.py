@@ -7,7 +7,7 @@ difference of the two snapshots.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
@@ -16,13 +16,16 @@ from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot, shape
 
+_STAMP = "_last_updated_sequence_number"
+
 
 @dataclass(frozen=True)
 class Change:
     """How to get from one snapshot to another.
 
-    `kind` is none, append, changelog, lineage, difference or lost (the old snapshot is gone);
-    `rows` bounds the number of signed rows from the snapshots' summaries.
+    `kind` is none, append, changelog, lineage, added (appended rows, found by lineage), difference
+    or lost (the old snapshot is gone); `rows` bounds the number of signed rows from the
+    snapshots' summaries.
     """
 
     kind: str
@@ -32,7 +35,7 @@ class Change:
 
     @property
     def insert_only(self) -> bool:
-        return self.kind == "append"
+        return self.kind in ("append", "added")
 
 
 def classify(meta: Metadata, old: int | None, new: int | None) -> Change:
@@ -56,6 +59,21 @@ def classify(meta: Metadata, old: int | None, new: int | None) -> Change:
         return Change("changelog", old, new, rows)
     by_lineage = all(meta.snapshots[at].has_lineage for at in (old, new))
     return Change("lineage" if by_lineage else "difference", old, new, rows)
+
+
+def among_others(meta: Metadata, change: Change) -> Change:
+    """The same change, read in a way that may stand beside other changes of the same table.
+
+    Spark 4.1 gives all reads of one table in one statement the options of the first one, and
+    Iceberg's own ways are told by options which snapshots they lie between.
+    """
+    if change.old is None or change.kind not in ("append", "changelog"):
+        return change
+    if not all(meta.snapshots[at].has_lineage for at in (change.old, change.new) if at):
+        return replace(change, kind="difference")
+    # Metadata that was asked for by SQL may lack the number: by 0, all rows are newer.
+    known = meta.snapshots[change.old].sequence > 0
+    return replace(change, kind="added" if change.insert_only and known else "lineage")
 
 
 def _signed_rows(snapshot: Snapshot) -> int:
@@ -120,6 +138,8 @@ def read(name: TableName, meta: Metadata, change: Change, columns: tuple[str, ..
     if change.kind == "append":
         new = version(name, change.new) if change.old is None else _between(name, change)
         return f"(SELECT {names}, 1L AS {WEIGHT} FROM {new})"
+    if change.kind == "added":
+        return f"({_newer(name, meta, change, names)})"
     if change.kind == "changelog":
         log = _between(name, change, "changes")
         signed = f"SELECT {names}, IF(_change_type = 'INSERT', 1L, -1L) AS {WEIGHT} FROM {log}"
@@ -158,14 +178,22 @@ def _by_lineage(name: TableName, meta: Metadata, change: Change, names: str) -> 
 
     Compaction keeps a row's id and sequence number, so it does not show.
     """
-    assert change.old is not None
-    since = meta.snapshots[change.old].sequence
     new, old = version(name, change.new), version(name, change.old)
-    stamp = "_last_updated_sequence_number"
     of_old = ", ".join(f"o.{column}" for column in names.split(", "))
     return (
-        f"SELECT {names}, 1L AS {WEIGHT} FROM {new} WHERE {stamp} > {since} UNION ALL "
-        f"SELECT {of_old}, -1L AS {WEIGHT} FROM (SELECT *, _row_id AS _id FROM {old}) o "
-        f"LEFT ANTI JOIN (SELECT _row_id AS _id FROM {new} WHERE {stamp} <= {since}) n "
+        f"{_newer(name, meta, change, names)} UNION ALL "
+        f"SELECT {of_old}, -1L AS {WEIGHT} FROM (SELECT *, _row_id AS _id FROM {old}) o LEFT ANTI "
+        f"JOIN (SELECT _row_id AS _id FROM {new} WHERE {_STAMP} <= {_since(meta, change)}) n "
         "ON o._id = n._id"
     )
+
+
+def _newer(name: TableName, meta: Metadata, change: Change, names: str) -> str:
+    """Rows that were added or rewritten after the old snapshot."""
+    new = version(name, change.new)
+    return f"SELECT {names}, 1L AS {WEIGHT} FROM {new} WHERE {_STAMP} > {_since(meta, change)}"
+
+
+def _since(meta: Metadata, change: Change) -> int:
+    assert change.old is not None
+    return meta.snapshots[change.old].sequence
