@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
+from typing import Any
 
 from dbt_streamsql.compiler.bind import open_views
-from dbt_streamsql.compiler.compile import compile_view
+from dbt_streamsql.compiler.compile import MODES, compile_view
 from dbt_streamsql.compiler.identity import identity
+from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.quoting import TableName
@@ -36,6 +38,8 @@ class Definitions:
         refresh_mode: str,
         unique_id: str,
         properties: Mapping[str, str],
+        *,
+        changelog: bool = False,
     ) -> tuple[Job, CompiledPlan]:
         """The definition of a view, and its plan: that of `current`, when it still holds.
 
@@ -43,20 +47,28 @@ class Definitions:
         """
         same = current is not None and (current.sql, current.refresh_mode) == (sql, refresh_mode)
         if current is not None and same and self._holds(current):
-            config = {**current.config, "properties": dict(properties)}
+            hidden = current.config["hidden"]
+            config = {"hidden": hidden, **_options(properties, changelog=changelog)}
             unique_id = unique_id or current.unique_id
             return replace(current, unique_id=unique_id, config=config), plan_of(current)
         plan = compile_view(
             sql, self._known, table=table, refresh_mode=refresh_mode, model=unique_id
         )
         unique_id = unique_id or (current.unique_id if current is not None else "")
-        return self._job(plan, refresh_mode, unique_id, properties), plan
+        options = _options(properties, changelog=changelog)
+        return self._job(plan, refresh_mode, unique_id, options), plan
 
     def refreshed(self, job: Job) -> tuple[Job, CompiledPlan, str]:
         """The definition as it is to run now: (job, plan, why it counts as new or '')."""
-        properties = job.config.get("properties", {})
+        known = configuration_of(job)
         fresh, plan = self.define(
-            job, job.table, job.sql, job.refresh_mode, job.unique_id, properties
+            job,
+            job.table,
+            job.sql,
+            job.refresh_mode,
+            job.unique_id,
+            known["properties"],
+            changelog=known["changelog"],
         )
         why = "" if fresh.fingerprint == job.fingerprint else "what the view reads was redefined"
         return fresh, plan, why
@@ -88,7 +100,7 @@ class Definitions:
         plan: CompiledPlan,
         refresh_mode: str,
         unique_id: str,
-        properties: Mapping[str, str],
+        options: Mapping[str, Any],
     ) -> Job:
         stamped = (*plan.sources, *open_views(plan.sql, self._known).views)
         return Job(
@@ -97,10 +109,7 @@ class Definitions:
             sql=plan.sql,
             refresh_mode=refresh_mode,
             fingerprint=plan.fingerprint,
-            config={
-                "hidden": [column.name for column in plan.hidden],
-                "properties": dict(properties),
-            },
+            config={"hidden": [column.name for column in plan.hidden], **options},
             plan={
                 "plan": json.loads(plan.to_json()),
                 "stamps": {name: self._known.stamp(TableName.parse(name)) for name in stamped},
@@ -109,3 +118,28 @@ class Definitions:
             columns=[{"name": c.name, "type": c.type} for c in plan.columns],
             sources=plan.sources,
         )
+
+
+def configuration_of(job: Job) -> dict[str, Any]:
+    """How a view is configured: `refresh_mode`, `properties` and `changelog`."""
+    return {
+        "refresh_mode": job.refresh_mode,
+        "properties": dict(job.config.get("properties", {})),
+        "changelog": bool(job.config.get("changelog")),
+    }
+
+
+def check_config(config: Mapping[str, Any]) -> None:
+    """CONFIG_INVALID when there are keys that nobody knows."""
+    if config:
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            "unknown config keys",
+            given=", ".join(sorted(config)),
+            allowed=f"refresh_mode ({', '.join(MODES)}), changelog (true, false)",
+        )
+
+
+def _options(properties: Mapping[str, str], *, changelog: bool) -> dict[str, Any]:
+    """What a definition keeps of its config; as it was kept before there were changelogs."""
+    return {"properties": dict(properties), **({"changelog": True} if changelog else {})}

@@ -13,16 +13,17 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from dbt_streamsql.compiler.bind import open_views
-from dbt_streamsql.compiler.compile import MODES, compile_view
+from dbt_streamsql.compiler.calls import refuse_calls
+from dbt_streamsql.compiler.compile import compile_view
 from dbt_streamsql.compiler.parse import replace_tables, statements, without_qualify
 from dbt_streamsql.compiler.udf import Function, Parameter, expand
-from dbt_streamsql.definitions import Definitions
+from dbt_streamsql.definitions import Definitions, check_config, configuration_of
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job, MetaStore, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime import changelog, publish, staged
+from dbt_streamsql.runtime import changelog, changelog_table, publish, staged
 from dbt_streamsql.runtime.compare import beyond_rounding, differing
 from dbt_streamsql.runtime.context import Version, Warehouse, readable
 from dbt_streamsql.runtime.epoch import Epoch
@@ -35,6 +36,7 @@ from dbt_streamsql.runtime.spark_catalog import SparkCatalog
 from dbt_streamsql.runtime.staged import Build
 from dbt_streamsql.storage import functions, inputs
 from dbt_streamsql.storage.iceberg import staging
+from dbt_streamsql.texts import with_changelogs
 
 CONSISTENCY = ("read_uncommitted", "read_committed", "repeatable_read")
 
@@ -100,8 +102,8 @@ class Engine:
         self, sql: str, *, refresh_mode: str = "auto", into: str = "", **config: Any
     ) -> CompiledPlan:
         """How a query would be maintained; see `CompiledPlan`."""
-        _check_config(config)
-        sql = self.expanded(sql)
+        check_config(config)
+        sql = self._kept(sql)
         return compile_view(sql, self._known, table=into, refresh_mode=refresh_mode)
 
     def create_materialized_view(
@@ -113,21 +115,23 @@ class Engine:
         unique_id: str = "",
         full_refresh: bool = False,
         properties: Mapping[str, str] | None = None,
+        changelog: bool = False,
         **config: Any,
     ) -> TableReport:
         """Define a view, or define it anew, and bring it up to date.
 
         `full_refresh` recomputes it this once, whatever changed. `properties` are the table's own,
-        beside those that the engine needs.
+        beside those that the engine needs. `changelog`: keep its changes in `<name>__changelog`.
 
         Joins the open epoch (see `begin`), else it is an epoch of its own.
         """
-        _check_config(config)
+        check_config(config)
         table = TableName.parse(name, self.catalog).checked()
-        sql = self.expanded(sql)
+        sql = self._kept(sql)
         current = self._jobs().get(str(table))
         job, plan = self._definitions.define(
-            current, str(table), sql, refresh_mode, unique_id, properties or {}
+            *(current, str(table), sql, refresh_mode, unique_id, properties or {}),
+            changelog=changelog,
         )
         with self._in_epoch() as epoch:
             self._set_properties(table, job.config["properties"])
@@ -137,14 +141,9 @@ class Engine:
         return reports_of([version], version.barrier)[job.table]
 
     def configuration(self, name: str) -> dict[str, Any] | None:
-        """How a registered view is configured: `refresh_mode` and `properties`; else None."""
+        """The `refresh_mode`, `properties` and `changelog` of a registered view; else None."""
         job = self._jobs().get(str(TableName.parse(name, self.catalog)))
-        if job is None:
-            return None
-        return {
-            "refresh_mode": job.refresh_mode,
-            "properties": dict(job.config.get("properties", {})),
-        }
+        return configuration_of(job) if job is not None else None
 
     def create_table_as(
         self, build: Build, *, spark: SparkSession | None = None, atomic: bool = True
@@ -176,6 +175,7 @@ class Engine:
             fence = opened.open.fence if opened is not None else store.acquire(wait=True)
             try:
                 store.drop_job(fence, table)
+                changelog_table.drop_of(self._warehouse, fence, table)
                 if opened is not None:
                     opened.forget(table)
                 if not keep_table:
@@ -269,8 +269,9 @@ class Engine:
         """The query over the versions that the open epoch has staged, where it has.
 
         The engine's own columns of a view are left out, so that `SELECT *` means the query's.
+        Calls of `streamsql_changelog` are written out.
         """
-        sql = self.expanded(sql)
+        asked, sql = sql, self.expanded(sql)
         jobs = self._jobs()
 
         def current(name: TableName) -> str | None:
@@ -280,11 +281,13 @@ class Engine:
             return readable(jobs.get(str(name)), inputs.version(at.at, at.snapshot))
 
         staged = self._epoch.open.staged if self._epoch is not None else {}
-        return self._replaced(sql, [*staged, *jobs], current)
+        return with_changelogs(
+            self._warehouse, asked, self._replaced(sql, [*staged, *jobs], current)
+        )
 
     def visible(self, sql: str) -> str:
         """The query without the engine's own columns, over no version in particular: for DDL."""
-        sql = self.expanded(sql)
+        sql = self._kept(sql)
         jobs = self._jobs()
         return self._replaced(sql, jobs, lambda name: _without_hidden(jobs.get(str(name)), name))
 
@@ -335,7 +338,7 @@ class Engine:
             )
         if consistency == "read_uncommitted":
             return self.spark.sql(self.rewrite(text))
-        text = self.expanded(text)
+        asked, text = text, self.expanded(text)
         versions, jobs = self._warehouse.store.latest_all(barrier), self._warehouse.store.jobs()
 
         def committed(name: TableName) -> str | None:
@@ -344,7 +347,9 @@ class Engine:
                 return None
             return readable(jobs.get(str(name)), inputs.version(name, found.snapshot))
 
-        return self.spark.sql(self._rewritten(text, committed))
+        return self.spark.sql(
+            with_changelogs(self._warehouse, asked, self._rewritten(text, committed))
+        )
 
     def changelog(
         self, name: str, from_barrier: int, to_barrier: int | None = None, mode: str = "retract"
@@ -434,6 +439,11 @@ class Engine:
             return sql
         return replace_tables(sql, replacement, self.catalog)
 
+    def _kept(self, sql: str) -> str:
+        """`expanded`, for a query that is kept. Error: FUNCTION_INVALID."""
+        refuse_calls(sql, "a view")
+        return self.expanded(sql)
+
     def _staged(self, name: TableName) -> Version | None:
         epoch = self._epoch
         return epoch.staged(str(name)) if epoch is not None else None
@@ -504,16 +514,6 @@ def _without_hidden(job: Job | None, name: TableName) -> str | None:
 
 def _names(columns: tuple[Any, ...]) -> str:
     return ", ".join(quote(column.name) for column in columns)
-
-
-def _check_config(config: Mapping[str, Any]) -> None:
-    if config:
-        raise StreamSqlError(
-            "CONFIG_INVALID",
-            "unknown config keys",
-            given=", ".join(sorted(config)),
-            allowed=f"refresh_mode ({', '.join(MODES)})",
-        )
 
 
 __all__ = ["Engine", "Report", "TableReport"]

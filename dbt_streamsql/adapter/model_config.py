@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dbt_streamsql.engine import TableReport
 
 REFRESH_MODES = ("auto", "incremental", "incremental_strict", "full")
-OWN_KEYS = ("refresh_mode",)
+OWN_KEYS = ("refresh_mode", "changelog")
 """Config keys of a materialized view that dbt does not know."""
 
 TABLE_PROPERTIES = {
@@ -158,6 +158,9 @@ def of_materialized_view(name: str, config: Mapping[str, Any]) -> dict[str, Any]
     mode = config.get("refresh_mode") or "auto"
     if mode not in REFRESH_MODES:
         problems.append(f"`refresh_mode` must be one of {', '.join(REFRESH_MODES)}, not {mode!r}")
+    changelog = config.get("changelog")
+    if changelog not in (None, True, False):
+        problems.append(f"`changelog` must be true or false, not {changelog!r}")
     if problems:
         raise StreamSqlError(
             "CONFIG_INVALID",
@@ -167,13 +170,14 @@ def of_materialized_view(name: str, config: Mapping[str, Any]) -> dict[str, Any]
             hint="correct the config; a key of your own belongs under `meta`",
             place=Place(name),
         )
-    return {"refresh_mode": mode, "properties": properties}
+    return {"refresh_mode": mode, "properties": properties, "changelog": bool(changelog)}
 
 
 def changes(known: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> str:
     """What a new config means for a view that exists.
 
-    `alter`: its table is given other properties; `replace`: it is also computed anew; '' nothing.
+    `alter`: its table is given other properties, or it gains or loses its changelog; `replace`: it
+    is also computed anew; '' nothing.
     """
     if known is None or known == wanted:
         return ""

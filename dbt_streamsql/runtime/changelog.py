@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
 from dbt_streamsql.quoting import TableName, quote
@@ -79,10 +79,9 @@ def check_columns(job: Job) -> None:
         if name.lower() in (BARRIER, OPERATION):
             raise StreamSqlError(
                 "RESERVED_NAME",
-                f"the view has a column {name}, which its changelog needs for itself",
+                f"{job.table} has a column {name}, which its changelog needs for itself",
                 allowed=f"any name but {BARRIER} and {OPERATION}",
                 hint="give the column an alias",
-                place=Place(job.table),
             )
 
 
@@ -159,7 +158,6 @@ class _History:
                 allowed="nothing: no version of the view can be read"
                 if first is None
                 else f"committed barriers from {first} to {last}",
-                place=Place(self._job.table),
             )
         return self._between(after, upto)
 
@@ -235,7 +233,6 @@ def _key(job: Job) -> tuple[str, ...]:
             given="mode 'upsert'",
             allowed="a view that is maintained from changes and grouped at its top",
             hint="use mode 'retract'",
-            place=Place(job.table),
         )
     key = tuple(plan["key"])
     if any(name.startswith(HIDDEN_PREFIX) for name in key):
@@ -245,7 +242,6 @@ def _key(job: Job) -> tuple[str, ...]:
             given="mode 'upsert'",
             allowed="a view whose grouping columns are among its columns",
             hint="select the grouping columns, or use mode 'retract'",
-            place=Place(job.table),
         )
     return key
 
@@ -283,5 +279,4 @@ def _check_append(spark: SparkSession, job: Job, found: _Signed) -> None:
             given=f"mode 'append', and barrier {barrier} took rows away",
             allowed="changes that only add rows",
             hint="use mode 'retract', or 'upsert' where the view has a key",
-            place=Place(job.table),
         )

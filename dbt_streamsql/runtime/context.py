@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import posixpath
 import threading
 import time
+import uuid
 from dataclasses import dataclass, field, replace
 
 from dbt_streamsql.errors import StreamSqlError
@@ -56,6 +58,14 @@ class Warehouse:
         """The same of any catalog of the session."""
         key = f"spark.sql.catalog.{catalog}.warehouse"
         return str(self.sessions.main.conf.get(key, "") or "")
+
+    def place_of(self, name: TableName) -> str:
+        """The folder of a new table, beside the others of its schema ('': the catalog decides).
+
+        With a suffix: a name may be used again later.
+        """
+        folder = f"{name.table}-{uuid.uuid4().hex[:8]}"
+        return posixpath.join(self.location, name.schema, folder) if self.location else ""
 
 
 @dataclass

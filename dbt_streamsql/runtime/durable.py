@@ -35,6 +35,7 @@ STEPS: dict[str, str] = {
     "sweep.branch": "a branch that is no longer needed goes",
     "sweep.staging": "a staging table that is no longer needed goes",
     "sweep.changes": "change files that everybody has read go",
+    "sweep.changelog": "a changelog table that no view wants any more goes",
     "barrier.abort": "an unfinished barrier is given up",
     **STAGED_STEPS,
 }

@@ -7,10 +7,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import Job, TableVersion
+from dbt_streamsql.meta import NOOP, Job, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import publish
+from dbt_streamsql.runtime import changelog_table, publish
 from dbt_streamsql.runtime.context import Open, Version, Warehouse, log, pin, repin
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.job import Rewrite, ViewJob
@@ -52,7 +52,7 @@ class Epoch:
         """Fix the version of every outside input of every view, at one moment."""
         jobs = self.open.jobs
         for source in dict.fromkeys(s for job in jobs.values() for s in job.sources):
-            if source not in jobs:
+            if source not in jobs and source not in self.open.latest:
                 try:
                     pin(self.open, source)
                 except StreamSqlError as error:
@@ -66,7 +66,8 @@ class Epoch:
     def keep_pins(self, before: Open) -> None:
         """Go on at the moment of an earlier epoch of the same run: its pins and its clock."""
         with self.open.lock:
-            kept = {table: at for table, at in before.pins.items() if table not in self.open.jobs}
+            ours = {*self.open.jobs, *self.open.latest}
+            kept = {name: at for name, at in before.pins.items() if name not in ours}
             self.open.pins.update(kept)
             self.open.clock = before.clock
 
@@ -75,6 +76,7 @@ class Epoch:
         with self.open.lock:
             for known in (self.open.jobs, self.open.staged, self.open.done, self.open.latest):
                 known.pop(table, None)
+                known.pop(str(changelog_table.table_of(table)), None)
             self._running.pop(table, None)
 
     def staged(self, table: str) -> Version | None:
@@ -94,6 +96,8 @@ class Epoch:
             why = "the definition changed"
         if current != job:
             self._check_free(job)
+            ordered = changelog_table.in_order({**self.open.jobs, job.table: job})
+            self.warehouse.store.topological_order(ordered)
             self._stage(job)
         return self._once(job.table, lambda: self._run(job, plan, why))
 
@@ -108,7 +112,7 @@ class Epoch:
         """Bring views (all by default) to this epoch; independent ones side by side."""
         jobs = self.open.jobs
         wanted = set(jobs if tables is None else tables)
-        levels = self.warehouse.store.topological_order(jobs)
+        levels = self.warehouse.store.topological_order(changelog_table.in_order(jobs))
         with ThreadPoolExecutor(PARALLEL, thread_name_prefix="streamsql") as pool:
             for level in levels:
                 list(pool.map(self.ensure, [table for table in level if table in wanted]))
@@ -143,13 +147,19 @@ class Epoch:
         return future.result()
 
     def _run(self, job: Job, plan: CompiledPlan, why: str) -> TableVersion:
-        for source in job.sources:
+        for source in changelog_table.runs_first(job, self.open.jobs):
             if source in self.open.jobs and source != job.table:
                 self.ensure(source)
         version = ViewJob(self.open, job, plan, why, self._rewrite).run()
-        if version.mode != "noop":
+        told = changelog_table.stage(self.open, job, version)
+        if told is not None and version.mode != NOOP:
+            jobs = version.jobs + told.jobs if min(version.jobs, told.jobs) >= 0 else -1
+            version = replace(version, jobs=jobs, seconds=version.seconds + told.seconds)
+        staged = [told] if told is not None else []
+        staged += [version] if version.mode != NOOP else []
+        if staged:
             with durable("table.processed"):
-                self.warehouse.store.processed(self.open.fence, version)
+                self.warehouse.store.processed_many(self.open.fence, staged)
         with self.open.lock:
             self.open.done[job.table] = version
         return version
@@ -158,6 +168,13 @@ class Epoch:
         """Refuse to take over a table or view that no view of this warehouse has made."""
         if job.table in self.open.jobs:
             return
+        if job.table in self.open.latest or job.table in self.open.staged:
+            owner = changelog_table.view_of(job.table)
+            raise StreamSqlError(
+                "DUPLICATE_WRITER",
+                f"{job.table} is the changelog of {owner}",
+                hint=f"give the view another name, or set `changelog: false` on {owner}",
+            )
         spark, name = self.warehouse.sessions.main, TableName.parse(job.table)
         found = metadata.load(spark, name)
         snapshots = found.snapshots.values() if found is not None else ()
@@ -173,10 +190,13 @@ class Epoch:
         """A view failed: the others go on, and nothing of it is published."""
         with self.open.lock:
             self._failed = True
-            self.open.staged.pop(table, None)
+            names = (table, str(changelog_table.table_of(table)))
+            for name in names:
+                self.open.staged.pop(name, None)
             number = self.open.number
-        if number:
-            for path in self.warehouse.store.unstage(self.open.fence, number, table):
+        store, fence = self.warehouse.store, self.open.fence
+        for name in names if number else ():
+            for path in store.unstage(fence, number, name):
                 files.delete_folder(self.warehouse.sessions.main, path)
 
     # -- the end -----------------------------------------------------------------------------

@@ -157,7 +157,7 @@ class ViewJob:
             meta.live_rows(meta.current),
             tuple(column.name for column in columns),
             tuple(column.name for column in self.plan.columns),
-            self.epoch.readers(self.job.table),
+            self.epoch.readers(self.job.table) or bool(self.job.config.get("changelog")),
             delta.supported(spark, meta) and not _scattered(meta),
         )
         clock = (previous.inputs.get(CLOCK), self.consumed.get(CLOCK))
@@ -286,7 +286,7 @@ class ViewJob:
                 **base,  # type: ignore[arg-type]
             )
         at = staging.staging_name(self.name, barrier, self.epoch.next_staging_number())
-        location = "" if meta is not None else self._location()
+        location = "" if meta is not None else self.epoch.warehouse.place_of(self.name)
         properties = {**staging.VIEW_PROPERTIES, **self.job.config.get("properties", {})}
         with durable("table.build"), staging.stamped(spark, barrier):
             snapshot = staging.build(spark, at, select, location, properties)
@@ -351,12 +351,6 @@ class ViewJob:
     def _same_columns(self, spark: SparkSession) -> bool:
         stored = [(f.name, f.dataType.simpleString()) for f in spark.table(self.name.sql).schema]
         return stored == [(column.name, column.type) for column in self._columns]
-
-    def _location(self) -> str:
-        """Beside the other tables of the schema, with a suffix: a name may be used again later."""
-        root = self.epoch.warehouse.location
-        folder = f"{self.name.table}-{uuid.uuid4().hex[:8]}"
-        return posixpath.join(root, self.name.schema, folder) if root else ""
 
     def _announce(self, version: Version) -> None:
         with self.epoch.lock:

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from dbt_streamsql.meta import NOOP, Fence, TableVersion
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.runtime import changelog_table
 from dbt_streamsql.runtime.context import Warehouse, log
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.storage import inputs
@@ -64,7 +65,7 @@ def sweep(
     store, spark = warehouse.store, warehouse.sessions.main
     everywhere = published is None
     if published is None:
-        tables = sorted(store.jobs())
+        tables = sorted({*store.jobs(), *store.latest_all()})
         # Those of plain tables have no barrier: see `runtime/staged.py`.
         names = staging.staged_tables(spark, warehouse.catalog)
         staged = [name for name in names if staging.staged_barrier(name) >= 0]
@@ -78,6 +79,7 @@ def sweep(
             staging.drop_table(spark, name)
         gone += 1
     gone += _sweep_changes(warehouse, fence)
+    gone += changelog_table.sweep(warehouse, fence)
     gone += move_pins(warehouse, everywhere=everywhere)
     return gone
 

@@ -44,3 +44,10 @@
   {%- do exceptions.warn(text) -%}
   {%- do return('keep') -%}
 {% endmacro %}
+
+
+{#- The changelog table of a materialized view with `changelog: true`: every change of a row, with
+    the barrier at which it became visible. `relation` is what `ref()` gives. -#}
+{% macro streamsql_changelog(relation) %}
+  {%- do return(relation.incorporate(path={'identifier': relation.identifier ~ '__changelog'}, type='table')) -%}
+{% endmacro %}

@@ -25,6 +25,7 @@ from dbt_streamsql import Engine
 from dbt_streamsql.meta import MetaStore
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime.changelog_table import SUFFIX
 from dbt_streamsql.runtime.session import embedded
 from dbt_streamsql.storage.iceberg import metadata, staging
 
@@ -138,6 +139,21 @@ class World:
         return {
             name: _rows(session.table(f"{scenario.SCHEMA}.{name}"))
             for name in sorted(names - {"orders", "users"})
+            if not name.endswith(SUFFIX)
+        }
+
+    def changelogs(self) -> dict[str, scenario.Rows]:
+        """Every view as its changelog adds up to, for those that have one."""
+        session = embedded(str(self.warehouse))
+        names = {row["tableName"] for row in session.sql("SHOW TABLES IN lake.shop").collect()}
+        found = {}
+        for name in sorted(name for name in names if name.endswith(SUFFIX)):
+            rows: Counter[tuple[Any, ...]] = Counter()
+            for row in session.table(f"{scenario.SCHEMA}.{name}").collect():
+                rows[tuple(row)[:-2]] += 1 if row["_op"] == "+" else -1
+            found[name.removesuffix(SUFFIX)] = rows
+        return {
+            name: Counter({r: n for r, n in rows.items() if n}) for name, rows in found.items()
         }
 
     def committed(self, engine: Engine) -> dict[str, scenario.Rows]:

@@ -50,6 +50,7 @@ EPOCH = [
     ("barrier.commit", "before", 1),
     ("sweep.staging", "before", 1),
     ("sweep.changes", "after", 1),
+    ("sweep.changelog", "before", 1),
     ("pins.move", "after", 4),
 ]
 UNDO = [
@@ -166,6 +167,8 @@ def _check_at_rest(world, engine, expected) -> None:
     assert world.unpinned(engine) == []
     assert world.tables() == expected
     assert world.committed(engine) == expected
+    told = scenario.TOLD if expected == world.before else scenario.TOLD_AFTER
+    assert world.changelogs() == {name: expected[name] for name in told}
     assert set(engine._warehouse.store.jobs()) == {f"{scenario.SCHEMA}.{n}" for n in expected}
 
 
