@@ -50,6 +50,11 @@ class ViewResponse(AdapterResponse):
     jobs: int = 0
     seconds: float = 0.0
     barrier: int = 0
+    strategy: str = ""
+    rows_read: int = 0
+    bytes_read: int = 0
+    estimated_incremental: float | None = None
+    estimated_full: float | None = None
 
 
 def response_of(report: TableReport) -> ViewResponse:
@@ -65,6 +70,11 @@ def response_of(report: TableReport) -> ViewResponse:
         jobs=report.jobs,
         seconds=round(report.seconds, 3),
         barrier=report.barrier,
+        strategy=report.strategy,
+        rows_read=report.rows_read,
+        bytes_read=report.bytes_read,
+        estimated_incremental=report.estimated_incremental,
+        estimated_full=report.estimated_full,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from dbt_streamsql.plan.expression import Expr, Ref, dotted, escape, fill, ident
@@ -21,6 +22,8 @@ from dbt_streamsql.plan.relational import (
     Window,
 )
 from dbt_streamsql.quoting import TableName
+
+_NAME = re.compile(r"\w+|`[^`]*`")
 
 Source = Callable[[str], str]
 """How a base table is written: table name -> SQL text (may hold `{frame}` holes)."""
@@ -172,7 +175,9 @@ def term(expr: Expr, resolve: Callable[[Ref], str] = dotted) -> str:
 def aliased(sql: str, name: str) -> str:
     """`sql AS name`, or `sql` alone where it already has that name."""
     quoted = escape(ident(name))
-    return sql if sql.rpartition(".")[2] == quoted and "(" not in sql else f"{sql} AS {quoted}"
+    owner, _, column = sql.rpartition(".")
+    bare = column == quoted and _NAME.fullmatch(owner or "none")
+    return sql if bare else f"{sql} AS {quoted}"
 
 
 def listed(columns: tuple[str, ...] | list[str], alias: str = "") -> str:

@@ -8,7 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select, text
+from sqlalchemy import (
+    Connection,
+    Engine,
+    create_engine,
+    event,
+    insert,
+    inspect,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
@@ -108,6 +118,8 @@ class Database:
                         )
                     )
                     found = [schema.SCHEMA_VERSION]
+        if len(found) == 1 and found[0] in schema.UPGRADES:
+            found = self._upgraded()
         if found != [schema.SCHEMA_VERSION]:
             raise StreamSqlError(
                 "META_VERSION",
@@ -116,6 +128,21 @@ class Database:
                 allowed=f"version {schema.SCHEMA_VERSION}",
                 hint="use the dbt-streamsql that wrote it, or another warehouse",
             )
+
+    def _upgraded(self) -> list[int]:
+        """Bring an older store to this version, all of the way or not at all."""
+        with self.write() as connection:
+            if not self.is_sqlite:
+                connection.execute(
+                    text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_KEY + 1}
+                )
+            # Another process may have done it in the meantime.
+            found: list[int] = list(connection.execute(_VERSIONS).scalars())
+            while len(found) == 1 and found[0] in schema.UPGRADES:
+                connection.execute(text(schema.UPGRADES[found[0]]))
+                found = [found[0] + 1]
+                connection.execute(update(schema.schema_version).values(version=found[0]))
+        return found
 
 
 _VERSIONS = select(schema.schema_version.c.version).order_by(schema.schema_version.c.version)

@@ -48,6 +48,7 @@ class TableVersion:
     `snapshot` is None for a table that has none yet. `staged_at` is '' when the version waits on
     `branch` of the table itself, else the full name of the staging table that becomes `table` by
     rename. `inputs` are the snapshots this version was computed from; `seconds` is wall time.
+    `stats` are figures for people and for the next choice of how to refresh.
     """
 
     barrier: int
@@ -64,6 +65,7 @@ class TableVersion:
     jobs: int = 0
     seconds: float = 0.0
     inputs: Mapping[str, int | None] = field(default_factory=dict)
+    stats: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def to_publish(self) -> bool:

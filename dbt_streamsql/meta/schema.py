@@ -20,8 +20,13 @@ from sqlalchemy import (
 
 from dbt_streamsql.meta.records import Barrier, ChangeFile, Job, TableVersion
 
-SCHEMA_VERSION = 2
-"""Raise it when a table below changes; another version in a store is refused (META_VERSION)."""
+SCHEMA_VERSION = 3
+"""Raise it when a table below changes, and say in `UPGRADES` how an older store gets there."""
+
+UPGRADES = {
+    2: "ALTER TABLE streamsql_table_version ADD COLUMN stats TEXT NOT NULL DEFAULT '{}'",
+}
+"""By the version that they start from; a store of any other version is refused (META_VERSION)."""
 
 METADATA = MetaData()
 
@@ -97,6 +102,7 @@ version = _table(
     _need("jobs", Integer),
     _need("seconds", Float(53)),
     _need("inputs", Text),
+    Column("stats", Text, nullable=False, server_default="{}"),
     Index("streamsql_version_table", "table_name", "barrier"),
 )
 head = _table("head", _key("table_name", Text), _need("barrier", _ID))
@@ -143,6 +149,7 @@ def from_version(record: TableVersion) -> dict[str, Any]:
     row = dict(vars(record))
     row["table_name"] = row.pop("table")
     row["inputs"] = _dump(dict(record.inputs))
+    row["stats"] = _dump(dict(record.stats))
     return row
 
 
@@ -150,6 +157,7 @@ def to_version(row: RowMapping) -> TableVersion:
     fields = dict(row)
     fields["table"] = fields.pop("table_name")
     fields["inputs"] = json.loads(fields["inputs"])
+    fields["stats"] = json.loads(fields["stats"])
     return TableVersion(**fields)
 
 

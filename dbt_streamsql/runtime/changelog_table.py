@@ -86,7 +86,7 @@ def stage(epoch: Open, job: Job, version: TableVersion) -> TableVersion | None:
             staged = _Table(epoch, job, version, spark, local).stage()
         finally:
             local.close()
-            jobs = counter.stop()
+            jobs, _ = counter.stop()
     return staged and replace(staged, jobs=jobs, seconds=time.monotonic() - started)
 
 

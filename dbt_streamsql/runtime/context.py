@@ -186,4 +186,5 @@ def unchanged(version: TableVersion, inputs: dict[str, int | None]) -> TableVers
         jobs=0,
         seconds=0.0,
         inputs=inputs,
+        stats={},
     )

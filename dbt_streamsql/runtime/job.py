@@ -13,13 +13,14 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.meta import ChangeFile, Job, TableVersion
+from dbt_streamsql.meta import NOOP, ChangeFile, Job, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import WEIGHT, Column
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import feed
 from dbt_streamsql.runtime.context import Open, Version, log, pin, readable, unchanged
+from dbt_streamsql.runtime.cost import GUARDED_ROWS, Estimate, estimate
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.feed import Feed
 from dbt_streamsql.runtime.frames import Frames, Reading, clock_row
@@ -33,11 +34,6 @@ from dbt_streamsql.storage.iceberg import delta, metadata, refs, staging
 from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.refs import Moves
-
-FULL_SHARE = 0.3
-"""Changed rows as a share of the rows of the changed inputs: above it, refresh in full."""
-_GUARDED_ROWS = 100_000
-"""Smaller inputs are never refreshed in full for cost: both ways are equally quick."""
 
 MANY_FILES = 32
 """Data files above which a small view is written anew instead of gaining another one."""
@@ -64,8 +60,13 @@ class ViewJob:
             try:
                 version = self._run(spark)
             finally:
-                jobs = counter.stop()
-        return replace(version, jobs=jobs, seconds=time.monotonic() - started)
+                jobs, read = counter.stop()
+        if version.mode == NOOP:
+            return replace(version, jobs=jobs, seconds=time.monotonic() - started)
+        strategy = self.plan.strategy if version.mode != "full" else "full"
+        stats = {**self.estimate.stats(), "strategy": strategy, "bytes_read": read}
+        seconds = time.monotonic() - started
+        return replace(version, jobs=jobs, seconds=seconds, stats=stats)
 
     def _run(self, spark: SparkSession) -> TableVersion:
         self.inputs = {source: pin(self.epoch, source) for source in self.job.sources}
@@ -76,6 +77,7 @@ class ViewJob:
         self.name = TableName.parse(self.job.table)
         previous = self.epoch.latest.get(self.job.table)
         self.moves = {source: self._move(source, previous) for source in self.inputs}
+        self.estimate = self._estimate(previous)
         reason = self._why_full(previous)
         meta = metadata.load(spark, self.name)
         if previous is None or meta is None:
@@ -122,14 +124,20 @@ class ViewJob:
         ]
         if moved and lagging:
             return f"the columns of {', '.join(lagging)} have changed since it was read"
-        if self.job.refresh_mode != "auto":
-            return ""
-        changed = sum(self.moves[source].rows for source in moved)
-        total = sum(self.inputs[s].meta.live_rows(self.inputs[s].snapshot) for s in moved)
-        dear = total > _GUARDED_ROWS and changed > FULL_SHARE * total
-        if self.plan.mode == "incremental" and dear:
-            return f"{changed:,} changed rows of {total:,}: recomputing is cheaper"
+        if self.job.refresh_mode == "auto" and self.plan.mode == "incremental":
+            return self.estimate.dear
         return ""
+
+    def _estimate(self, previous: TableVersion | None) -> Estimate:
+        """The rows of the changed inputs (at first: of all), and what they cost in past runs."""
+        moved = [s for s, move in self.moves.items() if move.kind != "none"]
+        total = sum(self.inputs[s].meta.live_rows(self.inputs[s].snapshot) for s in moved)
+        if previous is None:
+            return Estimate(total, total)
+        changed = sum(self.moves[source].rows for source in moved)
+        asked = total > GUARDED_ROWS and self.job.refresh_mode == "auto"
+        past = self.epoch.warehouse.store.history(self.job.table) if asked else []
+        return estimate(changed, total, past)
 
     def _foreign_write(self, meta: Metadata, previous: TableVersion) -> str:
         if meta.current == previous.snapshot:

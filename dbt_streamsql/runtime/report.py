@@ -13,7 +13,9 @@ class TableReport:
     """What one epoch did to one view.
 
     `mode` is noop, append, incremental or full; `reason` says why it was full. Rows count an
-    updated row as one deleted and one inserted. `jobs` are Spark jobs (-1: not known).
+    updated row as one deleted and one inserted. `jobs` are Spark jobs, `bytes_read` what they read
+    of files (-1: not known). `strategy` is how (fold, replace, rows, full), `rows_read` the
+    changed rows of the inputs. The estimates are seconds by past runs (None: there are none).
     """
 
     table: str
@@ -24,6 +26,16 @@ class TableReport:
     jobs: int
     seconds: float
     barrier: int
+    strategy: str = ""
+    rows_read: int = 0
+    bytes_read: int = 0
+    estimated_incremental: float | None = None
+    estimated_full: float | None = None
+
+
+_SHOWN = frozenset(
+    ("strategy", "rows_read", "bytes_read", "estimated_incremental", "estimated_full")
+)
 
 
 @dataclass(frozen=True)
@@ -46,6 +58,7 @@ def reports_of(versions: Iterable[TableVersion], barrier: int) -> dict[str, Tabl
             version.jobs,
             version.seconds,
             version.barrier or barrier,
+            **{name: value for name, value in version.stats.items() if name in _SHOWN},
         )
         for version in versions
     }

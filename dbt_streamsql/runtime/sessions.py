@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.runtime.limit import limited
 from dbt_streamsql.runtime.session import new_session
-from dbt_streamsql.storage.iceberg.java import is_connect
+from dbt_streamsql.storage.iceberg.java import bytes_read, is_connect
 
 
 class Sessions:
@@ -39,7 +39,7 @@ class Sessions:
 
 
 class JobCount:
-    """Counts the Spark jobs that this thread starts between two points (-1 over Spark Connect)."""
+    """Counts the Spark jobs that this thread starts between two points, and what they read."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._context = None if is_connect(spark) else spark.sparkContext
@@ -47,10 +47,12 @@ class JobCount:
         if self._context is not None:
             self._context.setJobGroup(self._group, "streamsql")
 
-    def stop(self) -> int:
+    def stop(self) -> tuple[int, int]:
+        """Jobs, and bytes of input that their stages report (-1, -1 over Spark Connect)."""
         if self._context is None:
-            return -1
-        jobs = len(self._context.statusTracker().getJobIdsForGroup(self._group))
+            return -1, -1
+        jobs = self._context.statusTracker().getJobIdsForGroup(self._group)
+        read = bytes_read(self._context, jobs)
         self._context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
         self._context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
-        return jobs
+        return len(jobs), read

@@ -86,6 +86,19 @@ def test_a_store_of_another_version_is_refused(tmp_path: Path, versions: list[in
     assert f"{SCHEMA_VERSION + 1}" in error.given
 
 
+def test_a_store_of_the_last_version_is_brought_to_this_one(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/meta.db"
+    MetaStore.open(url).close()
+    with closing(sqlite3.connect(tmp_path / "meta.db")) as connection:
+        connection.execute("ALTER TABLE streamsql_table_version DROP COLUMN stats")
+        connection.execute("UPDATE streamsql_schema_version SET version = 2")
+        connection.commit()
+    for _ in range(2):
+        store = MetaStore.open(url)
+        assert store.latest_all() == {}
+        store.close()
+
+
 def test_the_store_is_durable_and_lets_readers_in_beside_a_writer(tmp_path: Path) -> None:
     store = MetaStore.open(f"sqlite:///{tmp_path}/meta.db")
     with store.database.write() as connection:
@@ -178,7 +191,7 @@ def test_every_call_stays_fast_after_ten_thousand_barriers(tmp_path: Path) -> No
         raw("INSERT INTO t VALUES (?)", [(table,) for table in tables])
         raw(
             f"{numbers}INSERT INTO streamsql_table_version SELECT i, name, 'PROCESSED', i, '', "
-            "'', 0, 'noop', '', 0, 0, 0, 0.0, '{\"lake.shop.in\": 1}' FROM n, t"
+            "'', 0, 'noop', '', 0, 0, 0, 0.0, '{\"lake.shop.in\": 1}', '{}' FROM n, t"
         )
         raw("INSERT INTO streamsql_head SELECT name, 10000 FROM t")
         raw("UPDATE streamsql_runner SET last_barrier = 10000")

@@ -1,12 +1,16 @@
-"""Iceberg's and Hadoop's own classes in the session's JVM. Over Spark Connect there is no JVM."""
+"""Classes of Iceberg, Hadoop and Spark in the session's JVM. Over Spark Connect there is none."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
 
 from dbt_streamsql.quoting import TableName
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -71,3 +75,17 @@ def instance_of(spark: SparkSession, found: Any, name: str) -> bool:
 def items(found: Any) -> list[Any]:
     """The elements of a Java list. Py4J's own iteration ends by an exception, which is dear."""
     return [found.get(index) for index in range(found.size())]
+
+
+def bytes_read(context: SparkContext, jobs: Sequence[int]) -> int:
+    """What some jobs read of files, by the store behind Spark's pages, which forgets old ones."""
+    store: Any = context._jsc.sc().statusStore()
+    total = 0
+    for number in jobs:
+        try:
+            stages = store.job(number).stageIds()
+            for at in range(stages.size()):
+                total += int(store.lastStageAttempt(stages.apply(at)).inputBytes())
+        except Py4JError:
+            continue
+    return total

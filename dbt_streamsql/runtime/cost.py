@@ -1,0 +1,72 @@
+"""From changes or in full: the choice of one epoch, by sizes of inputs and by past runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dbt_streamsql.meta import TableVersion
+
+FULL_SHARE = 0.3
+"""Changed rows as a share of the rows of the changed inputs: above it, refresh in full."""
+
+GUARDED_ROWS = 100_000
+"""Smaller inputs are never refreshed in full for cost: both ways are equally quick."""
+
+MARGIN = 1.2
+"""How much dearer an epoch from changes must look: the next one it may be cheaper again."""
+
+_REMEMBERED = 20
+"""Past runs that are looked at; the quickest of each kind counts: others may have waited."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What is known before an epoch: rows that changed, rows of the changed inputs, seconds.
+
+    The seconds are None while no run of that kind is known.
+    """
+
+    changed: int
+    total: int
+    incremental: float | None = None
+    full: float | None = None
+
+    @property
+    def dear(self) -> str:
+        """Why a full refresh is cheaper ('' when it is not)."""
+        if self.total <= GUARDED_ROWS:
+            return ""
+        if self.changed > FULL_SHARE * self.total:
+            return f"{self.changed:,} changed rows of {self.total:,}: recomputing is cheaper"
+        if self.incremental is None or self.full is None:
+            return ""
+        if self.incremental > MARGIN * self.full:
+            return (
+                f"by past runs {self.changed:,} changed rows take about {self.incremental:.1f} s, "
+                f"a full refresh {self.full:.1f} s"
+            )
+        return ""
+
+    def stats(self) -> dict[str, float | int | None]:
+        """The estimate as it is kept with a version."""
+        return {
+            "rows_read": self.changed,
+            "rows_there": self.total,
+            "estimated_incremental": self.incremental and round(self.incremental, 3),
+            "estimated_full": self.full and round(self.full, 3),
+        }
+
+
+def estimate(changed: int, total: int, past: Iterable[TableVersion]) -> Estimate:
+    """Scale the quickest past runs to the rows of this epoch; `past` is newest first."""
+    seconds: dict[bool, list[float]] = {True: [], False: []}
+    for version in list(past)[:_REMEMBERED]:
+        rows, there = version.stats.get("rows_read"), version.stats.get("rows_there")
+        if not rows or not there:
+            continue
+        full = version.mode == "full"
+        # A full refresh grows with its inputs; an epoch has a fixed cost, and then its changes.
+        scale = total / there if full else max(1.0, changed / rows)
+        seconds[full].append(version.seconds * scale)
+    return Estimate(changed, total, *(min(seconds[kind], default=None) for kind in (False, True)))
