@@ -1,0 +1,54 @@
+"""TPC-H as materialized views: the refresh functions and updates, compared with DuckDB.
+
+`STREAMSQL_TPCH_SCALE` and `STREAMSQL_SEED` choose other data and other changes.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from oracle import AVERAGE, Oracle
+from play import Query, lines, play
+
+from benchmarks.tpch import data, queries
+from benchmarks.tpch.changes import Refresh
+
+SCALE = float(os.environ.get("STREAMSQL_TPCH_SCALE", "0.01"))
+SEED = int(os.environ.get("STREAMSQL_SEED", "1"))
+REFRESH = Refresh(epochs=10, orders=3, dimensions=20, seed=SEED)
+
+pytestmark = pytest.mark.skipif(
+    data.generator() is None, reason="tpchgen-cli is not installed (pip install tpchgen-cli)"
+)
+
+
+@pytest.fixture(scope="module")
+def played(engine, suite_schema, tmp_path_factory, tell):
+    files = data.generate(tmp_path_factory.mktemp("tpch"), SCALE)
+    data.load(engine.spark, suite_schema, files, REFRESH)
+    oracle = Oracle(suite_schema)
+    for table in data.TABLES:
+        oracle.run(f"CREATE VIEW generated_{table} AS FROM '{files / table}.parquet'")
+        oracle.run(f"CREATE TABLE {suite_schema}.{table} AS {data.initial(table, REFRESH)}")
+    place = queries.Place(suite_schema, SCALE)
+    chosen = [
+        Query(name, queries.text(name, place), queries.text(name, place, AVERAGE))
+        for name in queries.names()
+    ]
+    epochs = [REFRESH.statements(suite_schema, number) for number in range(REFRESH.epochs)]
+    done = play(engine, suite_schema, chosen, epochs, oracle)
+    oracle.close()
+    data.forget(engine.spark)
+    tell(lines(f"TPC-H, scale {SCALE:g}, seed {SEED}", done.values()))
+    return done
+
+
+@pytest.mark.parametrize("name", queries.names())
+def test_a_tpch_view_equals_its_query_on_duckdb_after_every_epoch(played, name):
+    assert played[name].wrong == []
+
+
+@pytest.mark.parametrize("name", queries.names())
+def test_a_tpch_view_has_rows_in_some_epoch(played, name):
+    assert max(played[name].rows) > 0
