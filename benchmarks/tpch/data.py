@@ -43,12 +43,17 @@ def generate(folder: Path, scale: float) -> Path:
     return done
 
 
-def load(spark: Any, schema: str, files: Path, refresh: Refresh) -> None:
-    """The tables in `schema`, which exists, without the orders that will arrive later."""
+def register(spark: Any, files: Path) -> None:
+    """Let Spark's session know the files, as temporary views."""
     for table in TABLES:
         spark.read.parquet(str(files / f"{table}.parquet")).createOrReplaceTempView(
             f"generated_{table}"
         )
+
+
+def load(spark: Any, schema: str, refresh: Refresh) -> None:
+    """The tables in `schema`, which exists, without the orders that will arrive later."""
+    for table in TABLES:
         properties = {"format-version": "3", **(_MERGE_ON_READ if table in ORDER_KEYS else {})}
         listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
         spark.sql(

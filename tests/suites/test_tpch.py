@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 import pytest
 from oracle import AVERAGE, Oracle
@@ -24,9 +25,16 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def played(engine, suite_schema, tmp_path_factory, tell):
-    files = data.generate(tmp_path_factory.mktemp("tpch"), SCALE)
-    data.load(engine.spark, suite_schema, files, REFRESH)
+def files(engine, tmp_path_factory):
+    folder = data.generate(tmp_path_factory.mktemp("tpch"), SCALE)
+    data.register(engine.spark, folder)
+    yield folder
+    data.forget(engine.spark)
+
+
+@pytest.fixture(scope="module")
+def played(engine, suite_schema, files, tell):
+    data.load(engine.spark, suite_schema, REFRESH)
     oracle = Oracle(suite_schema)
     for table in data.TABLES:
         oracle.run(f"CREATE VIEW generated_{table} AS FROM '{files / table}.parquet'")
@@ -37,10 +45,10 @@ def played(engine, suite_schema, tmp_path_factory, tell):
         for name in queries.names()
     ]
     epochs = [REFRESH.statements(suite_schema, number) for number in range(REFRESH.epochs)]
-    done = play(engine, suite_schema, chosen, epochs, oracle)
+    clock = Counter()
+    done = play(engine, suite_schema, chosen, epochs, oracle, clock)
+    tell(lines(f"TPC-H, scale {SCALE:g}, seed {SEED}", done.values(), clock))
     oracle.close()
-    data.forget(engine.spark)
-    tell(lines(f"TPC-H, scale {SCALE:g}, seed {SEED}", done.values()))
     return done
 
 

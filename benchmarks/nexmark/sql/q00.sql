@@ -1,0 +1,2 @@
+select auction, bidder, price, ts, extra
+from {nexmark}.bid

@@ -1,0 +1,3 @@
+select auction, price
+from {nexmark}.bid
+where auction % 123 = 0
