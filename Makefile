@@ -8,10 +8,10 @@ ROUNDS ?= 1
 WHAT ?= view replace warm
 
 .DEFAULT_GOAL := help
-.PHONY: help install check format test processes property kills injections conformance bench demo clean
+.PHONY: help install check format test processes property kills injections conformance bench bench-ivm demo clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 install: ## .venv with the project (editable) and its tools; PYTHON=python3.12 picks the Python
 	@$(PYTHON) scripts/bootstrap.py
@@ -46,6 +46,9 @@ conformance: install ## all of dbt's own test suite for adapters; ARGS='-k snaps
 
 bench: install ## small changes, replaced tables, the warm engine; WHAT=view|replace|warm picks one
 	@for what in $(WHAT); do $(BIN)/python -m benchmarks.$$what $(ARGS) || exit 1; done
+
+bench-ivm: install ## TPC-H at scale 10: an epoch of changes against the whole query; ARGS='--scale 1' is quicker
+	$(BIN)/python -m benchmarks.ivm $(ARGS)
 
 demo: ## real flights, two dbt runs, what each view did and what a full refresh would cost
 	@$(PYTHON) scripts/demo.py
