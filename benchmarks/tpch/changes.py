@@ -61,7 +61,8 @@ class Refresh:
         return done
 
     def _among(self, key: str, first: int, end: int) -> str:
-        bucket = f"({key} * 7919 + {self.seed * 104729}) % 1000003 % {BUCKETS}"
+        hashed = f"(({key} * 7919 + {self.seed * 104729}) % 1000003)"
+        bucket = f"{hashed} * {hashed} % 999983 % {BUCKETS}"
         return f"{bucket} >= {first} AND {bucket} < {end}"
 
 
