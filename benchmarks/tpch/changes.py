@@ -16,7 +16,7 @@ BUCKETS = 1000
 class Refresh:
     """The changes of `epochs` epochs.
 
-    In thousandths: in each epoch `orders` of the orders come and as many go, and in every second
+    In thousandths: in each epoch `orders` of the orders come and as many go, and in every third
     one `dimensions` of the customers, parts (with what suppliers ask for them) and suppliers
     change.
     """
@@ -52,7 +52,7 @@ class Refresh:
             )
         for table, key in (("lineitem", "l_orderkey"), ("orders", "o_orderkey")):
             done.append(f"DELETE FROM {schema}.{table} WHERE {self.leaving(key, epoch)}")
-        if self.dimensions and epoch % 2:
+        if self.dimensions and epoch % 3 == 2:
             first = epoch * self.dimensions
             for table, update in _UPDATES.items():
                 key, _, changed = update.partition(":")

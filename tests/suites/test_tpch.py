@@ -1,7 +1,7 @@
 """TPC-H as materialized views: the refresh functions and updates, compared with DuckDB.
 
 `STREAMSQL_TPCH_SCALE` and `STREAMSQL_SEED` choose other data and other changes,
-`STREAMSQL_TPCH=q04,q03_all` some of the queries.
+`STREAMSQL_TPCH=q02,q18` other queries.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from benchmarks.tpch.changes import Refresh
 
 SCALE = float(os.environ.get("STREAMSQL_TPCH_SCALE", "0.01"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1"))
-NAMES = os.environ.get("STREAMSQL_TPCH", ",".join(queries.names())).split(",")
+# Of the five that end with a LIMIT what is below it, and one as it is: enough for every run.
+USUAL = [name for name in queries.names() if name not in queries.LIMITED or name == "q03"]
+NAMES = os.environ.get("STREAMSQL_TPCH", ",".join(USUAL)).split(",")
 REFRESH = Refresh(epochs=10, orders=3, dimensions=20, seed=SEED)
 
 pytestmark = pytest.mark.skipif(
