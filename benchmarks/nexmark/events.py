@@ -18,7 +18,7 @@ _ROUND, _PERSONS, _AUCTIONS = 50, 1, 3
 _FIRST_ID = 1000
 _GAP_US = 10_000
 # Near midnight: bids of two days.
-_START = datetime(2015, 7, 15, 23, 58)  # noqa: DTZ001 - event time has no zone
+_START = datetime(2015, 7, 15, 23, 58, 30)  # noqa: DTZ001 - event time has no zone
 _STATES = np.array(["AZ", "CA", "ID", "OR", "WA", "WY"])
 _CITIES = np.array(["Phoenix", "Los Angeles", "Boise", "Portland", "Seattle", "Cheyenne", "Bend"])
 _FIRST = np.array(["Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie", "Sarah"])
