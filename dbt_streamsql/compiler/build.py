@@ -290,6 +290,7 @@ class Builder:
 
     def _items(self, block: Block, items: list[exp.Expr]) -> list[Output]:
         outputs: list[Output] = []
+        _time_windows(block, items)
         for item in items:
             bare = item.unalias()
             generator = _generator(bare)
@@ -364,6 +365,20 @@ def _number(tree: exp.Expr, key: str) -> int | None:
 def _generator(node: exp.Expr) -> exp.Expr | None:
     call = node.this if isinstance(node, exp.Aliases) else node
     return call if called(call) in GENERATORS else None
+
+
+def _time_windows(block: Block, items: list[exp.Expr]) -> None:
+    """`window(…)` in a SELECT without GROUP BY: it makes rows, so what shows it comes after it."""
+    found = dict.fromkeys(
+        call
+        for item in items
+        for call in item.find_all(exp.Anonymous)
+        if called(call) == "window" and call not in block.swaps
+    )
+    for number, call in enumerate(found):
+        name = f"__time{number}"
+        block.close([Output(name, block.expr_of_generator(call))])
+        block.swap(call, name)
 
 
 def _unnamed(names: list[str]) -> bool:

@@ -81,14 +81,17 @@ def compile_view(
         full_sql="",
         steps=(),
         tree={},
-        fingerprint=_fingerprint(opened, sql, columns, refresh_mode),
+        fingerprint=_fingerprint(opened, [sql, opened.views], columns, refresh_mode),
         volatile=len(versioned) < len(inputs) or is_volatile(opened.tree, catalog.functions()),
         table=table,
     )
     if refresh_mode == "full":
         return replace(plan, reasons=("refresh_mode is full",))
     try:
-        return _incremental(plan, bind(opened), catalog)
+        made = _incremental(plan, bind(opened), catalog)
+        # Another text of the same meaning needs no other rows.
+        meaning = [made.tree, made.full_sql]
+        return replace(made, fingerprint=_fingerprint(opened, meaning, columns, refresh_mode))
     except StreamSqlError as error:
         if error.code != "SQL_INVALID":
             raise
@@ -200,12 +203,13 @@ def _check_columns(columns: tuple[Column, ...], model: str) -> None:
         seen.add(lower)
 
 
-def _fingerprint(opened: Opened, sql: str, columns: tuple[Column, ...], refresh_mode: str) -> str:
-    """A hash of everything that the meaning of a plan depends on."""
+def _fingerprint(
+    opened: Opened, query: Any, columns: tuple[Column, ...], refresh_mode: str
+) -> str:
+    """A hash of everything that the meaning of a plan depends on; `query` is its text or tree."""
     parts = {
-        "sql": sql,
+        "query": query,
         "inputs": {n: [asdict(c) for c in info.columns] for n, info in opened.tables.items()},
-        "views": opened.views,
         "columns": [asdict(column) for column in columns],
         "refresh_mode": refresh_mode,
         "versions": [version, PLAN_VERSION, version_of("sqlglot")],

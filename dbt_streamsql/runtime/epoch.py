@@ -94,6 +94,8 @@ class Epoch:
         current = self.open.jobs.get(job.table)
         if current is not None and current.fingerprint != job.fingerprint:
             why = "the definition changed"
+        elif current is not None and current.sql != job.sql and not why:
+            log.info("%s has another text of the same meaning: its rows stay", job.table)
         if current != job:
             self._check_free(job)
             ordered = changelog_table.in_order({**self.open.jobs, job.table: job})

@@ -114,3 +114,15 @@ def test_it_is_every_time_over_a_table_without_versions(spark, schema, define):
         assert spark.table(f"lake.{schema}.v").columns == ["id", "more"]
     finally:
         spark.sql(f"DROP NAMESPACE spark_catalog.{schema} CASCADE")
+
+
+def test_another_text_of_the_same_meaning_computes_nothing(engine, schema, orders):
+    name = f"lake.{schema}.v"
+    engine.create_materialized_view(name, f"SELECT id, sum(price) AS p FROM {orders} GROUP BY id")
+    text = f"-- all of it\nselect o.id, SUM(o.price) as p\nfrom {orders} o group by 1"
+    text = text.replace(" o ", " orders ").replace("o.", "orders.")
+    assert engine.create_materialized_view(name, text).mode == "noop"
+    assert engine.configuration(name) is not None
+    changed = engine.create_materialized_view(name, text.replace("SUM", "MAX"))
+    assert (changed.mode, changed.reason) == ("full", "the definition changed")
+    assert engine.verify(name) == []

@@ -17,6 +17,7 @@ from benchmarks.nexmark import data, queries
 
 SEED = int(os.environ.get("STREAMSQL_SEED", "1"))
 CHOSEN = os.environ.get("STREAMSQL_NEXMARK", ",".join(queries.NAMES)).split(",")
+pytestmark = pytest.mark.suites
 STREAM = data.Stream(first=8_000, appending=3, retracting=3, size=500, seed=SEED)
 
 
@@ -52,15 +53,7 @@ def played(engine, suite_schema, files, tell):
     return done
 
 
-LOSES_ITS_NAME = pytest.mark.xfail(
-    reason="`0.908 * price AS price`: an expression that ends with the column of its name loses it"
-)
-NAMES = [
-    pytest.param(name, marks=LOSES_ITS_NAME) if name in {"q01", "q14"} else name for name in CHOSEN
-]
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CHOSEN)
 def test_a_nexmark_view_equals_its_query_on_duckdb_after_every_epoch(played, name):
     assert played[name].wrong == []
 
@@ -70,7 +63,6 @@ def test_a_nexmark_view_has_rows_in_some_epoch(played, name):
     assert max(played[name].rows) > 0
 
 
-@pytest.mark.xfail(reason="sqlglot takes WINDOW after GROUP BY for a named window")
 def test_a_window_may_be_the_first_group(engine, files, suite_schema):
     engine.compile(
         f"SELECT max(price) AS price FROM {suite_schema}.bid GROUP BY window(ts, '10 seconds')"

@@ -18,14 +18,16 @@ from benchmarks.tpch.changes import Refresh
 
 SCALE = float(os.environ.get("STREAMSQL_TPCH_SCALE", "0.01"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1"))
-# Of the five that end with a LIMIT what is below it, and one as it is: enough for every run.
-USUAL = [name for name in queries.names() if name not in queries.LIMITED or name == "q03"]
-NAMES = os.environ.get("STREAMSQL_TPCH", ",".join(USUAL)).split(",")
+SPEC = queries.names(with_unlimited=False)
+NAMES = os.environ.get("STREAMSQL_TPCH", ",".join(SPEC)).split(",")
 REFRESH = Refresh(epochs=10, orders=3, dimensions=20, seed=SEED)
 
-pytestmark = pytest.mark.skipif(
-    data.generator() is None, reason="tpchgen-cli is not installed (pip install tpchgen-cli)"
-)
+pytestmark = [
+    pytest.mark.suites,
+    pytest.mark.skipif(
+        data.generator() is None, reason="tpchgen-cli is not installed (pip install tpchgen-cli)"
+    ),
+]
 
 
 @pytest.fixture(scope="module")
