@@ -1,4 +1,4 @@
--- The three worst days of each carrier. Ranks are not kept up from changes yet: refreshed in full.
+-- The three worst days of each carrier: the carriers that a change touches are ranked again.
 select carrier, flight_date, arr_delay_minutes, place
 from (
   select

@@ -1,5 +1,4 @@
--- Planes that flew and are not in the register. An outer join is not kept up from changes yet:
--- refreshed in full.
+-- Planes that flew and are not in the register.
 select f.tailnum, count(*) as flights, min(f.flight_date) as first_seen
 from {{ source('flights_raw', 'flights') }} f
 left join {{ source('flights_raw', 'planes') }} p on p.tailnum = f.tailnum
