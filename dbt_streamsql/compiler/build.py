@@ -90,14 +90,11 @@ class Builder:
     ) -> Aggregate:
         """A grouping whose calls know the types of their arguments and results."""
         given = {column.name: column for column in self.schema(below)}
-        known = [
-            call
-            if call.arg is None
-            else replace(
-                call, arg_type=given[call.arg].type, arg_nullable=given[call.arg].nullable
-            )
-            for call in calls
-        ]
+        rows = Column("", "bigint", nullable=False)
+        known = []
+        for call in calls:
+            column = given[call.arg] if call.arg is not None else rows
+            known.append(replace(call, arg_type=column.type, arg_nullable=column.nullable))
         node = Aggregate(below, keys, tuple(known), session)
         result = {column.name: column.type for column in self.schema(node)}
         return replace(node, calls=tuple(replace(call, type=result[call.name]) for call in known))
