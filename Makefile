@@ -8,7 +8,7 @@ ROUNDS ?= 1
 WHAT ?= view replace warm
 
 .DEFAULT_GOAL := help
-.PHONY: help install check format test processes property suites differential kills injections conformance bench bench-ivm demo clean
+.PHONY: help install check format test processes property mutants suites differential kills injections conformance bench bench-ivm demo clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -40,6 +40,9 @@ suites: install ## all queries of TPC-H and Nexmark as views, compared with Duck
 
 differential: install ## the compiler's plans on DuckDB, random queries of all of SQL; EPOCHS=… of them from SEED=…
 	STREAMSQL_DUCK_EPOCHS=$(EPOCHS) STREAMSQL_DUCK_SECONDS=0 STREAMSQL_DUCK_PAIRS=1 STREAMSQL_SEED=$(SEED) $(PYTEST) -s tests/differential $(ARGS)
+
+mutants: install ## bugs planted one at a time, of which the tests must find 95 %; ARGS='--tier duckdb'
+	$(BIN)/python tests/mutants/run.py $(ARGS)
 
 kills: install ## SIGKILL before and after every durable step, then rerun; ROUNDS=… of all
 	STREAMSQL_KILLS=$(ROUNDS) $(PYTEST) -m '' tests/faults $(ARGS)

@@ -1,0 +1,36 @@
+"""Small scenarios of the differential tier until a view is wrong: then exit code 1.
+
+`python duck_hunt.py OPERATORS SEED SECONDS`; the last line of the output is the wrong scenario.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from time import monotonic
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "differential"))
+
+from duck_campaign import play
+from duck_grammar import scenario
+
+VIEWS, ROUNDS = 6, 5
+"""Smaller than in a campaign: the first wrong view ends the hunt."""
+
+
+def main(operators: str, seed: int, seconds: float) -> int:
+    only = tuple(filter(None, operators.split(",")))
+    until = monotonic() + seconds
+    while monotonic() < until:
+        failures = play(scenario(seed, VIEWS, ROUNDS, only))
+        if failures:
+            first = failures[0]
+            print(json.dumps([first.kind, first.text, first.scenario.to_json()]))
+            return 1
+        seed += 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3])))

@@ -1,0 +1,209 @@
+"""Planted bugs of the runtime and of what only Spark computes.
+
+id -> file, old text, new text, what is wrong, small scenarios.
+"""
+
+from __future__ import annotations
+
+_CHANGES = "storage/iceberg/changes.py"
+_FRAMES = "runtime/frames.py"
+_JOB = "runtime/job.py"
+_WRITE = "runtime/write.py"
+_DRIVER = "runtime/write_driver.py"
+_MERGE = "runtime/write_merge.py"
+
+SPARK: dict[str, tuple[str, str, str, str, str]] = {
+    # -- what changed ----------------------------------------------------------------------------
+    "overwrite-for-append": (
+        _CHANGES,
+        'if all(snapshot.operation == "append" for snapshot in path):',
+        'if any(snapshot.operation == "append" for snapshot in path):',
+        "commits are taken for appends when one of them is",
+        "changelog",
+    ),
+    "deletes-for-changelog": (
+        _CHANGES,
+        'snapshot.count("total-delete-files") == 0',
+        'snapshot.count("total-delete-files") >= 0',
+        "merge-on-read commits are taken for copy-on-write",
+        "difference",
+    ),
+    "changelog-sign": (
+        _CHANGES,
+        "IF(_change_type = 'INSERT', 1L, -1L)",
+        "IF(_change_type = 'DELETE', 1L, -1L)",
+        "the changelog's inserts and deletes are exchanged",
+        "changelog",
+    ),
+    "lineage-applied-twice": (
+        _CHANGES,
+        "FROM {new} WHERE {stamp} > {since} UNION ALL",
+        "FROM {new} WHERE {stamp} >= {since} UNION ALL",
+        "rows that the last epoch has seen already come again",
+        "lineage",
+    ),
+    "lineage-update": (
+        _CHANGES,
+        "FROM {new} WHERE {stamp} <= {since}) n ",
+        "FROM {new}) n ",
+        "the old version of an updated row is not taken back",
+        "lineage",
+    ),
+    "difference-sign": (
+        _CHANGES,
+        "((1, new), (-1, old))",
+        "((1, old), (-1, new))",
+        "the difference of two snapshots is taken the wrong way round",
+        "difference",
+    ),
+    # -- the epoch -------------------------------------------------------------------------------
+    "before-is-after": (
+        _FRAMES,
+        "return inputs.version(read.name, read.change.old)",
+        "return inputs.version(read.name, read.change.new)",
+        "inputs are read after the epoch where they are asked for before it",
+        "joined",
+    ),
+    "after-is-before": (
+        _FRAMES,
+        "return inputs.version(read.name, read.change.new)",
+        "return inputs.version(read.name, read.change.old)",
+        "inputs are read before the epoch where they are asked for after it",
+        "joined",
+    ),
+    "clock-backwards": (
+        _JOB,
+        "clock = (previous.inputs.get(CLOCK), self.consumed.get(CLOCK))",
+        "clock = (self.consumed.get(CLOCK), previous.inputs.get(CLOCK))",
+        "the time goes from this epoch to the last one",
+        "clock",
+    ),
+    "change-consumed-again": (
+        _JOB,
+        "            rows_deleted=outcome.deleted,\n            inputs=self.consumed,",
+        "            rows_deleted=outcome.deleted,\n            inputs=previous.inputs,",
+        "the version does not say what it consumed: the change is applied again",
+        "lineage",
+    ),
+    "feed-sign": (
+        _DRIVER,
+        "(old, -1)):",
+        "(old, 1)):",
+        "a view over this view is told that its old rows come",
+        "chain",
+    ),
+    # -- writing ---------------------------------------------------------------------------------
+    "driver-copies-come": (
+        _DRIVER,
+        "for row, weight in enumerate(weights) for _ in range(weight)]",
+        "for row, weight in enumerate(weights) if weight > 0]",
+        "of several equal new rows one is written",
+        "lineage",
+    ),
+    "driver-copies-go": (
+        _DRIVER,
+        "wanted = {row: -weights[row] for row in lost}",
+        "wanted = dict.fromkeys(lost, 1)",
+        "of several equal rows to go one goes",
+        "lineage",
+    ),
+    "driver-dead-group": (
+        _DRIVER,
+        "updated = met.data.filter(pc.and_(pc.invert(equal), living)).select(names)",
+        "updated = met.data.filter(pc.invert(equal)).select(names)",
+        "a group without rows is written",
+        "driver groups",
+    ),
+    "driver-difference-copies": (
+        _DRIVER,
+        "        if left[row] > 0:\n            left[row] -= 1\n        else:",
+        "        if left[row] <= 0:",
+        "a copy that is there once stands for all new copies",
+        "ties",
+    ),
+    "match-null-key": (
+        "runtime/matching.py",
+        'terms.append(f"t.{name} <=> s.{name}")',
+        'terms.append(f"t.{name} = s.{name}")',
+        "stored rows with a NULL in their key are not found",
+        "driver groups",
+    ),
+    "match-range": (
+        "runtime/matching.py",
+        'f"high{index}": pc.max(data).as_py()',
+        'f"high{index}": pc.min(data).as_py()',
+        "stored rows above the smallest changed key are not found",
+        "driver groups",
+    ),
+    "rewrite-copies-go": (
+        _WRITE,
+        '            f"WHERE n <= -{WEIGHT}",\n            small=self.small,',
+        '            f"WHERE n <= 1",\n            small=self.small,',
+        "one copy of each row to go is looked up",
+        "rewritten copies",
+    ),
+    "rewrite-copies-come": (
+        _WRITE,
+        'f"(SELECT *, explode(sequence(1, CAST({WEIGHT} AS INT))) AS _copy "',
+        'f"(SELECT *, 1 AS _copy "',
+        "each new row is written once",
+        "rewritten copies",
+    ),
+    "rewrite-dead-group": (
+        _WRITE,
+        'alive = f" WHERE {values[spec.alive]} > 0" if spec.alive else ""',
+        'alive = ""',
+        "a group without rows is written",
+        "rewritten groups",
+    ),
+    "exchange-all-copies": (
+        _WRITE,
+        'WHERE d.{WEIGHT} < 0) WHERE n <= -{WEIGHT})"',
+        'WHERE d.{WEIGHT} < 0))"',
+        "all copies of a row go where some have to",
+        "rewritten ties",
+    ),
+    "same-null-key": (
+        "runtime/matching.py",
+        '{left}.{quote(c)} <=> {right}.{quote(c)}" for c',
+        '{left}.{quote(c)} = {right}.{quote(c)}" for c',
+        "rows with a NULL are not told to be the same",
+        "rewritten",
+    ),
+    "merge-dead-group": (
+        _MERGE,
+        "<= 0 THEN DELETE",
+        "< 0 THEN DELETE",
+        "a group without rows stays",
+        "merged groups",
+    ),
+    "merge-inserts-again": (
+        _MERGE,
+        "known = f\"LEFT ANTI JOIN {written} w ON {same(spec.key, 's', 'w')} \"",
+        'known = ""',
+        "groups that the MERGE has updated are inserted as well",
+        "merged groups",
+    ),
+    # -- what the fast tier cannot compute -------------------------------------------------------
+    "tie-order": (
+        "compiler/render.py",
+        "    if over.ties:\n",
+        "    if over.ties and not order:\n",
+        "rows that the order of a window leaves equal are numbered as they are read",
+        "ties",
+    ),
+    "average-half": (
+        "compiler/rules/fold.py",
+        "CAST({units} * 2 + {count} AS DECIMAL(38,0))",
+        "CAST({units} * 2 AS DECIMAL(38,0))",
+        "the average of wide decimals is cut off instead of rounded",
+        "decimals",
+    ),
+    "wide-sum-sign": (
+        "compiler/rules/fold.py",
+        'return f"IF({weight} > 0, {value}, -{value})"',
+        "return value",
+        "a wide decimal that went is added",
+        "decimals",
+    ),
+}
