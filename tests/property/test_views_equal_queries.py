@@ -48,6 +48,8 @@ def play(engine, chosen: Scenario, modes: Counter | None = None) -> None:
                 engine.spark.sql(statement.format(schema=schema))
             report = engine.advance()
             for name in made:
+                if "stored rows" in report.tables[name].reason:
+                    raise Difference(f"{name} was wrong in epoch {number}, a full refresh hid it")
                 if modes is not None:
                     modes[report.tables[name].mode] += 1
                 state = version_of(engine, name)

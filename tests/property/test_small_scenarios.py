@@ -1,0 +1,23 @@
+"""Small scenarios of the runtime's parts: every view equals its query and is never refreshed in full."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from small_scenarios import SMALL
+from test_views_equal_queries import WAYS, play
+
+from dbt_streamsql.runtime import write, write_driver
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_view_of_a_small_scenario_equals_its_query(engine, name, monkeypatch):
+    way, chosen = SMALL[name]
+    changed, small = WAYS[way]
+    monkeypatch.setattr(write_driver, "DRIVER_ROWS", changed)
+    monkeypatch.setattr(write, "SMALL_TABLE", small)
+    modes = Counter()
+    play(engine, chosen, modes)
+    # Where stored rows are not what they should be, a full refresh would hide it.
+    assert not modes["full"], modes
