@@ -144,13 +144,13 @@ def _change(random: Random) -> str:
     where = _where(random, name)
     if kind < 0.62:
         return f"DELETE FROM {name} WHERE {where}"
-    if kind < 0.93:
+    if kind < 0.9:
         column, type_ = random.choice(TABLES[name])
         value = _value(random, type_)
         if type_.startswith("int") and random.random() < 0.5:
             value = f"{column} + {random.choice((1, -1))}"
         return f"UPDATE {name} SET {column} = {value} WHERE {where}"
-    if kind < 0.96:
+    if kind < 0.93:
         return f"INSERT INTO {name} SELECT * FROM {name} WHERE {where}"
     return f"DELETE FROM {name}"
 

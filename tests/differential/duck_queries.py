@@ -6,12 +6,15 @@ starts from a chain drawn from all of them, so that rare ones come up as often a
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from duck_terms import FAMILIES, JOINABLE, KINDS, Col, Cols, call, predicate
+
+_COLUMN = re.compile(r"\w+\.[a-z]\w*")
 
 
 @dataclass(frozen=True)
@@ -108,8 +111,13 @@ class Queries:
         return self.random.sample(cols, count)
 
     def select(self, items: Sequence[Col], rest: str, word: str = "") -> Rel:
-        """`SELECT items rest`, each item under a new name."""
-        named = [(item, self.name("c")) for item in items]
+        """`SELECT items rest`, each item under a new name; columns keep theirs at times."""
+        named: list[tuple[Col, str]] = []
+        kept = self.chance(0.2)
+        for item in items:
+            own = item.text.rpartition(".")[2] if _COLUMN.fullmatch(item.text) else ""
+            free = own and own not in {name for _, name in named}
+            named.append((item, own if kept and free else self.name("c")))
         listed = ", ".join(f"{item.text} AS {name}" for item, name in named)
         return Rel(
             f"SELECT {word}{listed} {rest}", tuple(Col(name, item.kind) for item, name in named)

@@ -90,7 +90,7 @@ def equality(random: Random, left: Cols, right: Cols) -> str:
         return ""
     good = [pair for pair in pairs if pair[0].kind in {"int", "big", "str"}] or pairs
     a, b = random.choice(good)
-    return f"{a.text} {'<=>' if random.random() < 0.08 else '='} {b.text}"
+    return f"{a.text} {'<=>' if random.random() < 0.15 else '='} {b.text}"
 
 
 def condition(random: Random, left: Cols, right: Cols, residual: float = 0.35) -> str:
