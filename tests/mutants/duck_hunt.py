@@ -1,6 +1,7 @@
 """Small scenarios of the differential tier until a view is wrong: then exit code 1.
 
-`python duck_hunt.py OPERATORS SEED SECONDS`; the last line of the output is the wrong scenario.
+`python duck_hunt.py OPERATORS SEED SECONDS`; the last line of the output holds the seed and what
+was wrong: kind, text and scenario.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "differential"))
 from duck_campaign import play
 from duck_grammar import scenario
 
-VIEWS, ROUNDS = 6, 5
+VIEWS, ROUNDS = 6, 8
 """Smaller than in a campaign: the first wrong view ends the hunt."""
 
 
@@ -25,8 +26,7 @@ def main(operators: str, seed: int, seconds: float) -> int:
     while monotonic() < until:
         failures = play(scenario(seed, VIEWS, ROUNDS, only))
         if failures:
-            first = failures[0]
-            print(json.dumps([first.kind, first.text, first.scenario.to_json()]))
+            print(json.dumps([seed, [(f.kind, f.text, f.scenario.to_json()) for f in failures]]))
             return 1
         seed += 1
     return 0

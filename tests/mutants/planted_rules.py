@@ -8,7 +8,7 @@ _SELECT = "compiler/rules/select.py"
 _SINGLE = "compiler/rules/single.py"
 _FOLD = "compiler/rules/fold.py"
 _VALUES = "runtime/fold_values.py"
-_BASIC = "group basic"
+_BASIC = "group basic,filter,project"
 
 RULES: dict[str, tuple[str, str, str, str, str]] = {
     # -- outer, semi and anti joins --------------------------------------------------------------
@@ -267,7 +267,7 @@ RULES: dict[str, tuple[str, str, str, str, str]] = {
         "never_null = grouped and counter == alive",
         "never_null = counter == alive",
         "the sum of an empty table is 0",
-        "global",
+        "global,filter",
     ),
     "fold-hidden-count": (
         _FOLD,
