@@ -37,14 +37,14 @@ SPARK: dict[str, tuple[str, str, str, str, str]] = {
     ),
     "lineage-applied-twice": (
         _CHANGES,
-        "FROM {new} WHERE {stamp} > {since} UNION ALL",
-        "FROM {new} WHERE {stamp} >= {since} UNION ALL",
+        "FROM {new} WHERE {_STAMP} > {_since(meta, change)}",
+        "FROM {new} WHERE {_STAMP} >= {_since(meta, change)}",
         "rows that the last epoch has seen already come again",
         "lineage",
     ),
     "lineage-update": (
         _CHANGES,
-        "FROM {new} WHERE {stamp} <= {since}) n ",
+        "FROM {new} WHERE {_STAMP} <= {_since(meta, change)}) n ",
         "FROM {new}) n ",
         "the old version of an updated row is not taken back",
         "lineage",

@@ -15,7 +15,7 @@ from tests_support import drop_schema
 
 pytestmark = pytest.mark.spark
 
-MANY = int(os.environ.get("STREAMSQL_WHOLE", "12"))
+MANY = int(os.environ.get("STREAMSQL_WHOLE", "6"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
 A_TIME, EPOCHS = 12, 3
 
