@@ -122,13 +122,14 @@ class Builder:
         self, block: Block, keys: list[exp.Expr], names: tuple[str, ...], calls: Calls
     ) -> Block:
         """The groups of a correlated value, their keys under the given names."""
-        made = grouping.calls_over(self, block, keys, calls)
+        once = list(dict.fromkeys(keys))
+        made = grouping.calls_over(self, block, once, calls)
         found = made.inputs[0].node
         assert isinstance(found, Aggregate)
         outputs = [
             *(
-                Output(new, Expr.column("g", old))
-                for new, old in zip(names, found.keys, strict=True)
+                Output(name, Expr.column("g", found.keys[once.index(key)]))
+                for name, key in zip(names, keys, strict=True)
             ),
             *(Output(call.name, Expr.column("g", call.name)) for call in found.calls),
         ]

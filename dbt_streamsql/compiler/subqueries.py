@@ -89,10 +89,16 @@ def inner_of(builder: Builder, block: Block, query: exp.Expr, purpose: str) -> I
         return Inner(inside, [exp.column(name, table="q") for name in node.columns], [])
     if not isinstance(tree, exp.Select):
         raise obstacle(tree, f"correlated {tree.key.upper()}", "not maintained from changes yet")
-    for key in ("having", "limit", "offset", "group"):
-        if tree.args.get(key) and not (key == "limit" and purpose == "EXISTS"):
+    clauses = ["having", "limit", "offset", "group", "qualify", "with_", "with"]
+    if purpose == "EXISTS" and _keeps_a_row(tree):
+        clauses.remove("limit")
+    if purpose in {"value", "LATERAL"}:
+        clauses.append("distinct")
+    for key in clauses:
+        if tree.args.get(key):
+            name = key.strip("_").upper()
             raise obstacle(
-                tree, f"{key.upper()} in a correlated sub-query", "not maintained from changes yet"
+                tree, f"{name} in a correlated sub-query", "not maintained from changes yet"
             )
     inside = sources.read(builder, tree, block)
     reaching = []
@@ -102,6 +108,12 @@ def inner_of(builder: Builder, block: Block, query: exp.Expr, purpose: str) -> I
         else:
             condition(builder, inside, term)
     return Inner(inside, [item.unalias() for item in tree.expressions], reaching)
+
+
+def _keeps_a_row(tree: exp.Select) -> bool:
+    """Whether the LIMIT of a query leaves it a row where it has one."""
+    limit = tree.args.get("limit")
+    return isinstance(limit, exp.Limit) and limit.expression.name not in {"", "0"}
 
 
 def _exists(builder: Builder, block: Block, node: exp.Exists, how: str) -> None:

@@ -28,6 +28,10 @@ _NOW = f"{HIDDEN_PREFIX}now"
 _SIGN = f"{HIDDEN_PREFIX}sign"
 
 
+_EQUAL = {"{0} = {1}": "=", "{0} <=> {1}": "<=>", "{0} IS NOT DISTINCT FROM {1}": "<=>"}
+"""Conditions that two columns are equal, and the operator that says so."""
+
+
 @dataclass(frozen=True)
 class _Side:
     """One side whose rows are asked for partners on the other; `pairs` are equal columns."""
@@ -82,7 +86,7 @@ def _side(node: Match, rows: Input, partners: Input) -> _Side:
     pairs = []
     rest = []
     for expr in node.on:
-        operator = {"{0} = {1}": "=", "{0} <=> {1}": "<=>"}.get(expr.template)
+        operator = _EQUAL.get(expr.template)
         if operator and expr.aliases == {rows.alias, partners.alias}:
             own, other = sorted(expr.refs, key=lambda ref: ref[0] != rows.alias)
             pairs.append((own[1], other[1], operator))
