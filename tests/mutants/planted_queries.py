@@ -165,6 +165,6 @@ QUERIES: dict[str, tuple[str, str, str, str, str]] = {
         "kind = exp.NullSafeEQ if keys.safe else exp.EQ",
         "kind = exp.EQ",
         "a row that asks a correlated sub-query for NULL gets no answer",
-        "lateral",
+        "correlated scalar,lateral",
     ),
 }
