@@ -421,6 +421,11 @@ class Engine:
             raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
         return plan_of(job).explain()
 
+    def kept(self, name: str) -> str:
+        """How a registered view is kept up to date, in one line ('' when it is not a view)."""
+        job = self._jobs().get(str(TableName.parse(name, self.catalog)))
+        return plan_of(job).summary if job is not None else ""
+
     def close(self) -> None:
         """Abort an open epoch and let go of the store (and of Spark, when it was opened here)."""
         self.abort()

@@ -31,6 +31,7 @@ STATS: dict[str, tuple[str, str]] = {
     "files": ("Data files", "data files of the newest version"),
     "partitioning": ("Partitioned by", "transform(column) by transform(column)"),
     "last_change": ("Last change", "when the newest rows were committed, UTC"),
+    "kept": ("Kept up to date", "how its changes are taken up, or why it is refreshed in full"),
     "barrier": ("Barrier", "the run that wrote the newest version of a materialized view"),
 }
 """By id: label and description of what dbt docs show beside a table."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -237,7 +238,10 @@ class RelationsAdapter(SparkAdapter):
 
     def _described(self, relation: StreamSqlRelation) -> catalog.Described:
         with self.connections.exception_handler("describe"):
-            return catalog.describe(self.session, relation, self._name(relation), HIDDEN_PREFIX)
+            name = self._name(relation)
+            found = catalog.describe(self.session, relation, name, HIDDEN_PREFIX)
+            kept = self.host.engine.kept(str(name)) if relation.is_materialized_view else ""
+            return replace(found, stats={**found.stats, "kept": kept}) if kept else found
 
     def calculate_freshness_from_metadata_batch(
         self,

@@ -93,6 +93,11 @@ class CompiledPlan:
         }[self.strategy]
         return f"incremental, {how}; reads changes of {', '.join(self.tables)}"
 
+    @property
+    def summary(self) -> str:
+        """The headline, and why where that is open to question."""
+        return "; ".join((self.headline, *self.reasons))
+
     def explain(self) -> str:
         """The headline, the reasons, the operators, and the program."""
         lines = [f"{self.table or 'view'}: {self.headline}"]

@@ -61,6 +61,7 @@ def test_docs_tell_rows_size_partitions_owner_comment_and_barrier(project):
     assert events["metadata"]["owner"]
     assert days["metadata"]["type"] == "materialized_view"
     assert days["stats"]["barrier"]["value"] == 1
+    assert days["stats"]["kept"]["value"].startswith("incremental, ")
     assert list(days["columns"]) == ["day", "mean"]
 
 
