@@ -416,7 +416,7 @@ class Engine:
     def explain(self, name: str) -> str:
         """How a registered view is maintained, with its program."""
         table = str(TableName.parse(name, self.catalog))
-        job = self._warehouse.store.jobs().get(table)
+        job = self._jobs().get(table)
         if job is None:
             raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
         return plan_of(job).explain()

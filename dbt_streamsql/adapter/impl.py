@@ -278,6 +278,13 @@ class StreamSqlAdapter(RelationsAdapter):
                 )
         return model_config.response_of(report)
 
+    @available.parse(lambda *a, **k: "")
+    def streamsql_explained(self, relation: StreamSqlRelation, sql: str) -> str:
+        """The query of a view with its explanation as a comment, for dbt's `target/run`."""
+        told = self.host.engine.explain(str(self._name(relation)))
+        lines = "\n".join(f"-- {line}".rstrip() for line in told.splitlines())
+        return f"{sql.rstrip()}\n\n{lines}\n"
+
     def _refuse_function(self, relation: StreamSqlRelation) -> None:
         name = self._name(relation)
         found = self.get_relation(name.catalog, name.schema, name.table)

@@ -10,7 +10,7 @@
   {%- set keep = streamsql_keep_configuration(old_relation, target_relation) == 'keep' -%}
   {%- set response = adapter.streamsql_materialize(
         target_relation, compiled_code, model.unique_id, model.config, should_full_refresh(), old_relation, keep) -%}
-  {{ write(compiled_code) }}
+  {{ write(adapter.streamsql_explained(target_relation, compiled_code)) }}
   {%- do store_result('main', response=response) %}
 
   {{ run_hooks(post_hooks, inside_transaction=True) }}

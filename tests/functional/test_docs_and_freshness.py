@@ -62,6 +62,8 @@ def test_docs_tell_rows_size_partitions_owner_comment_and_barrier(project):
     assert days["metadata"]["type"] == "materialized_view"
     assert days["stats"]["barrier"]["value"] == 1
     assert days["stats"]["kept"]["value"].startswith("incremental, ")
+    (told,) = (project.root / "target/run").rglob("days.sql")
+    assert "-- lake.shop.days: incremental" in told.read_text()
     assert list(days["columns"]) == ["day", "mean"]
 
 
