@@ -79,8 +79,9 @@ def sweep(
             staging.drop_table(spark, name)
         gone += 1
     gone += _sweep_changes(warehouse, fence)
-    gone += changelog_table.sweep(warehouse, fence)
-    gone += move_pins(warehouse, everywhere=everywhere)
+    dropped = changelog_table.sweep(warehouse, fence)
+    # A changelog reads its view, which nothing else may read.
+    gone += dropped + move_pins(warehouse, everywhere=everywhere or dropped > 0)
     return gone
 
 
