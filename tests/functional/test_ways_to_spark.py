@@ -21,8 +21,6 @@ ROOT = Path(__file__).resolve().parents[2]
 SHARE = (
     "tests/functional/test_examples.py::test_the_shop_is_kept_up_from_changes_and_passes_its_tests",
     "tests/functional/test_types.py",
-    "tests/functional/test_changelog_table.py::test_every_change_is_in_the_table_beside_the_view_once",
-    "tests/functional/test_dbt_changelog.py::test_models_and_tests_read_the_changelog_of_their_own_run",
     "tests/functional/test_incremental_and_python.py::test_a_python_model_reads_and_is_read_like_any_other",
     *(
         f"tests/conformance/test_units.py::Test_{unit}"
