@@ -13,9 +13,9 @@ import sqlglot
 from duck_grammar import TABLES, VIEWS, scenario
 from tests_support import drop_schema
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.suites]
 
-MANY = int(os.environ.get("STREAMSQL_WHOLE", "6"))
+MANY = int(os.environ.get("STREAMSQL_WHOLE", "24"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
 A_TIME, EPOCHS = 12, 3
 
