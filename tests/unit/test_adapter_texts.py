@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from decimal import Decimal
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -17,6 +16,7 @@ from dbt_streamsql.adapter.connections import is_query
 from dbt_streamsql.adapter.impl import StreamSqlAdapter
 from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.runtime.report import TableReport
 from dbt_streamsql.storage.locations import Roots
 
 
@@ -25,15 +25,7 @@ def _relation(identifier, **parts):
 
 
 def _report(mode, inserted=0, deleted=0, jobs=0, seconds=0.0, reason=""):
-    return SimpleNamespace(
-        mode=mode,
-        rows_inserted=inserted,
-        rows_deleted=deleted,
-        jobs=jobs,
-        seconds=seconds,
-        reason=reason,
-        barrier=1,
-    )
+    return TableReport("lake.shop.v", mode, reason, inserted, deleted, jobs, seconds, 1)
 
 
 def test_relations_have_three_quoted_parts():
