@@ -259,8 +259,7 @@ class Builder:
             raise obstacle(distinct, "DISTINCT ON", "not maintained from changes")
         block = sources.read(self, tree, None)
         where = tree.args.get("where")
-        for term in conjuncts(where.this if where else None):
-            subqueries.condition(self, block, term)
+        subqueries.conditions(self, block, conjuncts(where.this if where else None))
         group, having = tree.args.get("group"), tree.args.get("having")
         order = tree.args["order"].expressions if _limited(tree) and tree.args.get("order") else []
         qualify = conjuncts(tree.args["qualify"].this if tree.args.get("qualify") else None)
@@ -274,8 +273,7 @@ class Builder:
         if having is not None:
             if group is None and not calls:
                 raise obstacle(having, "HAVING", "there is no GROUP BY and no aggregate")
-            for term in conjuncts(having.this):
-                subqueries.condition(self, block, term)
+            subqueries.conditions(self, block, conjuncts(having.this))
         shown = list(tree.expressions)
         subqueries.values(self, block, [*shown, *order])
         self.chosen |= windows.windows(self, block, tree, [*shown, *order, *qualify])

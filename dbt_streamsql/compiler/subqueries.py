@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 _MANY = "raise_error('a sub-query that stands for one value has more than one row')"
 
 
+def conditions(builder: Builder, block: Block, terms: list[exp.Expr]) -> None:
+    """Put the conjuncts of WHERE on a block: those that connect its inputs before sub-queries."""
+    for term in sorted(terms, key=lambda term: term.find(exp.Query) is not None):
+        condition(builder, block, term)
+
+
 def condition(builder: Builder, block: Block, term: exp.Expr) -> None:
     """Put one conjunct of WHERE on a block."""
     positive, negated = term, False
@@ -101,12 +107,9 @@ def inner_of(builder: Builder, block: Block, query: exp.Expr, purpose: str) -> I
                 tree, f"{name} in a correlated sub-query", "not maintained from changes yet"
             )
     inside = sources.read(builder, tree, block)
-    reaching = []
-    for term in conjuncts(tree.args["where"].this if tree.args.get("where") else None):
-        if inside.correlated(term):
-            reaching.append(term)
-        else:
-            condition(builder, inside, term)
+    terms = conjuncts(tree.args["where"].this if tree.args.get("where") else None)
+    reaching = [term for term in terms if inside.correlated(term)]
+    conditions(builder, inside, [term for term in terms if term not in reaching])
     return Inner(inside, [item.unalias() for item in tree.expressions], reaching)
 
 
