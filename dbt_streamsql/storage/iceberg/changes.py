@@ -1,8 +1,8 @@
 """The signed rows between two snapshots of an Iceberg table, however they were written.
 
 Commits are classified, never assumed. From cheap to dear: nothing (only compaction), appended
-files, Iceberg's own changelog (copy-on-write commits), row lineage (format v3), and last the
-difference of the two snapshots.
+files, Iceberg's own changelog (copy-on-write commits), positions of deleted rows (merge-on-read
+commits), row lineage (format v3), and last the difference of the two snapshots.
 """
 
 from __future__ import annotations
@@ -17,21 +17,26 @@ from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot, shape
 
 _STAMP = "_last_updated_sequence_number"
+_FEW_DELETES = 100_000
+"""Deleted positions up to which those of before are not told from the new ones: a version does not
+show the rows at the positions that it knows, so that they only cost memory."""
 
 
 @dataclass(frozen=True)
 class Change:
     """How to get from one snapshot to another.
 
-    `kind` is none, append, changelog, lineage, added (appended rows, found by lineage), difference
-    or lost (the old snapshot is gone); `rows` bounds the number of signed rows from the
-    snapshots' summaries.
+    `kind` is none, append, changelog, positions (no file went, rows went by position), lineage,
+    added (appended rows, found by lineage), difference or lost (the old snapshot is gone); `rows`
+    bounds the number of signed rows from the snapshots' summaries. `appended`: all files that
+    came were appended, nothing was rewritten.
     """
 
     kind: str
     old: int | None
     new: int | None
     rows: int = 0
+    appended: bool = False
 
     @property
     def insert_only(self) -> bool:
@@ -47,6 +52,7 @@ def classify(meta: Metadata, old: int | None, new: int | None) -> Change:
     path = meta.lineage(new, old)
     if path is None:
         return Change("difference", old, new, meta.live_rows(old) + meta.live_rows(new))
+    compacted = any(snapshot.operation == "replace" for snapshot in path)
     path = [snapshot for snapshot in path if snapshot.operation != "replace"]
     rows = sum(_signed_rows(snapshot) for snapshot in path)
     if not path:
@@ -58,6 +64,9 @@ def classify(meta: Metadata, old: int | None, new: int | None) -> Change:
     if _copy_on_write(meta, path, old):
         return Change("changelog", old, new, rows)
     by_lineage = all(meta.snapshots[at].has_lineage for at in (old, new))
+    appended = all(not s.count("added-records") or s.operation == "append" for s in path)
+    if not compacted and (appended or by_lineage) and all(map(_by_position, path)):
+        return Change("positions", old, new, rows, appended)
     return Change("lineage" if by_lineage else "difference", old, new, rows)
 
 
@@ -67,7 +76,9 @@ def among_others(meta: Metadata, change: Change) -> Change:
     Spark 4.1 gives all reads of one table in one statement the options of the first one, and
     Iceberg's own ways are told by options which snapshots they lie between.
     """
-    if change.old is None or change.kind not in ("append", "changelog"):
+    if change.old is None or change.kind not in ("append", "changelog", "positions"):
+        return change
+    if change.kind == "positions" and not change.appended:
         return change
     if not all(meta.snapshots[at].has_lineage for at in (change.old, change.new) if at):
         return replace(change, kind="difference")
@@ -77,9 +88,15 @@ def among_others(meta: Metadata, change: Change) -> Change:
 
 
 def _signed_rows(snapshot: Snapshot) -> int:
-    return sum(
-        snapshot.count(key)
-        for key in ("added-records", "deleted-records", "added-position-deletes")
+    # A deletion vector that grows is removed and added whole.
+    deletes = snapshot.count("added-position-deletes") - snapshot.count("removed-position-deletes")
+    return max(0, snapshot.count("added-records") + snapshot.count("deleted-records") + deletes)
+
+
+def _by_position(snapshot: Snapshot) -> bool:
+    """Whether rows went by their positions only: no file of rows was removed or rewritten."""
+    return not snapshot.count("deleted-data-files") and not snapshot.count(
+        "added-equality-deletes"
     )
 
 
@@ -143,6 +160,8 @@ def read(name: TableName, meta: Metadata, change: Change, columns: tuple[str, ..
     if change.kind == "changelog":
         log = _between(name, change, "changes")
         signed = f"SELECT {names}, IF(_change_type = 'INSERT', 1L, -1L) AS {WEIGHT} FROM {log}"
+    elif change.kind == "positions":
+        signed = _by_positions(name, meta, change, names)
     elif change.kind == "lineage":
         signed = _by_lineage(name, meta, change, names)
     else:
@@ -170,6 +189,31 @@ def _between(name: TableName, change: Change, part: str = "") -> str:
     table = name.child(part) if part else name.sql
     return (
         f"{table} WITH (`start-snapshot-id` = '{change.old}', `end-snapshot-id` = '{change.new}')"
+    )
+
+
+def _by_positions(name: TableName, meta: Metadata, change: Change, names: str) -> str:
+    """Rows of files that came, minus the old rows at positions that were deleted since.
+
+    One look at a position for every row: the name of the file is compared only where the position
+    fits, because hashing it for every row costs more than reading the row.
+    """
+    assert change.old is not None
+    deletes = f"SELECT file_path, pos FROM {name.child('position_deletes')} VERSION AS OF"
+    gone = f"{deletes} {int(change.new or 0)}"
+    if meta.snapshots[change.old].count("total-position-deletes") > _FEW_DELETES:
+        gone += f" EXCEPT {deletes} {int(change.old)}"
+    at = "r._pos = p.pos AND startswith(r._file, p.file_path) AND startswith(p.file_path, r._file)"
+    read = ", ".join(f"r.{column}" for column in names.split(", "))
+    minus = (
+        f"SELECT /*+ BROADCAST(p) */ {read}, -1L AS {WEIGHT} "
+        f"FROM {version(name, change.old)} r JOIN ({gone}) p ON {at}"
+    )
+    if not change.appended:
+        return f"{_newer(name, meta, change, names)} UNION ALL {minus}"
+    return (
+        f"SELECT /*+ BROADCAST(p) */ {read}, 1L AS {WEIGHT} FROM {_between(name, change)} r "
+        f"LEFT ANTI JOIN ({gone}) p ON {at} UNION ALL {minus}"
     )
 
 

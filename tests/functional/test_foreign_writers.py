@@ -1,0 +1,87 @@
+"""The change of a table that others write: exact however they wrote, and cheap to find."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.iceberg import changes, metadata
+
+pytestmark = pytest.mark.spark
+
+_APPEND = "INSERT INTO {t} SELECT id, concat('y', id % 3) FROM range({n}, {n} + 30)"
+_DELETE = "DELETE FROM {t} WHERE k * 7919 % 101 = {n} % 101"
+_UPDATE = "UPDATE {t} SET v = concat(v, 'u') WHERE k * 7919 % 101 = {n} % 101"
+_IDLE_UPDATE = "UPDATE {t} SET v = v WHERE k * 7919 % 101 = {n} % 101"
+_DROP_FILES = "DELETE FROM {t} WHERE k >= 0 AND k < 500"
+_COMPACT = (
+    "CALL lake.system.rewrite_data_files(table => '{t}', options => map('rewrite-all', 'true'))"
+)
+_HISTORIES = {
+    "appends and deletes": ([_APPEND, _APPEND, _DELETE], {"append", "positions"}),
+    "updates too": ([_APPEND, _DELETE, _UPDATE, _IDLE_UPDATE], {"append", "positions"}),
+    "everything": ([_APPEND, _DELETE, _UPDATE, _COMPACT, _DROP_FILES], None),
+}
+
+
+@pytest.fixture
+def table(spark, schema):
+    """Two files of rows in a merge-on-read table; the rows of the first go as a file."""
+    name = TableName("lake", schema, "written")
+    modes = ", ".join(f"'write.{w}.mode' = 'merge-on-read'" for w in ("delete", "update", "merge"))
+    spark.sql(
+        f"CREATE TABLE {name} (k BIGINT, v STRING) TBLPROPERTIES ('format-version' = '3', {modes})"
+    )
+    for low in (0, 500):
+        spark.sql(
+            f"INSERT INTO {name} SELECT id, concat('x', id % 7) FROM range({low}, {low + 500})"
+        )
+    return name
+
+
+def _rows(spark, relation):
+    found = spark.sql(f"SELECT k, v, sum(_w) FROM {relation} GROUP BY ALL HAVING sum(_w) <> 0")
+    return sorted(map(tuple, found.collect()))
+
+
+@pytest.mark.parametrize("history", _HISTORIES)
+def test_the_change_of_a_foreign_table_is_the_difference_of_its_versions(spark, table, history):
+    statements, kinds = _HISTORIES[history]
+    rng = random.Random(history)
+    for _ in range(6):
+        old = metadata.load(spark, table).current
+        for _ in range(3):
+            spark.sql(rng.choice(statements).format(t=table, n=rng.randrange(1000)))
+        meta = metadata.load(spark, table)
+        change = inputs.classify(meta, old, meta.current)
+        versions = (changes.version(table, at) for at in (meta.current, old))
+        expected = _rows(spark, f"({changes.difference(*versions, 'k, v')})")
+        read = inputs.read(table, meta, change, ("k", "v"))
+        assert (_rows(spark, read) if read else []) == expected, change
+        assert sum(abs(weight) for _, _, weight in expected) <= change.rows
+        assert kinds is None or change.kind in kinds
+
+
+def test_rows_that_came_and_went_between_two_looks_do_not_show(spark, table):
+    old = metadata.load(spark, table).current
+    spark.sql(f"INSERT INTO {table} VALUES (7000, 'here'), (7001, 'gone')")
+    spark.sql(f"DELETE FROM {table} WHERE k IN (3, 7001)")
+    meta = metadata.load(spark, table)
+    change = inputs.classify(meta, old, meta.current)
+    assert (change.kind, change.appended) == ("positions", True)
+    read = inputs.read(table, meta, change, ("k", "v"))
+    assert _rows(spark, read) == [(3, "x3", -1), (7000, "here", 1)]
+
+
+def test_deletes_of_before_are_not_looked_at_again(spark, table, monkeypatch):
+    monkeypatch.setattr(changes, "_FEW_DELETES", 1)
+    spark.sql(f"DELETE FROM {table} WHERE k IN (1, 2, 3)")
+    old = metadata.load(spark, table).current
+    spark.sql(f"DELETE FROM {table} WHERE k = 4")
+    meta = metadata.load(spark, table)
+    read = inputs.read(table, meta, inputs.classify(meta, old, meta.current), ("k", "v"))
+    assert " EXCEPT " in read
+    assert _rows(spark, read) == [(4, "x4", -1)]
