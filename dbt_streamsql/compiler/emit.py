@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from dbt_streamsql.plan.expression import every_hole
 from dbt_streamsql.plan.relational import Node, Scan, walk
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.plan.steps import Changes, Collect, Query, State, Step, Union
@@ -118,8 +119,9 @@ class Emitter:
 
 
 def _reads(step: Step) -> tuple[str, ...]:
+    """The frames whose rows a step reads, as often as it reads them."""
     if isinstance(step, Query):
-        return step.frames
+        return tuple(every_hole(step.sql))
     if isinstance(step, Union):
         return step.parts
     return (step.frame,) if isinstance(step, Collect) else ()

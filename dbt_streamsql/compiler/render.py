@@ -9,6 +9,7 @@ from dbt_streamsql.plan.expression import Expr, Ref, dotted, escape, fill, ident
 from dbt_streamsql.plan.relational import (
     CLOCK,
     Aggregate,
+    Chosen,
     Constant,
     Generate,
     Input,
@@ -38,6 +39,8 @@ JOINS = {
 
 def render(node: Node, source: Source) -> str:
     """The node as a SELECT; the text is a template whose literal braces are doubled."""
+    if isinstance(node, Chosen):
+        return chosen(node, source)
     if isinstance(node, Scan):
         return f"SELECT {listed(node.columns) or '1'} FROM {source(node.table)}"
     if isinstance(node, Constant):
@@ -73,9 +76,21 @@ def plain(node: Node) -> str:
 def relation(child: Input, source: Source) -> str:
     """An input of a FROM clause with its alias."""
     alias = escape(ident(child.alias))
-    if isinstance(child.node, Scan):
+    if isinstance(child.node, Scan) and not isinstance(child.node, Chosen):
         return f"{source(child.node.table)} {alias}"
     return f"(\n{indent(render(child.node, source))}\n) {alias}"
+
+
+def chosen(node: Chosen, source: Source) -> str:
+    """The rows of a table that a small frame asks for: the frame is sent to the rows."""
+    on = " AND ".join(
+        f"r.{escape(ident(own))} {operator} k.{escape(ident(key))}"
+        for own, operator, key in node.pairs
+    )
+    return (
+        f"SELECT /*+ BROADCAST(k) */ {listed(node.columns, 'r')} FROM {source(node.table)} r\n"
+        f"LEFT SEMI JOIN {{{node.frame}}} k ON {on}"
+    )
 
 
 def keyed(node: Keyed, from_: str) -> str:

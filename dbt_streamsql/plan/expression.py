@@ -36,8 +36,13 @@ def refill(template: str, resolve: Callable[[str], str]) -> str:
 
 def holes(template: str) -> list[str]:
     """The names of the holes in order, each once."""
+    return list(dict.fromkeys(every_hole(template)))
+
+
+def every_hole(template: str) -> list[str]:
+    """The names of the holes in order, as often as they stand there."""
     found = (match.group(1) for match in _HOLE.finditer(template))
-    return list(dict.fromkeys(name for name in found if name is not None))
+    return [name for name in found if name is not None]
 
 
 def escape(text: str) -> str:

@@ -40,6 +40,17 @@ class Scan:
 
 
 @dataclass(frozen=True)
+class Chosen(Scan):
+    """The rows of a scan that agree with some row of a frame; only in what an epoch reads.
+
+    `pairs` are (column, operator, column of the frame).
+    """
+
+    frame: str
+    pairs: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True)
 class Constant:
     """Rows that the text of the query gives itself: `sql` is a query that reads no table."""
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from dbt_streamsql.plan.fold_values import LOST, exact_column, fold_values
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
 from dbt_streamsql.plan.steps import Fold
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import write_driver, write_merge
 from dbt_streamsql.runtime.durable import durable
-from dbt_streamsql.runtime.fold_values import LOST, exact_column, fold_values
 from dbt_streamsql.runtime.local import Kept, Local
 from dbt_streamsql.runtime.matching import same
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome

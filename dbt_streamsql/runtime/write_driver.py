@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import LongType, StructField, StructType
 
+from dbt_streamsql.plan.fold_values import fold_values
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
 from dbt_streamsql.plan.steps import Fold
 from dbt_streamsql.quoting import quote
-from dbt_streamsql.runtime.fold_values import fold_values
 from dbt_streamsql.runtime.local import Kept
 from dbt_streamsql.runtime.matching import match
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dbt_streamsql.plan.fold_values import fold_values
 from dbt_streamsql.plan.steps import Fold
 from dbt_streamsql.quoting import quote
-from dbt_streamsql.runtime.fold_values import fold_values
 from dbt_streamsql.runtime.matching import match, same
 from dbt_streamsql.storage.iceberg import metadata
 

@@ -19,10 +19,10 @@ from duck_world import DuckWorld
 from dbt_streamsql.plan import steps
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill, holes
+from dbt_streamsql.plan.fold_values import LOST, exact_column, fold_values
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.plan.steps import Component, Derived, Fold
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime.fold_values import LOST, exact_column, fold_values
 
 Frame = str | None
 

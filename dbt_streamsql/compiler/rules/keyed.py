@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.compiler.render import Source, indent, keyed, listed, render
+from dbt_streamsql.compiler.restrict import Link, restrict
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.plan.expression import escape, ident
 from dbt_streamsql.plan.relational import Keyed, keys_of
@@ -42,9 +43,10 @@ def touched(node: Keyed, changed: str, emitter: Emitter) -> str:
 
 def restricted(node: Keyed, source: Source, keys: str) -> str:
     """The node for the keys in the frame `keys` ('' = all), as SQL."""
-    inner = f"(\n{indent(render(node.input, source))}\n)"
     if not keys:
-        return keyed(node, f"{inner} i")
+        return keyed(node, f"(\n{indent(render(node.input, source))}\n) i")
+    cut = restrict(node.input, keys, {key: Link(key) for key in keys_of(node)})
+    inner = f"(\n{indent(render(cut, source))}\n)"
     on = " AND ".join(
         f"i.{escape(ident(key))} <=> k.{escape(ident(key))}" for key in keys_of(node)
     )

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.compiler.render import Source, aliased, indent, listed, relation, term
+from dbt_streamsql.compiler.restrict import EQUALITIES, Link, restrict
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules import select
 from dbt_streamsql.plan.expression import Expr, Ref, columns_of, dotted, escape, ident
@@ -26,10 +27,6 @@ from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
 _NET = f"{HIDDEN_PREFIX}net"
 _NOW = f"{HIDDEN_PREFIX}now"
 _SIGN = f"{HIDDEN_PREFIX}sign"
-
-
-_EQUAL = {"{0} = {1}": "=", "{0} <=> {1}": "<=>", "{0} IS NOT DISTINCT FROM {1}": "<=>"}
-"""Conditions that two columns are equal, and the operator that says so."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ def _side(node: Match, rows: Input, partners: Input) -> _Side:
     pairs = []
     rest = []
     for expr in node.on:
-        operator = _EQUAL.get(expr.template)
+        operator = EQUALITIES.get(expr.template)
         if operator and expr.aliases == {rows.alias, partners.alias}:
             own, other = sorted(expr.refs, key=lambda ref: ref[0] != rows.alias)
             pairs.append((own[1], other[1], operator))
@@ -113,14 +110,17 @@ def _lonely(side: _Side, kind: str, emitter: Emitter) -> str:
     flips = flips or _flips_by_row(side, partners, emitter)
     sign = f"-f.{_SIGN}" if kind == "anti" else f"f.{_SIGN}"
     if side.simple:
-        match = [f"{_col(mine, own)} {op} {_col('f', other)}" for own, other, op in side.pairs]
-        match += [term(expr) for expr in side.on if expr.aliases <= {side.rows.alias}]
+        wanted = side.pairs
+        match = [term(expr) for expr in side.on if expr.aliases <= {side.rows.alias}]
     else:
-        match = [f"{_col(mine, name)} <=> {_col('f', name)}" for name in _asked(side)]
+        wanted = tuple((name, name, "<=>") for name in _asked(side))
+        match = []
+    match = [f"{_col(mine, own)} {op} {_col('f', key)}" for own, key, op in wanted] + match
+    asking = _cut(side.rows, flips, {own: Link(k, op, same=False) for own, k, op in wanted})
     flip = emitter.query(
         "flipped",
         f"SELECT /*+ BROADCAST(f) */ {listed(own, mine)}, CAST({sign} AS BIGINT) AS {WEIGHT}\n"
-        f"FROM {relation(side.rows, emitter.before)}\nJOIN {{{flips}}} f ON {' AND '.join(match)}",
+        f"FROM {relation(asking, emitter.before)}\nJOIN {{{flips}}} f ON {' AND '.join(match)}",
     )
     return emitter.union(f"{kind}_change", [come, flip])
 
@@ -128,10 +128,12 @@ def _lonely(side: _Side, kind: str, emitter: Emitter) -> str:
 def _met(side: _Side, changed: str, source: Source) -> str:
     """The partners that some changed row can have, each combination of their columns once."""
     used = sorted(columns_of(side.on, side.partners.alias))
+    met = {other: Link(own, op, same=False) for own, other, op in side.pairs}
+    partners = _cut(side.partners, changed, met)
     mine, theirs = (escape(ident(child.alias)) for child in (side.rows, side.partners))
     return (
         f"(\n  SELECT /*+ BROADCAST({mine}) */ DISTINCT {listed(used, theirs)}\n"
-        f"{indent('  FROM ' + relation(side.partners, source))}\n"
+        f"{indent('  FROM ' + relation(partners, source))}\n"
         f"  LEFT SEMI JOIN {{{changed}}} {mine} ON {_on(side.on)}\n)"
     )
 
@@ -151,9 +153,10 @@ def _flips_by_key(side: _Side, partners: str, emitter: Emitter) -> str:
     )
     theirs = escape(ident(side.partners.alias))
     on = " AND ".join(f"{_col(theirs, key)} <=> {_col('n', key)}" for key in keys)
+    found = _cut(side.partners, net, {key: Link(key) for key in keys})
     there = (
         f"(\n  SELECT /*+ BROADCAST(n) */ {listed(keys, theirs)}, count(*) AS {_NOW}\n"
-        f"{indent('  FROM ' + relation(side.partners, emitter.after))}\n"
+        f"{indent('  FROM ' + relation(found, emitter.after))}\n"
         f"  LEFT SEMI JOIN {{{net}}} n ON {on}\n  GROUP BY {listed(keys, theirs)}\n)"
     )
     return _flips(net, there, keys, emitter)
@@ -164,12 +167,14 @@ def _flips_by_row(side: _Side, partners: str, emitter: Emitter) -> str:
     asked = _asked(side)
     mine, theirs = (escape(ident(child.alias)) for child in (side.rows, side.partners))
     on = _on(side.on)
+    seen = {own: Link(other, op, same=False) for own, other, op in side.pairs}
+    asking = _cut(side.rows, partners, seen)
     candidates = emitter.collect(
         "candidates",
         emitter.query(
             "candidate_rows",
             f"SELECT /*+ BROADCAST({theirs}) */ DISTINCT {listed(asked, mine)}\n"
-            f"FROM {relation(side.rows, emitter.before)}\n"
+            f"FROM {relation(asking, emitter.before)}\n"
             f"LEFT SEMI JOIN {{{partners}}} {theirs} ON {on}",
         ),
     )
@@ -182,10 +187,11 @@ def _flips_by_row(side: _Side, partners: str, emitter: Emitter) -> str:
             f"GROUP BY {listed(asked, mine)}\nHAVING sum({theirs}.{WEIGHT}) <> 0",
         ),
     )
+    found = _cut(side.partners, net, {k: Link(own, op, same=False) for own, k, op in side.pairs})
     there = (
         f"(\n  SELECT /*+ BROADCAST({mine}) */ {listed(asked, mine)}, count(*) AS {_NOW}\n"
         f"  FROM {{{net}}} {mine}\n"
-        f"{indent('  JOIN ' + relation(side.partners, emitter.after))} ON {on}\n"
+        f"{indent('  JOIN ' + relation(found, emitter.after))} ON {on}\n"
         f"  GROUP BY {listed(asked, mine)}\n)"
     )
     return _flips(net, there, asked, emitter)
@@ -203,6 +209,10 @@ def _flips(net: str, there: str, keys: tuple[str, ...], emitter: Emitter) -> str
             f"WHERE ({now} > 0) <> ({now} - n.{_NET} > 0)",
         ),
     )
+
+
+def _cut(child: Input, frame: str, links: dict[str, Link]) -> Input:
+    return Input(child.alias, restrict(child.node, frame, links))
 
 
 def _asked(side: _Side) -> tuple[str, ...]:

@@ -14,21 +14,17 @@ from __future__ import annotations
 
 from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.compiler.render import aliased, indent, relation, select, term
+from dbt_streamsql.compiler.restrict import Link, restrict
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules import single
 from dbt_streamsql.plan.expression import Expr, Ref, dotted, escape, ident
 from dbt_streamsql.plan.relational import (
     Aggregate,
     Constant,
-    Generate,
     Input,
     Match,
-    Node,
-    Output,
-    Scan,
     Select,
     Window,
-    keys_of,
     walk,
 )
 from dbt_streamsql.plan.schema import WEIGHT
@@ -154,42 +150,13 @@ def _side(
 ) -> str:
     """An unchanged side of a term; what is costly is computed only for what the change meets."""
     source = emitter.after if after else emitter.before
-    whole = relation(child, source)
-    if not any(isinstance(part, Aggregate | Window | Match) for part in walk(child.node)):
-        return whole
-    through = _transparent(child.node)
-    pairs = [pair for pair in _equal_keys(node, child, start) if pair[0] in through]
-    if not pairs:
-        return whole
-    inner = relation(Input("n", child.node), source)
-    keys = " AND ".join(f"{dotted(('n', own))} = {dotted(('k', other))}" for own, other in pairs)
-    return (
-        f"(\n  SELECT /*+ BROADCAST(k) */ n.*\n{indent('FROM ' + inner)}\n"
-        f"  LEFT SEMI JOIN {{{frame}}} k ON {keys}\n) {escape(ident(child.alias))}"
-    )
-
-
-def _transparent(node: Node) -> frozenset[str]:
-    """The columns by which the rows of a node can be chosen before they are computed."""
-    if isinstance(node, Select):
-        through = {
-            (child.alias, name) for child in node.inputs for name in _transparent(child.node)
+    cut = child.node
+    if any(isinstance(part, Aggregate | Window | Match) for part in walk(child.node)):
+        links = {
+            own: Link(other, "=", same=False) for own, other in _equal_keys(node, child, start)
         }
-        return _bare(node.outputs, through)
-    if isinstance(node, Match):
-        sides = () if node.kind == "full" else (node.left,)
-        return _bare(
-            node.outputs, {(s.alias, name) for s in sides for name in _transparent(s.node)}
-        )
-    if isinstance(node, Aggregate | Window):
-        return frozenset(keys_of(node))
-    if isinstance(node, Generate):
-        return _transparent(node.input)
-    return frozenset(node.columns) if isinstance(node, Scan | Constant) else frozenset()
-
-
-def _bare(outputs: tuple[Output, ...], through: set[Ref]) -> frozenset[str]:
-    return frozenset(output.name for output in outputs if output.expr.as_column in through)
+        cut = restrict(child.node, frame, links)
+    return relation(Input(child.alias, cut), source)
 
 
 def _equal_keys(node: Select, child: Input, start: Input) -> list[tuple[str, str]]:

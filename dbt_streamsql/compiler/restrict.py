@@ -1,0 +1,118 @@
+"""Cut a relation to the rows that a few keys need, as near to the tables as can be.
+
+A semi-join above a join, a grouping or a window would compute all of it first. What leaves the
+tables is a superset of the rows of those keys, complete for each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dbt_streamsql.plan.expression import Expr, Ref
+from dbt_streamsql.plan.relational import (
+    Aggregate,
+    Chosen,
+    Generate,
+    Input,
+    Match,
+    Node,
+    Output,
+    Scan,
+    Select,
+    UnionAll,
+    Window,
+    keys_of,
+    with_children,
+)
+
+EQUALITIES = {"{0} = {1}": "=", "{0} <=> {1}": "<=>", "{0} IS NOT DISTINCT FROM {1}": "<=>"}
+"""Conditions that two columns are equal, and the operator that says so."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """What a column must be equal to: a column of the keys, by `operator`.
+
+    `same`: it has the type of the key, so that what equals the column equals the key.
+    """
+
+    key: str
+    operator: str = "<=>"
+    same: bool = True
+
+
+def restrict(node: Node, frame: str, links: Mapping[str, Link]) -> Node:
+    """The node where only rows that agree with some row of `frame` in the linked columns matter.
+
+    It is the same node when nothing below it can be cut.
+    """
+    if isinstance(node, Scan):
+        found = {name: link for name, link in links.items() if name in node.columns}
+        pairs = tuple((name, link.operator, link.key) for name, link in found.items())
+        return Chosen(node.table, node.columns, frame, pairs) if pairs else node
+    if isinstance(node, Select):
+        refs = _through(node.outputs, links)
+        refs = _across(node.where, refs) | refs
+        return with_children(node, tuple(_input(child, frame, refs) for child in node.inputs))
+    if isinstance(node, Match):
+        if node.kind == "full":
+            return node
+        # A row of the right side that is missing makes another row of the left side.
+        alias = node.left.alias
+        refs = {
+            ref: link for ref, link in _through(node.outputs, links).items() if ref[0] == alias
+        }
+        refs = _across(node.on, refs) | refs
+        return with_children(
+            node, (_input(node.left, frame, refs), _input(node.right, frame, refs))
+        )
+    if isinstance(node, Aggregate | Window):
+        keys = {name: link for name, link in links.items() if name in keys_of(node)}
+        return with_children(node, (restrict(node.input, frame, keys),))
+    if isinstance(node, Generate):
+        own = {name: link for name, link in links.items() if name in node.input.columns}
+        return with_children(node, (restrict(node.input, frame, own),))
+    if isinstance(node, UnionAll):
+        sides = (
+            restrict(
+                side,
+                frame,
+                {
+                    own: Link(links[name].key, links[name].operator, same=False)
+                    for own, name in zip(side.columns, node.columns, strict=True)
+                    if name in links
+                },
+            )
+            for side in node.inputs
+        )
+        return with_children(node, tuple(sides))
+    return node
+
+
+def _input(child: Input, frame: str, refs: Mapping[Ref, Link]) -> Node:
+    links = {name: link for (alias, name), link in refs.items() if alias == child.alias}
+    return restrict(child.node, frame, links) if links else child.node
+
+
+def _through(outputs: Iterable[Output], links: Mapping[str, Link]) -> dict[Ref, Link]:
+    """The columns below that the linked ones show as they are."""
+    found: dict[Ref, Link] = {}
+    for output in outputs:
+        ref = output.expr.as_column
+        if ref is not None and output.name in links:
+            found[ref] = links[output.name]
+    return found
+
+
+def _across(where: Iterable[Expr], refs: Mapping[Ref, Link]) -> dict[Ref, Link]:
+    """The columns that a condition makes equal to linked ones."""
+    found: dict[Ref, Link] = {}
+    for expr in where:
+        operator = EQUALITIES.get(expr.template)
+        if operator is None:
+            continue
+        for known, other in (expr.refs, expr.refs[::-1]):
+            if known in refs and refs[known].same:
+                found[other] = Link(refs[known].key, operator, same=False)
+    return found
