@@ -17,9 +17,8 @@ from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot, shape
 
 _STAMP = "_last_updated_sequence_number"
-_FEW_DELETES = 100_000
-"""Deleted positions up to which those of before are not told from the new ones: a version does not
-show the rows at the positions that it knows, so that they only cost memory."""
+_FEW_DELETES = 500_000
+"""Positions that may be sent to every task."""
 
 
 @dataclass(frozen=True)
@@ -193,28 +192,26 @@ def _between(name: TableName, change: Change, part: str = "") -> str:
 
 
 def _by_positions(name: TableName, meta: Metadata, change: Change, names: str) -> str:
-    """Rows of files that came, minus the old rows at positions that were deleted since.
+    """All rows of files that came, minus the rows that are marked as deleted since.
 
-    One look at a position for every row: the name of the file is compared only where the position
-    fits, because hashing it for every row costs more than reading the row.
+    What came and went between the two snapshots cancels. Marked rows are told by a flag of the
+    reader, for which no other column has to be looked at.
     """
     assert change.old is not None
-    deletes = f"SELECT file_path, pos FROM {name.child('position_deletes')} VERSION AS OF"
-    gone = f"{deletes} {int(change.new or 0)}"
-    if meta.snapshots[change.old].count("total-position-deletes") > _FEW_DELETES:
-        gone += f" EXCEPT {deletes} {int(change.old)}"
-    at = "r._pos = p.pos AND startswith(r._file, p.file_path) AND startswith(p.file_path, r._file)"
+    gone = f"FROM (SELECT *, _file, _pos FROM {version(name, change.new)} WHERE _deleted"
+    if change.appended:
+        came = f"SELECT {names}, 1L AS {WEIGHT} FROM {_between(name, change)}"
+    else:
+        came = _newer(name, meta, change, names)
+        gone += f" AND {_STAMP} <= {_since(meta, change)}"
+    gone += ") r"
+    known = meta.snapshots[change.old].count("total-position-deletes")
+    if known:
+        hint = "/*+ BROADCAST(p) */ " if known <= _FEW_DELETES else ""
+        before = f"{name.child('position_deletes')} VERSION AS OF {int(change.old)}"
+        gone += f" LEFT ANTI JOIN {before} p ON r._pos = p.pos AND r._file = p.file_path"
     read = ", ".join(f"r.{column}" for column in names.split(", "))
-    minus = (
-        f"SELECT /*+ BROADCAST(p) */ {read}, -1L AS {WEIGHT} "
-        f"FROM {version(name, change.old)} r JOIN ({gone}) p ON {at}"
-    )
-    if not change.appended:
-        return f"{_newer(name, meta, change, names)} UNION ALL {minus}"
-    return (
-        f"SELECT /*+ BROADCAST(p) */ {read}, 1L AS {WEIGHT} FROM {_between(name, change)} r "
-        f"LEFT ANTI JOIN ({gone}) p ON {at} UNION ALL {minus}"
-    )
+    return f"{came} UNION ALL SELECT {hint if known else ''}{read}, -1L AS {WEIGHT} {gone}"
 
 
 def _by_lineage(name: TableName, meta: Metadata, change: Change, names: str) -> str:
