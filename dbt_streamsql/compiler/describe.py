@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dbt_streamsql.compiler.rules import fold
+from dbt_streamsql.compiler.rules import fold, folded, limit
 from dbt_streamsql.compiler.rules.match import by_key
 from dbt_streamsql.compiler.rules.view import View, top
 from dbt_streamsql.plan.operators import APPEND, RETRACT, UPSERT, Operator
@@ -54,6 +54,10 @@ def _stored(node: Keyed, depth: int, view: View, hidden: tuple[Column, ...]) -> 
     if view.strategy == "fold":
         how = "the changes of the aggregates are added to the stored groups"
         return Operator(depth, name, detail, UPSERT, view.key, state, how)
+    found = top(view.root)
+    if found is not None and limit.applies(*found):
+        how = "stored rows and changed ones merged; computed again when too few are left"
+        return Operator(depth, name, detail, RETRACT, (), state, how)
     if not keys_of(node):
         how = "computed again when its input changed; only the difference is written"
         return Operator(depth, name, detail, RETRACT, (), state, how)
@@ -144,6 +148,8 @@ def _strategy(node: Node) -> str:
             else "inner join, and padding"
         )
         return f"{what}; {first} say who gains the first or loses the last"
+    if isinstance(node, Aggregate) and folded.applies(node):
+        return "old values computed once for what the change touches, and the change added"
     if isinstance(node, Aggregate | Window):
         if keys_of(node):
             return "the touched keys are computed before and after"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from dbt_streamsql.plan.expression import every_hole
 from dbt_streamsql.plan.relational import Node, Scan, walk
 from dbt_streamsql.plan.schema import WEIGHT
-from dbt_streamsql.plan.steps import Changes, Collect, Query, State, Step, Union
+from dbt_streamsql.plan.steps import Changes, Collect, Query, State, Step, Stored, Union
 
 _UNSAFE = re.compile(r"\W+")
 
@@ -58,9 +58,17 @@ class Emitter:
     def after(self, table: str) -> str:
         return self.state(table, "after")
 
-    def query(self, wanted: str, sql: str, when: tuple[str, ...] = ()) -> str:
+    def stored(self) -> str:
+        """The hole for the rows of the view itself before the epoch."""
+        name = self._name("stored")
+        self.steps.append(Stored(name))
+        return "{" + name + "}"
+
+    def query(
+        self, wanted: str, sql: str, when: tuple[str, ...] = (), unless: tuple[str, ...] = ()
+    ) -> str:
         name = self._name(wanted)
-        self.steps.append(Query(name, sql, when))
+        self.steps.append(Query(name, sql, when, unless))
         return name
 
     def union(self, wanted: str, parts: list[str]) -> str:
@@ -132,7 +140,11 @@ def _rename(step: Step, renamed: dict[str, str]) -> Step:
         sql = step.sql
         for old, new in renamed.items():
             sql = sql.replace("{" + old + "}", "{" + new + "}")
-        return Query(step.name, sql, tuple(renamed.get(frame, frame) for frame in step.when))
+        when, unless = (
+            tuple(renamed.get(frame, frame) for frame in frames)
+            for frames in (step.when, step.unless)
+        )
+        return Query(step.name, sql, when, unless)
     if isinstance(step, Union):
         return Union(step.name, tuple(renamed.get(part, part) for part in step.parts))
     if isinstance(step, Collect):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dbt_streamsql.compiler.emit import Emitter
-from dbt_streamsql.compiler.rules import fold, replace, rows
+from dbt_streamsql.compiler.rules import fold, limit, replace, rows
 from dbt_streamsql.compiler.rules.view import View, refuse_incomparable, top
 from dbt_streamsql.plan.relational import Aggregate
 from dbt_streamsql.plan.schema import Column
@@ -21,4 +21,6 @@ def incrementalize(view: View, key_types: tuple[Column, ...], emitter: Emitter) 
     refuse_incomparable(key_types, "GROUP BY or PARTITION BY")
     if isinstance(node, Aggregate) and fold.applies(node, select):
         return fold.plan(view, emitter)
+    if limit.applies(node, select):
+        return limit.plan(view, emitter)
     return replace.plan(view, emitter)

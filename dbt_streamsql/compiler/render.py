@@ -14,6 +14,7 @@ from dbt_streamsql.plan.relational import (
     Generate,
     Input,
     Keyed,
+    Limit,
     Match,
     Node,
     Over,
@@ -101,13 +102,16 @@ def keyed(node: Keyed, from_: str) -> str:
     if isinstance(node, Window):
         items = [f"{_over(node, over)} AS {escape(ident(over.name))}" for over in node.overs]
         return f"SELECT {columns}, {', '.join(items)}\nFROM {from_}"
-    order = [expr.render() for expr in node.order] + [
-        f"i.{escape(ident(c))}" for c in node.sortable
-    ]
     text = f"SELECT {columns}\nFROM {from_}"
-    text += f"\nORDER BY {', '.join(order)}" if order else ""
+    text += f"\nORDER BY {order_of(node)}" if order_of(node) else ""
     text += f"\nLIMIT {node.limit}" if node.limit is not None else ""
     return text + (f" OFFSET {node.offset}" if node.offset else "")
+
+
+def order_of(node: Limit) -> str:
+    """What the rows under the alias `i` are ordered by, ties told apart ('' = nothing)."""
+    ties = [f"i.{escape(ident(column))}" for column in node.sortable]
+    return ", ".join([*(expr.render() for expr in node.order), *ties])
 
 
 def _over(node: Window, over: Over) -> str:

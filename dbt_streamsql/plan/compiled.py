@@ -16,7 +16,7 @@ from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.plan.steps import Component, Derived, Step
 
-PLAN_VERSION = 2
+PLAN_VERSION = 3
 """Raised when the meaning of a plan's JSON changes; an older plan is compiled again."""
 
 _STEPS: dict[str, type[Any]] = {
@@ -24,6 +24,7 @@ _STEPS: dict[str, type[Any]] = {
     for kind in (
         step_types.Changes,
         step_types.State,
+        step_types.Stored,
         step_types.Query,
         step_types.Union,
         step_types.Collect,

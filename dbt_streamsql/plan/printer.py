@@ -13,6 +13,7 @@ from dbt_streamsql.plan.steps import (
     Replace,
     State,
     Step,
+    Stored,
     Union,
 )
 
@@ -38,6 +39,8 @@ def _statement(step: Step) -> str:
         return f"{step.name} = epoch.changes({step.table!r}, {list(step.columns)!r})"
     if isinstance(step, State):
         return f"{step.name} = epoch.{step.moment}({step.table!r})"
+    if isinstance(step, Stored):
+        return f"{step.name} = epoch.stored()"
     if isinstance(step, Query):
         return _query(step)
     if isinstance(step, Union):
@@ -57,6 +60,7 @@ def _query(step: Query) -> str:
     body = body.replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
     holes = [f"{frame}={frame}" for frame in Query("", step.sql).frames]
     extra = f", when=[{', '.join(step.when)}]" if step.when else ""
+    extra += f", unless=[{', '.join(step.unless)}]" if step.unless else ""
     names = f", {', '.join(holes)}" if holes else ""
     return f'{step.name} = epoch.sql("""\n{body}"""{names}{extra})'
 

@@ -31,16 +31,27 @@ class State:
 
 
 @dataclass(frozen=True)
+class Stored:
+    """The rows of the view itself as they were before this epoch, with its hidden columns."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Query:
-    """A query over earlier frames; not planned when one of them, or of `when`, is empty."""
+    """A query over earlier frames.
+
+    It is not planned when one of them, or of `when`, is empty, or one of `unless` is not.
+    """
 
     name: str
     sql: str
     when: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
 
     @property
     def frames(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*holes(self.sql), *self.when)))
+        return tuple(dict.fromkeys((*holes(self.sql), *self.when, *self.unless)))
 
 
 @dataclass(frozen=True)
@@ -119,4 +130,4 @@ class Fold:
     alive: str
 
 
-Step = Changes | State | Query | Union | Collect | Apply | Replace | Fold
+Step = Changes | State | Stored | Query | Union | Collect | Apply | Replace | Fold

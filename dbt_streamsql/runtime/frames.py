@@ -132,9 +132,22 @@ class Frames:
         read = self.reads[table]
         return inputs.version(read.name, read.change.new)
 
-    def sql(self, text: str, /, when: Iterable[Frame] = (), **frames: Frame) -> Frame:
-        """A query over frames; None when one of them is known to be empty."""
+    def stored(self) -> Frame:
+        """The rows of the view itself before this epoch."""
+        return inputs.version(self.writer.table, self.writer.base)
+
+    def sql(
+        self,
+        text: str,
+        /,
+        when: Iterable[Frame] = (),
+        unless: Iterable[Frame] = (),
+        **frames: Frame,
+    ) -> Frame:
+        """A query over frames; None when one of them is empty, or one of `unless` is not."""
         if any(frame is None for frame in (*frames.values(), *when)):
+            return None
+        if any(frame is not None for frame in unless):
             return None
         if not self._hinted:
             text = _HINT.sub("", text)
@@ -191,10 +204,12 @@ class Frames:
         elif isinstance(step, steps.State):
             read = self.before if step.moment == "before" else self.after
             named[step.name] = read(step.table)
+        elif isinstance(step, steps.Stored):
+            named[step.name] = self.stored()
         elif isinstance(step, steps.Query):
-            when = [named[name] for name in step.when]
+            when, unless = ([named[n] for n in names] for names in (step.when, step.unless))
             frames = {name: named[name] for name in holes(step.sql)}
-            named[step.name] = self.sql(step.sql, when, **frames)
+            named[step.name] = self.sql(step.sql, when, unless, **frames)
         elif isinstance(step, steps.Union):
             named[step.name] = self.union(*(named[part] for part in step.parts))
         elif isinstance(step, steps.Collect):

@@ -205,7 +205,7 @@ def _verify(epoch: DuckEpoch) -> int:
 
 def _compare(epoch: DuckEpoch, query: str, names: Sequence[str], what: str) -> int:
     listed = ", ".join(f'"{name}"' for name in names)
-    stored = epoch.world.rows(f"SELECT {listed} FROM {epoch.stored}")
+    stored = epoch.world.rows(f"SELECT {listed} FROM {epoch.stored()}")
     wanted = epoch.world.rows(f"SELECT {listed} FROM ({query})")
     extra, missing = _left(stored, wanted), _left(wanted, stored)
     if (extra or missing) and not _close(extra, missing):

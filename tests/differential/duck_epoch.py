@@ -37,7 +37,7 @@ class DuckEpoch:
     def __init__(self, world: DuckWorld, plan: CompiledPlan, name: str) -> None:
         self.world = world
         self.plan = plan
-        self.stored = f"lake.v.{name}"
+        self._rows = f"lake.v.{name}"
         self.columns = (*plan.columns, *plan.hidden)
         self._normal: dict[str, str] = {}
         self._program: dict[str, Any] = {}
@@ -66,7 +66,7 @@ class DuckEpoch:
             for c in self.columns
         )
         self.world.run(f"CREATE OR REPLACE TEMP TABLE coming AS SELECT {items} FROM {rows}")
-        self.world.run(f"CREATE OR REPLACE TABLE {self.stored} AS FROM coming")
+        self.world.run(f"CREATE OR REPLACE TABLE {self._rows} AS FROM coming")
 
     # -- what a program calls ----------------------------------------------------------------
 
@@ -88,9 +88,22 @@ class DuckEpoch:
         """The input at this barrier."""
         return self.world.after(table)
 
-    def sql(self, text: str, /, when: Iterable[Frame] = (), **frames: Frame) -> Frame:
-        """A query over frames; None when one of them is known to be empty."""
+    def stored(self) -> Frame:
+        """The rows of the view itself before this epoch."""
+        return self._rows
+
+    def sql(
+        self,
+        text: str,
+        /,
+        when: Iterable[Frame] = (),
+        unless: Iterable[Frame] = (),
+        **frames: Frame,
+    ) -> Frame:
+        """A query over frames; None when one of them is empty, or one of `unless` is not."""
         if any(frame is None for frame in (*frames.values(), *when)):
+            return None
+        if any(frame is not None for frame in unless):
             return None
         return self._table(to_duck(fill(text, lambda name: str(frames[name]))))
 
@@ -112,7 +125,7 @@ class DuckEpoch:
         names = ", ".join(_name(column.name) for column in self.plan.columns)
         self.world.run(
             f"CREATE OR REPLACE TEMP TABLE summed AS SELECT {names}, sum(__n) AS __n FROM ("
-            f"SELECT {names}, 1 AS __n FROM {self.stored} "
+            f"SELECT {names}, 1 AS __n FROM {self._rows} "
             f"UNION ALL SELECT {names}, {WEIGHT} FROM {frame}) GROUP BY {names} HAVING sum(__n) <> 0"
         )
         if self._count("SELECT count(*) FROM summed WHERE __n < 0"):
@@ -133,7 +146,7 @@ class DuckEpoch:
         most = f"SELECT coalesce(max(n), 0) FROM ({counts})"
         if single and self._count(most) > 1:
             raise Mismatch("several rows for a key that is said to have one")
-        kept = f"SELECT {names} FROM {self.stored} t"
+        kept = f"SELECT {names} FROM {self._rows} t"
         kept += f" ANTI JOIN {keys} k ON {_same(key, 't', 'k')}" if key else " WHERE false"
         self.writes += 1
         self._store(f"({kept} UNION ALL SELECT {names} FROM {frame})")
@@ -158,10 +171,10 @@ class DuckEpoch:
         lives = f" WHERE {values[alive]} > 0" if alive else ""
         new = to_duck(
             f"SELECT {items} FROM {self._fold_source(groups, exact, spec)} s "
-            f"LEFT JOIN {self.stored} t ON {on}{lives}"
+            f"LEFT JOIN {self._rows} t ON {on}{lives}"
         )
         listed = ", ".join(map(_name, names))
-        kept = f"SELECT {listed} FROM {self.stored} t"
+        kept = f"SELECT {listed} FROM {self._rows} t"
         kept += f" ANTI JOIN {groups} s ON {_same(key, 't', 's')}" if key else " WHERE false"
         self.writes += 1
         self._store(f"({kept} UNION ALL SELECT {listed} FROM ({new}))")
@@ -225,7 +238,8 @@ def _same(columns: Sequence[str], left: str, right: str) -> str:
 
 def _query(epoch: DuckEpoch, step: steps.Query, named: dict[str, Frame]) -> Frame:
     frames = {name: named[name] for name in holes(step.sql)}
-    return epoch.sql(step.sql, [named[name] for name in step.when], **frames)
+    when, unless = ([named[name] for name in names] for names in (step.when, step.unless))
+    return epoch.sql(step.sql, when, unless, **frames)
 
 
 def _fold(epoch: DuckEpoch, step: Fold, named: dict[str, Frame]) -> None:
@@ -244,6 +258,7 @@ DISPATCH: dict[type, Callable[[DuckEpoch, Any, dict[str, Frame]], Frame | None]]
     steps.State: lambda epoch, step, named: (
         epoch.before(step.table) if step.moment == "before" else epoch.after(step.table)
     ),
+    steps.Stored: lambda epoch, step, named: epoch.stored(),
     steps.Query: _query,
     steps.Union: lambda epoch, step, named: epoch.union(*(named[part] for part in step.parts)),
     steps.Collect: lambda epoch, step, named: epoch.collect(named[step.frame]),

@@ -6,7 +6,16 @@
 from __future__ import annotations
 
 from dbt_streamsql.compiler.emit import Emitter
-from dbt_streamsql.plan.relational import Constant, Generate, Match, Node, Scan, Select, UnionAll
+from dbt_streamsql.plan.relational import (
+    Aggregate,
+    Constant,
+    Generate,
+    Match,
+    Node,
+    Scan,
+    Select,
+    UnionAll,
+)
 
 
 def delta(node: Node, emitter: Emitter) -> str:
@@ -20,7 +29,7 @@ def delta(node: Node, emitter: Emitter) -> str:
 
 
 def _delta(node: Node, emitter: Emitter) -> str:
-    from dbt_streamsql.compiler.rules import generate, keyed, match, select, union_all
+    from dbt_streamsql.compiler.rules import folded, generate, keyed, match, select, union_all
 
     if isinstance(node, Scan):
         return emitter.changes(node.table)
@@ -34,4 +43,6 @@ def _delta(node: Node, emitter: Emitter) -> str:
         return generate.delta(node, emitter)
     if isinstance(node, UnionAll):
         return union_all.delta(node, emitter)
+    if isinstance(node, Aggregate) and folded.applies(node):
+        return folded.delta(node, emitter)
     return keyed.delta(node, emitter)

@@ -1,0 +1,220 @@
+"""Aggregates that are sums over signed rows, and the columns from which they are computed.
+
+For exact types, with stored `n`, `n_x`, `s_x`
+
+    n' = n + Σ w        n_x' = n_x + Σ w·[x not NULL]        s_x' = s_x + Σ w·x
+    COUNT(*) = n'    COUNT(x) = n_x'    SUM(x) = s_x' or NULL when n_x' = 0    AVG(x) = s_x'/n_x'
+
+and a group lives while n' > 0. MIN and MAX take the smaller or greater of old and new, unless the
+group lost a value: then its extrema are recomputed from the rows of that key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from dbt_streamsql.compiler.emit import Emitter
+from dbt_streamsql.compiler.render import indent
+from dbt_streamsql.compiler.rules.keyed import restricted
+from dbt_streamsql.plan.expression import escape, ident
+from dbt_streamsql.plan.fold_values import LOST
+from dbt_streamsql.plan.relational import Aggregate, Call
+from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
+from dbt_streamsql.plan.steps import Component
+
+ALL = Call("", "COUNT", None, False, "bigint", False, "bigint")
+"""COUNT(*): a group lives while it is above zero."""
+
+_SIGN = "_sign"
+_FOLDED = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX"})
+_NARROW_AVERAGE = 11
+"""Digits up to which Spark's rule DecimalAggregates averages in doubles (15 less 4)."""
+_WIDEST_PRODUCT = 17
+"""Digits of a decimal that times a BIGINT weight keeps them all (17 + 21 = 38)."""
+
+
+def unfolded(call: Call) -> str:
+    """Why a call is not a sum over signed rows ('' when it is)."""
+    name = (call.function or call.template.split("(")[0]).lower()
+    if call.distinct or call.template or call.function not in _FOLDED:
+        return f"{name}({'distinct' if call.distinct else '…'}) cannot be added up"
+    if call.function in {"SUM", "AVG"} and not Column("", call.arg_type).is_exact:
+        return f"{name} of {call.arg_type} depends on the order of addition"
+    return ""
+
+
+@dataclass
+class Components:
+    """The components found so far: each with the call that fills it on a full refresh.
+
+    `visible` are the calls that have a column already, without their names.
+    """
+
+    visible: dict[Call, str]
+    components: list[Component] = field(default_factory=list)
+    filled_by: list[Call] = field(default_factory=list)
+    hidden: list[tuple[Column, Call]] = field(default_factory=list)
+
+    def component(self, call: Call, kind: str, null_when_zero: str = "") -> str:
+        """The column where `call` is stored, adding it when it is new."""
+        bare = replace(call, name="")
+        for known, component in zip(self.filled_by, self.components, strict=True):
+            if replace(known, name="") == bare:
+                return component.column
+        column = self.visible.get(bare)
+        if column is None:
+            label = call.function.lower() + (f"_{call.arg}" if call.arg else "")
+            column = _free(f"{HIDDEN_PREFIX}{label}", {c.name for c, _ in self.hidden})
+            self.hidden.append((Column(column, call.type), replace(call, name=column)))
+        self.components.append(Component(column, kind, call.type, null_when_zero))
+        self.filled_by.append(call)
+        return column
+
+
+def formula(call: Call, state: Components, alive: str, grouped: bool) -> str:
+    """The value of a call from the new values of its components, as a template."""
+
+    def count() -> str:
+        if call.arg is None or not call.arg_nullable:
+            return alive
+        return state.component(replace(call, function="COUNT", type="bigint", cast=""), "add")
+
+    if call.function == "COUNT":
+        return f"{{{count()}}}"
+    if call.function in {"MIN", "MAX"}:
+        return f"{{{state.component(call, 'least' if call.function == 'MIN' else 'greatest')}}}"
+    counter = count()
+    never_null = grouped and counter == alive
+    column = Column("", call.arg_type)
+    if call.function == "SUM":
+        return f"{{{state.component(call, 'add', '' if never_null else counter)}}}"
+    total = _total(call, column)
+    stored = state.component(total, "add", "" if never_null else counter)
+    if column.decimal is None:
+        return f"(CAST({{{stored}}} AS DOUBLE) / nullif({{{counter}}}, 0))"
+    if column.decimal[0] <= _NARROW_AVERAGE:
+        return _narrow_average(f"{{{stored}}}", f"{{{counter}}}", column.decimal[1], call.type)
+    return _decimal_average(f"{{{stored}}}", f"{{{counter}}}", call.type)
+
+
+def _total(call: Call, column: Column) -> Call:
+    """The SUM that an AVG needs: wide enough not to overflow where AVG itself does not."""
+    if column.decimal is not None:
+        precision, scale = column.decimal
+        return replace(call, function="SUM", type=f"decimal({min(precision + 10, 38)},{scale})")
+    if column.type == "bigint":
+        return replace(call, function="SUM", type="decimal(38,0)", cast="decimal(38,0)")
+    return replace(call, function="SUM", type="bigint")
+
+
+def _narrow_average(total: str, count: str, scale: int, result: str) -> str:
+    """AVG of a narrow decimal as Spark's optimizer has it: whole units, divided as doubles."""
+    unit = f"1{'0' * scale}"
+    units = f"CAST(CAST({total} * {unit} AS DECIMAL(38,0)) AS DOUBLE)"
+    return f"CAST({units} / nullif({count}, 0) / {unit}.0D AS {result})"
+
+
+def _decimal_average(total: str, count: str, result: str) -> str:
+    """total/count rounded half up once, in whole numbers of the last digit.
+
+    A plain division would round twice: first to the scale that Spark gives the quotient.
+    """
+    decimal = Column("", result).decimal
+    assert decimal is not None
+    scale = decimal[1]
+    unit = f"CAST(1{'0' * scale} AS DECIMAL(38,0))"
+    units = f"CAST(abs({total}) * {unit} AS DECIMAL(38,0))"
+    twice = f"CAST(nullif({count}, 0) AS DECIMAL(20,0)) * 2"
+    numerator = f"CAST({units} * 2 + {count} AS DECIMAL(38,0))"
+    whole = f"CAST(({numerator} - {numerator} % ({twice})) / ({twice}) AS DECIMAL(38,0))"
+    return f"CAST(sign({total}) * {whole} / {unit} AS {result})"
+
+
+def changes_sql(node: Aggregate, stored: tuple[str, ...], changed: str, state: Components) -> str:
+    """The change of every component, for each group where anything moved, keys as `stored`."""
+    items = [
+        f"i.{escape(ident(key))} AS {escape(ident(name))}"
+        for key, name in zip(node.keys, stored, strict=True)
+    ]
+    moved: list[str] = []
+    lost: list[str] = []
+    one_by_one = any(_too_wide(call) for call in state.filled_by)
+    weight = f"CAST(i.{_SIGN} AS BIGINT)" if one_by_one else f"i.{WEIGHT}"
+    for component, call in zip(state.components, state.filled_by, strict=True):
+        argument = "" if call.arg is None else f"i.{escape(ident(call.arg))}"
+        if component.kind != "add":
+            items.append(
+                f"{call.function}(IF({weight} > 0, {argument}, NULL)) "
+                f"AS {escape(ident(component.column))}"
+            )
+            lost.append(f"max({weight} < 0 AND {argument} IS NOT NULL)")
+            moved.append(f"max({argument} IS NOT NULL)")
+            continue
+        if call.function == "COUNT":
+            amount = weight if not argument else f"IF({argument} IS NULL, 0, {weight})"
+        else:
+            amount = _signed(argument, call, weight)
+        total = f"coalesce(sum({amount}), 0)"
+        items.append(f"CAST({total} AS {component.type}) AS {escape(ident(component.column))}")
+        moved.append(f"{total} <> 0")
+    if lost:
+        items.append(f"({' OR '.join(lost)}) AS {LOST}")
+    source = f"{{{changed}}}"
+    if one_by_one:
+        columns = ", ".join(escape(ident(name)) for name in node.input.columns)
+        source = (
+            f"(\n  SELECT {columns}, sign({WEIGHT}) AS {_SIGN},"
+            f" explode(sequence(1, CAST(abs({WEIGHT}) AS INT)))\n  FROM {source}\n)"
+        )
+    sql = f"SELECT {', '.join(items)}\nFROM {source} i"
+    if node.keys:
+        sql += f"\nGROUP BY {', '.join(f'i.{escape(ident(key))}' for key in node.keys)}"
+    return f"{sql}\nHAVING {' OR '.join(moved)}"
+
+
+def _too_wide(call: Call) -> bool:
+    decimal = Column("", call.cast or call.arg_type).decimal
+    return call.function == "SUM" and decimal is not None and decimal[0] > _WIDEST_PRODUCT
+
+
+def _signed(argument: str, call: Call, weight: str) -> str:
+    value = f"CAST({argument} AS {call.cast})" if call.cast else argument
+    if _too_wide(call):
+        return f"IF({weight} > 0, {value}, -{value})"
+    return f"{weight} * {value}"
+
+
+def extrema(
+    node: Aggregate, stored: tuple[str, ...], state: Components, groups: str, emitter: Emitter
+) -> str:
+    """Recompute MIN and MAX of the groups that lost a value, from the rows after the epoch."""
+    extrema = [
+        (component, call)
+        for component, call in zip(state.components, state.filled_by, strict=True)
+        if component.kind != "add"
+    ]
+    if not extrema:
+        return ""
+    pairs = list(zip(node.keys, stored, strict=True))
+    keys = ", ".join(f"{escape(ident(new))} AS {escape(ident(old))}" for old, new in pairs)
+    losers = emitter.collect(
+        "losers",
+        emitter.query(
+            "loser_rows", f"SELECT {keys or '1 AS one'}\nFROM {{{groups}}}\nWHERE {LOST}"
+        ),
+    )
+    recomputed = Aggregate(
+        node.input, node.keys, tuple(replace(call, name=c.column) for c, call in extrema)
+    )
+    inner = restricted(recomputed, emitter.after, losers if node.keys else "")
+    items = [f"e.{escape(ident(old))} AS {escape(ident(new))}" for old, new in pairs]
+    items += [f"e.{escape(ident(component.column))}" for component, _ in extrema]
+    sql = f"SELECT {', '.join(items)}\nFROM (\n{indent(inner)}\n) e"
+    return emitter.query("extrema", sql, (losers,))
+
+
+def _free(wanted: str, taken: set[str]) -> str:
+    name, number = wanted, 2
+    while name in taken:
+        name, number = f"{wanted}_{number}", number + 1
+    return name
