@@ -16,6 +16,10 @@ GUARDED_ROWS = 100_000
 MARGIN = 1.2
 """How much dearer an epoch from changes must look: the next one it may be cheaper again."""
 
+WORTH = 3.0
+"""Seconds that a full refresh must save: it is a new version of every row for whoever reads the
+view, and the first runs of a process are slower than those that follow."""
+
 _REMEMBERED = 20
 """Past runs that are looked at; the quickest of each kind counts: others may have waited."""
 
@@ -41,7 +45,7 @@ class Estimate:
             return f"{self.changed:,} changed rows of {self.total:,}: recomputing is cheaper"
         if self.incremental is None or self.full is None:
             return ""
-        if self.incremental > MARGIN * self.full:
+        if self.incremental > max(MARGIN * self.full, self.full + WORTH):
             return (
                 f"by past runs {self.changed:,} changed rows take about {self.incremental:.1f} s, "
                 f"a full refresh {self.full:.1f} s"

@@ -36,6 +36,8 @@ STEPS: dict[str, str] = {
     "sweep.staging": "a staging table that is no longer needed goes",
     "sweep.changes": "change files that everybody has read go",
     "sweep.changelog": "a changelog table that no view wants any more goes",
+    "table.compact": "small files of a worn table are merged",
+    "table.expire": "versions of a table that are older than those that are kept go",
     "barrier.abort": "an unfinished barrier is given up",
     **STAGED_STEPS,
 }

@@ -10,7 +10,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import NOOP, Job, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import changelog_table, publish
+from dbt_streamsql.runtime import changelog_table, publish, upkeep
 from dbt_streamsql.runtime.context import Open, Version, Warehouse, log, pin, repin
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.job import Rewrite, ViewJob
@@ -227,6 +227,7 @@ class Epoch:
                 publish.roll_forward(self.warehouse, fence, number)
                 left = None if self._failed else store.versions(number)
                 publish.sweep(self.warehouse, fence, left)
+                upkeep.upkeep(self.warehouse, store.versions(number))
         finally:
             store.release(fence)
         return list(done.values())

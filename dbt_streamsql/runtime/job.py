@@ -65,6 +65,7 @@ class ViewJob:
             return replace(version, jobs=jobs, seconds=time.monotonic() - started)
         strategy = self.plan.strategy if version.mode != "full" else "full"
         stats = {**self.estimate.stats(), "strategy": strategy, "bytes_read": read}
+        stats["plan"] = self.plan.fingerprint
         seconds = time.monotonic() - started
         return replace(version, jobs=jobs, seconds=seconds, stats=stats)
 
@@ -137,7 +138,9 @@ class ViewJob:
         changed = sum(self.moves[source].rows for source in moved)
         asked = total > GUARDED_ROWS and self.job.refresh_mode == "auto"
         past = self.epoch.warehouse.store.history(self.job.table) if asked else []
-        return estimate(changed, total, past)
+        # What another query of that name took says nothing of this one.
+        own = [run for run in past if run.stats.get("plan") == self.plan.fingerprint]
+        return estimate(changed, total, own)
 
     def _foreign_write(self, meta: Metadata, previous: TableVersion) -> str:
         if meta.current == previous.snapshot:

@@ -52,6 +52,9 @@ EPOCH = [
     ("sweep.changes", "after", 1),
     ("sweep.changelog", "before", 1),
     ("pins.move", "after", 4),
+    ("table.compact", "before", 1),
+    ("table.expire", "before", 1),
+    ("table.expire", "after", 1),
 ]
 UNDO = [
     ("barrier.abort", "after", 1),

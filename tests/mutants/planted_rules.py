@@ -7,7 +7,11 @@ _KEYED = "compiler/rules/keyed.py"
 _SELECT = "compiler/rules/select.py"
 _SINGLE = "compiler/rules/single.py"
 _FOLD = "compiler/rules/fold.py"
-_VALUES = "runtime/fold_values.py"
+_FOLDED = "compiler/rules/folded.py"
+_COMPONENTS = "compiler/rules/components.py"
+_LIMIT = "compiler/rules/limit.py"
+_RESTRICT = "compiler/restrict.py"
+_VALUES = "plan/fold_values.py"
 _BASIC = "group basic,filter,project"
 
 RULES: dict[str, tuple[str, str, str, str, str]] = {
@@ -35,33 +39,33 @@ RULES: dict[str, tuple[str, str, str, str, str]] = {
     ),
     "flip-partners-before": (
         _MATCH,
-        "f\"{indent('  FROM ' + relation(side.partners, emitter.after))}\\n\"",
-        "f\"{indent('  FROM ' + relation(side.partners, emitter.before))}\\n\"",
+        "f\"{indent('  FROM ' + relation(found, emitter.after))}\\n\"",
+        "f\"{indent('  FROM ' + relation(found, emitter.before))}\\n\"",
         "partners by key are counted in the old snapshot as if it were the new one",
         "left join",
     ),
     "flip-partners-before-by-row": (
         _MATCH,
-        "f\"{indent('  JOIN ' + relation(side.partners, emitter.after))} ON {on}\\n\"",
-        "f\"{indent('  JOIN ' + relation(side.partners, emitter.before))} ON {on}\\n\"",
+        "f\"{indent('  JOIN ' + relation(found, emitter.after))} ON {on}\\n\"",
+        "f\"{indent('  JOIN ' + relation(found, emitter.before))} ON {on}\\n\"",
         "partners by any condition are counted in the old snapshot as if it were the new one",
         "left join,full join,anti join",
     ),
     "flip-rows-after": (
         _MATCH,
-        'f"FROM {relation(side.rows, emitter.before)}\\nJOIN {{{flips}}}',
-        'f"FROM {relation(side.rows, emitter.after)}\\nJOIN {{{flips}}}',
+        'f"FROM {relation(asking, emitter.before)}\\nJOIN {{{flips}}}',
+        'f"FROM {relation(asking, emitter.after)}\\nJOIN {{{flips}}}',
         "new rows flip as well, though their own change has settled them",
         "left join,semi join",
     ),
     "flip-candidates-after": (
         _MATCH,
         (
-            'f"FROM {relation(side.rows, emitter.before)}\\n"\n'
+            'f"FROM {relation(asking, emitter.before)}\\n"\n'
             '            f"LEFT SEMI JOIN {{{partners}}} {theirs} ON {on}",'
         ),
         (
-            'f"FROM {relation(side.rows, emitter.after)}\\n"\n'
+            'f"FROM {relation(asking, emitter.after)}\\n"\n'
             '            f"LEFT SEMI JOIN {{{partners}}} {theirs} ON {on}",'
         ),
         "a row that went is not asked for the partners that went with it",
@@ -144,8 +148,8 @@ RULES: dict[str, tuple[str, str, str, str, str]] = {
     ),
     "query-names-shared": (
         "compiler/emit.py",
-        "        name = self._name(wanted)\n        self.steps.append(Query(name, sql, when))",
-        "        name = wanted\n        self.steps.append(Query(name, sql, when))",
+        "        name = self._name(wanted)\n        self.steps.append(Query(name, sql, when, unless))",
+        "        name = wanted\n        self.steps.append(Query(name, sql, when, unless))",
         "two queries of one name: the first is overwritten before it is read",
         "union all,distinct,filter,join",
     ),
@@ -256,70 +260,70 @@ RULES: dict[str, tuple[str, str, str, str, str]] = {
         _BASIC,
     ),
     "fold-null-sum": (
-        _FOLD,
+        _COMPONENTS,
         "return f\"{{{state.component(call, 'add', '' if never_null else counter)}}}\"",
         "return f\"{{{state.component(call, 'add', '')}}}\"",
         "the sum of nothing but NULL is 0",
         _BASIC,
     ),
     "fold-null-total": (
-        _FOLD,
+        _COMPONENTS,
         "never_null = grouped and counter == alive",
         "never_null = counter == alive",
         "the sum of an empty table is 0",
         "global,filter",
     ),
     "fold-hidden-count": (
-        _FOLD,
+        _COMPONENTS,
         "if call.arg is None or not call.arg_nullable:",
         'if call.arg is None or call.function == "AVG":',
         "an average is divided by the number of rows, NULLs included",
         _BASIC,
     ),
     "fold-count-null": (
-        _FOLD,
+        _COMPONENTS,
         'f"IF({argument} IS NULL, 0, {weight})"',
         "weight",
         "COUNT(x) counts the changed rows where x is NULL",
         _BASIC,
     ),
     "fold-weight": (
-        _FOLD,
+        _COMPONENTS,
         'return f"{weight} * {value}"',
         "return value",
         "a value that went is added",
         _BASIC,
     ),
     "fold-lost-null": (
-        _FOLD,
+        _COMPONENTS,
         'lost.append(f"max({weight} < 0 AND {argument} IS NOT NULL)")',
         'lost.append(f"max({weight} < 0 AND {argument} IS NULL)")',
         "a group that lost its extremum is not recomputed",
         _BASIC,
     ),
     "fold-exact-before": (
-        _FOLD,
+        _COMPONENTS,
         "restricted(recomputed, emitter.after, losers",
         "restricted(recomputed, emitter.before, losers",
         "an extremum is recomputed from the old snapshot",
         _BASIC,
     ),
     "fold-moved": (
-        _FOLD,
+        _COMPONENTS,
         'moved.append(f"max({argument} IS NOT NULL)")',
         'moved.append("false")',
         "a group whose counts stay does not get its new extremum",
         _BASIC,
     ),
     "fold-moved-down": (
-        _FOLD,
+        _COMPONENTS,
         'moved.append(f"{total} <> 0")',
         'moved.append(f"{total} > 0")',
         "a group that only loses rows is left as it is",
         _BASIC,
     ),
     "fold-average-whole": (
-        _FOLD,
+        _COMPONENTS,
         'return f"(CAST({{{stored}}} AS DOUBLE) / nullif({{{counter}}}, 0))"',
         'return f"(CAST(CAST({{{stored}}} AS BIGINT) / nullif({{{counter}}}, 0) AS BIGINT))"',
         "an average is rounded to a whole number",
@@ -345,5 +349,85 @@ RULES: dict[str, tuple[str, str, str, str, str]] = {
         "both = change",
         "the extremum of the change replaces the stored one",
         _BASIC,
+    ),
+    # -- groups below other operators -----------------------------------------------------------
+    "folded-old-after": (
+        _FOLDED,
+        "emitter.before, groups if node.keys",
+        "emitter.after, groups if node.keys",
+        "the change is added to groups that have it already",
+        "group basic,filter,join",
+    ),
+    "folded-new-group": (
+        _FOLDED,
+        'lived = f"t.{escape(ident(spec.alive))} IS NOT NULL"',
+        'lived = "true"',
+        "a group that was not there is taken away",
+        "group basic,filter,join",
+    ),
+    "folded-dead-group": (
+        _FOLDED,
+        'lives = f"{escape(new[spec.alive])} > 0" if node.keys else "true"',
+        'lives = "true"',
+        "a group without rows stays",
+        "group basic,filter,join",
+    ),
+    "folded-same": (
+        _FOLDED,
+        '*(f"n{at} <=> o{at}" for at in places)',
+        '*(f"n{at} <=> o{at}" for at in places[:1])',
+        "a group whose first aggregate stays is left out",
+        "group basic,filter,join",
+    ),
+    # -- cutting to keys ------------------------------------------------------------------------
+    "restrict-right-of-left": (
+        _RESTRICT,
+        "if ref[0] == alias}",
+        "if ref[0]}",
+        "right rows of an outer join are cut by keys that may be padding",
+        "left join,group basic,distinct",
+    ),
+    "restrict-any-column": (
+        _RESTRICT,
+        "keys = {name: link for name, link in links.items() if name in keys_of(node)}",
+        "keys = {n: link for n, link in links.items() if n in node.input.columns}",
+        "the input of a window is cut by a column that is not its key",
+        "window rank,qualify,group basic,distinct",
+    ),
+    # -- the first rows -------------------------------------------------------------------------
+    "limit-below-edge": (
+        _LIMIT,
+        'f"WHERE {_NUMBER} < {node.limit} OR {_PLACE} <= {_EDGE}\\n"',
+        'f"WHERE true\\n"',
+        "rows below the last stored one count, though others may come before them",
+        "order limit,filter",
+    ),
+    "limit-never-asks": (
+        _LIMIT,
+        "AND c.found < {node.limit}",
+        "AND c.found < 0",
+        "when too few rows are left, none move up",
+        "order limit,filter",
+    ),
+    "limit-short-view": (
+        _LIMIT,
+        "{_NUMBER} < {node.limit} OR ",
+        "",
+        "a view that has room for more takes none from below its last row",
+        "order limit,filter",
+    ),
+    "limit-copies": (
+        _LIMIT,
+        "sequence(1, CAST(least({WEIGHT}, {node.limit}) AS INT))",
+        "sequence(1, 1)",
+        "of equal rows only one is kept",
+        "order limit,project",
+    ),
+    "limit-under-filter": (
+        _LIMIT,
+        "node.limit is None or node.offset or select.where",
+        "node.limit is None or node.offset",
+        "rows that a filter above the LIMIT hides are taken for missing",
+        "order limit,filter",
     ),
 }

@@ -193,17 +193,46 @@ SPARK: dict[str, tuple[str, str, str, str, str]] = {
         "ties",
     ),
     "average-half": (
-        "compiler/rules/fold.py",
+        "compiler/rules/components.py",
         "CAST({units} * 2 + {count} AS DECIMAL(38,0))",
         "CAST({units} * 2 AS DECIMAL(38,0))",
         "the average of wide decimals is cut off instead of rounded",
         "decimals",
     ),
     "wide-sum-sign": (
-        "compiler/rules/fold.py",
+        "compiler/rules/components.py",
         'return f"IF({weight} > 0, {value}, -{value})"',
         "return value",
         "a wide decimal that went is added",
         "decimals",
+    ),
+    # -- merge-on-read commits --------------------------------------------------------------------
+    "positions-known": (
+        _CHANGES,
+        "    if known:\n",
+        "    if known < 0:\n",
+        "rows that were deleted before are deleted again",
+        "foreign_writers",
+    ),
+    "positions-of-new-rows": (
+        _CHANGES,
+        'gone += f" AND {_STAMP} <= {_since(meta, change)}"',
+        'gone += ""',
+        "rows that came and went in between are taken away",
+        "foreign_writers",
+    ),
+    "positions-with-files": (
+        _CHANGES,
+        'return not snapshot.count("deleted-data-files") and',
+        "return",
+        "a file that was dropped or rewritten goes unnoticed",
+        "foreign_writers",
+    ),
+    "positions-updated": (
+        _CHANGES,
+        'not s.count("added-records") or s.operation == "append" for s in path',
+        "True for s in path",
+        "rows that an UPDATE has written are not seen",
+        "foreign_writers",
     ),
 }

@@ -96,10 +96,14 @@ def _wrong_anyway(scenario: str) -> bool:
 
 
 def _spark(bug: Bug, folder: Path, seed: int, seconds: float) -> tuple[bool, str]:
-    target = ROOT / "tests" / "property" / "test_small_scenarios.py"
+    tests = ROOT / "tests"
+    targets = [
+        tests / "property" / "test_small_scenarios.py",
+        tests / "functional" / "test_foreign_writers.py",
+    ]
     options = ["-x", "-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT)]
     command = ["-m", "pytest", "-c", str(ROOT / "pyproject.toml"), *options]
-    done = _python([*command, str(target), "-k", bug.hint], folder, seconds)
+    done = _python([*command, *map(str, targets), "-k", bug.hint], folder, seconds)
     if done is None or done.returncode == 0:
         return False, "" if done is not None else "no time left"
     lines = [line for line in done.stdout.splitlines() if line.startswith("E  ")]

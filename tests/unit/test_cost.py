@@ -25,8 +25,8 @@ def test_most_of_a_big_input_is_recomputed_without_asking_the_past():
 
 
 def test_past_runs_decide_when_both_ways_have_been_gone():
-    past = [run("incremental", 8.0, 10_000, MILLION), run("full", 5.0, MILLION, MILLION)]
-    assert "about 8.0 s, a full refresh 5.0 s" in estimate(10_000, MILLION, past).dear
+    past = [run("incremental", 9.0, 10_000, MILLION), run("full", 5.0, MILLION, MILLION)]
+    assert "about 9.0 s, a full refresh 5.0 s" in estimate(10_000, MILLION, past).dear
     assert estimate(10_000, MILLION, past[:1]).dear == ""
     assert estimate(10_000, MILLION, past[1:]).dear == ""
 

@@ -1,0 +1,86 @@
+"""A view does not wear out: small files are merged and old snapshots go, at a barrier.
+
+Every epoch adds a small file and marks rows of older files as deleted. After a barrier is
+published, the most worn of its tables is compacted: the cost is that of its small and much-deleted
+files, not of the table. Readers go on with the snapshot that they have; a compaction is no change
+for the views that read the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.meta import TableVersion
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime.context import Warehouse, log
+from dbt_streamsql.runtime.durable import durable
+from dbt_streamsql.storage.iceberg import compaction, metadata
+from dbt_streamsql.storage.iceberg.metadata import Metadata
+
+SMALL_FILES = 16
+"""Files beyond those that the size of a table warrants: every epoch adds one."""
+
+DELETED_SHARE = 0.3
+"""Of the rows in the files."""
+
+KEPT_SNAPSHOTS = 100
+"""The newest snapshots of a view that stay. The last two always do: the newest version, and its
+compaction."""
+
+EXPIRED_TOGETHER = 100
+"""Older ones wait until they are so many: looking for their files costs more than their place."""
+
+_FULL_FILE = 64 << 20
+_PARTS = 8
+"""Files that hold less than this part of a small table are merged."""
+
+
+def upkeep(warehouse: Warehouse, published: Iterable[TableVersion]) -> None:
+    """Compact the most worn table of a published barrier, and expire old snapshots of all."""
+    spark = warehouse.sessions.main
+    tables = {version.table: version for version in published if version.branch}
+    found = {table: metadata.load(spark, TableName.parse(table)) for table in tables}
+    metas = {table: meta for table, meta in found.items() if meta is not None}
+    worst = max(metas, key=lambda table: wear(metas[table]), default="")
+    if worst and wear(metas[worst]) >= 1:
+        job = warehouse.store.jobs().get(worst)
+        key = tuple(job.plan["plan"]["key"]) if job is not None else ()
+        with durable("table.compact"):
+            _compact(spark, TableName.parse(worst), metas[worst], key)
+    for table, meta in metas.items():
+        if len(meta.snapshots) > KEPT_SNAPSHOTS + EXPIRED_TOGETHER:
+            with durable("table.expire"):
+                _expire(spark, TableName.parse(table))
+
+
+def wear(meta: Metadata) -> float:
+    """How worn a table is; from 1 on it pays to compact it."""
+    current = meta.snapshots.get(meta.current) if meta.current is not None else None
+    if current is None:
+        return 0.0
+    warranted = -(-current.count("total-files-size") // _FULL_FILE)
+    small = current.count("total-data-files") - warranted
+    rows = max(1, current.count("total-records"))
+    deleted = current.count("total-position-deletes") / rows
+    return max(small / SMALL_FILES, deleted / DELETED_SHARE)
+
+
+def _compact(spark: SparkSession, table: TableName, meta: Metadata, key: tuple[str, ...]) -> None:
+    """Failure is no harm: the table is as it was, and published."""
+    assert meta.current is not None
+    size = meta.snapshots[meta.current].count("total-files-size")
+    try:
+        compaction.compact(spark, table, key, min(size // _PARTS, _FULL_FILE))
+    except (PySparkException, Py4JError) as error:
+        log.warning("%s could not be compacted: %s", table, str(error).splitlines()[0])
+
+
+def _expire(spark: SparkSession, table: TableName) -> None:
+    try:
+        compaction.expire(spark, table, KEPT_SNAPSHOTS)
+    except (PySparkException, Py4JError) as error:
+        log.warning("old versions of %s stay: %s", table, str(error).splitlines()[0])

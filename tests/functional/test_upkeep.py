@@ -1,0 +1,93 @@
+"""A view that is maintained for long neither slows its readers down nor keeps all its versions."""
+
+from __future__ import annotations
+
+import pytest
+
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime import upkeep
+from dbt_streamsql.storage.iceberg import metadata
+
+pytestmark = pytest.mark.spark
+
+ROWS = 150_000
+"""More than what is rewritten whole."""
+
+
+@pytest.fixture
+def views(spark, engine, schema):
+    """A grouped view of many rows, and one that reads it."""
+    base, groups, totals = (f"lake.{schema}.{name}" for name in ("base", "groups", "totals"))
+    spark.sql(f"CREATE TABLE {base} (k BIGINT, v BIGINT) TBLPROPERTIES ('format-version' = '3')")
+    spark.sql(f"INSERT INTO {base} SELECT id, id % 10 FROM range({ROWS})")
+    engine.begin()
+    engine.create_materialized_view(
+        groups, f"SELECT k, sum(v) AS v, count(*) AS n FROM {base} GROUP BY k"
+    )
+    engine.create_materialized_view(
+        totals, f"SELECT n, count(*) AS groups FROM {groups} GROUP BY n"
+    )
+    engine.publish()
+    return base, groups, totals
+
+
+def _epochs(spark, engine, base, number):
+    modes = []
+    for epoch in range(number):
+        keys = (
+            f"SELECT id * 1009 % {ROWS + 50}, {epoch} FROM range({epoch * 20}, {epoch * 20 + 20})"
+        )
+        spark.sql(f"INSERT INTO {base} {keys}")
+        modes.append({name: report.mode for name, report in engine.advance().tables.items()})
+    return modes
+
+
+def _files(spark, view):
+    meta = metadata.load(spark, TableName.parse(view))
+    return meta.snapshots[meta.current].count("total-data-files")
+
+
+def test_small_files_are_merged_and_the_views_stay_right(spark, engine, views, monkeypatch):
+    base, groups, totals = views
+    monkeypatch.setattr(upkeep, "SMALL_FILES", 4)
+    first = _files(spark, groups)
+    modes = _epochs(spark, engine, base, 8)
+    assert {mode for epoch in modes for mode in epoch.values()} == {"incremental"}, modes
+    assert _files(spark, groups) < first + 4
+    meta = metadata.load(spark, TableName.parse(groups))
+    assert any(snapshot.operation == "replace" for snapshot in meta.snapshots.values())
+    assert engine.verify(groups) == engine.verify(totals) == []
+    assert {report.mode for report in engine.advance().tables.values()} == {"noop"}
+
+
+def test_without_wear_nothing_is_rewritten(spark, engine, views):
+    base, groups, _ = views
+    _epochs(spark, engine, base, 3)
+    meta = metadata.load(spark, TableName.parse(groups))
+    assert all(snapshot.operation != "replace" for snapshot in meta.snapshots.values())
+
+
+def test_old_versions_go_but_not_those_that_somebody_needs(spark, engine, views, monkeypatch):
+    base, groups, totals = views
+    monkeypatch.setattr(upkeep, "KEPT_SNAPSHOTS", 2)
+    monkeypatch.setattr(upkeep, "EXPIRED_TOGETHER", 2)
+    spark.sql(f"ALTER TABLE {groups} CREATE TAG audited")
+    audited = spark.table(groups).count()
+    _epochs(spark, engine, base, 6)
+    kept = metadata.load(spark, TableName.parse(groups)).snapshots
+    assert len(kept) <= 2 + 2 + 1
+    assert spark.sql(f"SELECT * FROM {groups} VERSION AS OF 'audited'").count() == audited
+    assert engine.verify(groups) == engine.verify(totals) == []
+
+
+def test_a_compaction_that_fails_harms_nothing(spark, engine, views, monkeypatch, caplog):
+    base, groups, totals = views
+    monkeypatch.setattr(upkeep, "SMALL_FILES", 1)
+    monkeypatch.setattr(
+        upkeep.compaction,
+        "compact",
+        lambda *_: spark.sql("SELECT raise_error('no room')").collect(),
+    )
+    _epochs(spark, engine, base, 2)
+    assert "could not be compacted" in caplog.text
+    assert engine.verify(groups) == engine.verify(totals) == []
