@@ -76,6 +76,18 @@ def test_rows_that_came_and_went_between_two_looks_do_not_show(spark, table):
     assert _rows(spark, read) == [(3, "x3", -1), (7000, "here", 1)]
 
 
+def test_a_file_that_was_dropped_with_its_rows_is_noticed(spark, table):
+    old = metadata.load(spark, table).current
+    spark.sql(f"DELETE FROM {table} WHERE k = 700")
+    spark.sql(f"DELETE FROM {table} WHERE k < 500")
+    meta = metadata.load(spark, table)
+    assert meta.snapshots[meta.current].count("deleted-data-files") == 1
+    read = inputs.read(table, meta, inputs.classify(meta, old, meta.current), ("k", "v"))
+    gone = _rows(spark, read)
+    assert len(gone) == 501
+    assert {weight for _, _, weight in gone} == {-1}
+
+
 @pytest.mark.parametrize("few", [0, 500_000])
 def test_rows_that_were_deleted_before_do_not_go_again(spark, table, monkeypatch, few):
     monkeypatch.setattr(changes, "_FEW_DELETES", few)

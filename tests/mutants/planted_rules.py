@@ -382,8 +382,8 @@ RULES: dict[str, tuple[str, str, str, str, str]] = {
     # -- cutting to keys ------------------------------------------------------------------------
     "restrict-right-of-left": (
         _RESTRICT,
-        "if ref[0] == alias}",
-        "if ref[0]}",
+        "if ref[0] == alias\n",
+        "if ref[0]\n",
         "right rows of an outer join are cut by keys that may be padding",
         "left join,group basic,distinct",
     ),

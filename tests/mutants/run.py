@@ -102,6 +102,9 @@ def _spark(bug: Bug, folder: Path, seed: int, seconds: float) -> tuple[bool, str
         tests / "functional" / "test_foreign_writers.py",
     ]
     options = ["-x", "-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT)]
+    # The project's own folder, first among pytest's paths otherwise, has the code without the bug.
+    paths = [folder, tests, tests / "property"]
+    options += ["-o", f"pythonpath={' '.join(map(str, paths))}"]
     command = ["-m", "pytest", "-c", str(ROOT / "pyproject.toml"), *options]
     done = _python([*command, *map(str, targets), "-k", bug.hint], folder, seconds)
     if done is None or done.returncode == 0:

@@ -206,12 +206,12 @@ def _by_positions(name: TableName, meta: Metadata, change: Change, names: str) -
         gone += f" AND {_STAMP} <= {_since(meta, change)}"
     gone += ") r"
     known = meta.snapshots[change.old].count("total-position-deletes")
+    hint = "/*+ BROADCAST(p) */ " if 0 < known <= _FEW_DELETES else ""
     if known:
-        hint = "/*+ BROADCAST(p) */ " if known <= _FEW_DELETES else ""
         before = f"{name.child('position_deletes')} VERSION AS OF {int(change.old)}"
         gone += f" LEFT ANTI JOIN {before} p ON r._pos = p.pos AND r._file = p.file_path"
     read = ", ".join(f"r.{column}" for column in names.split(", "))
-    return f"{came} UNION ALL SELECT {hint if known else ''}{read}, -1L AS {WEIGHT} {gone}"
+    return f"{came} UNION ALL SELECT {hint}{read}, -1L AS {WEIGHT} {gone}"
 
 
 def _by_lineage(name: TableName, meta: Metadata, change: Change, names: str) -> str:
