@@ -413,13 +413,17 @@ class Engine:
         assert meta is not None
         return inputs.as_now(self.spark, source, meta, version)
 
-    def explain(self, name: str) -> str:
-        """How a registered view is maintained, with its program."""
+    def plan(self, name: str) -> CompiledPlan:
+        """The plan of a registered view."""
         table = str(TableName.parse(name, self.catalog))
         job = self._jobs().get(table)
         if job is None:
             raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
-        return plan_of(job).explain()
+        return plan_of(job)
+
+    def explain(self, name: str) -> str:
+        """How a registered view is maintained, with its program."""
+        return self.plan(name).explain()
 
     def kept(self, name: str) -> str:
         """How a registered view is kept up to date, in one line ('' when it is not a view)."""

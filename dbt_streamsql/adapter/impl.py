@@ -21,6 +21,7 @@ from dbt_streamsql.adapter.causes import cause_of, trace_of
 from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
 from dbt_streamsql.adapter.relations import RelationsAdapter
 from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.plan.operators import HEADINGS, cells
 from dbt_streamsql.quoting import (
     TableName,
     column,
@@ -284,6 +285,24 @@ class StreamSqlAdapter(RelationsAdapter):
         told = self.host.engine.explain(str(self._name(relation)))
         lines = "\n".join(f"-- {line}".rstrip() for line in told.splitlines())
         return f"{sql.rstrip()}\n\n{lines}\n"
+
+    @available.parse(lambda *a, **k: "select 1 as step")
+    def streamsql_explain(self, query: Any) -> str:
+        """A query whose rows say how a view, or the text of a query, is kept up to date."""
+        engine = self.host.engine
+        with self.connections.exception_handler(""):
+            if isinstance(query, StreamSqlRelation):
+                plan = engine.plan(str(self._name(query)))
+            else:
+                plan = engine.compile(str(query))
+        rows = cells(plan.operators) if plan.mode == "incremental" else []
+        told = [(plan.headline, "", "", "", "; ".join(plan.reasons)), *rows]
+        values = ", ".join(
+            f"({step}, {', '.join(literal(text) for text in row)})"
+            for step, row in enumerate(told)
+        )
+        names = ", ".join(("step", *HEADINGS))
+        return f"select * from values {values} as explained({names}) order by step"
 
     def _refuse_function(self, relation: StreamSqlRelation) -> None:
         name = self._name(relation)

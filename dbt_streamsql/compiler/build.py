@@ -153,12 +153,9 @@ class Builder:
                 ("match", "MATCH_RECOGNIZE"),
                 ("sample", "TABLESAMPLE"),
                 ("into", "INTO"),
-                ("sort", ""),
-                ("cluster", ""),
-                ("distribute", ""),
             ):
                 clause = tree.args.get(key)
-                if clause and operator:
+                if clause:
                     node = clause[0] if isinstance(clause, list) else clause
                     raise obstacle(node, operator, "not maintained from changes")
             if isinstance(tree, exp.SetOperation):
@@ -282,7 +279,11 @@ class Builder:
         if distinct is not None:
             node = block.project(outputs)
             return self._ordered(tree, Aggregate(node, node.columns, ()))
-        return self._ordered(tree, None, block, outputs)
+        if not _limited(tree):
+            return block.project(outputs)
+        names = tuple(output.name for output in outputs)
+        keys, hidden = _order(tree, names, block)
+        return self._first(tree, block.project([*outputs, *hidden]), keys, names)
 
     def _items(self, block: Block, items: list[exp.Expr]) -> list[Output]:
         outputs: list[Output] = []
@@ -310,38 +311,46 @@ class Builder:
             ]
         return _named(outputs)
 
-    def _ordered(
-        self,
-        tree: exp.Expr,
-        node: Node | None,
-        block: Block | None = None,
-        outputs: list[Output] | None = None,
-    ) -> Node:
-        """ORDER BY with LIMIT and OFFSET; an order alone means nothing in a table."""
+    def _ordered(self, tree: exp.Expr, node: Node) -> Node:
+        """ORDER BY with LIMIT and OFFSET over rows of which only what is shown is known.
+
+        An order alone means nothing in a table.
+        """
         if not _limited(tree):
-            return node if node is not None else block.project(outputs or [])  # type: ignore[union-attr]
+            return node
+        return self._first(tree, node, _order(tree, node.columns, None)[0], node.columns)
+
+    def _first(
+        self, tree: exp.Expr, below: Node, order: list[Expr], shown: tuple[str, ...]
+    ) -> Node:
+        """LIMIT and OFFSET of `tree` over `below`, cut to the columns `shown`."""
         limit, offset = _number(tree, "limit"), _number(tree, "offset") or 0
-        shown = tuple(o.name for o in outputs) if outputs is not None else node.columns  # type: ignore[union-attr]
-        order: list[Expr] = []
-        hidden: list[Output] = []
-        for item in tree.args["order"].expressions if tree.args.get("order") else []:
-            bare = item.this if isinstance(item, exp.Ordered) else item
-            if isinstance(bare, exp.Column) and not bare.table and bare.name in shown:
-                name = bare.name
-            elif block is not None:
-                name = f"__order{len(hidden)}"
-                hidden.append(Output(name, block.expr(bare)))
-            else:
-                raise obstacle(item, "ORDER BY", "order by the columns that are shown")
-            direction = windows.direction(item)
-            order.append(Expr(f"{{0}} {direction}".strip(), (("i", name),)))
-        below = node if node is not None else block.project([*(outputs or []), *hidden])  # type: ignore[union-attr]
         sortable = tuple(c.name for c in self.schema(below) if c.is_sortable)
         self.chosen = True
         first = Limit(below, tuple(order), limit, offset, sortable)
         return Select(
             (Input("i", first),), (), tuple(Output(name, Expr.column("i", name)) for name in shown)
         )
+
+
+def _order(
+    tree: exp.Expr, shown: tuple[str, ...], block: Block | None
+) -> tuple[list[Expr], list[Output]]:
+    """The keys of ORDER BY, and the columns that they need beside those that are shown."""
+    keys: list[Expr] = []
+    hidden: list[Output] = []
+    for item in tree.args["order"].expressions if tree.args.get("order") else []:
+        bare = item.this if isinstance(item, exp.Ordered) else item
+        if isinstance(bare, exp.Column) and not bare.table and bare.name in shown:
+            name = bare.name
+        elif block is not None:
+            name = f"__order{len(hidden)}"
+            hidden.append(Output(name, block.expr(bare)))
+        else:
+            raise obstacle(item, "ORDER BY", "order by the columns that are shown")
+        direction = windows.direction(item)
+        keys.append(Expr(f"{{0}} {direction}".strip(), (("i", name),)))
+    return keys, hidden
 
 
 def _limited(tree: exp.Expr) -> bool:

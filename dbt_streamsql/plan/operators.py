@@ -26,10 +26,13 @@ class Operator:
     strategy: str
 
 
-def print_operators(operators: tuple[Operator, ...]) -> str:
-    """The operators as an aligned table, each under the one that reads it."""
-    head = ("operator", "changelog", "key", "state", "strategy")
-    rows = [
+HEADINGS = ("operator", "changelog", "key", "state", "strategy")
+"""The columns of a table of operators."""
+
+
+def cells(operators: tuple[Operator, ...]) -> list[tuple[str, ...]]:
+    """The operators as rows of texts under `HEADINGS`, each below the one that reads it."""
+    return [
         (
             f"{'  ' * item.depth}{item.name} {item.detail}".rstrip(),
             item.changelog,
@@ -39,10 +42,15 @@ def print_operators(operators: tuple[Operator, ...]) -> str:
         )
         for item in operators
     ]
-    widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head) - 1)]
+
+
+def print_operators(operators: tuple[Operator, ...]) -> str:
+    """The operators as an aligned table."""
+    rows = [HEADINGS, *cells(operators)]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(HEADINGS) - 1)]
     return "\n".join(
         "  ".join(
             [*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]
         )
-        for row in (head, *rows)
+        for row in rows
     )

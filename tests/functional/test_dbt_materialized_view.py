@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 pytestmark = pytest.mark.spark
@@ -175,3 +177,35 @@ def test_every_other_materialization_reads_what_the_same_run_has_staged(shop):
             assert shop.sql(f"SELECT sum(n) FROM lake.shop.{table}") == [(total,)]
         assert shop.sql("SELECT n FROM lake.shop.after") == [(total,)]
     assert shop.sql("SELECT count(*) FROM lake.shop.past") == [(3,)]
+
+
+def _explained(shop, query, capsys):
+    inline = "{{ streamsql_explain(" + query + ") }}"
+    shown = shop.dbt("show", "--limit", "99", "--output", "json", "--inline", inline)
+    assert shown.ok, shown.text + shown.error
+    printed = capsys.readouterr().out
+    return json.loads(printed[printed.index('{\n  "show"') :])["show"]
+
+
+def test_show_explains_how_a_view_is_kept_operator_by_operator(shop, capsys):
+    assert shop.dbt("build").ok
+    rows = _explained(shop, "ref('totals')", capsys)
+    assert rows[0]["operator"].startswith("incremental, upsert by (user_id)")
+    assert [row["operator"].strip() for row in rows[1:]][-1] == "scan lake.shop.orders"
+    grouped = next(row for row in rows if row["operator"].strip().startswith("group"))
+    assert (grouped["changelog"], grouped["key"]) == ("upsert", "user_id")
+
+
+def test_show_explains_a_query_that_no_model_has_and_says_why_it_runs_in_full(shop, capsys):
+    assert shop.dbt("seed").ok
+    rows = _explained(shop, "'select id, rand() as r from ' ~ ref('orders')", capsys)
+    assert len(rows) == 1
+    assert rows[0]["operator"].startswith("full refresh")
+    assert "rand" in rows[0]["strategy"]
+
+
+def test_explaining_a_table_that_is_no_view_says_so(shop):
+    assert shop.dbt("seed").ok
+    done = shop.dbt("show", "--inline", "{{ streamsql_explain(ref('orders')) }}")
+    assert not done.ok
+    assert "is not a materialized view" in done.text + done.error
