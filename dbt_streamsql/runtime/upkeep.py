@@ -18,6 +18,7 @@ from dbt_streamsql.meta import TableVersion
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.context import Warehouse, log
 from dbt_streamsql.runtime.durable import durable
+from dbt_streamsql.runtime.write import SMALL_TABLE
 from dbt_streamsql.storage.iceberg import compaction, metadata
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
@@ -58,14 +59,16 @@ def upkeep(warehouse: Warehouse, published: Iterable[TableVersion]) -> None:
 
 
 def wear(meta: Metadata) -> float:
-    """How worn a table is; from 1 on it pays to compact it."""
+    """How worn a table is; from 1 on it pays to compact it.
+
+    A small table is not: an epoch that finds it in many files writes it anew.
+    """
     current = meta.snapshots.get(meta.current) if meta.current is not None else None
-    if current is None:
+    if current is None or meta.live_rows(meta.current) <= SMALL_TABLE:
         return 0.0
     warranted = -(-current.count("total-files-size") // _FULL_FILE)
     small = current.count("total-data-files") - warranted
-    rows = max(1, current.count("total-records"))
-    deleted = current.count("total-position-deletes") / rows
+    deleted = current.count("total-position-deletes") / current.count("total-records")
     return max(small / SMALL_FILES, deleted / DELETED_SHARE)
 
 

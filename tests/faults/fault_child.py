@@ -56,7 +56,8 @@ def main(orders: Orders) -> None:
     if not orders.parallel:
         epoch.PARALLEL = 1
     # So that tables this small and young are worn.
-    upkeep.SMALL_FILES, upkeep.KEPT_SNAPSHOTS, upkeep.EXPIRED_TOGETHER = 1, 2, 0
+    upkeep.SMALL_TABLE, upkeep.SMALL_FILES = 0, 1
+    upkeep.KEPT_SNAPSHOTS, upkeep.EXPIRED_TOGETHER = 2, 0
     passed: Counter[str] = Counter()
     lock = threading.Lock()
 
