@@ -225,9 +225,9 @@ class Epoch:
                 with durable("barrier.precommit"):
                     store.precommit(fence, number)
                 publish.roll_forward(self.warehouse, fence, number)
-                left = None if self._failed else store.versions(number)
-                publish.sweep(self.warehouse, fence, left)
-                upkeep.upkeep(self.warehouse, store.versions(number))
+                published = store.versions(number)
+                publish.sweep(self.warehouse, fence, None if self._failed else published)
+                upkeep.upkeep(self.warehouse, published)
         finally:
             store.release(fence)
         return list(done.values())
