@@ -16,7 +16,7 @@ from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.plan.steps import Component, Derived, Step
 
-PLAN_VERSION = 3
+PLAN_VERSION = 4
 """Raised when the meaning of a plan's JSON changes; an older plan is compiled again."""
 
 _STEPS: dict[str, type[Any]] = {

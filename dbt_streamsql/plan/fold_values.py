@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dbt_streamsql.plan.expression import fill
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.plan.steps import Component, Fold
@@ -24,7 +26,7 @@ def fold_values(spec: Fold, old: str, new: str) -> dict[str, str]:
         stored = f"{old}.{quote(column)}"
         if part.kind != "add":
             both = f"{part.kind}({stored}, {change})" if old else change
-            exact = f"{new}.{exact_column(part, spec)}"
+            exact = f"{new}.{exact_column(part, spec.components)}"
             return f"CAST(IF({new}.{LOST}, {exact}, {both}) AS {part.type})"
         total = f"CAST(coalesce({stored}, 0) + {change} AS {part.type})" if old else change
         if part.null_when_zero:
@@ -38,6 +40,6 @@ def fold_values(spec: Fold, old: str, new: str) -> dict[str, str]:
     return values
 
 
-def exact_column(part: Component, spec: Fold) -> str:
-    """Where the change carries the recomputed extremum of a component."""
-    return f"{HIDDEN_PREFIX}exact_{spec.components.index(part)}"
+def exact_column(part: Component, parts: Sequence[Component]) -> str:
+    """Where the change carries the recomputed extremum of one of the components."""
+    return f"{HIDDEN_PREFIX}exact_{parts.index(part)}"

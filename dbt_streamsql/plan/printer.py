@@ -66,7 +66,7 @@ def _query(step: Query) -> str:
 
 
 def _fold(step: Fold) -> str:
-    lines = ["epoch.fold(", f"{_PAD}{step.groups},", f"{_PAD}exact={step.exact or None},"]
+    lines = ["epoch.fold(", f"{_PAD}{step.groups},"]
     lines += [f"{_PAD}key={list(step.key)!r},", f"{_PAD}alive={step.alive!r},"]
     lines.append(f"{_PAD}components=[")
     lines += [f"{_PAD * 2}{_component(component)}," for component in step.components]

@@ -117,13 +117,12 @@ class Fold:
     """Combine the additive change `groups` with the stored groups.
 
     `groups` has the key columns, one column per component, and when there is a `least` or
-    `greatest` component `__streamsql_lost`: whether the group lost a value. For those groups the
-    frame `exact` holds the extrema recomputed. `alive` is the component that counts the
-    group's rows: at zero the group is gone ('' for the one group of a global aggregate).
+    `greatest` component `__streamsql_lost`: whether the group lost a value. For those groups it
+    has the extrema recomputed (`fold_values.exact_column`). `alive` is the component that counts
+    the group's rows: at zero the group is gone ('' for the one group of a global aggregate).
     """
 
     groups: str
-    exact: str
     key: tuple[str, ...]
     components: tuple[Component, ...]
     derived: tuple[Derived, ...]

@@ -13,12 +13,15 @@ FULL_SHARE = 0.3
 GUARDED_ROWS = 100_000
 """Smaller inputs are never refreshed in full for cost: both ways are equally quick."""
 
-MARGIN = 1.2
+MARGIN = 1.1
 """How much dearer an epoch from changes must look: the next one it may be cheaper again."""
 
-WORTH = 3.0
-"""Seconds that a full refresh must save: it is a new version of every row for whoever reads the
-view, and the first runs of a process are slower than those that follow."""
+WORTH = 1.0
+"""Seconds that a full refresh must save: the first runs of a process are slower than those that
+follow."""
+
+WORTH_TO_READERS = 3.0
+"""The same for a view that others read: to them it is a new version of every row."""
 
 _REMEMBERED = 20
 """Past runs that are looked at; the quickest of each kind counts: others may have waited."""
@@ -28,13 +31,15 @@ _REMEMBERED = 20
 class Estimate:
     """What is known before an epoch: rows that changed, rows of the changed inputs, seconds.
 
-    The seconds are None while no run of that kind is known.
+    The seconds are None while no run of that kind is known. `worth` are those that a full refresh
+    must save.
     """
 
     changed: int
     total: int
     incremental: float | None = None
     full: float | None = None
+    worth: float = WORTH
 
     @property
     def dear(self) -> str:
@@ -45,7 +50,7 @@ class Estimate:
             return f"{self.changed:,} changed rows of {self.total:,}: recomputing is cheaper"
         if self.incremental is None or self.full is None:
             return ""
-        if self.incremental > max(MARGIN * self.full, self.full + WORTH):
+        if self.incremental > max(MARGIN * self.full, self.full + self.worth):
             return (
                 f"by past runs {self.changed:,} changed rows take about {self.incremental:.1f} s, "
                 f"a full refresh {self.full:.1f} s"
@@ -62,7 +67,9 @@ class Estimate:
         }
 
 
-def estimate(changed: int, total: int, past: Iterable[TableVersion]) -> Estimate:
+def estimate(
+    changed: int, total: int, past: Iterable[TableVersion], worth: float = WORTH
+) -> Estimate:
     """Scale the quickest past runs to the rows of this epoch; `past` is newest first."""
     seconds: dict[bool, list[float]] = {True: [], False: []}
     for version in list(past)[:_REMEMBERED]:
@@ -73,4 +80,5 @@ def estimate(changed: int, total: int, past: Iterable[TableVersion]) -> Estimate
         # A full refresh grows with its inputs; an epoch has a fixed cost, and then its changes.
         scale = total / there if full else max(1.0, changed / rows)
         seconds[full].append(version.seconds * scale)
-    return Estimate(changed, total, *(min(seconds[kind], default=None) for kind in (False, True)))
+    by_changes, anew = (min(seconds[kind], default=None) for kind in (False, True))
+    return Estimate(changed, total, by_changes, anew, worth)

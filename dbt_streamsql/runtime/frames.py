@@ -180,7 +180,6 @@ class Frames:
     def fold(
         self,
         groups: Frame,
-        exact: Frame,
         key: Sequence[str],
         alive: str,
         components: Sequence[Component],
@@ -188,8 +187,8 @@ class Frames:
     ) -> None:
         """Combine the changes of groups with the stored groups."""
         if groups is not None:
-            spec = Fold("", "", tuple(key), tuple(components), tuple(derived), alive)
-            self.outcome = self.writer.fold(groups, exact, spec)
+            spec = Fold("", tuple(key), tuple(components), tuple(derived), alive)
+            self.outcome = self.writer.fold(groups, spec)
 
     def run(self, plan: CompiledPlan) -> Outcome:
         """Run a plan's steps, the same that its printed program names."""
@@ -221,7 +220,6 @@ class Frames:
         else:
             self.fold(
                 named[step.groups],
-                named[step.exact],
                 step.key,
                 step.alive,
                 step.components,

@@ -20,7 +20,13 @@ from dbt_streamsql.plan.schema import WEIGHT, Column
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import feed
 from dbt_streamsql.runtime.context import Open, Version, log, pin, readable, unchanged
-from dbt_streamsql.runtime.cost import GUARDED_ROWS, Estimate, estimate
+from dbt_streamsql.runtime.cost import (
+    GUARDED_ROWS,
+    WORTH,
+    WORTH_TO_READERS,
+    Estimate,
+    estimate,
+)
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.feed import Feed
 from dbt_streamsql.runtime.frames import Frames, Reading, clock_row
@@ -140,7 +146,12 @@ class ViewJob:
         past = self.epoch.warehouse.store.history(self.job.table) if asked else []
         # What another query of that name took says nothing of this one.
         own = [run for run in past if run.stats.get("plan") == self.plan.fingerprint]
-        return estimate(changed, total, own)
+        return estimate(changed, total, own, WORTH_TO_READERS if self._is_read else WORTH)
+
+    @property
+    def _is_read(self) -> bool:
+        """Whether another view or a changelog takes up the changes of this one."""
+        return self.epoch.readers(self.job.table) or bool(self.job.config.get("changelog"))
 
     def _foreign_write(self, meta: Metadata, previous: TableVersion) -> str:
         if meta.current == previous.snapshot:
@@ -168,7 +179,7 @@ class ViewJob:
             meta.live_rows(meta.current),
             tuple(column.name for column in columns),
             tuple(column.name for column in self.plan.columns),
-            self.epoch.readers(self.job.table) or bool(self.job.config.get("changelog")),
+            self._is_read,
             delta.supported(spark, meta) and not _scattered(meta),
         )
         clock = (previous.inputs.get(CLOCK), self.consumed.get(CLOCK))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from dbt_streamsql.plan.fold_values import LOST, exact_column, fold_values
+from dbt_streamsql.plan.fold_values import fold_values
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
 from dbt_streamsql.plan.steps import Fold
 from dbt_streamsql.quoting import TableName, quote
@@ -82,19 +82,17 @@ class Writer:
             new = rows.name
         return self._exchange(self._stored(keys, key).name, new, key if single else self.columns)
 
-    def fold(self, groups: str, exact: str | None, spec: Fold) -> Outcome:
+    def fold(self, groups: str, spec: Fold) -> Outcome:
         """Combine the change of groups with the stored groups."""
-        source = self._fold_source(groups, exact, spec)
         if self.driver and self.small:
-            rows = self.local.kept(source, small=True)
+            rows = self.local.kept(groups, small=True)
             if held := self._for_driver(rows):
                 return write_driver.fold(self, held, spec)
-            source = rows.name
         if self.live > SMALL_TABLE and not self.feed and spec.key:
-            inserted, deleted = write_merge.fold(self, source, spec)
+            inserted, deleted = write_merge.fold(self, groups, spec)
             return Outcome(inserted, deleted)
         old = self._stored(groups, spec.key).name
-        return self._exchange(old, self._folded(source, old, spec), spec.key)
+        return self._exchange(old, self._folded(groups, old, spec), spec.key)
 
     def _for_driver(self, kept: Kept) -> Rows | None:
         """The rows, when the driver is to write what follows from them."""
@@ -162,18 +160,6 @@ class Writer:
             )
         self._write(ids, lost, self._positive(diff.name) if gained else "")
         return Outcome(gained, lost, diff if self.feed else None)
-
-    def _fold_source(self, groups: str, exact: str | None, spec: Fold) -> str:
-        """The change of groups with the recomputed extrema beside it."""
-        extrema = [part for part in spec.components if part.kind != "add"]
-        if not extrema:
-            return groups
-        if exact is None:
-            nulls = ", ".join(f"NULL AS {exact_column(part, spec)}" for part in extrema)
-            return f"(SELECT *, {nulls} FROM {groups})"
-        items = ", ".join(f"e.{quote(p.column)} AS {exact_column(p, spec)}" for p in extrema)
-        on = same(spec.key, "g", "e") or "true"
-        return f"(SELECT g.*, {items} FROM {groups} g LEFT JOIN {exact} e ON g.{LOST} AND {on})"
 
     def _folded(self, source: str, old: str, spec: Fold) -> str:
         """The new rows of the changed groups."""

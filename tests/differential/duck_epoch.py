@@ -19,7 +19,7 @@ from duck_world import DuckWorld
 from dbt_streamsql.plan import steps
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill, holes
-from dbt_streamsql.plan.fold_values import LOST, exact_column, fold_values
+from dbt_streamsql.plan.fold_values import fold_values
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.plan.steps import Component, Derived, Fold
 from dbt_streamsql.quoting import TableName, quote
@@ -154,7 +154,6 @@ class DuckEpoch:
     def fold(
         self,
         groups: Frame,
-        exact: Frame,
         key: Sequence[str],
         alive: str,
         components: Sequence[Component],
@@ -163,35 +162,18 @@ class DuckEpoch:
         """Combine the changes of groups with the stored groups."""
         if groups is None:
             return
-        spec = Fold("", "", tuple(key), tuple(components), tuple(derived), alive)
+        spec = Fold("", tuple(key), tuple(components), tuple(derived), alive)
         on = " AND ".join(f"s.{quote(c)} <=> t.{quote(c)}" for c in key) or "true"
         values = fold_values(spec, "t", "s")
         names = [column.name for column in self.columns]
         items = ", ".join(f"{values[name]} AS {quote(name)}" for name in names)
         lives = f" WHERE {values[alive]} > 0" if alive else ""
-        new = to_duck(
-            f"SELECT {items} FROM {self._fold_source(groups, exact, spec)} s "
-            f"LEFT JOIN {self._rows} t ON {on}{lives}"
-        )
+        new = to_duck(f"SELECT {items} FROM {groups} s LEFT JOIN {self._rows} t ON {on}{lives}")
         listed = ", ".join(map(_name, names))
         kept = f"SELECT {listed} FROM {self._rows} t"
         kept += f" ANTI JOIN {groups} s ON {_same(key, 't', 's')}" if key else " WHERE false"
         self.writes += 1
         self._store(f"({kept} UNION ALL SELECT {listed} FROM ({new}))")
-
-    def _fold_source(self, groups: str, exact: Frame, spec: Fold) -> str:
-        """The change of groups with the recomputed extrema beside it."""
-        extrema = [part for part in spec.components if part.kind != "add"]
-        if not extrema:
-            return groups
-        if exact is None:
-            nulls = ", ".join(
-                f"CAST(NULL AS {part.type}) AS {exact_column(part, spec)}" for part in extrema
-            )
-            return f"(SELECT *, {nulls} FROM {groups})"
-        items = ", ".join(f"e.{quote(p.column)} AS {exact_column(p, spec)}" for p in extrema)
-        on = " AND ".join(f"g.{quote(c)} <=> e.{quote(c)}" for c in spec.key) or "true"
-        return f"(SELECT g.*, {items} FROM {groups} g LEFT JOIN {exact} e ON g.{LOST} AND {on})"
 
     # -- the two ways through a plan ---------------------------------------------------------
 
@@ -245,7 +227,6 @@ def _query(epoch: DuckEpoch, step: steps.Query, named: dict[str, Frame]) -> Fram
 def _fold(epoch: DuckEpoch, step: Fold, named: dict[str, Frame]) -> None:
     epoch.fold(
         named[step.groups],
-        named[step.exact],
         step.key,
         step.alive,
         step.components,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dbt_streamsql.meta import TableVersion
-from dbt_streamsql.runtime.cost import Estimate, estimate
+from dbt_streamsql.runtime.cost import WORTH_TO_READERS, Estimate, estimate
 
 MILLION = 1_000_000
 
@@ -29,6 +29,14 @@ def test_past_runs_decide_when_both_ways_have_been_gone():
     assert "about 9.0 s, a full refresh 5.0 s" in estimate(10_000, MILLION, past).dear
     assert estimate(10_000, MILLION, past[:1]).dear == ""
     assert estimate(10_000, MILLION, past[1:]).dear == ""
+
+
+def test_what_others_read_is_rewritten_for_more_seconds_than_what_they_do_not():
+    past = [run("incremental", 6.5, 1_000, MILLION), run("full", 5.0, MILLION, MILLION)]
+    assert estimate(1_000, MILLION, past).dear
+    assert estimate(1_000, MILLION, past, WORTH_TO_READERS).dear == ""
+    near = [run("incremental", 20.0, 1_000, MILLION), run("full", 18.5, MILLION, MILLION)]
+    assert estimate(1_000, MILLION, near).dear == ""
 
 
 def test_a_full_refresh_grows_with_its_inputs_and_an_epoch_with_its_changes():

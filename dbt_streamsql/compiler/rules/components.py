@@ -15,9 +15,10 @@ from dataclasses import dataclass, field, replace
 
 from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.compiler.render import indent
+from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules.keyed import restricted
 from dbt_streamsql.plan.expression import escape, ident
-from dbt_streamsql.plan.fold_values import LOST
+from dbt_streamsql.plan.fold_values import LOST, exact_column
 from dbt_streamsql.plan.relational import Aggregate, Call
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
 from dbt_streamsql.plan.steps import Component
@@ -130,8 +131,46 @@ def _decimal_average(total: str, count: str, result: str) -> str:
     return f"CAST(sign({total}) * {whole} / {unit} AS {result})"
 
 
-def changes_sql(node: Aggregate, stored: tuple[str, ...], changed: str, state: Components) -> str:
-    """The change of every component, for each group where anything moved, keys as `stored`."""
+def group_changes(
+    node: Aggregate, stored: tuple[str, ...], state: Components, emitter: Emitter
+) -> str:
+    """The change of each group where anything moved, computed once: a frame.
+
+    It has the keys as `stored`, a column for each component, and the recomputed extrema.
+    """
+    changed = delta_of(node.input, emitter)
+    groups = emitter.collect(
+        "groups", emitter.query("group_changes", _changes_sql(node, stored, changed, state))
+    )
+    extrema = [
+        (component, call)
+        for component, call in zip(state.components, state.filled_by, strict=True)
+        if component.kind != "add"
+    ]
+    if not extrema:
+        return groups
+    exact = _exact(node, stored, extrema, groups, emitter)
+    parts = [component for component, _ in extrema]
+    # Without a group that lost a value the extrema are empty, and such a frame is not joined.
+    names = [escape(ident(name)) for name in (*stored, *(part.column for part in parts))]
+    none = emitter.query(
+        "no_extrema", f"SELECT {', '.join(names)}\nFROM {{{groups}}}\nWHERE false"
+    )
+    known = emitter.union("all_extrema", [exact, none])
+    items = [
+        f"e.{escape(ident(part.column))} AS {escape(exact_column(part, state.components))}"
+        for part in parts
+    ]
+    on = [f"s.{escape(ident(key))} <=> e.{escape(ident(key))}" for key in stored]
+    beside = emitter.query(
+        "with_extrema",
+        f"SELECT s.*, {', '.join(items)}\nFROM {{{groups}}} s\n"
+        f"LEFT JOIN {{{known}}} e ON {' AND '.join([f's.{LOST}', *on])}",
+    )
+    return emitter.collect("groups_with_extrema", beside)
+
+
+def _changes_sql(node: Aggregate, stored: tuple[str, ...], changed: str, state: Components) -> str:
     items = [
         f"i.{escape(ident(key))} AS {escape(ident(name))}"
         for key, name in zip(node.keys, stored, strict=True)
@@ -184,17 +223,14 @@ def _signed(argument: str, call: Call, weight: str) -> str:
     return f"{weight} * {value}"
 
 
-def extrema(
-    node: Aggregate, stored: tuple[str, ...], state: Components, groups: str, emitter: Emitter
+def _exact(
+    node: Aggregate,
+    stored: tuple[str, ...],
+    extrema: list[tuple[Component, Call]],
+    groups: str,
+    emitter: Emitter,
 ) -> str:
-    """Recompute MIN and MAX of the groups that lost a value, from the rows after the epoch."""
-    extrema = [
-        (component, call)
-        for component, call in zip(state.components, state.filled_by, strict=True)
-        if component.kind != "add"
-    ]
-    if not extrema:
-        return ""
+    """MIN and MAX of the groups that lost a value, from the rows after the epoch."""
     pairs = list(zip(node.keys, stored, strict=True))
     keys = ", ".join(f"{escape(ident(new))} AS {escape(ident(old))}" for old, new in pairs)
     losers = emitter.collect(

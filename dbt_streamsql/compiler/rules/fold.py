@@ -9,13 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dbt_streamsql.compiler.emit import Emitter
-from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules.components import (
     ALL,
     Components,
-    changes_sql,
-    extrema,
     formula,
+    group_changes,
     unfolded,
 )
 from dbt_streamsql.compiler.rules.view import View, keyed_view, top
@@ -53,21 +51,9 @@ def plan(view: View, emitter: Emitter) -> View:
     derived = _derived(
         select, view, formulas, dict(zip(node.keys, key.columns, strict=True)), state
     )
-    changed = delta_of(node.input, emitter)
-    groups = emitter.collect(
-        "groups", emitter.query("group_changes", changes_sql(node, key.columns, changed, state))
-    )
-    exact = extrema(node, key.columns, state, groups, emitter)
-    emitter.steps.append(
-        Fold(
-            groups,
-            exact,
-            key.columns,
-            tuple(state.components),
-            derived,
-            alive if node.keys else "",
-        )
-    )
+    groups = group_changes(node, key.columns, state, emitter)
+    parts = tuple(state.components)
+    emitter.steps.append(Fold(groups, key.columns, parts, derived, alive if node.keys else ""))
     calls = (*node.calls, *(call for _, call in state.hidden))
     alias = select.inputs[0].alias
     shown = zip(select.outputs, view.columns, strict=True)
