@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from dbt_streamsql.compiler.meeting import meetings
 from dbt_streamsql.plan.expression import every_hole
 from dbt_streamsql.plan.relational import Node, Scan, walk
 from dbt_streamsql.plan.schema import WEIGHT
@@ -23,7 +24,8 @@ class Emitter:
     def __post_init__(self) -> None:
         self._taken: set[str] = set()
         self._short: dict[str, str] = {}
-        self._states: dict[tuple[str, str], str] = {}
+        self._states: dict[tuple[str, str, bool], str] = {}
+        self._meetings = meetings(self.root)
         self._changes: dict[str, str] = {}
         self.deltas: dict[Node, str] = {}
 
@@ -41,22 +43,29 @@ class Emitter:
             )
             name = self._name(f"d_{self._table(table)}" if table else "nothing")
             self._changes[table] = name
-            self.steps.append(Changes(name, table, tuple(columns)))
+            self.steps.append(Changes(name, table, tuple(columns), self._meetings.get(table, ())))
         return self._changes[table]
 
-    def state(self, table: str, moment: str) -> str:
-        """The hole for a table `before` or `after` the epoch."""
-        if (table, moment) not in self._states:
-            name = self._name(f"{self._table(table)}_{moment}")
-            self._states[table, moment] = name
-            self.steps.append(State(name, table, moment))
-        return "{" + self._states[table, moment] + "}"
+    def state(self, table: str, moment: str, *, met: bool = False) -> str:
+        """The hole for a table `before` or `after` the epoch; `met` for a term of a join."""
+        met = met and table in self._meetings
+        key = (table, moment, met)
+        if key not in self._states:
+            self._states[key] = self._name(f"{self._table(table)}_{moment}{'_met' * met}")
+            self.steps.append(State(self._states[key], table, moment, met))
+        return "{" + self._states[key] + "}"
 
     def before(self, table: str) -> str:
         return self.state(table, "before")
 
     def after(self, table: str) -> str:
         return self.state(table, "after")
+
+    def met_before(self, table: str) -> str:
+        return self.state(table, "before", met=True)
+
+    def met_after(self, table: str) -> str:
+        return self.state(table, "after", met=True)
 
     def stored(self) -> str:
         """The hole for the rows of the view itself before the epoch."""

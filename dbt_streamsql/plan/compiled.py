@@ -149,6 +149,8 @@ def _step(body: dict[str, Any]) -> Step:
     if kind is step_types.Fold:
         body["components"] = tuple(Component(**item) for item in body["components"])
         body["derived"] = tuple(Derived(**item) for item in body["derived"])
+    if kind is step_types.Changes:
+        body["meets"] = tuple(step_types.Meeting(**item) for item in body["meets"])
     fields = {
         name: tuple(value) if isinstance(value, list) else value for name, value in body.items()
     }

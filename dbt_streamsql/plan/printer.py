@@ -22,10 +22,11 @@ _PAD = "    "
 
 def print_program(table: str, headline: str, steps: tuple[Step, ...]) -> str:
     """A module with one function `advance(epoch)`; `epoch` is `runtime.epoch_frames.Frames`."""
-    needs_types = any(isinstance(step, Fold) for step in steps)
+    types = ["Component", "Derived"] if any(isinstance(step, Fold) for step in steps) else []
+    types += ["Meeting"] if any(isinstance(step, Changes) and step.meets for step in steps) else []
     lines = [f'"""{table}: {headline}."""', ""]
-    if needs_types:
-        lines += ["from dbt_streamsql.plan.steps import Component, Derived", ""]
+    if types:
+        lines += [f"from dbt_streamsql.plan.steps import {', '.join(types)}", ""]
     lines += ["", "def advance(epoch):"]
     for step in steps:
         lines += [_PAD + line if line else "" for line in _statement(step).splitlines()]
@@ -36,9 +37,11 @@ def print_program(table: str, headline: str, steps: tuple[Step, ...]) -> str:
 
 def _statement(step: Step) -> str:
     if isinstance(step, Changes):
-        return f"{step.name} = epoch.changes({step.table!r}, {list(step.columns)!r})"
+        meets = f", meets={list(step.meets)!r}" if step.meets else ""
+        return f"{step.name} = epoch.changes({step.table!r}, {list(step.columns)!r}{meets})"
     if isinstance(step, State):
-        return f"{step.name} = epoch.{step.moment}({step.table!r})"
+        met = ", met=True" if step.met else ""
+        return f"{step.name} = epoch.{step.moment}({step.table!r}{met})"
     if isinstance(step, Stored):
         return f"{step.name} = epoch.stored()"
     if isinstance(step, Query):

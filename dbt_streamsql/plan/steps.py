@@ -7,27 +7,51 @@ None at run time, and a query over it is not planned.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from dbt_streamsql.plan.expression import holes
 
 
 @dataclass(frozen=True)
+class Meeting:
+    """Rows of a table are joined where `column` equals `other_column` of the table `other`."""
+
+    column: str
+    other: str
+    other_column: str
+
+
+def asked(table: str, meets: Iterable[Meeting], changed: Collection[str]) -> tuple[Meeting, ...]:
+    """How changed rows of other tables ask for rows of `table`; () when some ask otherwise."""
+    ways = tuple(way for way in meets if way.other in changed)
+    return ways if {way.other for way in ways} >= set(changed) - {table} else ()
+
+
+@dataclass(frozen=True)
 class Changes:
-    """The consolidated signed rows of `table` in this epoch: `columns` and `_w`."""
+    """The consolidated signed rows of `table` in this epoch: `columns` and `_w`.
+
+    `meets` are the changed tables that the change may be read together with (`State.met`).
+    """
 
     name: str
     table: str
     columns: tuple[str, ...]
+    meets: tuple[Meeting, ...] = ()
 
 
 @dataclass(frozen=True)
 class State:
-    """The rows of `table` as they were before (`moment='before'`) or are after this epoch."""
+    """The rows of `table` as they were before (`moment='before'`) or are after this epoch.
+
+    `met`: only those are needed that meet a changed row by a `Changes.meets` of the table.
+    """
 
     name: str
     table: str
     moment: str
+    met: bool = False
 
 
 @dataclass(frozen=True)

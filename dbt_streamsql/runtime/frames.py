@@ -13,7 +13,7 @@ from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill, holes
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import WEIGHT
-from dbt_streamsql.plan.steps import Component, Derived, Fold, Step
+from dbt_streamsql.plan.steps import Component, Derived, Fold, Meeting, Step, asked
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.feed import Feed
 from dbt_streamsql.runtime.local import Local
@@ -21,11 +21,15 @@ from dbt_streamsql.runtime.outcome import Outcome
 from dbt_streamsql.runtime.shared import Rows
 from dbt_streamsql.runtime.write import Writer
 from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.iceberg import changes
 from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 BROADCAST_ROWS = 500_000
 """Above this many changed rows the hints to broadcast the change are dropped."""
+
+BIG_ROWS = 1_000_000
+"""From so many rows on a table is read once for its change and for what other changes meet."""
 
 SINGLE_ROWS = 20_000
 """Changes up to this size are read by one task."""
@@ -78,9 +82,16 @@ class Frames:
         # costs more than it can win: the hints say already what is small.
         self.spark.conf.set("spark.sql.adaptive.enabled", not self._hinted)
         self.writer.small = self._hinted
+        self._changed: dict[str, Frame] = {}
+        self._rows_met: dict[str, str] = {}
 
-    def changes(self, table: str, columns: Sequence[str]) -> Frame:
+    def changes(self, table: str, columns: Sequence[str], meets: Sequence[Meeting] = ()) -> Frame:
         """Consolidated signed rows of an input: `columns` and `_w`; none of a constant ('')."""
+        found = self._met(table, tuple(columns), meets) or self._changes(table, columns)
+        self._changed[table] = found
+        return found
+
+    def _changes(self, table: str, columns: Sequence[str]) -> Frame:
         if not table:
             return None
         names = ", ".join(quote(column) for column in columns)
@@ -107,6 +118,34 @@ class Frames:
             f"GROUP BY {names} HAVING sum({WEIGHT}) <> 0)"
         )
 
+    def _met(self, table: str, columns: tuple[str, ...], meets: Sequence[Meeting]) -> Frame:
+        """The change of a big table, read together with the rows that other changes meet.
+
+        None where the two are not one read, or where the other changes are not known yet.
+        """
+        read = self.reads.get(table)
+        moved = {name for name, other in self.reads.items() if other.change.kind != "none"}
+        ways = asked(table, meets, moved)
+        if read is None or not ways or not self._hinted or read.shared or read.feed:
+            return None
+        if self._rows(table) < BIG_ROWS or not changes.is_flagged(read.meta, read.change):
+            return None
+        others = {way.other for way in ways}
+        if not others <= set(self._changed):
+            return None
+        self._changed |= {other: self.collect(self._changed[other]) for other in others}
+        keys: dict[str, list[str]] = {}
+        for way in ways:
+            if (known := self._changed[way.other]) is not None:
+                value = quote(way.other_column)
+                asking = f"SELECT DISTINCT {value} AS k FROM {known} WHERE {value} IS NOT NULL"
+                keys.setdefault(way.column, []).append(asking)
+        unique = {column: f"({' UNION '.join(asking)})" for column, asking in keys.items()}
+        sql = changes.around(read.name, read.meta, read.change, columns, unique)
+        rows = self.local.collect(sql, small=False).name
+        self._rows_met[table] = rows
+        return changes.change_around(rows, columns)
+
     def _read(self, read: Reading, columns: tuple[str, ...]) -> Frame:
         found = inputs.read(read.name, read.meta, read.change, columns)
         hint = self._single(read)
@@ -118,15 +157,19 @@ class Frames:
         """A hint that puts a small change into one task: what groups it needs no shuffle then."""
         return "/*+ COALESCE(1) */ " if read.change.rows <= SINGLE_ROWS else ""
 
-    def before(self, table: str) -> Frame:
-        """The input as the view last saw it."""
+    def before(self, table: str, *, met: bool = False) -> Frame:
+        """The input as the view last saw it; `met`: at least the rows that other changes meet."""
+        if met and table in self._rows_met:
+            return f"(SELECT * FROM {self._rows_met[table]} WHERE NOT {changes.FRESH})"
         if table == CLOCK:
             return clock_row(self.clock[0])
         read = self.reads[table]
         return inputs.version(read.name, read.change.old)
 
-    def after(self, table: str) -> Frame:
-        """The input at this barrier."""
+    def after(self, table: str, *, met: bool = False) -> Frame:
+        """The input at this barrier; `met` as for `before`."""
+        if met and table in self._rows_met:
+            return f"(SELECT * FROM {self._rows_met[table]} WHERE NOT {changes.GONE})"
         if table == CLOCK:
             return clock_row(self.clock[1])
         read = self.reads[table]
@@ -193,16 +236,23 @@ class Frames:
     def run(self, plan: CompiledPlan) -> Outcome:
         """Run a plan's steps, the same that its printed program names."""
         named: dict[str, Frame] = {"": None}
+        found = [step for step in plan.steps if isinstance(step, steps.Changes)]
+        for each in sorted(found, key=lambda each: self._rows(each.table)):
+            self.changes(each.table, each.columns, each.meets)
+        named |= {step.name: self._changed[step.table] for step in found}
         for step in plan.steps:
-            self._run_step(step, named)
+            if not isinstance(step, steps.Changes):
+                self._run_step(step, named)
         return self.outcome
 
+    def _rows(self, table: str) -> int:
+        read = self.reads.get(table)
+        return read.meta.live_rows(read.change.new) if read is not None else 0
+
     def _run_step(self, step: Step, named: dict[str, Frame]) -> None:
-        if isinstance(step, steps.Changes):
-            named[step.name] = self.changes(step.table, step.columns)
-        elif isinstance(step, steps.State):
+        if isinstance(step, steps.State):
             read = self.before if step.moment == "before" else self.after
-            named[step.name] = read(step.table)
+            named[step.name] = read(step.table, met=step.met)
         elif isinstance(step, steps.Stored):
             named[step.name] = self.stored()
         elif isinstance(step, steps.Query):
@@ -217,7 +267,7 @@ class Frames:
             self.apply(named[step.frame])
         elif isinstance(step, steps.Replace):
             self.replace(named[step.frame], named[step.keys], step.key, single=step.single)
-        else:
+        elif isinstance(step, Fold):
             self.fold(
                 named[step.groups],
                 step.key,

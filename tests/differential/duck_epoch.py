@@ -21,7 +21,7 @@ from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill, holes
 from dbt_streamsql.plan.fold_values import fold_values
 from dbt_streamsql.plan.schema import WEIGHT
-from dbt_streamsql.plan.steps import Component, Derived, Fold
+from dbt_streamsql.plan.steps import Component, Derived, Fold, Meeting, asked
 from dbt_streamsql.quoting import TableName, quote
 
 Frame = str | None
@@ -41,6 +41,7 @@ class DuckEpoch:
         self.columns = (*plan.columns, *plan.hidden)
         self._normal: dict[str, str] = {}
         self._program: dict[str, Any] = {}
+        self._meets: dict[str, Sequence[Meeting]] = {}
         self.writes = 0
 
     # -- filling and comparing ---------------------------------------------------------------
@@ -70,8 +71,9 @@ class DuckEpoch:
 
     # -- what a program calls ----------------------------------------------------------------
 
-    def changes(self, table: str, columns: Sequence[str]) -> Frame:
+    def changes(self, table: str, columns: Sequence[str], meets: Sequence[Meeting] = ()) -> Frame:
         """Consolidated signed rows of an input: `columns` and `_w`."""
+        self._meets[table] = meets
         if not table or self.world.unchanged(table):
             return None
         names = ", ".join(_name(column) for column in columns)
@@ -80,13 +82,22 @@ class DuckEpoch:
             f"FROM {self.world.changed(table)} GROUP BY {names} HAVING sum({WEIGHT}) <> 0"
         )
 
-    def before(self, table: str) -> Frame:
-        """The input as the view last saw it."""
-        return self.world.before(table)
+    def before(self, table: str, *, met: bool = False) -> Frame:
+        """The input as the view last saw it; `met`: only the rows that other changes meet."""
+        return self._met(table, self.world.before(table)) if met else self.world.before(table)
 
-    def after(self, table: str) -> Frame:
-        """The input at this barrier."""
-        return self.world.after(table)
+    def after(self, table: str, *, met: bool = False) -> Frame:
+        """The input at this barrier; `met` as for `before`."""
+        return self._met(table, self.world.after(table)) if met else self.world.after(table)
+
+    def _met(self, table: str, rows: str) -> Frame:
+        moved = {name for name in self.plan.tables if not self.world.unchanged(name)}
+        keys = " OR ".join(
+            f"{_name(way.column)} IN (SELECT {_name(way.other_column)} "
+            f"FROM {self.world.changed(way.other)})"
+            for way in asked(table, self._meets[table], moved)
+        )
+        return f"(SELECT * FROM {rows} WHERE {keys})" if keys else rows
 
     def stored(self) -> Frame:
         """The rows of the view itself before this epoch."""
@@ -235,10 +246,10 @@ def _fold(epoch: DuckEpoch, step: Fold, named: dict[str, Frame]) -> None:
 
 
 DISPATCH: dict[type, Callable[[DuckEpoch, Any, dict[str, Frame]], Frame | None]] = {
-    steps.Changes: lambda epoch, step, named: epoch.changes(step.table, step.columns),
+    steps.Changes: lambda epoch, step, named: epoch.changes(step.table, step.columns, step.meets),
     steps.State: lambda epoch, step, named: (
-        epoch.before(step.table) if step.moment == "before" else epoch.after(step.table)
-    ),
+        epoch.before if step.moment == "before" else epoch.after
+    )(step.table, met=step.met),
     steps.Stored: lambda epoch, step, named: epoch.stored(),
     steps.Query: _query,
     steps.Union: lambda epoch, step, named: epoch.union(*(named[part] for part in step.parts)),

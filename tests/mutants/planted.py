@@ -25,7 +25,7 @@ class Bug:
 
     `tier` is to find it: 'duckdb', with queries of the operators `hint` alone, or 'spark', with
     the tests of `tests/property/test_small_scenarios.py` and
-    `tests/functional/test_foreign_writers.py` whose names hold `hint`.
+    `tests/functional/test_foreign_writers.py` or `test_one_read.py` whose names hold `hint`.
     """
 
     id: str

@@ -379,6 +379,21 @@ RULES: dict[str, tuple[str, str, str, str, str]] = {
         "a group whose first aggregate stays is left out",
         "group basic,filter,join",
     ),
+    # -- rows that other changes meet ----------------------------------------------------------
+    "met-by-some": (
+        "plan/steps.py",
+        ">= set(changed) - {table} else ()",
+        ">= set() else ()",
+        "rows that an unconnected change asks for are missing",
+        "n-way join",
+    ),
+    "met-twice": (
+        "compiler/meeting.py",
+        "and uses[child.node.table] == 1",
+        "and uses[child.node.table] >= 1",
+        "rows that another use of the same table asks for are missing",
+        "self join,n-way join,join",
+    ),
     # -- cutting to keys ------------------------------------------------------------------------
     "restrict-right-of-left": (
         _RESTRICT,

@@ -235,4 +235,25 @@ SPARK: dict[str, tuple[str, str, str, str, str]] = {
         "rows that an UPDATE has written are not seen",
         "foreign_writers",
     ),
+    "around-old-deletes": (
+        _CHANGES,
+        'f"ON {GONE} AND r._pos = p.pos AND r._file = p.file_path"',
+        'f"ON false AND r._pos = p.pos AND r._file = p.file_path"',
+        "read together with what is joined, rows that were deleted before go again",
+        "deleted_before_or_only",
+    ),
+    "around-passed-by": (
+        _CHANGES,
+        'f"WHERE NOT ({GONE} AND {FRESH}) AND ({wanted})"',
+        'f"WHERE ({wanted})"',
+        "rows that came and went between two epochs are taken back",
+        "deleted_before_or_only",
+    ),
+    "met-before-fresh": (
+        _FRAMES,
+        'FROM {self._rows_met[table]} WHERE NOT {changes.FRESH})"',
+        'FROM {self._rows_met[table]})"',
+        "what other changes meet before the epoch has the rows of the epoch",
+        "change_together",
+    ),
 }

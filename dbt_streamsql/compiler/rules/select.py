@@ -23,6 +23,8 @@ from dbt_streamsql.plan.relational import (
     Constant,
     Input,
     Match,
+    Node,
+    Scan,
     Select,
     Window,
     walk,
@@ -149,8 +151,10 @@ def _side(
     child: Input, after: bool, start: Input, frame: str, node: Select, emitter: Emitter
 ) -> str:
     """An unchanged side of a term; what is costly is computed only for what the change meets."""
+    if isinstance(child.node, Scan):
+        return relation(child, emitter.met_after if after else emitter.met_before)
     source = emitter.after if after else emitter.before
-    cut = child.node
+    cut: Node = child.node
     if any(isinstance(part, Aggregate | Window | Match) for part in walk(child.node)):
         links = {
             own: Link(other, "=", same=False) for own, other in _equal_keys(node, child, start)

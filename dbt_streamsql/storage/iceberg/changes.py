@@ -7,16 +7,20 @@ commits), row lineage (format v3), and last the difference of the two snapshots.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.plan.schema import WEIGHT
+from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot, shape
 
 _STAMP = "_last_updated_sequence_number"
+GONE, FRESH = f"{HIDDEN_PREFIX}gone", f"{HIDDEN_PREFIX}fresh"
+"""Flags of `around`: the row went since the old snapshot, or came."""
+
 _FEW_DELETES = 500_000
 """Positions that may be sent to every task."""
 
@@ -212,6 +216,54 @@ def _by_positions(name: TableName, meta: Metadata, change: Change, names: str) -
         gone += f" LEFT ANTI JOIN {before} p ON r._pos = p.pos AND r._file = p.file_path"
     read = ", ".join(f"r.{column}" for column in names.split(", "))
     return f"{came} UNION ALL SELECT {hint}{read}, -1L AS {WEIGHT} {gone}"
+
+
+def is_flagged(meta: Metadata, change: Change) -> bool:
+    """Whether each row that came or went is told by flags of its own in the new snapshot."""
+    ends = (change.old, change.new)
+    return change.kind == "positions" and all(meta.snapshots[at].has_lineage for at in ends if at)
+
+
+def around(
+    name: TableName,
+    meta: Metadata,
+    change: Change,
+    columns: tuple[str, ...],
+    keys: Mapping[str, str],
+) -> str:
+    """What an `is_flagged` change holds, and the rows with some key, by one read: a query.
+
+    `keys`: column -> a relation of one column, without NULLs, each value once. Beside the columns
+    there are `GONE` and `FRESH`; a row with neither was there before and is there now.
+    """
+    assert change.old is not None
+    names = ", ".join(f"r.{quote(column)}" for column in columns)
+    joins = [
+        f"LEFT JOIN {keys[column]} k{at}(k) ON r.{quote(column)} = k{at}.k"
+        for at, column in enumerate(keys)
+    ]
+    wanted = " OR ".join([GONE, FRESH, *(f"k{at}.k IS NOT NULL" for at in range(len(keys)))])
+    hints = ", ".join(f"BROADCAST(k{at})" for at in range(len(keys)))
+    found = (
+        f"SELECT /*+ {hints} */ {names}, {GONE}, {FRESH}, r._file, r._pos FROM ("
+        f"SELECT *, _file, _pos, _deleted AS {GONE}, {_STAMP} > {_since(meta, change)} AS {FRESH} "
+        f"FROM {version(name, change.new)}) r {' '.join(joins)} "
+        f"WHERE NOT ({GONE} AND {FRESH}) AND ({wanted})"
+    )
+    before = f"{name.child('position_deletes')} VERSION AS OF {int(change.old)}"
+    return (
+        f"SELECT {names}, {GONE}, {FRESH} FROM ({found}) r LEFT ANTI JOIN {before} p "
+        f"ON {GONE} AND r._pos = p.pos AND r._file = p.file_path"
+    )
+
+
+def change_around(rows: str, columns: tuple[str, ...]) -> str:
+    """The change alone, as `read` gives it, of the relation `rows` of an `around`."""
+    names = ", ".join(quote(column) for column in columns)
+    return consolidated(
+        f"SELECT {names}, IF({GONE}, -1L, 1L) AS {WEIGHT} FROM {rows} WHERE {GONE} OR {FRESH}",
+        names,
+    )
 
 
 def _by_lineage(name: TableName, meta: Metadata, change: Change, names: str) -> str:

@@ -1,0 +1,40 @@
+"""Which rows of a table the changes of the others can meet, where a join says so by itself.
+
+In `A ⋈ T` on `a = t`, the term `dA ⋈ T` needs the rows of T whose `t` is in dA. A table whose
+deleted rows have to be looked for is read for that anyway: both can be had by one read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from dbt_streamsql.plan.relational import CLOCK, Node, Scan, Select, walk
+from dbt_streamsql.plan.steps import Meeting
+
+
+def meetings(root: Node) -> dict[str, tuple[Meeting, ...]]:
+    """For each table that stands once in a query: the tables that it is joined with by a column.
+
+    Those stand once in it, too, and in the same join.
+    """
+    uses = Counter(leaf.table for leaf in walk(root) if isinstance(leaf, Scan))
+    if CLOCK in uses:
+        # Rows that the time lets in join with rows that no change meets.
+        return {}
+    found: dict[str, list[Meeting]] = {}
+    for node in walk(root):
+        if not isinstance(node, Select):
+            continue
+        tables = {
+            child.alias: child.node.table
+            for child in node.inputs
+            if isinstance(child.node, Scan) and uses[child.node.table] == 1
+        }
+        for expr in node.where:
+            if expr.template != "{0} = {1}" or not expr.aliases <= set(tables):
+                continue
+            for own, other in (expr.refs, expr.refs[::-1]):
+                if own[0] != other[0]:
+                    meeting = Meeting(own[1], tables[other[0]], other[1])
+                    found.setdefault(tables[own[0]], []).append(meeting)
+    return {table: tuple(dict.fromkeys(ways)) for table, ways in found.items()}
