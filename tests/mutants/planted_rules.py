@@ -380,13 +380,6 @@ RULES: dict[str, tuple[str, str, str, str, str]] = {
         "group basic,filter,join",
     ),
     # -- rows that other changes meet ----------------------------------------------------------
-    "met-by-some": (
-        "plan/steps.py",
-        ">= set(changed) - {table} else ()",
-        ">= set() else ()",
-        "rows that an unconnected change asks for are missing",
-        "n-way join",
-    ),
     "met-twice": (
         "compiler/meeting.py",
         "and uses[child.node.table] == 1",

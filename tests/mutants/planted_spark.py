@@ -256,4 +256,11 @@ SPARK: dict[str, tuple[str, str, str, str, str]] = {
         "what other changes meet before the epoch has the rows of the epoch",
         "change_together",
     ),
+    "met-by-some": (
+        "plan/steps.py",
+        ">= set(changed) - {table} else ()",
+        ">= set() else ()",
+        "rows that an unconnected change asks for are missing",
+        "third_table",
+    ),
 }
