@@ -11,6 +11,7 @@ from dbt_streamsql.compiler import grouping, sources, subqueries, windows
 from dbt_streamsql.compiler.aggregates import Calls, find_calls
 from dbt_streamsql.compiler.bind import Bound
 from dbt_streamsql.compiler.block import Block
+from dbt_streamsql.compiler.correlated import rows_said
 from dbt_streamsql.compiler.functions import GENERATORS
 from dbt_streamsql.compiler.reasons import Reason, Unsupported, obstacle
 from dbt_streamsql.compiler.render import plain
@@ -324,7 +325,7 @@ class Builder:
         self, tree: exp.Expr, below: Node, order: list[Expr], shown: tuple[str, ...]
     ) -> Node:
         """LIMIT and OFFSET of `tree` over `below`, cut to the columns `shown`."""
-        limit, offset = _number(tree, "limit"), _number(tree, "offset") or 0
+        limit, offset = rows_said(tree, "limit"), rows_said(tree, "offset") or 0
         sortable = tuple(c.name for c in self.schema(below) if c.is_sortable)
         self.chosen = True
         first = Limit(below, tuple(order), limit, offset, sortable)
@@ -355,16 +356,6 @@ def _order(
 
 def _limited(tree: exp.Expr) -> bool:
     return bool(tree.args.get("limit") or tree.args.get("offset"))
-
-
-def _number(tree: exp.Expr, key: str) -> int | None:
-    clause = tree.args.get(key)
-    if clause is None:
-        return None
-    value = clause.expression
-    if not isinstance(clause, exp.Limit | exp.Offset) or not isinstance(value, exp.Literal):
-        raise obstacle(clause, key.upper(), "only a number is maintained from changes")
-    return int(value.name)
 
 
 def _generator(node: exp.Expr) -> exp.Expr | None:

@@ -24,13 +24,13 @@ _SET = "__set"
 def grouped(builder: Builder, block: Block, tree: exp.Select, calls: Calls) -> Block:
     """The block of the groups: keys and calls are known there as columns."""
     group = tree.args.get("group")
-    keys, sets = _keys(tree, group)
+    keys, sets = keys_of(tree, group)
     if sets is not None:
         return _grouping_sets(builder, block, tree, keys, sets, calls)
     return calls_over(builder, block, keys, calls)
 
 
-def _keys(
+def keys_of(
     tree: exp.Select, group: exp.Group | None
 ) -> tuple[list[exp.Expr], list[tuple[int, ...]] | None]:
     """All grouping expressions, and the sets of their numbers when there is more than one."""

@@ -9,9 +9,10 @@ from sqlglot import exp
 from dbt_streamsql.compiler import sources
 from dbt_streamsql.compiler.aggregates import find_calls
 from dbt_streamsql.compiler.block import Block
+from dbt_streamsql.compiler.correlated import inner_of, of_one_group
 from dbt_streamsql.compiler.reasons import obstacle
 from dbt_streamsql.compiler.scalar import conjuncts
-from dbt_streamsql.compiler.subqueries import inner_of, scalar
+from dbt_streamsql.compiler.subqueries import scalar
 from dbt_streamsql.plan.expression import Expr
 from dbt_streamsql.plan.relational import Output
 
@@ -25,11 +26,19 @@ def lateral_join(builder: Builder, block: Block, join: exp.Join, how: str) -> No
     query, alias = lateral.this, lateral.alias
     on = conjuncts(join.args.get("on"))
     tree = query.unnest()
-    calls = find_calls(list(tree.expressions)) if isinstance(tree, exp.Select) else {}
-    grouped = isinstance(tree, exp.Select) and tree.args.get("group") is not None
+    having = tree.args.get("having") if isinstance(tree, exp.Select) else None
+    single = isinstance(tree, exp.Select) and tree.args.get("group") is None
+    single = single and (having is not None or bool(find_calls(list(tree.expressions))))
     columns = [column.name for column in lateral.args["alias"].args.get("columns") or []]
     names = columns or [item.alias_or_name for item in tree.expressions]
-    if calls and not grouped and builder.reaches_out(tree):
+    if single and builder.reaches_out(tree):
+        tree = of_one_group(tree)
+        if having is not None and how == "inner":
+            there = tree.copy()
+            there.set("expressions", [having.this.copy()])
+            kept = exp.Subquery(this=there)
+            scalar(builder, block, kept)
+            block.where.append(block.expr(kept))
         for name, item in zip(names, tree.expressions, strict=True):
             one = tree.copy()
             one.set("expressions", [item.copy()])

@@ -8,7 +8,6 @@ correlated on and left joined (Kim 1982, with the care for COUNT of Ganski and W
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -16,14 +15,24 @@ from sqlglot import exp
 from dbt_streamsql.compiler import sources
 from dbt_streamsql.compiler.aggregates import Calls, find_calls
 from dbt_streamsql.compiler.block import Block, fresh
+from dbt_streamsql.compiler.correlated import (
+    QUERY,
+    Inner,
+    Keys,
+    inner_of,
+    keys_of,
+    of_one_group,
+    rows_said,
+)
 from dbt_streamsql.compiler.reasons import obstacle
-from dbt_streamsql.compiler.scalar import conjuncts, to_expr
+from dbt_streamsql.compiler.scalar import to_expr
 from dbt_streamsql.plan.expression import Expr
-from dbt_streamsql.plan.relational import Aggregate, Call, Input, Node, Output, Select
+from dbt_streamsql.plan.relational import Call, Input, Node, Output, Select
 
 if TYPE_CHECKING:
     from dbt_streamsql.compiler.build import Builder
 
+_FULL_OF_NOTHING = ("collect", "sketch", "bitmap", "histogram", "accumulate", "_agg_")
 _MANY = "raise_error('a sub-query that stands for one value has more than one row')"
 
 
@@ -39,7 +48,10 @@ def condition(builder: Builder, block: Block, term: exp.Expr) -> None:
     while isinstance(positive, exp.Not | exp.Paren):
         negated ^= isinstance(positive, exp.Not)
         positive = positive.this
-    if isinstance(positive, exp.Exists):
+    single = _of_one_group(builder, positive)
+    if single is not None:
+        condition(builder, block, exp.not_(single) if negated else single)
+    elif isinstance(positive, exp.Exists):
         _exists(builder, block, positive, "anti" if negated else "semi")
     elif isinstance(positive, exp.In) and positive.args.get("query") is not None:
         (_not_in if negated else _in)(builder, block, positive)
@@ -54,7 +66,13 @@ def values(builder: Builder, block: Block, items: list[exp.Expr]) -> None:
         for node in list(_outermost(item)):
             if node in block.swaps:
                 continue
-            if isinstance(node, exp.Exists):
+            negated = isinstance(node, exp.Not)
+            single = _of_one_group(builder, _bare(node.this) if negated else node)
+            if single is not None:
+                sure = exp.func("coalesce", exp.not_(single) if negated else single, exp.false())
+                values(builder, block, [sure])
+                _remember(block, node, block.expr(sure))
+            elif isinstance(node, exp.Exists):
                 _exists_value(builder, block, node)
             elif isinstance(node, exp.In | exp.Not):
                 _in_value(builder, block, node)
@@ -74,49 +92,6 @@ def _outermost(node: exp.Expr) -> list[exp.Expr]:
 
 
 # -- conditions ----------------------------------------------------------------------------------
-
-
-@dataclass
-class Inner:
-    """A sub-query taken apart: its block, what it selects, and the conditions that reach out."""
-
-    block: Block
-    items: list[exp.Expr]
-    reaching: list[exp.Expr]
-
-
-def inner_of(builder: Builder, block: Block, query: exp.Expr, purpose: str) -> Inner:
-    """The block of a sub-query with its own conditions; a free-standing one is one relation."""
-    tree = query.unnest() if isinstance(query, exp.Subquery) else query
-    inside = builder.block(block)
-    if not builder.reaches_out(tree):
-        node = builder.query(tree)
-        inside.add("q", node)
-        return Inner(inside, [exp.column(name, table="q") for name in node.columns], [])
-    if not isinstance(tree, exp.Select):
-        raise obstacle(tree, f"correlated {tree.key.upper()}", "not maintained from changes yet")
-    clauses = ["having", "limit", "offset", "group", "qualify", "with_", "with"]
-    if purpose == "EXISTS" and _keeps_a_row(tree):
-        clauses.remove("limit")
-    if purpose in {"value", "LATERAL"}:
-        clauses.append("distinct")
-    for key in clauses:
-        if tree.args.get(key):
-            name = key.strip("_").upper()
-            raise obstacle(
-                tree, f"{name} in a correlated sub-query", "not maintained from changes yet"
-            )
-    inside = sources.read(builder, tree, block)
-    terms = conjuncts(tree.args["where"].this if tree.args.get("where") else None)
-    reaching = [term for term in terms if inside.correlated(term)]
-    conditions(builder, inside, [term for term in terms if term not in reaching])
-    return Inner(inside, [item.unalias() for item in tree.expressions], reaching)
-
-
-def _keeps_a_row(tree: exp.Select) -> bool:
-    """Whether the LIMIT of a query leaves it a row where it has one."""
-    limit = tree.args.get("limit")
-    return isinstance(limit, exp.Limit) and limit.expression.name not in {"", "0"}
 
 
 def _exists(builder: Builder, block: Block, node: exp.Exists, how: str) -> None:
@@ -140,7 +115,7 @@ def _one_row(tree: exp.Expr) -> bool:
 
 def _in(builder: Builder, block: Block, node: exp.In) -> None:
     inner = inner_of(builder, block, node.args["query"], "IN")
-    on = [_equal(own, item) for own, item in _paired(node, inner)]
+    on = [_equal(_own(block, inner, own), item) for own, item in _paired(node, inner)]
     sources.match(builder, block, "semi", inner.block, [*inner.reaching, *on])
 
 
@@ -150,6 +125,47 @@ def _paired(node: exp.In, inner: Inner) -> list[tuple[exp.Expr, exp.Expr]]:
     if len(own) != len(inner.items):
         raise obstacle(node, "IN", "the sides have different numbers of columns")
     return list(zip(own, inner.items, strict=True))
+
+
+def _own(block: Block, inner: Inner, own: exp.Expr) -> exp.Expr:
+    """The left side of IN; a column when the sub-query gives its names another meaning."""
+    if all(inner.block.find(column) is None for column in block.free(own)):
+        return own
+    name = fresh("__own", {column for child in block.inputs for column in child.node.columns})
+    block.close([Output(name, block.expr(own))])
+    block.names[QUERY, name] = ("b", name)
+    return exp.column(name, table=QUERY)
+
+
+def _of_one_group(builder: Builder, node: exp.Expr) -> exp.Expr | None:
+    """EXISTS and IN over a correlated aggregate without GROUP BY: what they ask of its one row."""
+    query = node.this if isinstance(node, exp.Exists) else node.args.get("query")
+    tree = query.unnest() if isinstance(query, exp.Expr) else None
+    if not isinstance(node, exp.Exists | exp.In) or not isinstance(tree, exp.Select):
+        return None
+    having = tree.args.get("having")
+    single = tree.args.get("group") is None and (having or find_calls(list(tree.expressions)))
+    if not single or not builder.reaches_out(tree):
+        return None
+    tree = of_one_group(tree)
+    there: exp.Expr = exp.true()
+    if having is not None:
+        there = exp.func("coalesce", _asked(tree, having.this), exp.false())
+    if isinstance(node, exp.Exists):
+        return there
+    left = _bare(node.this)
+    own = list(left.expressions) if isinstance(left, exp.Tuple) else [left]
+    pairs = zip(own, tree.expressions, strict=False)
+    equal = exp.and_(*(_equal(one, _asked(tree, item.unalias())) for one, item in pairs))
+    return exp.case().when(there, equal).else_(exp.false()) if having is not None else equal
+
+
+def _asked(tree: exp.Select, item: exp.Expr) -> exp.Subquery:
+    """The value of one expression over the one row of an aggregate."""
+    one = tree.copy()
+    one.set("having", None)
+    one.set("expressions", [item.copy()])
+    return exp.Subquery(this=one)
 
 
 def _not_in(builder: Builder, block: Block, node: exp.In) -> None:
@@ -168,7 +184,8 @@ def _not_in(builder: Builder, block: Block, node: exp.In) -> None:
     )
     again = inner_of(builder, block, node.args["query"], "IN")
     _, item = _paired(node, again)[0]
-    sources.match(builder, block, "anti", again.block, [*again.reaching, _equal(own, item)])
+    on = _equal(_own(block, again, own), item)
+    sources.match(builder, block, "anti", again.block, [*again.reaching, on])
 
 
 def _equal(left: exp.Expr, right: exp.Expr) -> exp.EQ:
@@ -211,7 +228,7 @@ def _grouped(
 ) -> dict[str, tuple[str, str]]:
     """Join the block with aggregates of the sub-query, one row for what it is correlated on."""
     below = inner.block
-    keys = _keys(block, inner)
+    keys = keys_of(block, inner)
     taken = {f"k{index}" for index in range(len(keys.own))}
     outputs = [Output(f"k{index}", below.expr(key)) for index, key in enumerate(keys.own)]
     made: list[Call] = []
@@ -229,86 +246,25 @@ def _grouped(
 
 
 def attach(
-    builder: Builder, block: Block, node: Node, keys: _Keys, names: list[str]
+    builder: Builder, block: Block, node: Node, keys: Keys, names: list[str]
 ) -> dict[str, tuple[str, str]]:
     """Join a relation that has one row (for each value of its first columns) with the block."""
     if not keys.outer:
-        alias = block.add("q", node)
+        alias = block.add(QUERY, node)
         # The text has no name for it.
         block.names = {n: ref for n, ref in block.names.items() if ref[0] != alias}
         return {name: (alias, name) for name in names}
     right = builder.block(None)
-    right.add("q", node)
-    kind = exp.NullSafeEQ if keys.safe else exp.EQ
+    right.add(QUERY, node)
     on: list[exp.Expr] = [
-        kind(this=key.copy(), expression=exp.column(f"k{index}", table="q"))
-        for index, key in enumerate(keys.outer)
+        kind(this=key.copy(), expression=exp.column(f"k{index}", table=QUERY))
+        for index, (kind, key) in enumerate(zip(keys.kinds, keys.outer, strict=True))
     ]
     moved = sources.match(builder, block, "left", right, on)
     block.names = {
-        n: ref for n, ref in block.names.items() if n[0] != "q" or ref[1] not in moved.values()
+        n: ref for n, ref in block.names.items() if n[0] != QUERY or ref[1] not in moved.values()
     }
     return {name: ("b", moved[name]) for name in names}
-
-
-@dataclass(frozen=True)
-class _Keys:
-    """What a sub-query is correlated on: its own expressions and the outer ones, in pairs.
-
-    `safe`: a NULL is equal to a NULL, because the pairs are the outer values themselves.
-    """
-
-    own: list[exp.Expr]
-    outer: list[exp.Expr]
-    safe: bool = False
-
-
-def _keys(block: Block, inner: Inner) -> _Keys:
-    """The keys of a correlated sub-query; its conditions that reach out are settled by them."""
-    own: list[exp.Expr] = []
-    outer: list[exp.Expr] = []
-    for term in inner.reaching:
-        pair = _pair(block, inner, term)
-        if pair is None:
-            return _domain(block, inner)
-        own.append(pair[0])
-        outer.append(pair[1])
-    return _Keys(own, outer)
-
-
-def _pair(block: Block, inner: Inner, term: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
-    """The two sides of an equality between the sub-query and the rows around it."""
-    if isinstance(term, exp.EQ):
-        for here, there in ((term.this, term.expression), (term.expression, term.this)):
-            inside = inner.block.free(here) and not inner.block.correlated(here)
-            if inside and all(inner.block.find(column) is None for column in block.free(there)):
-                return here, there
-    return None
-
-
-def _domain(block: Block, inner: Inner) -> _Keys:
-    """Any other correlation: the sub-query is joined with the distinct values it is asked for.
-
-    (Neumann and Kemper 2015, "Unnesting Arbitrary Queries".)
-    """
-    asked = list(
-        dict.fromkeys(
-            node
-            for term in inner.reaching
-            for node in block.free(term)
-            if inner.block.find(node) is None
-        )
-    )
-    if any(block.find(node) is None for node in asked):
-        raise obstacle(inner.reaching[0], "correlated sub-query", "it reaches two levels out")
-    block.close()
-    names = tuple(f"d{index}" for index in range(len(asked)))
-    outputs = [Output(n, block.expr(node)) for n, node in zip(names, asked, strict=True)]
-    alias = inner.block.add("__asked", Aggregate(block.project(outputs), names, ()))
-    for name, node in zip(names, asked, strict=True):
-        inner.block.swaps[node] = (alias, name)
-    inner.block.where += [inner.block.expr(term) for term in inner.reaching]
-    return _Keys(asked, asked, safe=True)
 
 
 def _exists_value(builder: Builder, block: Block, node: exp.Exists) -> None:
@@ -339,11 +295,9 @@ def _in_value(builder: Builder, block: Block, node: exp.In | exp.Not) -> None:
         block.close([Output(name, _combine("{0} AND ({1} OR {2})", *parts))])
         open_ = Expr.column("b", name)
     again = inner_of(builder, block, asked.args["query"], "IN")
-    keys = _keys(block, again)
-    if keys.safe:
-        raise obstacle(node, "correlated IN", "only as a condition of WHERE", "EXISTS")
+    keys = keys_of(block, again)
     _, item = _paired(asked, again)[0]
-    keys = _Keys([*keys.own, item], [*keys.outer, own])
+    keys = Keys([*keys.own, item], [*keys.outer, own], [*keys.kinds, exp.EQ])
     outputs = [Output(f"k{i}", again.block.expr(key)) for i, key in enumerate(keys.own)]
     below = again.block.project(outputs)
     count = [Call("n", "COUNT", None, False, "", False, "")]
@@ -377,23 +331,27 @@ def scalar(builder: Builder, block: Block, node: exp.Expr) -> None:
         below = builder.query(tree)
         if not _one_row(tree):
             below = _single(builder, below, ())
-        alias = block.add("q", below)
+        alias = block.add(QUERY, below)
         block.names = {n: ref for n, ref in block.names.items() if ref[0] != alias}
         block.swaps[node] = (alias, below.columns[0])
         return
-    having = tree.args.get("having") if isinstance(tree, exp.Select) else None
-    calls = find_calls([*tree.expressions, *([having] if having else [])])
-    if having is not None:
-        tree = tree.copy()
+    having, calls = None, Calls()
+    if isinstance(tree, exp.Select) and tree.args.get("group") is None:
+        having = tree.args.get("having")
+        calls = find_calls([*tree.expressions, *([having] if having else [])])
+    if calls and isinstance(tree, exp.Select):
+        tree = of_one_group(tree).copy()
         tree.set("having", None)
     inner = inner_of(builder, block, tree, "value")
-    keys = _keys(block, inner)
+    keys = keys_of(block, inner)
     outputs = [Output(f"k{i}", inner.block.expr(key)) for i, key in enumerate(keys.own)]
     names = tuple(output.name for output in outputs)
     if not calls:
         outputs.append(Output("v", inner.block.expr(inner.items[0])))
-        below = _single(builder, inner.block.project(outputs), names)
-        made = attach(builder, block, below, keys, ["v"])
+        rows: Node = inner.block.project(outputs)
+        if rows_said(tree, "limit") != 1:
+            rows = _single(builder, rows, names)
+        made = attach(builder, block, rows, keys, ["v"])
         _remember(block, node, Expr.column(*made["v"]))
         return
     grouped = builder.grouped_calls(inner.block, keys.own, names, calls)
@@ -418,9 +376,12 @@ def _over_nothing(item: exp.Expr, calls: Calls) -> Expr:
         call = calls.get(part)
         if call is None:
             return part
-        if "collect" in call.template:
+        if any(word in call.template.lower() for word in _FULL_OF_NOTHING):
             raise obstacle(
-                part, "correlated list", "it is maintained in FROM only", "join in FROM"
+                part,
+                "correlated list or sketch",
+                "over no rows it is neither 0 nor NULL",
+                "group by the key in FROM and join",
             )
         counts = "count" in (call.function + call.template).lower()
         return exp.Literal.number(0) if counts else exp.Null()

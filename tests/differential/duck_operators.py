@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import duck_correlated as each
 import duck_joins as several
 import duck_unary as one
 from duck_queries import Operator
@@ -50,6 +51,10 @@ OPERATORS: dict[str, Operator] = {
     "scalar": several.scalar,
     "correlated scalar": several.correlated,
     "lateral": several.lateral,
+    "correlated first": each.first,
+    "correlated group": each.grouped_value,
+    "correlated test": each.tested,
+    "lateral group": each.lateral,
     "union all": several.set_operation("UNION ALL"),
     "union": several.set_operation("UNION"),
     "intersect": several.set_operation("INTERSECT"),

@@ -1,0 +1,110 @@
+"""Correlated sub-queries that are grouped, made distinct or cut to their first rows."""
+
+from __future__ import annotations
+
+from duck_queries import Queries, Rel, Source, under
+from duck_terms import JOINABLE, Col, condition, literal, predicate
+
+
+def first(q: Queries, depth: int) -> Rel:
+    """The first, or second, of the rows that belong to a row, as a value."""
+    a, b = q.children(2, depth)
+    y = q.random.choice(b.cols)
+    offset = " OFFSET 1" if q.chance(0.25) else ""
+    word = "DISTINCT " if y.kind in JOINABLE and q.chance(0.2) else ""
+    order = q.order((y,) if word else b.cols)
+    value = f"(SELECT {word}{y.text} FROM {b.sql}{_where(q, a, b)} ORDER BY {order} LIMIT 1{offset})"
+    return q.select([*q.pick(a.cols, 3), Col(value, y.kind)], f"FROM {a.sql}")
+
+
+def grouped_value(q: Queries, depth: int) -> Rel:
+    """One group of the rows that belong to a row: nothing, not 0, where there is none."""
+    a, b = q.children(2, depth)
+    made = q.calls(b.cols, "", 1)[0]
+    keys = ", ".join(key.text for key in q.keys(b.cols))
+    form = q.random.random()
+    if form < 0.5:
+        rest = f"GROUP BY {keys}{_having(q, a)} ORDER BY {made.text} DESC NULLS LAST LIMIT 1"
+        value = f"(SELECT {made.text} FROM {b.sql}{_where(q, a, b)} {rest})"
+    elif form < 0.75:
+        key = q.keys(b.cols, 1)[0]
+        value = (
+            f"(SELECT COUNT(*) FROM {b.sql}{_where(q, a, b)} AND"
+            f" {key.text} = {literal(q.random, key.kind)} GROUP BY {key.text})"
+        )
+        made = Col(value, "big")
+    else:
+        key = q.keys(b.cols, 1)[0]
+        value = f"(SELECT MAX({key.text}) FROM {b.sql}{_where(q, a, b)} HAVING COUNT(*) > 1)"
+        made = Col(value, key.kind)
+    return q.select([*q.pick(a.cols, 3), Col(value, made.kind)], f"FROM {a.sql}")
+
+
+def tested(q: Queries, depth: int) -> Rel:
+    """EXISTS and IN over groups, over an aggregate, and over the first rows."""
+    a, b = q.children(2, depth)
+    pairs = [(x, y) for x in a.cols for y in b.cols if x.kind == y.kind and x.kind in JOINABLE]
+    where, no = _where(q, a, b), q.random.choice(("", "NOT "))
+    keys = ", ".join(key.text for key in q.keys(b.cols))
+    group = q.random.choice(
+        (
+            f" GROUP BY {keys}{_having(q, a)}",
+            f" GROUP BY {keys} HAVING COUNT(*) > 1",
+            f" HAVING COUNT(*) {q.random.choice(('> 1', '= 0', '< 2'))}",
+            "",
+        )
+    )
+    if not pairs or q.chance(0.4):
+        item = "COUNT(*)" if group else "1"
+        limit = q.random.choice(("", " LIMIT 1")) if group else " LIMIT 1 OFFSET 1"
+        test = f"{no}EXISTS (SELECT {item} FROM {b.sql}{where}{group}{limit})"
+    else:
+        x, y = q.random.choice(pairs)
+        if group:
+            inner = f"SELECT {q.random.choice(('MIN', 'MAX'))}({y.text}) FROM {b.sql}{where}{group}"
+        elif q.chance(0.3):
+            inner = f"SELECT DISTINCT {y.text} FROM {b.sql}{where} ORDER BY {y.text} LIMIT 2"
+        else:
+            order = q.order(b.cols)
+            limit = q.random.choice(("1", "2", "1 OFFSET 1"))
+            inner = f"SELECT {y.text} FROM {b.sql}{where} ORDER BY {order} LIMIT {limit}"
+        test = f"{x.text} {no}IN ({inner})"
+    other = predicate(q.random, a.cols, 0)
+    test = f"({test} OR {other})" if q.chance(0.25) else test
+    return q.select(q.pick(a.cols), f"FROM {a.sql} WHERE {test}")
+
+
+def lateral(q: Queries, depth: int) -> Rel:
+    """The same in FROM, with all of its rows."""
+    a, b = q.children(2, depth)
+    where, form = _where(q, a, b), q.random.random()
+    if form < 0.3:
+        usable = [col for col in b.cols if col.kind in JOINABLE] or [Col("1", "int")]
+        inner = q.select(usable[:2], f"FROM {b.sql}{where}", "DISTINCT ")
+    elif form < 0.6:
+        keys = q.keys(b.cols)
+        group = f" GROUP BY {', '.join(key.text for key in keys)}{_having(q, a)}"
+        inner = q.select([*keys, *q.calls(b.cols, "", 2)], f"FROM {b.sql}{where}{group}")
+    elif form < 0.7:
+        inner = q.select(q.calls(b.cols, "", 2), f"FROM {b.sql}{where} HAVING COUNT(*) > 1")
+    else:
+        limit = q.random.choice(("1", "2", "2 OFFSET 1"))
+        rest = f"FROM {b.sql}{where} ORDER BY {q.order(b.cols)} LIMIT {limit}"
+        inner = q.select(q.pick(b.cols, 2), rest)
+    alias = q.name("l")
+    joined = q.random.choice((", LATERAL ({}) {}", " LEFT JOIN LATERAL ({}) {} ON true"))
+    items = [*q.pick(a.cols, 2), *under(alias, inner.cols)]
+    return q.select(items, f"FROM {a.sql}{joined.format(inner.sql, alias)}")
+
+
+def _where(q: Queries, a: Source, b: Source) -> str:
+    return f" WHERE {condition(q.random, a.cols, b.cols, 0.2)}"
+
+
+def _having(q: Queries, a: Source) -> str:
+    """At times a condition on groups, at times one that names the row outside."""
+    if q.chance(0.5):
+        return ""
+    numbers = [col.text for col in a.cols if col.kind in {"int", "big"}]
+    bound = q.random.choice(numbers) if numbers and q.chance(0.4) else "1"
+    return f" HAVING COUNT(*) > {bound}"
