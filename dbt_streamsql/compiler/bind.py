@@ -10,6 +10,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.qualify import qualify
 
 from dbt_streamsql.compiler.parse import parse, table_uses
+from dbt_streamsql.compiler.pivots import without_pivots
 from dbt_streamsql.compiler.reasons import Reason, Unsupported, obstacle
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog, TableInfo
@@ -48,9 +49,10 @@ def open_views(sql: str, catalog: Catalog, default_schema: str = "", model: str 
     return opened
 
 
-def bind(opened: Opened) -> Bound:
+def bind(opened: Opened, catalog: Catalog) -> Bound:
     """Qualify every column; raises `Unsupported` for names that Spark may read otherwise."""
     tree, tables = opened.tree.copy(), opened.tables
+    without_pivots(tree, catalog)
     _name_time_windows(tree)
     _refuse_ambiguous_having(tree, tables)
     schema: dict[str, dict[str, dict[str, dict[str, str]]]] = {}

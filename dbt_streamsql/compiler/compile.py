@@ -88,7 +88,7 @@ def compile_view(
     if refresh_mode == "full":
         return replace(plan, reasons=("refresh_mode is full",))
     try:
-        made = _incremental(plan, bind(opened), catalog)
+        made = _incremental(plan, bind(opened, catalog), catalog)
         # Another text of the same meaning needs no other rows.
         meaning = [made.tree, made.full_sql]
         return replace(made, fingerprint=_fingerprint(opened, meaning, columns, refresh_mode))

@@ -12,9 +12,10 @@ _CLOCKLESS = frozenset({"unix_timestamp", "to_unix_timestamp"})
 """Clocks only when they are called without an argument."""
 _NO_NAMES = frozenset({TokenType.STRING, TokenType.NUMBER})
 _OWN_WORDS = frozenset(
-    {"coalesce", "cast", "and", "or", "not", "in", "is", "like", "case", "when"}
+    {"coalesce", "cast", "and", "or", "not", "in", "is", "like", "case", "when", "stack"}
 )
-"""What the parser may add: COALESCE for the columns of USING, words of its own brackets."""
+"""What the parser and we may add: COALESCE for the columns of USING, STACK for UNPIVOT, words
+of its own brackets."""
 _SAME = {
     "ceil": frozenset({"ceiling"}),
     "day": frozenset({"dayofmonth"}),
@@ -29,6 +30,11 @@ _SAME = {
     "variance": frozenset({"var_samp"}),
 }
 """Functions that have other names which mean exactly the same."""
+_USERS = "Spark does not tell whether a user's function gives the same row the same value twice"
+_USERS_HINT = (
+    "write it as a SQL function of the project (docs/functions.md), which is put into the query,"
+    " or compute the column in a table or an incremental model and read that"
+)
 _CLOCK_HINT = "compare with a column, or keep the view in full"
 
 
@@ -62,7 +68,7 @@ def _check_function(node: exp.Func, builtin: frozenset[str]) -> None:
     if names & WINDOWS:
         raise _refuse(node, name, "windows are not maintained from changes yet")
     if isinstance(node, exp.Anonymous) and not names & builtin:
-        raise _refuse(node, name, "a user's function may not be deterministic", _CLOCK_HINT)
+        raise _refuse(node, name, _USERS, _USERS_HINT)
 
 
 def _names(node: exp.Func) -> set[str]:

@@ -13,7 +13,9 @@ def first(q: Queries, depth: int) -> Rel:
     offset = " OFFSET 1" if q.chance(0.25) else ""
     word = "DISTINCT " if y.kind in JOINABLE and q.chance(0.2) else ""
     order = q.order((y,) if word else b.cols)
-    value = f"(SELECT {word}{y.text} FROM {b.sql}{_where(q, a, b)} ORDER BY {order} LIMIT 1{offset})"
+    value = (
+        f"(SELECT {word}{y.text} FROM {b.sql}{_where(q, a, b)} ORDER BY {order} LIMIT 1{offset})"
+    )
     return q.select([*q.pick(a.cols, 3), Col(value, y.kind)], f"FROM {a.sql}")
 
 
@@ -61,7 +63,9 @@ def tested(q: Queries, depth: int) -> Rel:
     else:
         x, y = q.random.choice(pairs)
         if group:
-            inner = f"SELECT {q.random.choice(('MIN', 'MAX'))}({y.text}) FROM {b.sql}{where}{group}"
+            inner = (
+                f"SELECT {q.random.choice(('MIN', 'MAX'))}({y.text}) FROM {b.sql}{where}{group}"
+            )
         elif q.chance(0.3):
             inner = f"SELECT DISTINCT {y.text} FROM {b.sql}{where} ORDER BY {y.text} LIMIT 2"
         else:

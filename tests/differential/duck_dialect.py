@@ -235,6 +235,13 @@ def _laterals(select: exp.Select) -> None:
     for view in views:
         call, alias = view.this, view.args["alias"]
         names = [column.name for column in alias.columns]
+        if isinstance(call, exp.Stack):
+            lateral = exp.Lateral(
+                this=exp.Subquery(this=_stacked(call, names)),
+                alias=exp.TableAlias(this=alias.this.copy()),
+            )
+            select.append("joins", exp.Join(this=lateral, kind="CROSS"))
+            continue
         real = call.this.copy()
         value = _generator(call, outer=bool(view.args.get("outer")))
         if isinstance(call, exp.Posexplode):
@@ -245,6 +252,17 @@ def _laterals(select: exp.Select) -> None:
             this=exp.Subquery(this=inner), alias=exp.TableAlias(this=alias.this.copy())
         )
         select.append("joins", exp.Join(this=lateral, kind="CROSS"))
+
+
+def _stacked(call: exp.Stack, names: list[str]) -> exp.Query:
+    """The rows of STACK, one SELECT each."""
+    values = call.expressions
+    rows = [values[at : at + len(names)] for at in range(0, len(values), len(names))]
+    selects = [
+        exp.select(*(exp.alias_(v, name) for v, name in zip(row, names, strict=True)))
+        for row in rows
+    ]
+    return exp.union(*selects, distinct=False) if len(selects) > 1 else selects[0]
 
 
 def _positions(value: exp.Expr, real: exp.Expr, names: list[str]) -> exp.Select:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import duck_correlated as each
 import duck_joins as several
+import duck_pivots as turned
 import duck_unary as one
 from duck_queries import Operator
 from duck_terms import FAMILIES
@@ -17,6 +18,8 @@ OPERATORS: dict[str, Operator] = {
     "lateral view": one.lateral_view,
     "lateral view outer": lambda q, depth: one.lateral_view(q, depth, "OUTER "),
     "order limit": one.limit,
+    "pivot": turned.pivot,
+    "unpivot": turned.unpivot,
     **{f"group {family}": one.group(family) for family in FAMILIES},
     "group expression": one.group_expression,
     "global": one.whole,
