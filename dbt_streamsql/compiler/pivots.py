@@ -199,15 +199,16 @@ def _unpivoted(
     """One row for each of the columns: its name and its value, of the type they have in common."""
     field = _field(pivot)
     keys = _others(given, [part for item in field.expressions for part in _parts(item)])
-    named = {column.name.lower(): column.name for column in given}
+    known = {column.name.lower() for column in given}
     shown = made[len(keys) :]
     names = [f"__unpivoted_{index}" for index in range(len(shown))]
     stacked: list[exp.Expr] = []
     for item in field.expressions:
         parts = _parts(item)
-        if len(parts) != len(shown) - 1 or any(part.name.lower() not in named for part in parts):
+        if len(parts) != len(shown) - 1 or any(part.name.lower() not in known for part in parts):
             raise obstacle(pivot, "UNPIVOT", "only columns by their names are read")
-        label = item.alias or "_".join(named[part.name.lower()] for part in parts)
+        # Names as the text writes them, whatever the case of the columns.
+        label = item.alias or "_".join(part.name for part in parts)
         stacked.append(exp.Literal.string(label))
         for part, column in zip(parts, shown[1:], strict=True):
             stacked.append(_cast(_column(part.name.lower()), column.type))
@@ -221,6 +222,6 @@ def _unpivoted(
     query = exp.select(*items).from_(source)
     query.append("laterals", exp.Lateral(this=call, view=True, outer=False, alias=alias))
     if not pivot.args.get("include_nulls"):
-        known = [exp.Not(this=exp.Is(this=_column(n), expression=exp.null())) for n in names[1:]]
-        query = query.where(exp.or_(*known))
+        some = [exp.Not(this=exp.Is(this=_column(n), expression=exp.null())) for n in names[1:]]
+        query = query.where(exp.or_(*some))
     return query

@@ -101,6 +101,23 @@ def lateral(q: Queries, depth: int) -> Rel:
     return q.select(items, f"FROM {a.sql}{joined.format(inner.sql, alias)}")
 
 
+def shadowed(q: Queries, depth: int) -> Rel:
+    """IN over a sub-query that gives an alias of the rows outside another meaning."""
+    a, b, c = q.children(3, depth)
+    pairs = [(x, y) for x in a.cols for y in b.cols if x.kind == y.kind and x.kind in JOINABLE]
+    if not pairs:
+        return q.select(q.pick(a.cols), f"FROM {a.sql}")
+    x, y = q.random.choice(pairs)
+    other = tuple(Col(col.text.replace(f"{b.alias}.", f"{a.alias}."), col.kind) for col in b.cols)
+    inner = f"{b.sql.removesuffix(b.alias)}{a.alias}"
+    on = condition(q.random, c.cols, other, 0.2)
+    shown = y.text.replace(f"{b.alias}.", f"{a.alias}.")
+    word = q.random.choice(("IN", "NOT IN"))
+    joined = f"{a.sql} JOIN {c.sql} ON {condition(q.random, a.cols, c.cols)}"
+    test = f"{x.text} {word} (SELECT {shown} FROM {inner} WHERE {on})"
+    return q.select([*q.pick(a.cols), *q.pick(c.cols, 1)], f"FROM {joined} WHERE {test}")
+
+
 def _where(q: Queries, a: Source, b: Source) -> str:
     return f" WHERE {condition(q.random, a.cols, b.cols, 0.2)}"
 

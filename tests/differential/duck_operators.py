@@ -58,6 +58,7 @@ OPERATORS: dict[str, Operator] = {
     "correlated group": each.grouped_value,
     "correlated test": each.tested,
     "lateral group": each.lateral,
+    "in shadowed": each.shadowed,
     "union all": several.set_operation("UNION ALL"),
     "union": several.set_operation("UNION"),
     "intersect": several.set_operation("INTERSECT"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 _BUILD = "compiler/build.py"
 _QUERIES = "compiler/subqueries.py"
+_CORRELATED = "compiler/correlated.py"
+_PIVOTS = "compiler/pivots.py"
 _GROUPING = "compiler/grouping.py"
 
 QUERIES: dict[str, tuple[str, str, str, str, str]] = {
@@ -161,10 +163,73 @@ QUERIES: dict[str, tuple[str, str, str, str, str]] = {
         "correlated scalar",
     ),
     "domain-null": (
-        _QUERIES,
-        "kind = exp.NullSafeEQ if keys.safe else exp.EQ",
-        "kind = exp.EQ",
+        _CORRELATED,
+        "return Keys(asked, asked, [exp.NullSafeEQ] * len(asked))",
+        "return Keys(asked, asked, [exp.EQ] * len(asked))",
         "a row that asks a correlated sub-query for NULL gets no answer",
         "correlated scalar,lateral",
+    ),
+    "correlated-group": (
+        _CORRELATED,
+        "_grouped(builder, inside, [*keys.own, *groups],",
+        "_grouped(builder, inside, [*keys.own],",
+        "GROUP BY in a correlated sub-query groups by the correlation alone",
+        "lateral group,correlated test",
+    ),
+    "correlated-offset": (
+        _CORRELATED,
+        'Expr(f"{{0}} <= {offset + limit}", place)',
+        'Expr(f"{{0}} <= {limit}", place)',
+        "LIMIT after OFFSET in a correlated sub-query keeps too few rows",
+        "lateral group,correlated first",
+    ),
+    "correlated-order": (
+        _CORRELATED,
+        "order=exp.Order(expressions=order) if order else None",
+        "order=exp.Order(expressions=order[1:]) if order[1:] else None",
+        "the first rows of a correlated sub-query are those of another order",
+        "lateral group,correlated first",
+    ),
+    "correlated-distinct": (
+        _CORRELATED,
+        "        node = Aggregate(node, node.columns, ())\n",
+        "        pass\n",
+        "DISTINCT in a lateral sub-query is ignored",
+        "lateral group",
+    ),
+    "correlated-having-absent": (
+        _QUERIES,
+        "return exp.case().when(there, equal).else_(exp.false()) if having is not None else equal",
+        "return equal",
+        "x NOT IN an aggregate whose HAVING leaves no row is asked as if it had one",
+        "correlated test",
+    ),
+    "in-shadowed": (
+        _QUERIES,
+        "if all(inner.block.find(column) is None for column in block.free(own)):",
+        "if own is not None:",
+        "the left side of IN is read as a column of the sub-query that has its name",
+        "in shadowed",
+    ),
+    "pivot-value": (
+        _PIVOTS,
+        "exp.NullSafeEQ(",
+        "exp.EQ(",
+        "the value NULL of a PIVOT has no rows",
+        "pivot",
+    ),
+    "pivot-once": (
+        _PIVOTS,
+        "if not once and not isinstance",
+        "if not isinstance",
+        "a count beside a text in PIVOT is NULL over no rows",
+        "pivot",
+    ),
+    "unpivot-nulls": (
+        _PIVOTS,
+        'if not pivot.args.get("include_nulls"):',
+        'if pivot.args.get("include_nulls"):',
+        "UNPIVOT keeps NULLs where it should not, and the reverse",
+        "unpivot",
     ),
 }

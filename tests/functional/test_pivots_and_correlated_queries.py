@@ -1,0 +1,61 @@
+"""PIVOT, UNPIVOT and correlated sub-queries mean on changes what Spark means by them."""
+
+from __future__ import annotations
+
+import pytest
+
+VIEWS = {
+    "a count of no rows is NULL in PIVOT": "SELECT * FROM {i} PIVOT (count(*) AS c, sum(v) AS t FOR s IN ('a', 'zz', NULL))",
+    "beside a text it is 0": "SELECT * FROM {i} PIVOT (count(*) AS c, max(d) AS t FOR s IN ('a', 'zz'))",
+    "PIVOT guards an expression": "SELECT * FROM {i} PIVOT (coalesce(sum(v), 0) FOR s IN ('a', 'zz'))",
+    "PIVOT by two columns": "SELECT * FROM {i} PIVOT (avg(v) FOR (s, d) IN (('a', NULL) AS an, ('b', '1') AS b1))",
+    "PIVOT of all rows": "SELECT * FROM (SELECT s, v FROM {i}) PIVOT (count(DISTINCT v) FOR s IN ('a', 'b'))",
+    "UNPIVOT of pairs": "SELECT * FROM {w} UNPIVOT ((v1, v2) FOR n IN ((a, b) AS ab, (B, A)))",
+    "UNPIVOT names as written": "SELECT n, count(*) AS c FROM {w} UNPIVOT INCLUDE NULLS (x FOR n IN (a AS `A b`, ID)) GROUP BY n",
+    "UNPIVOT joined": "SELECT u.id, i.s, x FROM {w} UNPIVOT (x FOR n IN (a, b)) u JOIN {i} i ON u.id = i.k",
+    "both": "SELECT * FROM (SELECT k, v, s FROM {i}) PIVOT (sum(v) FOR s IN ('a', 'b')) UNPIVOT (x FOR n IN (a, b))",
+    "an absent group is NULL": "SELECT id, (SELECT count(*) FROM {i} i WHERE i.k = w.a AND i.v = 1 GROUP BY i.v) AS n FROM {w} w",
+    "an absent aggregate is 0": "SELECT id FROM {w} w WHERE 0 IN (SELECT count(*) FROM {i} i WHERE i.k = w.a)",
+    "HAVING leaves no row": "SELECT id FROM {w} w WHERE b NOT IN (SELECT max(v) FROM {i} i WHERE i.k = w.a HAVING count(*) > 1)",
+    "HAVING in LATERAL": "SELECT id, m FROM {w} w, LATERAL (SELECT max(v) AS m FROM {i} i WHERE i.k = w.a HAVING count(*) > 1) l",
+    "IN is two-valued": "SELECT id, b IN (SELECT max(v) FROM {i} i WHERE i.k = w.a GROUP BY s) AS x FROM {w} w",
+    "first of the greater": "SELECT id, (SELECT v FROM {i} i WHERE i.k > w.a ORDER BY v DESC, s LIMIT 1) AS x FROM {w} w",
+    "HAVING that reaches out": "SELECT id FROM {w} w WHERE EXISTS (SELECT s FROM {i} i GROUP BY s HAVING max(v) > w.b)",
+    "the second row": "SELECT id, l.v FROM {w} w LEFT JOIN LATERAL (SELECT v FROM {i} i WHERE i.k = w.a ORDER BY v LIMIT 1 OFFSET 1) l ON true",
+    "an alias named as ours": "SELECT q.id FROM {w} q WHERE q.a IN (SELECT k FROM {i})",
+}
+EPOCHS = (
+    ("DELETE FROM {i} WHERE s = 'a' AND v = 5", "UPDATE {w} SET a = 2 WHERE id = 1"),
+    ("INSERT INTO {i} VALUES (1, 9, 'a', '1'), (2, NULL, NULL, NULL), (2, 1, 'b', '1')",),
+    ("DELETE FROM {i} WHERE k = 1", "INSERT INTO {w} VALUES (4, 1, NULL)"),
+)
+
+
+@pytest.fixture
+def names(engine, schema):
+    found = {"i": f"lake.{schema}.i", "w": f"lake.{schema}.w"}
+    engine.spark.sql(f"CREATE TABLE {found['i']} (k INT, v INT, s STRING, d STRING)")
+    engine.spark.sql(f"CREATE TABLE {found['w']} (id INT, a INT, b BIGINT)")
+    engine.spark.sql(
+        f"INSERT INTO {found['i']} VALUES (1, 5, 'a', NULL), (1, 5, 'a', NULL), (1, 7, 'b', '1'),"
+        " (2, NULL, 'a', '1'), (NULL, 1, 'c', '1'), (NULL, 1, NULL, NULL)"
+    )
+    engine.spark.sql(
+        f"INSERT INTO {found['w']} VALUES (1, 1, 7), (2, 2, NULL), (3, NULL, 1), (3, NULL, 1)"
+    )
+    return found
+
+
+def test_views_equal_their_queries_while_all_inputs_change(engine, schema, names):
+    made = {}
+    for number, (what, text) in enumerate(VIEWS.items()):
+        made[f"lake.{schema}.v{number}"] = what
+        engine.create_materialized_view(
+            f"lake.{schema}.v{number}", text.format(**names), refresh_mode="incremental_strict"
+        )
+    for statements in EPOCHS:
+        for statement in statements:
+            engine.spark.sql(statement.format(**names))
+        engine.advance()
+        for name, what in made.items():
+            assert engine.verify(name) == [], what
