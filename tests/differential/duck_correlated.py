@@ -52,7 +52,6 @@ def tested(q: Queries, depth: int) -> Rel:
         (
             f" GROUP BY {keys}{_having(q, a)}",
             f" GROUP BY {keys} HAVING COUNT(*) > 1",
-            f" HAVING COUNT(*) {q.random.choice(('> 1', '= 0', '< 2'))}",
             "",
         )
     )
@@ -75,6 +74,20 @@ def tested(q: Queries, depth: int) -> Rel:
         test = f"{x.text} {no}IN ({inner})"
     other = predicate(q.random, a.cols, 0)
     test = f"({test} OR {other})" if q.chance(0.25) else test
+    return q.select(q.pick(a.cols), f"FROM {a.sql} WHERE {test}")
+
+
+def one_group(q: Queries, depth: int) -> Rel:
+    """EXISTS and IN over an aggregate of all rows that belong to a row, where HAVING may drop it."""
+    a, b = q.children(2, depth)
+    pairs = [(x, y) for x in a.cols for y in b.cols if x.kind == y.kind and x.kind in JOINABLE]
+    rest = f"FROM {b.sql}{_where(q, a, b)}"
+    rest += f" HAVING COUNT(*) {q.random.choice(('> 1', '= 0', '< 2'))}" if q.chance(0.8) else ""
+    no = q.random.choice(("", "NOT ", "NOT "))
+    test = f"{no}EXISTS (SELECT COUNT(*) {rest})"
+    if pairs and q.chance(0.7):
+        x, y = q.random.choice(pairs)
+        test = f"{x.text} {no}IN (SELECT {q.random.choice(('MIN', 'MAX'))}({y.text}) {rest})"
     return q.select(q.pick(a.cols), f"FROM {a.sql} WHERE {test}")
 
 

@@ -57,6 +57,7 @@ OPERATORS: dict[str, Operator] = {
     "correlated first": each.first,
     "correlated group": each.grouped_value,
     "correlated test": each.tested,
+    "correlated one": each.one_group,
     "lateral group": each.lateral,
     "in shadowed": each.shadowed,
     "union all": several.set_operation("UNION ALL"),
