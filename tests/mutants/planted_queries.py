@@ -167,7 +167,7 @@ QUERIES: dict[str, tuple[str, str, str, str, str]] = {
         "[type(term) for term in inner.reaching if isinstance(term, exp.Binary)]",
         "[exp.EQ for term in inner.reaching if isinstance(term, exp.Binary)]",
         "a row that asks a correlated sub-query for NULL gets no answer",
-        "correlated scalar,lateral",
+        "correlated scalar",
     ),
     "correlated-group": (
         _CORRELATED,
