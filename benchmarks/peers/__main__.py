@@ -91,7 +91,7 @@ def _play(system: System, given: argparse.Namespace, say: Say) -> list[Outcome]:
             query,
             _feed(given, size),
             given.freshness,
-            given.folder / "work" / system.name,
+            given.folder / "work" / f"{system.name}_{query}_{size}",
             _answer(given, system.name, query, size),
         )
         taken = system.take(task)

@@ -76,28 +76,33 @@ def show(
     limit: float,
 ) -> None:
     """A row for each query and system; `systems` are labels, and what they cannot, by name."""
+    console.print()
+    for name, (label, _) in systems.items():
+        console.print(f"{name}: {label}", highlight=False)
     table = Table(title=f"Nexmark at a freshness of {limit:g} s", title_justify="left")
-    table.add_column("query")
-    table.add_column("")
-    for heading in ("events/s", "slice", "seconds", "from - to", "of it start-up", "rows"):
-        table.add_column(heading, justify="right")
+    table.add_column("query", no_wrap=True)
+    table.add_column("system", no_wrap=True)
+    for heading in ("events/s", "slice", "seconds", "start-up"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("rows", no_wrap=True)
     table.add_column("how")
     for query in wanted:
-        for position, (name, (label, cannot)) in enumerate(systems.items()):
+        for position, name in enumerate(systems):
             found = best(outcomes, name, query)
-            cells = ["-"] * 6 + [cannot.get(query, "")] if found is None else _cells(found)
-            table.add_row(query, label, *cells, end_section=position == len(systems) - 1)
+            cells = ["-"] * 6 if found is None else _cells(found)
+            table.add_row(query, name, *cells, end_section=position == len(systems) - 1)
     console.print(table)
     console.print(f"over: even the smallest slices that were tried took more than {limit:g} s")
+    for name, (_, cannot) in systems.items():
+        for query in (query for query in wanted if query in cannot):
+            console.print(f"{name}, {query}: cannot: {cannot[query]}", highlight=False)
 
 
 def _cells(found: Outcome) -> list[str]:
-    counted = found.taken.counted
     return [
         f"{found.rate:,.0f}" if found.sustained else "[red]over[/red]",
         f"{found.size:,}",
         f"{found.seconds:.2f}",
-        f"{min(counted):.2f} - {max(counted):.2f}",
         f"{found.startup:.2f}" if found.taken.startup else "-",
         f"[red]{found.differing:,} differ[/red]" if found.differing else "equal",
         found.taken.mode,

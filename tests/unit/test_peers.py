@@ -66,7 +66,9 @@ def test_every_event_arrives_once_in_the_history_or_in_a_slice(tmp_path):
     times = [time for file in files for time in pq.read_table(file)["ts"].to_pylist()]
     assert times == sorted(times)
     put(files, tmp_path / "inbox")
-    assert [file.name for file in sorted((tmp_path / "inbox").iterdir())] == [f.name for f in files]
+    assert [file.name for file in sorted((tmp_path / "inbox").iterdir())] == [
+        f.name for f in files
+    ]
 
 
 def test_the_statement_of_dbt_sparks_merge():
