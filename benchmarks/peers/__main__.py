@@ -152,7 +152,7 @@ def _arguments() -> argparse.Namespace:
     )
     option("--history", type=int, default=1_000_000, help="events before them: %(default)s")
     option(
-        "--slices", type=int, default=4, help="of each size, the first is a warm-up: %(default)s"
+        "--slices", type=int, default=3, help="of each size, the first is a warm-up: %(default)s"
     )
     option(
         "--freshness", type=float, default=10, help="seconds that a slice may take: %(default)s"
