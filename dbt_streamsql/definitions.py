@@ -13,9 +13,11 @@ from typing import Any
 from dbt_streamsql.compiler.bind import open_views
 from dbt_streamsql.compiler.compile import MODES, compile_view
 from dbt_streamsql.compiler.identity import identity
+from dbt_streamsql.compiler.redefine import redefinition
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job
 from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.redefinition import METADATA, SHADOW, Redefinition
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.job import plan_of
 from dbt_streamsql.runtime.spark_catalog import SparkCatalog
@@ -40,8 +42,9 @@ class Definitions:
         properties: Mapping[str, str],
         *,
         changelog: bool = False,
-    ) -> tuple[Job, CompiledPlan]:
-        """The definition of a view, and its plan: that of `current`, when it still holds.
+    ) -> tuple[Job, CompiledPlan, Redefinition | None]:
+        """The definition of a view, its plan (that of `current`, when it still holds), and what
+        becomes of its rows if the definition is not that of `current`.
 
         Errors: those of `compile_view`.
         """
@@ -50,18 +53,19 @@ class Definitions:
             hidden = current.config["hidden"]
             config = {"hidden": hidden, **_options(properties, changelog=changelog)}
             unique_id = unique_id or current.unique_id
-            return replace(current, unique_id=unique_id, config=config), plan_of(current)
+            return replace(current, unique_id=unique_id, config=config), plan_of(current), None
         plan = compile_view(
             sql, self._known, table=table, refresh_mode=refresh_mode, model=unique_id
         )
         unique_id = unique_id or (current.unique_id if current is not None else "")
         options = _options(properties, changelog=changelog)
-        return self._job(plan, refresh_mode, unique_id, options), plan
+        job = self._job(plan, refresh_mode, unique_id, options)
+        return job, plan, self._change(current, job, plan) if current is not None else None
 
-    def refreshed(self, job: Job) -> tuple[Job, CompiledPlan, str]:
-        """The definition as it is to run now: (job, plan, why it counts as new or '')."""
+    def refreshed(self, job: Job) -> tuple[Job, CompiledPlan, Redefinition | None]:
+        """The definition as it is to run now, as `define` gives it."""
         known = configuration_of(job)
-        fresh, plan = self.define(
+        return self.define(
             job,
             job.table,
             job.sql,
@@ -70,8 +74,19 @@ class Definitions:
             known["properties"],
             changelog=known["changelog"],
         )
-        why = "" if fresh.fingerprint == job.fingerprint else "what the view reads was redefined"
-        return fresh, plan, why
+
+    def _change(self, current: Job, job: Job, plan: CompiledPlan) -> Redefinition | None:
+        """What becomes of the rows of `current` when it becomes `job`."""
+        if current.fingerprint == job.fingerprint:
+            another = Redefinition(METADATA, "another text of the same meaning")
+            return another if current.sql != job.sql else None
+        before, now = current.plan, job.plan
+        if before.get("compiler") != now["compiler"]:
+            why = "another version, or other settings of Spark, made the plan"
+            return Redefinition(SHADOW, why)
+        if any(before["stamps"].get(name) != now["stamps"][name] for name in plan.sources):
+            return Redefinition(SHADOW, "what the view reads was redefined")
+        return redefinition(plan_of(current), plan, self._known)
 
     def _holds(self, job: Job) -> bool:
         """Whether compiling again would give the same plan."""

@@ -128,16 +128,17 @@ class Engine:
         check_config(config)
         table = TableName.parse(name, self.catalog).checked()
         sql = self._kept(sql)
-        current = self._jobs().get(str(table))
-        job, plan = self._definitions.define(
-            *(current, str(table), sql, refresh_mode, unique_id, properties or {}),
-            changelog=changelog,
-        )
+        # Inside: what becomes of the rows depends on the definition that made them, and another
+        # run may end only now.
         with self._in_epoch() as epoch:
-            self._set_properties(table, job.config["properties"])
-            version = epoch.define(
-                job, plan, "a full refresh was asked for" if full_refresh else ""
+            current = epoch.open.jobs.get(str(table))
+            job, plan, change = self._definitions.define(
+                *(current, str(table), sql, refresh_mode, unique_id, properties or {}),
+                changelog=changelog,
             )
+            self._set_properties(table, job.config["properties"])
+            asked = "a full refresh was asked for" if full_refresh else ""
+            version = epoch.define(job, plan, change, asked)
         return reports_of([version], version.barrier)[job.table]
 
     def configuration(self, name: str) -> dict[str, Any] | None:

@@ -55,6 +55,7 @@ class ViewResponse(AdapterResponse):
     bytes_read: int = 0
     estimated_incremental: float | None = None
     estimated_full: float | None = None
+    definition: str = ""
 
 
 def response_of(report: TableReport) -> ViewResponse:
@@ -75,6 +76,7 @@ def response_of(report: TableReport) -> ViewResponse:
         bytes_read=report.bytes_read,
         estimated_incremental=report.estimated_incremental,
         estimated_full=report.estimated_full,
+        definition=report.definition,
     )
 
 
@@ -186,12 +188,13 @@ def of_materialized_view(name: str, config: Mapping[str, Any]) -> dict[str, Any]
 def changes(known: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> str:
     """What a new config means for a view that exists.
 
-    `alter`: its table is given other properties, or it gains or loses its changelog; `replace`: it
-    is also computed anew; '' nothing.
+    `alter`: its table is given other properties, it gains or loses its changelog, or changes are
+    taken up by another rule; `replace`: it is also computed anew; '' nothing.
     """
     if known is None or known == wanted:
         return ""
-    return "alter" if known["refresh_mode"] == wanted["refresh_mode"] else "replace"
+    modes = {known["refresh_mode"], wanted["refresh_mode"]}
+    return "replace" if len(modes) > 1 and "full" in modes else "alter"
 
 
 def parameters_of(function: Mapping[str, Any]) -> list[dict[str, str | None]]:
@@ -208,15 +211,21 @@ def parameters_of(function: Mapping[str, Any]) -> list[dict[str, str | None]]:
 
 
 def message_of(report: TableReport) -> str:
-    """How dbt's log line tells what happened: `INCREMENTAL +12 -3 (8 jobs, 1.2s)`."""
+    """How dbt's log line tells what happened: `INCREMENTAL +12 -3 (8 jobs, 1.2s)`.
+
+    With the verdict on a new definition, and with what there is a reason for.
+    """
+    why = report.reason if report.mode == "full" else ""
+    if report.definition:
+        why = f"{report.definition}: {report.reason}"
     if report.mode == "noop":
-        return "NOOP"
+        return f"NOOP: {why}" if why else "NOOP"
     jobs = "1 job, " if report.jobs == 1 else f"{report.jobs} jobs, "
     if report.jobs < 0:
         jobs = ""  # nobody counts them over Spark Connect
     rows = f"+{report.rows_inserted} -{report.rows_deleted}"
     text = f"{report.mode.upper()} {rows} ({jobs}{report.seconds:.1f}s)"
-    return f"{text}: {report.reason}" if report.mode == "full" and report.reason else text
+    return f"{text}: {why}" if why else text
 
 
 def _text(value: Any) -> str:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import NOOP, Job, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.redefinition import Redefinition
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import changelog_table, publish, upkeep
 from dbt_streamsql.runtime.context import Open, Version, Warehouse, log, pin, repin
@@ -19,8 +20,8 @@ from dbt_streamsql.storage.iceberg import files, metadata, staging
 PARALLEL = 4
 """Views of one level that run side by side."""
 
-Refreshed = Callable[[Job], tuple[Job, CompiledPlan, str]]
-"""The definition as it is to run now: (job, plan, why it counts as new or '')."""
+Refreshed = Callable[[Job], tuple[Job, CompiledPlan, Redefinition | None]]
+"""The definition as it is to run now: (job, plan, what becomes of the rows if it is new)."""
 
 
 class Epoch:
@@ -89,19 +90,16 @@ class Epoch:
 
     # -- views -------------------------------------------------------------------------------
 
-    def define(self, job: Job, plan: CompiledPlan, why: str = "") -> TableVersion:
+    def define(
+        self, job: Job, plan: CompiledPlan, change: Redefinition | None, why: str = ""
+    ) -> TableVersion:
         """Register a definition if it is new and stage its version, in full if `why` is given."""
-        current = self.open.jobs.get(job.table)
-        if current is not None and current.fingerprint != job.fingerprint:
-            why = "the definition changed"
-        elif current is not None and current.sql != job.sql and not why:
-            log.info("%s has another text of the same meaning: its rows stay", job.table)
-        if current != job:
+        if self.open.jobs.get(job.table) != job:
             self._check_free(job)
             ordered = changelog_table.in_order({**self.open.jobs, job.table: job})
             self.warehouse.store.topological_order(ordered)
             self._stage(job)
-        return self._once(job.table, lambda: self._run(job, plan, why))
+        return self._once(job.table, lambda: self._run(job, plan, change, why))
 
     def ensure(self, table: str) -> TableVersion:
         """Bring a registered view to this epoch, once, whoever asks first."""
@@ -119,11 +117,11 @@ class Epoch:
             for level in levels:
                 list(pool.map(self.ensure, [table for table in level if table in wanted]))
 
-    def _current(self, job: Job) -> tuple[Job, CompiledPlan, str]:
-        fresh, plan, why = self._refreshed(job)
+    def _current(self, job: Job) -> tuple[Job, CompiledPlan, Redefinition | None]:
+        fresh, plan, change = self._refreshed(job)
         if fresh != job:
             self._stage(fresh)
-        return fresh, plan, why
+        return fresh, plan, change
 
     def _stage(self, job: Job) -> None:
         """Register a definition that counts from this barrier on."""
@@ -148,11 +146,13 @@ class Epoch:
                 self._unstage(table)
         return future.result()
 
-    def _run(self, job: Job, plan: CompiledPlan, why: str) -> TableVersion:
+    def _run(
+        self, job: Job, plan: CompiledPlan, change: Redefinition | None, why: str = ""
+    ) -> TableVersion:
         for source in changelog_table.runs_first(job, self.open.jobs):
             if source in self.open.jobs and source != job.table:
                 self.ensure(source)
-        version = ViewJob(self.open, job, plan, why, self._rewrite).run()
+        version = ViewJob(self.open, job, plan, change, why, self._rewrite).run()
         told = changelog_table.stage(self.open, job, version)
         if told is not None and version.mode != NOOP:
             jobs = version.jobs + told.jobs if min(version.jobs, told.jobs) >= 0 else -1

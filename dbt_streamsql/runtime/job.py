@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import NOOP, ChangeFile, Job, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.expression import fill
+from dbt_streamsql.plan.redefinition import METADATA, SHADOW, Redefinition
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import WEIGHT, Column
 from dbt_streamsql.quoting import TableName, quote
@@ -41,6 +43,9 @@ from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.refs import Moves
 
+MAIN = "main"
+"""The branch that readers of a table see; of a staging table nobody does."""
+
 MANY_FILES = 32
 """Data files above which a small view is written anew instead of gaining another one."""
 
@@ -50,12 +55,14 @@ Rewrite = Callable[[str, Callable[[TableName], str | None]], str]
 
 @dataclass
 class ViewJob:
-    """One run of one view. `job` is its definition, `redefined` whether that is new."""
+    """One run of one view. `job` is its definition, `change` what becomes of its rows if that is
+    new, `asked` why it is to be computed in full whatever changed ('' = it need not be)."""
 
     epoch: Open
     job: Job
     plan: CompiledPlan
-    redefined: str
+    change: Redefinition | None
+    asked: str
     rewrite: Rewrite
 
     def run(self) -> TableVersion:
@@ -67,18 +74,33 @@ class ViewJob:
                 version = self._run(spark)
             finally:
                 jobs, read = counter.stop()
-        if version.mode == NOOP:
-            return replace(version, jobs=jobs, seconds=time.monotonic() - started)
-        strategy = self.plan.strategy if version.mode != "full" else "full"
-        stats = {**self.estimate.stats(), "strategy": strategy, "bytes_read": read}
-        stats["plan"] = self.plan.fingerprint
-        seconds = time.monotonic() - started
-        return replace(version, jobs=jobs, seconds=seconds, stats=stats)
+        version = replace(version, jobs=jobs, seconds=time.monotonic() - started)
+        if version.mode != NOOP:
+            strategy = self.plan.strategy if version.mode != "full" else "full"
+            stats = {**self.estimate.stats(), "strategy": strategy, "bytes_read": read}
+            # What other rows took than those of the inputs says nothing of a next time.
+            stats |= {} if self.restored else {"plan": self.plan.fingerprint}
+            version = replace(version, stats=stats)
+        return self._told(version, self.change) if self.change is not None else version
+
+    def _told(self, version: TableVersion, change: Redefinition) -> TableVersion:
+        """The version with the verdict on the definition: the one that came true."""
+        full = version.mode == "full"
+        verdict = SHADOW if full and change.verdict != METADATA else change.verdict
+        reason = version.reason if full else change.reason
+        log.info("%s: %s: %s", self.job.table, verdict, reason)
+        stats = {**version.stats, "definition": verdict}
+        return replace(version, reason=reason, stats=stats)
 
     def _run(self, spark: SparkSession) -> TableVersion:
         self.inputs = {source: pin(self.epoch, source) for source in self.job.sources}
         self.consumed = {source: at.snapshot for source, at in self.inputs.items()}
         self.clocked = CLOCK in self.plan.tables
+        self.restored = False
+        change = self.change
+        self.redefined = self.asked
+        if change is not None and change.verdict == SHADOW:
+            self.redefined = self.asked or change.reason
         if self.clocked:
             self.consumed[CLOCK] = self.epoch.clock
         self.name = TableName.parse(self.job.table)
@@ -90,7 +112,8 @@ class ViewJob:
         if previous is None or meta is None:
             return self._full(spark, reason or "the table is built for the first time", meta)
         still = all(move.kind == "none" for move in self.moves.values())
-        if not reason and still and not self.clocked:
+        follows = change.sql if change is not None else ""
+        if not reason and still and not self.clocked and not follows:
             return unchanged(previous, self.consumed)
         foreign = self._foreign_write(meta, previous)
         if reason or foreign or self.plan.mode == "full":
@@ -98,6 +121,8 @@ class ViewJob:
                 reason = reason or "; ".join(self.plan.reasons)
             return self._full(spark, reason or foreign, meta)
         try:
+            if follows:
+                return self._restore(spark, follows, meta, previous)
             return self._incremental(spark, meta, previous)
         except Mismatch:
             return self._full(spark, "the stored rows were not what they should be", meta)
@@ -167,34 +192,14 @@ class ViewJob:
         self, spark: SparkSession, meta: Metadata, previous: TableVersion
     ) -> TableVersion:
         assert meta.current is not None
-        columns = (*self.plan.columns, *self.plan.hidden)
         barrier = self.epoch.barrier()
-        local = Local(spark)
-        writer = Writer(
-            spark,
-            local,
-            self.name,
-            barrier,
-            meta.current,
-            meta.live_rows(meta.current),
-            tuple(column.name for column in columns),
-            tuple(column.name for column in self.plan.columns),
-            self._is_read,
-            delta.supported(spark, meta) and not _scattered(meta),
-        )
-        clock = (previous.inputs.get(CLOCK), self.consumed.get(CLOCK))
-        frames = Frames(spark, self._readings(spark, previous), local, writer, clock)
-        try:
-            with staging.stamped(spark, barrier):
-                outcome = frames.run(self.plan)
-            if not outcome.changed:
-                return unchanged(previous, self.consumed)
-            self._write_feed(spark, outcome, meta)
-        finally:
-            frames.close()
+        branch = staging.branch_name(barrier)
+        outcome = self._write(spark, self.name, branch, meta, previous, feed=self._is_read)
+        if not outcome.changed:
+            return unchanged(previous, self.consumed)
         staged = metadata.load(spark, self.name)
         assert staged is not None
-        head = staged.refs[writer.branch]
+        head = staged.refs[branch]
         if outcome.feed is not None and outcome.feed.rows is not None:
             self.epoch.changes.put((self.job.table, meta.current, head), outcome.feed.rows)
         self._announce(Version(self.name, staged, head, barrier))
@@ -202,12 +207,71 @@ class ViewJob:
             barrier,
             self.job.table,
             snapshot=head,
-            branch=writer.branch,
+            branch=branch,
             mode="append" if not outcome.deleted else "incremental",
             rows_inserted=outcome.inserted,
             rows_deleted=outcome.deleted,
             inputs=self.consumed,
         )
+
+    def _write(
+        self,
+        spark: SparkSession,
+        table: TableName,
+        branch: str,
+        meta: Metadata,
+        previous: TableVersion,
+        *,
+        feed: bool,
+    ) -> Outcome:
+        """Run the program over the rows of `table`, which are those of `previous`."""
+        assert meta.current is not None
+        barrier = self.epoch.barrier()
+        local = Local(spark)
+        writer = Writer(
+            spark,
+            local,
+            table,
+            barrier,
+            branch,
+            meta.current,
+            meta.live_rows(meta.current),
+            tuple(column.name for column in self._columns),
+            tuple(column.name for column in self.plan.columns),
+            feed,
+            delta.supported(spark, meta) and not _scattered(meta),
+        )
+        clock = (previous.inputs.get(CLOCK), self.consumed.get(CLOCK))
+        frames = Frames(spark, self._readings(spark, previous), local, writer, clock)
+        try:
+            with staging.stamped(spark, barrier):
+                outcome = frames.run(self.plan)
+            if outcome.changed:
+                self._write_feed(spark, outcome, meta)
+        finally:
+            frames.close()
+        return outcome
+
+    def _restore(
+        self, spark: SparkSession, follows: str, meta: Metadata, previous: TableVersion
+    ) -> TableVersion:
+        """The rows of a new definition: from those that are stored, then the change of the inputs.
+
+        Both are written where nobody looks. What is stored is as of the inputs of `previous`, and
+        so is what follows from it: only then the new program makes it that of this barrier.
+        """
+        assert meta.current is not None
+        rows = inputs.version(self.name, meta.current)
+        at, staged = self._build(spark, self._sorted(fill(follows, lambda _: rows)), meta)
+        if any(move.kind != "none" for move in self.moves.values()):
+            try:
+                self._write(spark, at, MAIN, staged, previous, feed=False)
+            except Mismatch:
+                with durable("sweep.staging"):
+                    staging.drop_table(spark, at)
+                raise
+        self.restored = True
+        return self._replacement(spark, at, meta, "incremental", "")
 
     def _readings(self, spark: SparkSession, previous: TableVersion) -> dict[str, Reading]:
         readings = {}
@@ -279,13 +343,12 @@ class ViewJob:
     def _full(self, spark: SparkSession, reason: str, meta: Metadata | None) -> TableVersion:
         if self.job.refresh_mode == "incremental" and meta is not None and not self.redefined:
             log.warning("%s is refreshed in full: %s", self.job.table, reason)
-        barrier = self.epoch.barrier()
         select = self._query(spark)
         same = meta is not None and meta.current is not None and self._same_columns(spark)
-        base = {"mode": "full", "reason": reason, "inputs": self.consumed}
         if same:
             assert meta is not None
             assert meta.current is not None
+            barrier = self.epoch.barrier()
             branch = staging.branch_name(barrier)
             names = ", ".join(quote(c.name) for c in self._columns)
             with durable("branch.create"):
@@ -303,28 +366,48 @@ class ViewJob:
                 self.job.table,
                 snapshot=head,
                 branch=branch,
+                reason=reason,
                 rows_inserted=rows,
                 rows_deleted=gone,
-                **base,  # type: ignore[arg-type]
+                inputs=self.consumed,
             )
+        at, _ = self._build(spark, select, meta)
+        self._check_columns(spark, at)
+        return self._replacement(spark, at, meta, "full", reason)
+
+    def _build(
+        self, spark: SparkSession, select: str, meta: Metadata | None
+    ) -> tuple[TableName, Metadata]:
+        """Build a staging table from a query."""
+        barrier = self.epoch.barrier()
         at = staging.staging_name(self.name, barrier, self.epoch.next_staging_number())
         location = "" if meta is not None else self.epoch.warehouse.place_of(self.name)
         properties = {**staging.VIEW_PROPERTIES, **self.job.config.get("properties", {})}
         with durable("table.build"), staging.stamped(spark, barrier):
-            snapshot = staging.build(spark, at, select, location, properties)
-        self._check_columns(spark, at)
+            staging.build(spark, at, select, location, properties)
         staged = metadata.load(spark, at)
         assert staged is not None
-        self._announce(Version(at, staged, snapshot, barrier))
+        return at, staged
+
+    def _replacement(
+        self, spark: SparkSession, at: TableName, meta: Metadata | None, mode: str, reason: str
+    ) -> TableVersion:
+        """The record that a staging table takes the place of the view's."""
+        barrier = self.epoch.barrier()
+        staged = metadata.load(spark, at)
+        assert staged is not None
+        self._announce(Version(at, staged, staged.current, barrier))
         return TableVersion(
             barrier,
             self.job.table,
-            snapshot=snapshot,
+            snapshot=staged.current,
             staged_at=str(at),
             created=meta is None,
-            rows_inserted=staged.live_rows(snapshot),
+            mode=mode,
+            reason=reason,
+            rows_inserted=staged.live_rows(staged.current),
             rows_deleted=meta.live_rows(meta.current) if meta is not None else 0,
-            **base,  # type: ignore[arg-type]
+            inputs=self.consumed,
         )
 
     @property
@@ -332,11 +415,15 @@ class ViewJob:
         return (*self.plan.columns, *self.plan.hidden)
 
     def _query(self, spark: SparkSession) -> str:
-        """The query over the pinned versions; sorted inside files where keys are looked up."""
+        """The query over the pinned versions."""
         if self.plan.full_sql:
             sql = self.plan.filled(partial(self._input, spark))
         else:
             sql = self.rewrite(self.job.sql, partial(self._pinned, spark))
+        return self._sorted(sql)
+
+    def _sorted(self, sql: str) -> str:
+        """A query of all rows, sorted inside files where keys are looked up."""
         if self.plan.strategy != "fold" or not self.plan.key:
             return sql
         keys = ", ".join(quote(key) for key in self.plan.key)

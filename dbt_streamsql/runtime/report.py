@@ -12,8 +12,10 @@ from dbt_streamsql.meta import TableVersion
 class TableReport:
     """What one epoch did to one view.
 
-    `mode` is noop, append, incremental or full; `reason` says why it was full. Rows count an
-    updated row as one deleted and one inserted. `jobs` are Spark jobs, `bytes_read` what they read
+    `mode` is noop, append, incremental or full; `reason` says why it was full. `definition` is ''
+    when that is what it was, else what became of the rows (metadata-only, append a column,
+    compatible state, shadow rebuild), and `reason` says why so. Rows count an updated row as one
+    deleted and one inserted. `jobs` are Spark jobs, `bytes_read` what they read
     of files (-1: not known). `strategy` is how (fold, replace, rows, full), `rows_read` the
     changed rows of the inputs. The estimates are seconds by past runs (None: there are none).
     """
@@ -31,10 +33,18 @@ class TableReport:
     bytes_read: int = 0
     estimated_incremental: float | None = None
     estimated_full: float | None = None
+    definition: str = ""
 
 
 _SHOWN = frozenset(
-    ("strategy", "rows_read", "bytes_read", "estimated_incremental", "estimated_full")
+    (
+        "strategy",
+        "rows_read",
+        "bytes_read",
+        "estimated_incremental",
+        "estimated_full",
+        "definition",
+    )
 )
 
 

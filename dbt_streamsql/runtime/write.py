@@ -40,15 +40,16 @@ class Writer:
     """Writes to the branch of one view in one session.
 
     `columns` are all stored columns, `visible` those of the query; `base` is the snapshot that
-    the branch of `barrier` starts from, `live` its number of rows; `feed` asks for the view's own
-    change; `small` says that the change fits the driver, `driver` that the driver can write the
-    table.
+    the `branch` of `barrier` starts from, `live` its number of rows; `feed` asks for the view's
+    own change; `small` says that the change fits the driver, `driver` that the driver can write
+    the table.
     """
 
     spark: SparkSession
     local: Local
     table: TableName
     barrier: int
+    branch: str
     base: int
     live: int
     columns: tuple[str, ...]
@@ -57,10 +58,6 @@ class Writer:
     driver: bool
     small: bool = True
     _open: bool = False
-
-    @property
-    def branch(self) -> str:
-        return staging.branch_name(self.barrier)
 
     def signed(self, change: str) -> Outcome:
         """Add signed rows over the visible columns to a view without a key."""

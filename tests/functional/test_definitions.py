@@ -124,5 +124,6 @@ def test_another_text_of_the_same_meaning_computes_nothing(engine, schema, order
     assert engine.create_materialized_view(name, text).mode == "noop"
     assert engine.configuration(name) is not None
     changed = engine.create_materialized_view(name, text.replace("SUM", "MAX"))
-    assert (changed.mode, changed.reason) == ("full", "the definition changed")
+    assert (changed.mode, changed.definition) == ("full", "shadow rebuild")
+    assert changed.reason == "the definition changed: p is not stored"
     assert engine.verify(name) == []

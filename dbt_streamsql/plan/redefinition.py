@@ -1,0 +1,26 @@
+"""What becomes of the rows of a view whose definition is another one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+METADATA = "metadata-only"
+APPEND = "append a column"
+COMPATIBLE = "compatible state"
+SHADOW = "shadow rebuild"
+
+STORED = "stored"
+"""The hole of `Redefinition.sql` for the rows of the old version."""
+
+
+@dataclass(frozen=True)
+class Redefinition:
+    """A verdict and why.
+
+    METADATA: the stored rows are those of the new definition. APPEND and COMPATIBLE: they follow
+    from the stored rows of the old one, by `sql`. SHADOW: they are computed from the sources.
+    """
+
+    verdict: str
+    reason: str
+    sql: str = ""
