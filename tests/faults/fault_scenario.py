@@ -54,11 +54,14 @@ VIEWS = {
     "JOIN lake.shop.users u ON u.id = o.user_id",
     "redone": "SELECT user_id, count(*) AS n FROM lake.shop.orders GROUP BY user_id",
     "uses_redone": "SELECT user_id, n FROM lake.shop.redone WHERE n > 3",
+    "cut": "SELECT user_id, count(*) AS n FROM lake.shop.orders GROUP BY user_id",
 }
 TOLD = {"by_city", "big_cities", "redone"}
 """Views with a changelog; the killed epoch takes it from `big_cities` and gives `extra` one."""
 TOLD_AFTER = {"by_city", "extra", "redone"}
 EXTRA = "SELECT city, revenue FROM lake.shop.by_city"
+CUT = VIEWS["cut"] + " HAVING n > 3"
+"""From the stored rows, and then from the change of the inputs."""
 REDONE = "SELECT user_id, sum(qty) AS pieces, count(*) AS n FROM lake.shop.orders GROUP BY user_id"
 
 
@@ -81,10 +84,11 @@ def build(engine: Engine) -> tuple[Base, Base]:
 
 
 def epoch(engine: Engine, reached: Callable[[], None] = lambda: None) -> None:
-    """The epoch under test: a new view, a view with other columns, and all others maintained."""
+    """The epoch under test: a new view, two with other definitions, and all others maintained."""
     engine.begin()
     engine.create_materialized_view(f"{SCHEMA}.extra", EXTRA, changelog=True)
     engine.create_materialized_view(f"{SCHEMA}.redone", REDONE, changelog=True)
+    engine.create_materialized_view(f"{SCHEMA}.cut", CUT)
     engine.create_materialized_view(f"{SCHEMA}.big_cities", VIEWS["big_cities"])
     engine.advance()
     reached()
@@ -128,9 +132,11 @@ def contents(base: Base, *, after: bool) -> dict[str, Rows]:
         "lines": Counter((id_, where, qty) for id_, where, _, qty in lines),
         "redone": Counter((user, n) for user, n in orders.items()),
         "uses_redone": Counter((user, n) for user, n in orders.items() if n > 3),
+        "cut": Counter(orders.items()),
     }
     if after:
         found["extra"] = Counter((where, revenue[where]) for where in count)
+        found["cut"] = found["uses_redone"]
         found["redone"] = Counter((user, pieces[user], n) for user, n in orders.items())
     return found
 

@@ -209,3 +209,53 @@ def test_explaining_a_table_that_is_no_view_says_so(shop):
     done = shop.dbt("show", "--inline", "{{ streamsql_explain(ref('orders')) }}")
     assert not done.ok
     assert "is not a materialized view" in done.text + done.error
+
+
+def _result(project, name):
+    found = {
+        r["unique_id"]: r["adapter_response"] for r in project.json("run_results.json")["results"]
+    }
+    return found[f"model.shop.{name}"]
+
+
+def test_an_edited_model_takes_effect_on_a_plain_run_and_the_run_says_how(shop):
+    """A column at the end, a condition, and a column of the source, while the source changes."""
+    assert shop.dbt("build").ok
+    columns = "user_id, sum(amount) as amount, count(*) as n"
+    edits = [
+        (f"{columns}, sum(amount) - count(*) as m", "", "INCREMENTAL", "append a column"),
+        (columns, " having count(*) > 1", "INCREMENTAL", "compatible state"),
+        (columns, " having 1 < count(*) and max(id) > 3", "FULL", "shadow rebuild"),
+    ]
+    for number, (shown, having, mode, verdict) in enumerate(edits):
+        shop.sql(f"INSERT INTO lake.shop.orders VALUES ({number + 4}, 12, 9)")
+        query = f"select {shown} from {{{{ ref('orders') }}}} group by user_id{having}"
+        shop.write("models/totals.sql", VIEW + query)
+        done = shop.dbt("run", "--select", "totals")
+        assert done.ok, (done.messages, done.error)
+        message = done.messages["totals"]
+        assert message.startswith(mode), message
+        response = _result(shop, "totals")
+        assert response["definition"] == verdict
+        assert message.endswith(f"s): {verdict}: {response['reason']}")
+        assert shop.host.engine.verify("lake.shop.totals") == []
+    assert shop.dbt("run", "--select", "totals").messages["totals"] == "NOOP"
+
+
+def test_a_changed_config_is_refused_or_left_alone_and_the_query_is_planned(shop):
+    assert shop.dbt("build").ok
+    config = "materialized='materialized_view', refresh_mode='full', on_configuration_change='{}'"
+    query = "select user_id, count(*) as n from {{ ref('orders') }} group by user_id"
+    for reaction, mode in (("fail", "auto"), ("continue", "auto"), ("apply", "full")):
+        text = f"{{{{ config({config.format(reaction)}) }}}} {query}"
+        shop.write("models/totals.sql", text)
+        done = shop.dbt("run", "--select", "totals")
+        assert done.ok is (reaction != "fail"), (reaction, done.messages)
+        engine = shop.host.engine
+        assert engine.configuration("lake.shop.totals")["refresh_mode"] == mode
+        if reaction == "fail":
+            assert _totals(shop) == [(10, 6, 2), (11, 7, 1)]
+            continue
+        verdict = {"continue": "compatible state", "apply": "shadow rebuild"}[reaction]
+        assert _result(shop, "totals")["definition"] == verdict
+        assert engine.verify("lake.shop.totals") == []

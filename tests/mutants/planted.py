@@ -24,8 +24,8 @@ class Bug:
     """`old` stands once in `file` (of `dbt_streamsql`) and becomes `new`, which makes `wrong` true.
 
     `tier` is to find it: 'duckdb', with queries of the operators `hint` alone, or 'spark', with
-    the tests of `tests/property/test_small_scenarios.py` and
-    `tests/functional/test_foreign_writers.py` or `test_one_read.py` whose names hold `hint`.
+    the tests of `tests/property/test_small_scenarios.py`, `test_foreign_writers.py`,
+    `test_one_read.py` and `test_redefinitions.py` of `tests/functional` whose names hold `hint`.
     """
 
     id: str

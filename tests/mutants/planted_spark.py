@@ -8,6 +8,7 @@ from __future__ import annotations
 _CHANGES = "storage/iceberg/changes.py"
 _FRAMES = "runtime/frames.py"
 _JOB = "runtime/job.py"
+_REDEFINE = "compiler/redefine.py"
 _WRITE = "runtime/write.py"
 _DRIVER = "runtime/write_driver.py"
 _MERGE = "runtime/write_merge.py"
@@ -183,6 +184,49 @@ SPARK: dict[str, tuple[str, str, str, str, str]] = {
         'known = ""',
         "groups that the MERGE has updated are inserted as well",
         "merged groups",
+    ),
+    # -- rows that follow from stored ones -------------------------------------------------------
+    "redefined-having": (
+        _REDEFINE,
+        "rest = tuple(value(expr) for expr in asked if expr not in had)",
+        "rest = tuple[Expr, ...]()",
+        "a condition that is new is not asked of the stored rows",
+        "verdicts",
+    ),
+    "redefined-less-where": (
+        _REDEFINE,
+        "if not had <= set(asked):",
+        "if not had:",
+        "rows that the old condition left out are taken for stored ones",
+        "verdicts",
+    ),
+    "redefined-inputs": (
+        _JOB,
+        'if any(move.kind != "none" for move in self.moves.values()):',
+        'if any(move.kind == "none" for move in self.moves.values()):',
+        "the change of the inputs in the same run as the definition is lost",
+        "verdicts",
+    ),
+    "redefined-below": (
+        _REDEFINE,
+        '_equal(new.where, old.where, at, "another condition below what is stored")',
+        "pass",
+        "a condition below the groups may be another",
+        "verdicts",
+    ),
+    "redefined-ties": (
+        _REDEFINE,
+        "ties = tuple(names[name] for name in new.sortable) if over.ties else None",
+        "ties = old.sortable if over.ties else None",
+        "ties of a window may be told apart by other columns",
+        "verdicts",
+    ),
+    "redefined-input": (
+        "definitions.py",
+        'if any(before["stamps"].get(name) != now["stamps"][name] for name in plan.sources):',
+        "if False:",
+        "an input may be another table than the one that the stored rows were made of",
+        "another_table",
     ),
     # -- what the fast tier cannot compute -------------------------------------------------------
     "tie-order": (

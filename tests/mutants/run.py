@@ -101,6 +101,7 @@ def _spark(bug: Bug, folder: Path, seed: int, seconds: float) -> tuple[bool, str
         tests / "property" / "test_small_scenarios.py",
         tests / "functional" / "test_foreign_writers.py",
         tests / "functional" / "test_one_read.py",
+        tests / "functional" / "test_redefinitions.py",
     ]
     options = ["-x", "-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT)]
     # The project's own folder, first among pytest's paths otherwise, has the code without the bug.
