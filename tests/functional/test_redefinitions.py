@@ -168,23 +168,31 @@ def test_the_verdicts_and_rows_of_a_changed_source(spark, engine, schema, orders
     assert _wrong(engine, schema, pairs) == {}
 
 
-def _query(random):
-    """A query over one table, of few parts, so that two of them often have parts in common."""
-    where = random.choice(("", "", " WHERE a > 1", " WHERE a > 1 AND d > 1"))
-    if random.random() < 0.3:
-        columns = random.sample(("id", "k", "a", "d", "a + 1 AS e", "d * 2 AS f"), 4)
-        return f"SELECT {', '.join(columns)} FROM {{o}}{where}"
-    calls = ("sum(a) AS s", "count(*) AS n", "avg(b) AS m", "count(b) AS c", "sum(b) AS t")
-    calls += ("max(d) AS h", "avg(d) AS g", "sum(d) + 1 AS p", "sum(d) AS q")
-    chosen = ", ".join(random.sample(calls, random.randint(1, 5)))
+def _pair(random):
+    """Two queries over one table that have parts in common, the first of more columns."""
+    lines, where = random.random() < 0.3, random.choice(("", " WHERE a > 1"))
+    more = random.choice(("", "", "", f"{' AND' if where else ' WHERE'} a < 9"))
     having = random.choice(("", "", " HAVING count(*) > 1", " HAVING sum(a) > 4"))
-    return f"SELECT k, {chosen} FROM {{o}}{where} GROUP BY k{having}"
+    if lines:
+        columns = ("id", "k", "a", "d", "b", "a + 1 AS e", "d * 2 AS f", "upper(k) AS u")
+        old, new = (random.sample(columns, size) for size in (6, random.randint(2, 6)))
+        return tuple(
+            f"SELECT {', '.join(chosen)} FROM {{o}}{condition}"
+            for chosen, condition in ((old, where), (new, where + more))
+        )
+    calls = ("sum(a) AS s", "count(*) AS n", "avg(b) AS m", "count(b) AS c", "sum(b) AS w")
+    calls += ("max(d) AS h", "avg(d) AS g", "sum(d) + 1 AS p", "sum(d) AS q")
+    old, new = (random.sample(calls, size) for size in (6, random.randint(1, 5)))
+    return (
+        f"SELECT k, {', '.join(old)} FROM {{o}}{where} GROUP BY k",
+        f"SELECT k, {', '.join(new)} FROM {{o}}{where}{more} GROUP BY k{having}",
+    )
 
 
 def test_random_pairs_of_definitions_equal_their_queries(spark, engine, schema, orders):
     random = Random(SEED)
     pairs = {
-        f"v{at}": tuple(_query(random).format(o=orders) for _ in range(2)) for at in range(PAIRS)
+        f"v{at}": tuple(query.format(o=orders) for query in _pair(random)) for at in range(PAIRS)
     }
     epochs = _redefine(engine, schema, pairs)
     next(epochs)
@@ -195,7 +203,7 @@ def test_random_pairs_of_definitions_equal_their_queries(spark, engine, schema, 
     _move(spark, orders, 23)
     engine.advance()
     assert _wrong(engine, schema, pairs) == {}, (pairs, reports)
-    assert SEED != 1000 or (found[SHADOW] and len(found) > 1), found
+    assert SEED != 1000 or (found[SHADOW] and found[COMPATIBLE]), found
 
 
 def test_rows_of_a_new_definition_do_not_come_from_the_source(spark, engine, schema, orders):
