@@ -161,6 +161,12 @@ def _answer(new: Select, old: Select) -> Select:
         if isinstance(child.node, Aggregate) and isinstance(known.node, Aggregate):
             added = _added(child.node, Input(known.alias, known.node), found, shown)
             at |= {(child.alias, name): expr for name, expr in added.items()}
+            for call in child.node.calls:
+                if (child.alias, call.name) not in at:
+                    name = (call.function or call.template.split("(")[0]).lower()
+                    of = f"{'distinct ' if call.distinct else ''}{call.arg or '*'}"
+                    what = f"{name}({'…' if call.template else of})"
+                    raise _Differs(f"{what} is not stored")
     had = {_plain(expr) for expr in old.where}
     asked = [_plain(_moved(expr, at)) for expr in new.where]
     if not had <= set(asked):

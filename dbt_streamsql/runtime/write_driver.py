@@ -38,7 +38,8 @@ _POSITION = f"{HIDDEN_PREFIX}position"
 _NUMBER = f"{HIDDEN_PREFIX}number"
 _ALIVE = f"{HIDDEN_PREFIX}alive"
 _OLD = f"{HIDDEN_PREFIX}old_"
-_PLACE = f"t._file AS {_FILE}, t._pos AS {_POSITION}"
+_PLACE = f"_file AS {_FILE}, _pos AS {_POSITION}"
+"""Bare, as only the table has them: of a view with a column `t`, `t._file` would be a field."""
 
 
 def signed(writer: Writer, change: Rows) -> Outcome:

@@ -125,5 +125,5 @@ def test_another_text_of_the_same_meaning_computes_nothing(engine, schema, order
     assert engine.configuration(name) is not None
     changed = engine.create_materialized_view(name, text.replace("SUM", "MAX"))
     assert (changed.mode, changed.definition) == ("full", "shadow rebuild")
-    assert changed.reason == "the definition changed: p is not stored"
+    assert changed.reason == "the definition changed: max(price) is not stored"
     assert engine.verify(name) == []

@@ -180,7 +180,7 @@ def _pair(random):
             f"SELECT {', '.join(chosen)} FROM {{o}}{condition}"
             for chosen, condition in ((old, where), (new, where + more))
         )
-    calls = ("sum(a) AS s", "count(*) AS n", "avg(b) AS m", "count(b) AS c", "sum(b) AS w")
+    calls = ("sum(a) AS s", "count(*) AS n", "avg(b) AS m", "count(b) AS c", "sum(b) AS t")
     calls += ("max(d) AS h", "avg(d) AS g", "sum(d) + 1 AS p", "sum(d) AS q")
     old, new = (random.sample(calls, size) for size in (6, random.randint(1, 5)))
     return (
