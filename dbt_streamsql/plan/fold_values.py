@@ -36,7 +36,11 @@ def fold_values(spec: Fold, old: str, new: str) -> dict[str, str]:
     values |= {column: value(column) for column in parts}
     bare = dict(values)
     for derived in spec.derived:
-        values[derived.column] = fill(derived.sql, lambda column: f"({bare[column]})")
+        shown = fill(derived.sql, lambda column: f"({bare[column]})")
+        if spec.key:
+            # Of a group that has gone an expression may have no value: `sum(x) / count(*)`.
+            shown = f"CASE WHEN {bare[spec.alive]} > 0 THEN {shown} END"
+        values[derived.column] = shown
     return values
 
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import job
+from dbt_streamsql.runtime import job, write_driver
 from dbt_streamsql.storage.iceberg.java import java_table
 
 EVERY_TYPE = """
@@ -82,6 +82,22 @@ def test_a_group_that_empties_and_comes_back_is_one_row_again(engine, schema):
         assert advance(engine, schema).mode == "incremental"
         assert engine.verify(f"lake.{schema}.v") == []
     assert engine.spark.sql(f"SELECT count(*) FROM lake.{schema}.v").collect() == [(2,)]
+
+
+@pytest.mark.parametrize("rows_of_driver", [0, 1000])
+def test_an_expression_that_has_no_value_for_no_rows_is_not_asked_of_a_group_that_empties(
+    engine, schema, monkeypatch, rows_of_driver
+):
+    monkeypatch.setattr(write_driver, "DRIVER_ROWS", rows_of_driver)
+    make(
+        engine,
+        schema,
+        "SELECT flag, 100 / count(*) AS share FROM lake.{schema}.base GROUP BY flag",
+    )
+    engine.spark.sql(f"DELETE FROM lake.{schema}.base WHERE flag")
+    report = advance(engine, schema)
+    assert (report.mode, report.rows_inserted, report.rows_deleted) == ("incremental", 0, 1)
+    assert engine.verify(f"lake.{schema}.v") == []
 
 
 def test_one_epoch_is_one_new_snapshot_and_one_new_file(engine, schema):

@@ -108,7 +108,8 @@ def _spark(bug: Bug, folder: Path, seed: int, seconds: float) -> tuple[bool, str
     paths = [folder, tests, tests / "property"]
     options += ["-o", f"pythonpath={' '.join(map(str, paths))}"]
     command = ["-m", "pytest", "-c", str(ROOT / "pyproject.toml"), *options]
-    done = _python([*command, *map(str, targets), "-k", bug.hint], folder, seconds)
+    words = " and ".join(bug.hint.split())
+    done = _python([*command, *map(str, targets), "-k", words], folder, seconds)
     if done is None or done.returncode == 0:
         return False, "" if done is not None else "no time left"
     lines = [line for line in done.stdout.splitlines() if line.startswith("E  ")]
