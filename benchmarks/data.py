@@ -25,6 +25,8 @@ from dbt_streamsql.storage.iceberg.staging import VIEW_PROPERTIES
 KEYS = ("scattered", "recent")
 BASE, VIEW, COPY, FULL = (f"lake.bench.{name}" for name in ("base", "ours", "copy", "refreshed"))
 DELTA = "spark_catalog.default.bench_delta"
+HEAP = "3g"
+"""Of the driver: with what a JVM needs beside its heap it stays within 4 GiB."""
 BATCH = "bench_batch"
 """The temporary view that holds the rows of one change."""
 COLUMNS = "k, n, total, weight"
@@ -82,7 +84,7 @@ class World:
 
 def open_world(folder: Path, with_delta: bool) -> World:
     """A new Spark context over an empty warehouse folder."""
-    properties = {}
+    properties = {"spark.driver.memory": HEAP}
     if with_delta:
         files = jars.ensure(jars.DELTA)
         properties["spark.driver.extraClassPath"] = os.pathsep.join(str(file) for file in files)
