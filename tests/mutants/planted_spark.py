@@ -48,7 +48,7 @@ SPARK: dict[str, tuple[str, str, str, str, str]] = {
         "FROM {new} WHERE {_STAMP} <= {_since(meta, change)}) n ",
         "FROM {new}) n ",
         "the old version of an updated row is not taken back",
-        "lineage",
+        "everything",
     ),
     "difference-sign": (
         _CHANGES,
@@ -162,7 +162,7 @@ SPARK: dict[str, tuple[str, str, str, str, str]] = {
         'WHERE d.{WEIGHT} < 0) WHERE n <= -{WEIGHT})"',
         'WHERE d.{WEIGHT} < 0))"',
         "all copies of a row go where some have to",
-        "rewritten ties",
+        "rewritten places",
     ),
     "same-null-key": (
         "runtime/matching.py",

@@ -23,6 +23,7 @@ _GROUPS = (
     "SELECT k, COUNT(*) AS n, SUM(v) AS total, MAX(s) AS last FROM {schema}.t1 GROUP BY k",
     "SELECT k, AVG(v) AS mean FROM {schema}.t1 GROUP BY k",
 )
+_PLACES = "SELECT k, s, rank() OVER (PARTITION BY k ORDER BY s) AS place FROM {schema}.t1"
 _COPIES = "SELECT k, s FROM {schema}.t1 WHERE v >= 0"
 _CHANGES = (
     (
@@ -149,6 +150,7 @@ SMALL: dict[str, tuple[str, Scenario]] = {
     "joined": (DRIVER, _JOINED),
     "ties": (DRIVER, _TIES),
     "rewritten ties": (REWRITE, _TIES),
+    "rewritten places": (REWRITE, _over_t1(109, (_PLACES,))),
     "clock": (DRIVER, _CLOCK),
     "decimals": (DRIVER, _DECIMALS),
 }
