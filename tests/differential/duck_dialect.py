@@ -104,6 +104,12 @@ def _rounded(node: exp.Expr) -> exp.Expr:
     return exp.Round(this=node, decimals=exp.Literal.number(DIGITS))
 
 
+def _mean_of_sums(node: exp.Div) -> None:
+    """A mean that is kept as its sum and its count (`compiler/rules/components.py`)."""
+    if isinstance(node.expression, exp.Nullif):
+        _around(_rounded)(node)
+
+
 # -- types and clauses ---------------------------------------------------------------------------
 
 
@@ -290,6 +296,7 @@ _REWRITES: tuple[tuple[Any, Callable[[Any], None]], ...] = (
     (exp.CountIf, _count_if),
     (exp.Sum, _weights),
     (_ROUNDED, _around(_rounded)),
+    (exp.Div, _mean_of_sums),
     (_INT, _around(_as("int"))),
     ((exp.DateAdd, exp.DateSub, exp.TsOrDsAdd), _around(_as("date"))),
     (exp.Grouping, _around(_as("tinyint"))),
