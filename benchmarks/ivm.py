@@ -26,6 +26,7 @@ from rich.table import Table
 
 from benchmarks import data, measure, report
 from benchmarks.data import World
+from benchmarks.progress import Progress
 from benchmarks.tpch import data as tpch
 from benchmarks.tpch import queries
 from benchmarks.tpch.changes import Refresh
@@ -72,11 +73,7 @@ def main() -> int:
     """1 when a view is not its query."""
     given = _arguments()
     console = Console()
-    started = time.monotonic()
-
-    def say(text: str) -> None:
-        console.print(f"[dim]{time.monotonic() - started:6.0f} s  {text}[/dim]", highlight=False)
-
+    say = Progress(console)
     given.folder.mkdir(parents=True, exist_ok=True)
     world = data.open_world((given.folder / "warehouse").resolve(), with_delta=False)
     try:
@@ -91,7 +88,7 @@ def main() -> int:
         facts["peak_memory_gib"] = report.peak_memory_gib(world.spark)
     finally:
         world.close()
-    facts["seconds"] = round(time.monotonic() - started)
+    facts["seconds"] = say.seconds
     _show(console, figures, f"TPC-H, scale {given.scale:g}: 0.1 % of the orders come and go")
     _write(given, figures, facts)
     console.print(f"\n{facts['seconds']} seconds in all; everything measured is in {given.json}")

@@ -9,13 +9,13 @@ import argparse
 import json
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from rich.console import Console
 
 from benchmarks import data, measure, report
 from benchmarks.contestants import ALL, Contestant
+from benchmarks.progress import Progress
 
 IDLE_LOAD = 0.5
 """Load average above which the figures are somebody else's too."""
@@ -26,11 +26,7 @@ def main() -> int:
     given = _arguments()
     options = measure.Options(given.rounds, given.change, given.seed)
     console = Console()
-    started = time.monotonic()
-
-    def say(text: str) -> None:
-        console.print(f"[dim]{time.monotonic() - started:6.0f} s  {text}[/dim]", highlight=False)
-
+    say = Progress(console)
     results = []
     with tempfile.TemporaryDirectory(prefix="streamsql-bench-") as folder:
         delta = any(contestant.name == "delta" for contestant in given.chosen)
@@ -48,7 +44,7 @@ def main() -> int:
             world.close()
     for result in results:
         report.show(console, result, options)
-    facts["seconds"] = round(time.monotonic() - started)
+    facts["seconds"] = say.seconds
     given.json.parent.mkdir(parents=True, exist_ok=True)
     body = report.as_json(results, options, facts)
     given.json.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")

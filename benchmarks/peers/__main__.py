@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -29,6 +28,7 @@ from benchmarks.peers.pipelines import Pipelines
 from benchmarks.peers.slices import Feed
 from benchmarks.peers.spark import FullRefresh, Merge, Ours
 from benchmarks.peers.system import System, Task
+from benchmarks.progress import Progress
 from benchmarks.view import IDLE_LOAD
 
 SYSTEMS: dict[str, type[System]] = {
@@ -44,11 +44,7 @@ def main() -> int:
     """Run the benchmark; 1 when a system's rows are not the query's."""
     given = _arguments()
     console = Console()
-    started = time.monotonic()
-
-    def say(text: str) -> None:
-        console.print(f"[dim]{time.monotonic() - started:6.0f} s  {text}[/dim]", highlight=False)
-
+    say = Progress(console)
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0
     if load > IDLE_LOAD:
         say(f"the machine is not idle (load {load:.1f}): do not publish this run")
@@ -73,7 +69,7 @@ def main() -> int:
         outcomes = [_compared(world, one, given) for one in outcomes]
     finally:
         world.close()
-    facts["seconds"] = round(time.monotonic() - started)
+    facts["seconds"] = say.seconds
     facts["flink"] = Flink.label
     shown = {n: (s.label, s.cannot) for n, s in SYSTEMS.items() if n in given.systems}
     outcome.show(console, outcomes, shown, given.queries, given.freshness)

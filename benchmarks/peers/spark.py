@@ -30,16 +30,24 @@ def read(spark: SparkSession, table: str, files: Sequence[Path]) -> DataFrame:
     return spark.read.schema(columns(table)).parquet(*map(str, files))
 
 
-class Ours:
-    """A materialized view that `Engine.advance()` brings up to date."""
+class _InSpark:
+    """What all of them share: one warm Spark, opened and closed by who runs the benchmark."""
 
-    name = "ours"
-    label = "this project: an epoch a slice"
     cold = False
     cannot: dict[str, str] = {}  # noqa: RUF012 - never changed
 
     def __init__(self, world: data.World) -> None:
         self._world = world
+
+    def close(self) -> None:
+        """Nothing of its own to close."""
+
+
+class Ours(_InSpark):
+    """A materialized view that `Engine.advance()` brings up to date."""
+
+    name = "ours"
+    label = "this project: an epoch a slice"
 
     def take(self, task: Task) -> Taken:
         engine, tables = self._world.engine, queries.READS[task.query]
@@ -62,20 +70,12 @@ class Ours:
             _drop(self._world, tables)
         return Taken(seconds, history(), mode="/".join(sorted(modes)))
 
-    def close(self) -> None:
-        """The world is closed by who opened it."""
 
-
-class FullRefresh:
+class FullRefresh(_InSpark):
     """dbt-spark's `table`: `CREATE OR REPLACE TABLE … AS` the whole query."""
 
     name = "full"
     label = "full refresh, dbt-spark on Iceberg"
-    cold = False
-    cannot: dict[str, str] = {}  # noqa: RUF012 - never changed
-
-    def __init__(self, world: data.World) -> None:
-        self._world = world
 
     def take(self, task: Task) -> Taken:
         spark = self._world.spark
@@ -97,20 +97,13 @@ class FullRefresh:
             _drop(self._world, (*queries.READS[task.query], "answer"))
         return Taken(seconds, history(), mode="full")
 
-    def close(self) -> None:
-        """The world is closed by who opened it."""
 
-
-class Merge:
+class Merge(_InSpark):
     """dbt-spark's `incremental` with `merge`: its two statements, on Delta."""
 
     name = "merge"
     label = "dbt-spark `merge` on Delta"
-    cold = False
     cannot = queries.NO_MERGE
-
-    def __init__(self, world: data.World) -> None:
-        self._world = world
 
     def take(self, task: Task) -> Taken:
         assert self._world.delta is not None
@@ -145,9 +138,6 @@ class Merge:
             for table in (*queries.READS[task.query], "answer"):
                 spark.sql(f"DROP TABLE IF EXISTS {DELTA}.{table}")
         return Taken(seconds, history(), mode="merge")
-
-    def close(self) -> None:
-        """The world is closed by who opened it."""
 
 
 def merge(key: Sequence[str]) -> str:

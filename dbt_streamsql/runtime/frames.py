@@ -92,6 +92,7 @@ class Frames:
         return found
 
     def _changes(self, table: str, columns: Sequence[str]) -> Frame:
+        """Signed rows of what a table (or the clock) gained and lost; None when there are none."""
         if not table:
             return None
         names = ", ".join(quote(column) for column in columns)

@@ -75,7 +75,8 @@ class ViewJob:
             finally:
                 jobs, read = counter.stop()
         version = replace(version, jobs=jobs, seconds=time.monotonic() - started)
-        if version.mode != NOOP:
+        # A change that came to nothing took its time too.
+        if version.mode != NOOP or jobs:
             strategy = self.plan.strategy if version.mode != "full" else "full"
             stats = {**self.estimate.stats(), "strategy": strategy, "bytes_read": read}
             # What other rows took than those of the inputs says nothing of a next time.
@@ -197,8 +198,7 @@ class ViewJob:
         outcome = self._write(spark, self.name, branch, meta, previous, feed=self._is_read)
         if not outcome.changed:
             return unchanged(previous, self.consumed)
-        staged = metadata.load(spark, self.name)
-        assert staged is not None
+        staged = _loaded(spark, self.name)
         head = staged.refs[branch]
         if outcome.feed is not None and outcome.feed.rows is not None:
             self.epoch.changes.put((self.job.table, meta.current, head), outcome.feed.rows)
@@ -270,8 +270,9 @@ class ViewJob:
                 with durable("sweep.staging"):
                     staging.drop_table(spark, at)
                 raise
+            staged = _loaded(spark, at)
         self.restored = True
-        return self._replacement(spark, at, meta, "incremental", "")
+        return self._replacement(at, staged, meta, "incremental", "")
 
     def _readings(self, spark: SparkSession, previous: TableVersion) -> dict[str, Reading]:
         readings = {}
@@ -356,8 +357,7 @@ class ViewJob:
             with durable("branch.write"), staging.stamped(spark, barrier):
                 target = staging.branch_sql(self.name, branch)
                 spark.sql(f"INSERT OVERWRITE {target} ({names}) SELECT {names} FROM ({select})")
-            staged = metadata.load(spark, self.name)
-            assert staged is not None
+            staged = _loaded(spark, self.name)
             head = staged.refs[branch]
             self._announce(Version(self.name, staged, head, barrier))
             rows, gone = staged.live_rows(head), meta.live_rows(meta.current)
@@ -371,9 +371,9 @@ class ViewJob:
                 rows_deleted=gone,
                 inputs=self.consumed,
             )
-        at, _ = self._build(spark, select, meta)
+        at, built = self._build(spark, select, meta)
         self._check_columns(spark, at)
-        return self._replacement(spark, at, meta, "full", reason)
+        return self._replacement(at, built, meta, "full", reason)
 
     def _build(
         self, spark: SparkSession, select: str, meta: Metadata | None
@@ -385,17 +385,13 @@ class ViewJob:
         properties = {**staging.VIEW_PROPERTIES, **self.job.config.get("properties", {})}
         with durable("table.build"), staging.stamped(spark, barrier):
             staging.build(spark, at, select, location, properties)
-        staged = metadata.load(spark, at)
-        assert staged is not None
-        return at, staged
+        return at, _loaded(spark, at)
 
     def _replacement(
-        self, spark: SparkSession, at: TableName, meta: Metadata | None, mode: str, reason: str
+        self, at: TableName, staged: Metadata, meta: Metadata | None, mode: str, reason: str
     ) -> TableVersion:
         """The record that a staging table takes the place of the view's."""
         barrier = self.epoch.barrier()
-        staged = metadata.load(spark, at)
-        assert staged is not None
         self._announce(Version(at, staged, staged.current, barrier))
         return TableVersion(
             barrier,
@@ -464,6 +460,13 @@ class ViewJob:
     def _announce(self, version: Version) -> None:
         with self.epoch.lock:
             self.epoch.staged[self.job.table] = version
+
+
+def _loaded(spark: SparkSession, table: TableName) -> Metadata:
+    """The metadata of a table that was just written."""
+    meta = metadata.load(spark, table)
+    assert meta is not None
+    return meta
 
 
 def _scattered(meta: Metadata) -> bool:

@@ -73,3 +73,16 @@ def test_a_compaction_of_the_source_changes_no_view(spark, engine, schema, views
     assert "full" not in modes
     for name in views[:4]:
         assert engine.verify(name) == []
+
+
+def test_a_change_that_comes_to_nothing_is_remembered_with_what_it_took(
+    spark, engine, schema, views, monkeypatch
+):
+    monkeypatch.setattr("dbt_streamsql.runtime.job.GUARDED_ROWS", 0)
+    spark.sql(f"INSERT INTO lake.{schema}.orders VALUES (1000, 'new', -1), (1001, 'new', -1)")
+    first = engine.advance().tables[views[0]]
+    assert (first.mode, first.rows_read) == ("noop", 2)
+    assert first.jobs > 0
+    spark.sql(f"INSERT INTO lake.{schema}.orders VALUES (1002, 'new', -1)")
+    second = engine.advance().tables[views[0]]
+    assert second.estimated_incremental == pytest.approx(first.seconds, abs=0.001)
