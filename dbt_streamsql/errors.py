@@ -27,6 +27,7 @@ CODES: dict[str, str] = {
     "JAR_CHECKSUM": "A downloaded jar is not the one that was pinned.",
     "JAR_UNAVAILABLE": "A jar is neither in the cache nor can it be fetched.",
     "JAVA_MISSING": "No Java 17 or 21 was found.",
+    "LEASE_LOST": "A reader has not renewed its lease in time.",
     "META_CONFLICT": "Another process changed the same barrier, job or table first.",
     "META_UNREACHABLE": "The MetaService store cannot be opened.",
     "META_VERSION": "The MetaService store was written by another version.",

@@ -139,9 +139,11 @@ class Database:
             # Another process may have done it in the meantime.
             found: list[int] = list(connection.execute(_VERSIONS).scalars())
             while len(found) == 1 and found[0] in schema.UPGRADES:
-                connection.execute(text(schema.UPGRADES[found[0]]))
+                for change in schema.UPGRADES[found[0]]:
+                    connection.execute(text(change))
                 found = [found[0] + 1]
                 connection.execute(update(schema.schema_version).values(version=found[0]))
+            schema.METADATA.create_all(connection)
         return found
 
 

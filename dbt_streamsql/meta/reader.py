@@ -54,6 +54,12 @@ class MetaReader:
         )
         return {row["table_name"]: row["snapshot"] for row in rows}
 
+    def input_times(self, barrier: int) -> dict[str, float | None]:
+        """When each pinned snapshot of the barrier was committed; None where it is not known."""
+        pins = schema.barrier_input
+        rows = self._rows(select(pins).where(pins.c.barrier == barrier))
+        return {row["table_name"]: row["committed_at"] for row in rows}
+
     def outside_tables(self) -> set[str]:
         """Every outside table that some barrier pinned, whether a job still reads it or not."""
         return {

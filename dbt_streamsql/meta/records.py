@@ -47,7 +47,8 @@ class TableVersion:
 
     `snapshot` is None for a table that has none yet. `staged_at` is '' when the version waits on
     `branch` of the table itself, else the full name of the staging table that becomes `table` by
-    rename. `inputs` are the snapshots this version was computed from; `seconds` is wall time.
+    rename. `inputs` are the snapshots this version was computed from; `seconds` is wall time from
+    `started_at` on, `written_at` when it became visible (None: not yet, or not known).
     `stats` are figures for people and for the next choice of how to refresh.
     """
 
@@ -64,6 +65,8 @@ class TableVersion:
     rows_deleted: int = 0
     jobs: int = 0
     seconds: float = 0.0
+    started_at: float | None = None
+    written_at: float | None = None
     inputs: Mapping[str, int | None] = field(default_factory=dict)
     stats: Mapping[str, Any] = field(default_factory=dict)
 
@@ -93,6 +96,28 @@ class Job:
     sources: tuple[str, ...] = ()
     created_barrier: int = 0
     table_uuid: str = ""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A committed barrier that `owner` (`host:pid:random`) goes on reading until `expires_at`."""
+
+    id: str
+    owner: str
+    barrier: int
+    taken_at: float
+    expires_at: float
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the audit log: who did what to the ledger, and when."""
+
+    id: int
+    at: float
+    who: str
+    action: str
+    detail: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

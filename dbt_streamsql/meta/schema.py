@@ -20,13 +20,19 @@ from sqlalchemy import (
 
 from dbt_streamsql.meta.records import Barrier, ChangeFile, Job, TableVersion
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Raise it when a table below changes, and say in `UPGRADES` how an older store gets there."""
 
-UPGRADES = {
-    2: "ALTER TABLE streamsql_table_version ADD COLUMN stats TEXT NOT NULL DEFAULT '{}'",
+UPGRADES: dict[int, tuple[str, ...]] = {
+    2: ("ALTER TABLE streamsql_table_version ADD COLUMN stats TEXT NOT NULL DEFAULT '{}'",),
+    3: (
+        "ALTER TABLE streamsql_table_version ADD COLUMN started_at DOUBLE PRECISION",
+        "ALTER TABLE streamsql_table_version ADD COLUMN written_at DOUBLE PRECISION",
+        "ALTER TABLE streamsql_barrier_input ADD COLUMN committed_at DOUBLE PRECISION",
+    ),
 }
-"""By the version that they start from; a store of any other version is refused (META_VERSION)."""
+"""By the version that they start from; a store of any other version is refused (META_VERSION).
+Tables that are new are made besides."""
 
 METADATA = MetaData()
 
@@ -85,6 +91,7 @@ barrier_input = _table(
     _key("barrier", _ID),
     _key("table_name", Text),
     Column("snapshot", BigInteger),
+    Column("committed_at", Float(53)),
 )
 version = _table(
     "table_version",
@@ -103,6 +110,8 @@ version = _table(
     _need("seconds", Float(53)),
     _need("inputs", Text),
     Column("stats", Text, nullable=False, server_default="{}"),
+    Column("started_at", Float(53)),
+    Column("written_at", Float(53)),
     Index("streamsql_version_table", "table_name", "barrier"),
 )
 head = _table("head", _key("table_name", Text), _need("barrier", _ID))
@@ -121,6 +130,23 @@ change_file = _table(
     _key("path", Text),
     _need("rows", BigInteger),
     Index("streamsql_change_file_barrier", "barrier"),
+)
+lease = _table(
+    "lease",
+    _key("id", Text),
+    _need("owner", Text),
+    _need("barrier", _ID),
+    _need("taken_at", Float(53)),
+    _need("expires_at", Float(53)),
+    Index("streamsql_lease_end", "expires_at"),
+)
+audit = _table(
+    "audit",
+    Column("id", _ID, primary_key=True),
+    _need("at", Float(53)),
+    _need("who", Text),
+    _need("action", Text),
+    _need("detail", Text),
 )
 staged_table = _table(
     "staged_table",

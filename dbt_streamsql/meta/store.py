@@ -19,6 +19,7 @@ from sqlalchemy import (
     bindparam,
     delete,
     exists,
+    func,
     insert,
     select,
     update,
@@ -27,6 +28,7 @@ from sqlalchemy import (
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import lock, schema, topology, transitions
 from dbt_streamsql.meta.database import Database
+from dbt_streamsql.meta.leases import Leases
 from dbt_streamsql.meta.reader import MetaReader, unfinished_barriers
 from dbt_streamsql.meta.records import (
     NOOP,
@@ -51,6 +53,7 @@ class MetaStore(MetaReader):
         self._clock = clock
         self._lock: lock.RunnerLock | None = None
         self.staged = StagedLedger(database)
+        self.leases = Leases(database, clock)
 
     @classmethod
     def open(cls, url: str, clock: Callable[[], float] = time.time) -> MetaStore:
@@ -117,8 +120,16 @@ class MetaStore(MetaReader):
 
     # one barrier
 
-    def begin(self, fence: Fence, inputs: Mapping[str, int | None] | None = None) -> Barrier:
-        """Open the next barrier with its pinned inputs; all earlier ones must be closed."""
+    def begin(
+        self,
+        fence: Fence,
+        inputs: Mapping[str, int | None] | None = None,
+        committed: Mapping[str, float] | None = None,
+    ) -> Barrier:
+        """Open the next barrier with its pinned inputs; all earlier ones must be closed.
+
+        `committed`: when each of these snapshots was, as far as that is known.
+        """
         with self._fenced(fence) as connection:
             open_ones = connection.execute(unfinished_barriers()).mappings()
             transitions.demand(
@@ -128,13 +139,19 @@ class MetaStore(MetaReader):
             begun = Barrier(last + 1, "OPEN", fence.token, self._clock())
             connection.execute(update(schema.runner).values(last_barrier=begun.id))
             connection.execute(insert(schema.barrier).values(**vars(begun)))
-            _put_inputs(connection, begun.id, inputs or {})
+            _put_inputs(connection, begun.id, inputs or {}, committed or {})
         return begun
 
-    def add_inputs(self, fence: Fence, barrier: int, inputs: Mapping[str, int | None]) -> None:
-        """Pin more inputs, or pin an input anew."""
+    def add_inputs(
+        self,
+        fence: Fence,
+        barrier: int,
+        inputs: Mapping[str, int | None],
+        committed: Mapping[str, float] | None = None,
+    ) -> None:
+        """Pin more inputs, or pin an input anew; `committed` as in `begin`."""
         with self._staging(fence, barrier, "pin inputs") as connection:
-            _put_inputs(connection, barrier, inputs)
+            _put_inputs(connection, barrier, inputs, committed or {})
 
     def stage_job(self, fence: Fence, barrier: int, job: Job) -> None:
         """Register a definition that becomes current when the barrier commits.
@@ -225,6 +242,7 @@ class MetaStore(MetaReader):
                 update(of).where(where, of.c.state == state).values(state="WRITTEN"),
                 step,
             )
+            connection.execute(update(of).where(where).values(written_at=self._clock()))
             if snapshot is not None:
                 connection.execute(update(of).where(where).values(snapshot=snapshot))
                 _rename_input(connection, barrier, table, snapshot)
@@ -330,7 +348,8 @@ class MetaStore(MetaReader):
         """Keep the newest `keep` (>= 1) committed barriers; returns how many barriers went.
 
         Older closed barriers go with their versions and inputs, unless such a version is still
-        the latest of its table or a change file of the barrier is still listed.
+        the latest of its table or a change file of the barrier is still listed. What is leased
+        stays, and everything after it.
         """
         if keep < 1:
             raise ValueError("keep at least one barrier")
@@ -345,6 +364,10 @@ class MetaStore(MetaReader):
             ).scalar()
             if cutoff is None:
                 return 0
+            leased = select(func.min(schema.lease.c.barrier)).where(
+                schema.lease.c.expires_at > self._clock()
+            )
+            cutoff = min(cutoff, connection.execute(leased).scalar() or cutoff)
             old = at.c.id < cutoff
             closed = at.c.state.in_(("COMMIT", "ABORT"))
             connection.execute(
@@ -433,13 +456,23 @@ def _forget(
         )
 
 
-def _put_inputs(connection: Connection, barrier: int, inputs: Mapping[str, int | None]) -> None:
+def _put_inputs(
+    connection: Connection,
+    barrier: int,
+    inputs: Mapping[str, int | None],
+    committed: Mapping[str, float],
+) -> None:
     _forget(connection, schema.barrier_input, barrier, list(inputs))
     if inputs:
         connection.execute(
             insert(schema.barrier_input),
             [
-                {"barrier": barrier, "table_name": table, "snapshot": snapshot}
+                {
+                    "barrier": barrier,
+                    "table_name": table,
+                    "snapshot": snapshot,
+                    "committed_at": committed.get(table),
+                }
                 for table, snapshot in inputs.items()
             ],
         )

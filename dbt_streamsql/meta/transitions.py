@@ -163,5 +163,17 @@ def to_commit(barrier: Barrier, unwritten: Sequence[str]) -> list[Requirement]:
     ]
 
 
+def leasable(barrier: int, state: BarrierState | None, kept_from: int) -> list[Requirement]:
+    """Only what is committed, and not forgotten, stays the same for a reader."""
+    return [
+        Requirement(
+            f"barrier {barrier} cannot be read for long",
+            f"a committed barrier from {kept_from} on",
+            "forgotten" if barrier < kept_from else state or "no such barrier",
+            state == "COMMIT" and barrier >= kept_from,
+        )
+    ]
+
+
 def to_abort(barrier: Barrier) -> list[Requirement]:
     return [may_move(barrier, "ABORT")]

@@ -98,13 +98,20 @@ class Open:
         with self.lock:
             if not self.number:
                 with durable("barrier.begin"):
-                    self.number = self.warehouse.store.begin(self.fence, self.pinned()).id
+                    begun = self.warehouse.store.begin(self.fence, *self.pinned())
+                    self.number = begun.id
             return self.number
 
-    def pinned(self) -> dict[str, int | None]:
-        """The inputs from outside, with the snapshots that this epoch reads."""
+    def pinned(self) -> tuple[dict[str, int | None], dict[str, float]]:
+        """The inputs from outside: the snapshots that this epoch reads, and when each was made."""
         with self.lock:
-            return {t: p.snapshot for t, p in self.pins.items() if t not in self.jobs}
+            outside = {t: p for t, p in self.pins.items() if t not in self.jobs}
+        made = {
+            table: at.meta.snapshots[at.snapshot].committed / 1000
+            for table, at in outside.items()
+            if at.snapshot is not None and at.snapshot in at.meta.snapshots
+        }
+        return {table: at.snapshot for table, at in outside.items()}, made
 
     def shared_columns(self, table: str, seen: int | None) -> tuple[str, ...]:
         """The columns of an input's change that the views which last saw `seen` use.

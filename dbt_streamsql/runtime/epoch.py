@@ -220,7 +220,7 @@ class Epoch:
             if moved and not number:
                 number = self.open.barrier()
             if number:
-                store.add_inputs(fence, number, self.open.pinned())
+                store.add_inputs(fence, number, *self.open.pinned())
                 store.processed_many(fence, [replace(v, barrier=number) for v in moved])
                 with durable("barrier.precommit"):
                     store.precommit(fence, number)

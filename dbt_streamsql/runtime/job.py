@@ -67,14 +67,15 @@ class ViewJob:
 
     def run(self) -> TableVersion:
         """Stage the view's version for this barrier and return its record."""
-        started = time.monotonic()
+        at, started = time.time(), time.monotonic()
         with self.epoch.warehouse.sessions.use() as spark:
             counter = JobCount(spark)
             try:
                 version = self._run(spark)
             finally:
                 jobs, read = counter.stop()
-        version = replace(version, jobs=jobs, seconds=time.monotonic() - started)
+        seconds = time.monotonic() - started
+        version = replace(version, jobs=jobs, started_at=at, seconds=seconds)
         # A change that came to nothing took its time too.
         if version.mode != NOOP or jobs:
             strategy = self.plan.strategy if version.mode != "full" else "full"

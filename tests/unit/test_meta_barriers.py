@@ -108,7 +108,7 @@ def test_a_barrier_goes_from_open_to_commit_and_its_version_becomes_the_latest(
     store.precommit(fence, 1)
     store.written(fence, 1, TOTALS)
     store.commit(fence, 1)
-    latest = TableVersion(**{**vars(staged), "state": "WRITTEN"})
+    latest = TableVersion(**{**vars(staged), "state": "WRITTEN", "written_at": 1000.5})
     assert store.latest(TOTALS) == latest
     assert store.latest_all() == {TOTALS: latest}
     assert store.barrier(1) == Barrier(1, "COMMIT", fence.token, 1000.5, 1000.5)

@@ -86,16 +86,33 @@ def test_a_store_of_another_version_is_refused(tmp_path: Path, versions: list[in
     assert f"{SCHEMA_VERSION + 1}" in error.given
 
 
-def test_a_store_of_the_last_version_is_brought_to_this_one(tmp_path: Path) -> None:
+_NEWER = {
+    3: (
+        "ALTER TABLE streamsql_table_version DROP COLUMN started_at",
+        "ALTER TABLE streamsql_table_version DROP COLUMN written_at",
+        "ALTER TABLE streamsql_barrier_input DROP COLUMN committed_at",
+        "DROP TABLE streamsql_lease",
+        "DROP TABLE streamsql_audit",
+    ),
+    2: ("ALTER TABLE streamsql_table_version DROP COLUMN stats",),
+}
+"""What an older store has not, by its version."""
+
+
+@pytest.mark.parametrize("version", sorted(_NEWER))
+def test_a_store_of_an_older_version_is_brought_to_this_one(tmp_path: Path, version: int) -> None:
     url = f"sqlite:///{tmp_path}/meta.db"
     MetaStore.open(url).close()
     with closing(sqlite3.connect(tmp_path / "meta.db")) as connection:
-        connection.execute("ALTER TABLE streamsql_table_version DROP COLUMN stats")
-        connection.execute("UPDATE streamsql_schema_version SET version = 2")
+        for newer in sorted(_NEWER, reverse=True):
+            for change in _NEWER[newer] if newer >= version else ():
+                connection.execute(change)
+        connection.execute("UPDATE streamsql_schema_version SET version = ?", (version,))
         connection.commit()
     for _ in range(2):
         store = MetaStore.open(url)
         assert store.latest_all() == {}
+        assert store.leases.live() == []
         store.close()
 
 
@@ -186,7 +203,9 @@ def test_every_call_stays_fast_after_ten_thousand_barriers(tmp_path: Path) -> No
         raw = connection.exec_driver_sql
         numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 10000) "
         raw(f"{numbers}INSERT INTO streamsql_barrier SELECT i, 'COMMIT', 1, i, i FROM n")
-        raw(f"{numbers}INSERT INTO streamsql_barrier_input SELECT i, 'lake.shop.in', i FROM n")
+        raw(
+            f"{numbers}INSERT INTO streamsql_barrier_input SELECT i, 'lake.shop.in', i, NULL FROM n"
+        )
         raw("CREATE TEMP TABLE t(name)")
         raw("INSERT INTO t VALUES (?)", [(table,) for table in tables])
         raw(

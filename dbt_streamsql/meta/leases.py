@@ -1,0 +1,84 @@
+"""Leases: a reader says which barrier it goes on reading, so that nothing of it is removed.
+
+A lease ends when it is given back or when its holder has not renewed it in time: a reader that
+died holds nothing for ever. Times are seconds since 1970 by the store's clock.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete, insert, select, update
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import schema
+from dbt_streamsql.meta.records import Lease
+from dbt_streamsql.meta.transitions import demand, leasable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dbt_streamsql.meta.database import Database
+
+LEASE_SECONDS = 60.0
+"""How long a lease lasts without renewal."""
+
+
+class Leases:
+    """The leases of one store. Safe from several threads; nobody needs the right to write."""
+
+    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+        self._database = database
+        self._clock = clock
+
+    def take(self, owner: str, barrier: int, seconds: float = LEASE_SECONDS) -> Lease:
+        """Hold a committed barrier that is not forgotten; of another one META_CONFLICT."""
+        now = self._clock()
+        lease = Lease(uuid.uuid4().hex, owner, barrier, now, now + seconds)
+        of, at = schema.lease, schema.barrier
+        with self._database.write() as connection:
+            state = connection.execute(select(at.c.state).where(at.c.id == barrier)).scalar()
+            kept: int = connection.execute(select(schema.runner.c.kept_from)).scalar_one()
+            demand(f"lease barrier {barrier}", leasable(barrier, state, kept))
+            connection.execute(insert(of).values(**vars(lease)))
+        return lease
+
+    def renew(self, lease: str, seconds: float = LEASE_SECONDS) -> float:
+        """Hold it longer; until when. LEASE_LOST when it has ended."""
+        of, now = schema.lease, self._clock()
+        with self._database.write() as connection:
+            met = connection.execute(
+                update(of)
+                .where(of.c.id == lease, of.c.expires_at > now)
+                .values(expires_at=now + seconds)
+            ).rowcount
+        if not met:
+            raise StreamSqlError(
+                "LEASE_LOST",
+                "the reader was away for so long that its versions may be gone",
+                given=f"lease {lease}",
+                hint="read again: a new reader sees the newest barrier",
+            )
+        return now + seconds
+
+    def give_back(self, lease: str) -> None:
+        """End it; harmless when it has ended already."""
+        of = schema.lease
+        with self._database.write() as connection:
+            connection.execute(delete(of).where(of.c.id == lease))
+
+    def live(self) -> list[Lease]:
+        """Those that have not ended, by barrier."""
+        of = schema.lease
+        with self._database.read() as connection:
+            rows = connection.execute(
+                select(of).where(of.c.expires_at > self._clock()).order_by(of.c.barrier, of.c.id)
+            ).mappings()
+            return [Lease(**row) for row in rows]
+
+    def forget_ended(self) -> int:
+        """Remove the records of leases that have ended; how many."""
+        of = schema.lease
+        with self._database.write() as connection:
+            return connection.execute(delete(of).where(of.c.expires_at <= self._clock())).rowcount

@@ -1,0 +1,103 @@
+"""A reader that leases a barrier keeps it until it gives it back, or is not heard of in time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import Fence, MetaStore, TableVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TOTALS = "lake.shop.totals"
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(meta_url: str, clock: Clock) -> Iterator[MetaStore]:
+    opened = MetaStore.open(meta_url, clock=clock)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def fence(store: MetaStore) -> Fence:
+    return store.acquire()
+
+
+def commit(store: MetaStore, fence: Fence) -> int:
+    barrier = store.begin(fence).id
+    store.processed(fence, TableVersion(barrier, TOTALS, snapshot=barrier))
+    store.precommit(fence, barrier)
+    store.written(fence, barrier, TOTALS)
+    store.commit(fence, barrier)
+    return barrier
+
+
+def test_a_lease_is_held_until_it_is_given_back(store: MetaStore, fence: Fence) -> None:
+    barrier = commit(store, fence)
+    lease = store.leases.take("host:1:a", barrier, 60)
+    assert (lease.barrier, lease.owner, lease.expires_at) == (barrier, "host:1:a", 1060)
+    assert store.leases.live() == [lease]
+    store.leases.give_back(lease.id)
+    store.leases.give_back(lease.id)
+    assert store.leases.live() == []
+
+
+def test_a_reader_that_is_not_heard_of_loses_its_lease_and_is_told(
+    store: MetaStore, fence: Fence, clock: Clock
+) -> None:
+    lease = store.leases.take("host:1:a", commit(store, fence), 60)
+    clock.now += 50
+    assert store.leases.renew(lease.id, 60) == clock.now + 60
+    clock.now += 61
+    assert store.leases.live() == []
+    with pytest.raises(StreamSqlError) as error:
+        store.leases.renew(lease.id, 60)
+    assert error.value.code == "LEASE_LOST"
+    assert store.leases.forget_ended() == 1
+
+
+@pytest.mark.parametrize("state", ["OPEN", "ABORT", "missing", "forgotten"])
+def test_only_a_barrier_that_stays_the_same_can_be_leased(
+    store: MetaStore, fence: Fence, state: str
+) -> None:
+    first = commit(store, fence)
+    barrier = store.begin(fence).id if state in ("OPEN", "ABORT") else 77
+    if state == "ABORT":
+        store.abort(fence, barrier)
+    if state == "forgotten":
+        commit(store, fence)
+        store.forget_before(fence, 1)
+        barrier = first
+    with pytest.raises(StreamSqlError) as error:
+        store.leases.take("host:1:a", barrier)
+    assert error.value.code == "META_CONFLICT"
+    assert store.leases.live() == []
+
+
+def test_a_leased_barrier_and_what_follows_it_is_not_forgotten(
+    store: MetaStore, fence: Fence, clock: Clock
+) -> None:
+    barriers = [commit(store, fence) for _ in range(4)]
+    lease = store.leases.take("host:1:a", barriers[1], 60)
+    store.forget_before(fence, 1)
+    assert store.kept_from() == barriers[1]
+    assert store.latest_all(barriers[1])[TOTALS].snapshot == barriers[1]
+    store.leases.give_back(lease.id)
+    store.forget_before(fence, 1)
+    assert store.kept_from() == barriers[3]
