@@ -210,7 +210,7 @@ def test_every_call_stays_fast_after_ten_thousand_barriers(tmp_path: Path) -> No
         raw("INSERT INTO t VALUES (?)", [(table,) for table in tables])
         raw(
             f"{numbers}INSERT INTO streamsql_table_version SELECT i, name, 'PROCESSED', i, '', "
-            "'', 0, 'noop', '', 0, 0, 0, 0.0, '{\"lake.shop.in\": 1}', '{}' FROM n, t"
+            "'', 0, 'noop', '', 0, 0, 0, 0.0, '{\"lake.shop.in\": 1}', '{}', NULL, NULL FROM n, t"
         )
         raw("INSERT INTO streamsql_head SELECT name, 10000 FROM t")
         raw("UPDATE streamsql_runner SET last_barrier = 10000")
