@@ -36,6 +36,7 @@ from dbt_streamsql.runtime.spark_catalog import SparkCatalog
 from dbt_streamsql.runtime.staged import Build
 from dbt_streamsql.storage import functions, inputs
 from dbt_streamsql.storage.iceberg import staging
+from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.texts import with_changelogs
 
 CONSISTENCY = ("read_uncommitted", "read_committed", "repeatable_read")
@@ -57,7 +58,9 @@ class Engine:
         self._owns_spark = owns_spark
         sessions = Sessions(spark, query_timeout)
         self._warehouse = Warehouse(sessions, MetaStore.open(meta), meta, catalog)
-        self._known = SparkCatalog(spark, catalog, self._at, self.rewrite)
+        self._known = SparkCatalog(
+            spark, catalog, self._at, self.rewrite, self._pinned
+        )
         self._definitions = Definitions(self._known)
         self._epoch: Epoch | None = None
         self._swept = False
@@ -457,6 +460,10 @@ class Engine:
     def _staged(self, name: TableName) -> Version | None:
         epoch = self._epoch
         return epoch.staged(str(name)) if epoch is not None else None
+
+    def _pinned(self, name: TableName) -> Metadata | None:
+        epoch = self._epoch
+        return epoch.known(str(name)) if epoch is not None else None
 
     def _at(self, name: TableName) -> TableName:
         version = self._staged(name)

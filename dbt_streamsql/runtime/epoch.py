@@ -16,6 +16,7 @@ from dbt_streamsql.runtime.context import Open, Version, Warehouse, log, pin, re
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.job import Rewrite, ViewJob
 from dbt_streamsql.storage.iceberg import files, metadata, staging
+from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 PARALLEL = 4
 """Views of one level that run side by side."""
@@ -84,6 +85,12 @@ class Epoch:
         """The version that this epoch staged and has not published."""
         with self.open.lock:
             return self.open.staged.get(table)
+
+    def known(self, table: str) -> Metadata | None:
+        """What this epoch has loaded of a table already."""
+        with self.open.lock:
+            version = self.open.staged.get(table) or self.open.pins.get(table)
+        return version.meta if version is not None else None
 
     def pinned(self, table: str) -> Version:
         return pin(self.open, table)

@@ -110,7 +110,7 @@ class ViewJob:
         self.moves = {source: self._move(source, previous) for source in self.inputs}
         self.estimate = self._estimate(previous)
         reason = self._why_full(previous)
-        meta = metadata.load(spark, self.name)
+        meta = self._own()
         if previous is None or meta is None:
             return self._full(spark, reason or "the table is built for the first time", meta)
         still = all(move.kind == "none" for move in self.moves.values())
@@ -128,6 +128,15 @@ class ViewJob:
             return self._incremental(spark, meta, previous)
         except Mismatch:
             return self._full(spark, "the stored rows were not what they should be", meta)
+
+    def _own(self) -> Metadata | None:
+        """The metadata of the view's table, for its readers too; None when it is not there."""
+        try:
+            return pin(self.epoch, self.job.table).meta
+        except StreamSqlError as error:
+            if error.code != "TABLE_MISSING":
+                raise
+            return None
 
     # -- what happened -----------------------------------------------------------------------
 

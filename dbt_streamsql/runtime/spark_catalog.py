@@ -15,6 +15,7 @@ from dbt_streamsql.plan.schema import Column, visible
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import nearby
+from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 _AS = re.compile(r"\nAS\n", re.MULTILINE)
 _SPOT = re.compile(r"line (\d+),? pos (\d+)")
@@ -26,13 +27,20 @@ class SparkCatalog:
     """The tables, types and functions that a session sees (see `plan.catalog.Catalog`)."""
 
     def __init__(
-        self, spark: SparkSession, default_catalog: str, at: At, rewrite: Callable[[str], str]
+        self,
+        spark: SparkSession,
+        default_catalog: str,
+        at: At,
+        rewrite: Callable[[str], str],
+        pinned: Callable[[TableName], Metadata | None],
     ) -> None:
-        """`at` says where an unpublished table stands, `rewrite` puts that into a query."""
+        """`at` says where an unpublished table stands, `rewrite` puts that into a query, `pinned`
+        what an open epoch knows of a table already."""
         self.default_catalog = default_catalog
         self.spark = spark
         self._at = at
         self._rewrite = rewrite
+        self._pinned = pinned
         self._functions: frozenset[str] | None = None
         self._lock = threading.Lock()
 
@@ -83,7 +91,7 @@ class SparkCatalog:
     def stamp(self, name: TableName) -> str:
         """Changes when a table is recreated, its columns change, or a view is redefined."""
         try:
-            found = inputs.load(self.spark, self._at(name))
+            found = self._pinned(name) or inputs.load(self.spark, self._at(name))
         except StreamSqlError:
             return "unversioned"
         return found.stamp if found is not None else self._view(name)
