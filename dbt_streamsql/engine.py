@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +13,9 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from dbt_streamsql.compiler.bind import open_views
 from dbt_streamsql.compiler.calls import refuse_calls
 from dbt_streamsql.compiler.compile import compile_view
-from dbt_streamsql.compiler.parse import replace_tables, statements, without_qualify
+from dbt_streamsql.compiler.parse import statements, without_qualify
 from dbt_streamsql.compiler.udf import Function, Parameter, expand
 from dbt_streamsql.definitions import Definitions, check_config, configuration_of
 from dbt_streamsql.errors import StreamSqlError
@@ -23,6 +23,7 @@ from dbt_streamsql.meta import Job, MetaStore, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.reading import Reader, Reading
 from dbt_streamsql.runtime import changelog, changelog_table, publish, staged
 from dbt_streamsql.runtime.compare import beyond_rounding, differing
 from dbt_streamsql.runtime.context import Version, Warehouse, readable
@@ -37,9 +38,8 @@ from dbt_streamsql.runtime.staged import Build
 from dbt_streamsql.storage import functions, inputs
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-from dbt_streamsql.texts import with_changelogs
 
-CONSISTENCY = ("read_uncommitted", "read_committed", "repeatable_read")
+_POLL_SECONDS = 0.1
 
 
 class Engine:
@@ -52,15 +52,15 @@ class Engine:
         meta: str,
         owns_spark: bool,
         query_timeout: float | None = None,
+        consistency: str = "read_committed",
     ) -> None:
         self.spark = spark
         self.catalog = catalog
         self._owns_spark = owns_spark
         sessions = Sessions(spark, query_timeout)
         self._warehouse = Warehouse(sessions, MetaStore.open(meta), meta, catalog)
-        self._known = SparkCatalog(
-            spark, catalog, self._at, self.rewrite, self._pinned
-        )
+        self._known = SparkCatalog(spark, catalog, self._at, self.rewrite, self._pinned)
+        self._reading = Reading(self._warehouse, self._known, consistency, self.expanded)
         self._definitions = Definitions(self._known)
         self._epoch: Epoch | None = None
         self._swept = False
@@ -75,11 +75,13 @@ class Engine:
         catalog: str = "lake",
         meta: str | None = None,
         query_timeout: float | None = None,
+        consistency: str = "read_committed",
     ) -> Engine:
         """Open a warehouse folder, or the one that `spark`'s catalog has.
 
         `meta` is the SQLAlchemy URL of MetaService's store (default: SQLite in the warehouse).
         `query_timeout`: seconds that the refresh of one view may take (None: any time).
+        `consistency`: of queries that do not name one.
         Errors: JAVA_MISSING, JAR_UNAVAILABLE, CONNECTION, META_UNREACHABLE, META_VERSION.
         """
         folder = str(Path(warehouse).resolve()) if warehouse is not None else ""
@@ -97,7 +99,14 @@ class Engine:
             path = Path(folder.removeprefix("file:"))
             path.mkdir(parents=True, exist_ok=True)
             meta = f"sqlite:///{path / 'streamsql.db'}"
-        return cls(session, catalog, meta, owns_spark=owns, query_timeout=query_timeout)
+        return cls(
+            session,
+            catalog,
+            meta,
+            owns_spark=owns,
+            query_timeout=query_timeout,
+            consistency=consistency,
+        )
 
     # -- definitions -------------------------------------------------------------------------
 
@@ -209,7 +218,9 @@ class Engine:
         with self._lock:
             if self._epoch is None:
                 self._sweep_once()
-                self._epoch = Epoch(self._warehouse, self._rewritten, self._definitions.refreshed)
+                self._epoch = Epoch(
+                    self._warehouse, self._reading.rewritten, self._definitions.refreshed
+                )
                 self._epoch.pin_roots()
         return self._warehouse.store.last_committed()
 
@@ -269,31 +280,27 @@ class Engine:
 
     # -- reading -----------------------------------------------------------------------------
 
-    def rewrite(self, sql: str) -> str:
-        """The query over the versions that the open epoch has staged, where it has.
+    def rewrite(
+        self,
+        sql: str,
+        consistency: str | None = None,
+        max_staleness: float | None = None,
+        beside: Collection[str] = (),
+    ) -> str:
+        """The query as `sql` would run it; without a consistency, in an open epoch, over what that
+        has staged. `beside`: tables that other queries read at the same barrier.
 
         The engine's own columns of a view are left out, so that `SELECT *` means the query's.
         Calls of `streamsql_changelog` are written out.
         """
-        asked, sql = sql, self.expanded(sql)
-        jobs = self._jobs()
-
-        def current(name: TableName) -> str | None:
-            at = self._staged(name)
-            if at is None:
-                return _without_hidden(jobs.get(str(name)), name)
-            return readable(jobs.get(str(name)), inputs.version(at.at, at.snapshot))
-
-        staged = self._epoch.open.staged if self._epoch is not None else {}
-        return with_changelogs(
-            self._warehouse, asked, self._replaced(sql, [*staged, *jobs], current)
-        )
+        epoch = self._epoch
+        if epoch is not None and consistency is None:
+            return self._reading.in_run(sql, epoch.open)
+        return self._reading.at(sql, consistency, max_staleness=max_staleness, beside=beside)
 
     def visible(self, sql: str) -> str:
         """The query without the engine's own columns, over no version in particular: for DDL."""
-        sql = self._kept(sql)
-        jobs = self._jobs()
-        return self._replaced(sql, jobs, lambda name: _without_hidden(jobs.get(str(name)), name))
+        return self._reading.visible(self._kept(sql), self._jobs())
 
     def function(
         self,
@@ -330,30 +337,44 @@ class Engine:
         return statements(text)
 
     def sql(
-        self, text: str, consistency: str = "read_committed", barrier: int | None = None
+        self,
+        text: str,
+        consistency: str | None = None,
+        barrier: int | None = None,
+        max_staleness: float | None = None,
     ) -> DataFrame:
-        """A query over one barrier's versions of the views (`barrier`, or the last committed)."""
-        if consistency not in CONSISTENCY:
-            raise StreamSqlError(
-                "CONFIG_INVALID",
-                "unknown consistency",
-                given=repr(consistency),
-                allowed=", ".join(CONSISTENCY),
-            )
-        if consistency == "read_uncommitted":
-            return self.spark.sql(self.rewrite(text))
-        asked, text = text, self.expanded(text)
-        versions, jobs = self._warehouse.store.latest_all(barrier), self._warehouse.store.jobs()
+        """A query over one consistent cut of the views and of the tables that they read.
 
-        def committed(name: TableName) -> str | None:
-            found = versions.get(str(name))
-            if found is None:
-                return None
-            return readable(jobs.get(str(name)), inputs.version(name, found.snapshot))
+        `consistency` (default: the engine's): read_uncommitted, read_committed, repeatable_read;
+        `barrier`: none newer than that one; `max_staleness`: seconds that the oldest change which
+        the cut does not hold may be old. What repeatable_read reads is held until `close`.
+        Errors: CONFIG_INVALID, CONSISTENCY_UNAVAILABLE, META_CONFLICT.
+        """
+        return self.spark.sql(self._reading.at(text, consistency, barrier, max_staleness))
 
-        return self.spark.sql(
-            with_changelogs(self._warehouse, asked, self._rewritten(text, committed))
-        )
+    def reader(self, consistency: str = "repeatable_read", barrier: int | None = None) -> Reader:
+        """A reader whose queries all see one committed barrier until it is closed.
+
+        `barrier`: that one instead of the newest. Errors: CONFIG_INVALID, META_CONFLICT.
+        """
+        return self._reading.reader(consistency, barrier)
+
+    def wait_for(self, barrier: int, seconds: float | None = None) -> int:
+        """Wait until that barrier, or a later one, is committed; its number.
+
+        Error: CONSISTENCY_UNAVAILABLE when it is not within `seconds` (None: for ever).
+        """
+        end = None if seconds is None else time.monotonic() + seconds
+        while (last := self._warehouse.store.last_committed()) < barrier:
+            if end is not None and time.monotonic() > end:
+                raise StreamSqlError(
+                    "CONSISTENCY_UNAVAILABLE",
+                    f"barrier {barrier} was not committed in time",
+                    given=f"barrier {last} after {seconds:g} s",
+                    hint="see whether a run is at work: `streamsql status`",
+                )
+            time.sleep(_POLL_SECONDS)
+        return last
 
     def changelog(
         self, name: str, from_barrier: int, to_barrier: int | None = None, mode: str = "retract"
@@ -406,7 +427,7 @@ class Engine:
         """The query of a view over what it has read: where it leaves a choice, the one made."""
         plan = plan_of(job)
         if not plan.canonical:
-            return self._rewritten(job.sql, read)
+            return self._reading.rewritten(job.sql, read)
         clock = version.inputs.get(CLOCK)
         return plan.filled(
             lambda table: str(clock_row(clock) if table == CLOCK else read(TableName.parse(table)))
@@ -437,20 +458,12 @@ class Engine:
     def close(self) -> None:
         """Abort an open epoch and let go of the store (and of Spark, when it was opened here)."""
         self.abort()
+        self._reading.close()
         self._warehouse.store.close()
         if self._owns_spark:
             self.spark.stop()
 
     # -- inside ------------------------------------------------------------------------------
-
-    def _replaced(
-        self, sql: str, tables: Iterable[str], replacement: Callable[[TableName], str | None]
-    ) -> str:
-        """`replace_tables`, for a text that can name one of the tables; others are not parsed."""
-        text = sql.lower()
-        if not any(table.rpartition(".")[2].lower() in text for table in tables):
-            return sql
-        return replace_tables(sql, replacement, self.catalog)
 
     def _kept(self, sql: str) -> str:
         """`expanded`, for a query that is kept. Error: FUNCTION_INVALID."""
@@ -498,24 +511,6 @@ class Engine:
         if own:
             self.publish()
 
-    def _rewritten(self, sql: str, replacement: Callable[[TableName], str | None]) -> str:
-        """The query's own text with tables replaced, also those that its views read."""
-        text = replace_tables(sql, replacement, self.catalog)
-        if not open_views(sql, self._known).views:
-            return text
-
-        def inlined(name: TableName) -> str | None:
-            direct = replacement(name)
-            if direct is not None:
-                return direct
-            info = self._known.table(name)
-            if not info.view_sql:
-                return None
-            inner = self._rewritten(info.view_sql, replacement)
-            return f"(SELECT * FROM ({inner}) AS _v({_names(info.columns)}))"
-
-        return replace_tables(sql, inlined, self.catalog)
-
     def _set_properties(self, table: TableName, wanted: Mapping[str, str]) -> None:
         """Bring the properties of a view that exists to what its new definition says."""
         known = self.configuration(str(table))
@@ -523,14 +518,6 @@ class Engine:
             return
         gone = [key for key in known["properties"] if key not in wanted]
         staging.set_properties(self.spark, table, wanted, gone)
-
-
-def _without_hidden(job: Job | None, name: TableName) -> str | None:
-    return readable(job, name.sql) if job is not None and job.config.get("hidden") else None
-
-
-def _names(columns: tuple[Any, ...]) -> str:
-    return ", ".join(quote(column.name) for column in columns)
 
 
 __all__ = ["Engine", "Report", "TableReport"]

@@ -14,6 +14,7 @@ CODES: dict[str, str] = {
     "CHANGELOG_UNAVAILABLE": "The changes between two barriers are not known, or no more.",
     "CONFIG_INVALID": "A profile or a model config has unknown keys or wrong values.",
     "CONNECTION": "Spark, Java or a needed jar could not be reached.",
+    "CONSISTENCY_UNAVAILABLE": "No barrier holds the tables of a query together, or not freshly.",
     "CONSTRAINT_VIOLATED": "Rows of a new table break a constraint of its contract.",
     "CYCLE": "A view would read itself, directly or through other views.",
     "DEFINITION_MISSING": "The name is not a view that this warehouse knows.",

@@ -16,6 +16,7 @@ from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
 from dbt_streamsql.adapter.causes import cause_of, trace_of
 from dbt_streamsql.adapter.host import Host, host_of, project_root
+from dbt_streamsql.adapter.model_config import Reads
 from dbt_streamsql.adapter.secrets import scrub
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.limit import limited
@@ -93,6 +94,9 @@ class Handle:
         self.session = host.acquire()
         self.model = self.query = ""
         """The text of the model being built: compiled, and as it stands in statements."""
+        self.reads = Reads()
+        self.beside: frozenset[str] = frozenset()
+        """The tables that the queries of a python model read, all at one barrier."""
         self.temporaries: list[str] = []
         """Temporary views to drop when the connection is closed."""
         self._cursors: list[Cursor] = []
@@ -145,6 +149,7 @@ class StreamSqlConnectionManager(SparkConnectionManager):
             credentials.settings(root),
             credentials.meta_url(root),
             server=credentials.server,
+            consistency=credentials.consistency,
             query_timeout=credentials.query_timeout,
         )
 

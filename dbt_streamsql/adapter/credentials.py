@@ -14,6 +14,7 @@ from dbt_common.exceptions import DbtRuntimeError
 from dbt_streamsql.adapter import secrets
 from dbt_streamsql.adapter.causes import listed
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import LEVELS
 from dbt_streamsql.quoting import check_name
 from dbt_streamsql.runtime.session import METHODS, SessionSettings
 from dbt_streamsql.storage.locations import Roots
@@ -24,7 +25,16 @@ META_FILE = "streamsql.db"
 
 _TEXT = ("database", "schema", "warehouse", "meta", "method", "host", "token", "master")
 _MAPPINGS = ("catalog_properties", "spark_properties")
-_KEYS = ("catalog", *_TEXT, "port", "server", "query_timeout", *_MAPPINGS, "allowed_roots")
+_KEYS = (
+    "catalog",
+    *_TEXT,
+    "port",
+    "server",
+    "consistency",
+    "query_timeout",
+    *_MAPPINGS,
+    "allowed_roots",
+)
 _CHANGE_TEXTS = ("spark.sql.variable.substitute", "spark.sql.parser.escapedStringLiterals")
 _SHOWN_AS = {"database": "catalog"}
 
@@ -51,6 +61,8 @@ class StreamSqlCredentials(Credentials):
     port: Optional[int] = None  # noqa: UP045
     token: Optional[str] = field(default=None, repr=False)  # noqa: UP045
     master: Optional[str] = None  # noqa: UP045
+    # What queries outside a run see.
+    consistency: str = "read_committed"
     # Whether `embedded` uses the warm engine of this warehouse when one is up.
     server: bool = True
     # Seconds that one statement, or the refresh of one view, may take.
@@ -186,6 +198,9 @@ def _root_problems(value: Any) -> Iterator[str]:
 
 def _server_problems(data: Any) -> Iterator[str]:
     port = data.get("port")
+    level = data.get("consistency", LEVELS[1])
+    if level not in LEVELS:
+        yield f"`consistency` must be one of {', '.join(LEVELS)}, not {level!r}"
     if port is not None and (type(port) is not int or not 0 < port < 65536):
         yield f"`port` must be a number from 1 to 65535, not {port!r}"
     if not isinstance(data.get("server", True), bool):

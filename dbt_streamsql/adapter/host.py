@@ -100,13 +100,16 @@ class Host:
         *,
         server: bool = True,
         query_timeout: int | None = None,
+        consistency: str = "read_committed",
     ) -> None:
         """`server`: a warm engine may stand in for an embedded session.
 
         `query_timeout`: seconds that a statement, or the refresh of a view, may take.
+        `consistency`: of queries outside a run.
         """
         self.settings = settings
         self.query_timeout = query_timeout
+        self.consistency = consistency
         self.meta = meta
         self._server = server
         self.gate = Gate()
@@ -155,6 +158,7 @@ class Host:
                     catalog=self.settings.catalog,
                     meta=self.meta,
                     query_timeout=self.query_timeout,
+                    consistency=self.consistency,
                 )
             return self._engine
 
@@ -201,12 +205,18 @@ _hosts_lock = threading.Lock()
 
 
 def host_of(
-    settings: SessionSettings, meta: str, *, server: bool = True, query_timeout: int | None = None
+    settings: SessionSettings,
+    meta: str,
+    *,
+    server: bool = True,
+    query_timeout: int | None = None,
+    consistency: str = "read_committed",
 ) -> Host:
     """The process's host for these settings; the same ones give the same host."""
     key = (
         server,
         query_timeout,
+        consistency,
         settings.method,
         settings.host,
         settings.port,
@@ -220,7 +230,13 @@ def host_of(
     )
     with _hosts_lock:
         if key not in _hosts:
-            _hosts[key] = Host(settings, meta, server=server, query_timeout=query_timeout)
+            _hosts[key] = Host(
+                settings,
+                meta,
+                server=server,
+                query_timeout=query_timeout,
+                consistency=consistency,
+            )
         return _hosts[key]
 
 

@@ -46,6 +46,10 @@ _THREE_PARTS = re.compile(
 )
 
 
+def _named_in(text: str) -> set[TableName]:
+    return {TableName.parse(match.group(0)) for match in _THREE_PARTS.finditer(text)}
+
+
 class PublishError(DbtBaseException):
     """The run was built and could not be published.
 
@@ -161,11 +165,19 @@ class StreamSqlAdapter(RelationsAdapter):
         handle.model = handle.query = model.get("compiled_code") or ""
         with self.connections.exception_handler(""):
             name = self._name(relation)
+            handle.reads = model_config.reads_of(str(name), config, self.config.cli_vars)
             self._refuse_function(relation)
             model_config.check(str(name), config, self._roots)
             tables.check_grants(str(name), config)
         if config.get("catalog_name"):
             self.get_catalog_integration(config["catalog_name"])
+
+    @available.parse(lambda *a, **k: None)
+    def streamsql_reads(self, config: Any, name: str = "") -> None:
+        """How this node reads, from here on, by its config. Error: CONFIG_INVALID."""
+        with self.connections.exception_handler(""):
+            reads = model_config.reads_of(name, config, self.config.cli_vars)
+            self.connections.get_thread_connection().handle.reads = reads
 
     @available.parse(lambda *a, **k: None)
     def streamsql_check_name(self, relation: StreamSqlRelation) -> None:
@@ -378,7 +390,7 @@ class StreamSqlAdapter(RelationsAdapter):
         engine = self.host.open_epoch
         if engine is None:
             return
-        names = {TableName.parse(match.group(0)) for match in _THREE_PARTS.finditer(sql)}
+        names = _named_in(sql)
         with self.connections.exception_handler(sql):
             if any(self._invisible(engine, name) for name in names):
                 with self.host.gate.alone():
@@ -467,6 +479,8 @@ class StreamSqlAdapter(RelationsAdapter):
         def load(name: str) -> DataFrame:
             return session.sql(self.streamsql_rewrite(f"SELECT * FROM {name}"))
 
+        handle = self.connections.get_thread_connection().handle
+        handle.beside = frozenset(map(str, _named_in(code)))
         with self.connections.exception_handler("python model"):
             return self._named(python_models.run(code, session, load))
 

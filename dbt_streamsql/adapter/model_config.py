@@ -13,7 +13,9 @@ from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.spark.impl import SparkConfig
 
 from dbt_streamsql.adapter.causes import listed
+from dbt_streamsql.durations import seconds_of
 from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.meta import check_level
 from dbt_streamsql.quoting import expression
 from dbt_streamsql.storage.locations import PATH_PROPERTIES, PLACING_PROPERTIES, Roots
 
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 REFRESH_MODES = ("auto", "incremental", "incremental_strict", "full")
 OWN_KEYS = ("refresh_mode", "changelog")
 """Config keys of a materialized view that dbt does not know."""
+
+READ_KEYS = ("consistency", "max_staleness")
+"""Config keys of every node that reads."""
 
 TABLE_PROPERTIES = {
     "format-version": "3",
@@ -78,6 +83,30 @@ def response_of(report: TableReport) -> ViewResponse:
         estimated_full=report.estimated_full,
         definition=report.definition,
     )
+
+
+@dataclass(frozen=True)
+class Reads:
+    """How a node reads. `consistency` None: in a run what it has staged, else as the profile says;
+    `max_staleness` is in seconds."""
+
+    consistency: str | None = None
+    max_staleness: float | None = None
+
+
+def reads_of(name: str, config: Mapping[str, Any], variables: Mapping[str, Any]) -> Reads:
+    """What a node's config says, else `--vars`. Error: CONFIG_INVALID."""
+    level, bound = (
+        value if (value := config.get(key)) is not None else variables.get(key)
+        for key in READ_KEYS
+    )
+    try:
+        return Reads(
+            check_level(str(level)) if level is not None else None,
+            seconds_of(bound, "max_staleness") if bound is not None else None,
+        )
+    except StreamSqlError as error:
+        raise error.at(Place(name)) from error
 
 
 def check(name: str, config: Mapping[str, Any], roots: Roots) -> None:
@@ -152,7 +181,7 @@ def of_materialized_view(name: str, config: Mapping[str, Any]) -> dict[str, Any]
 
     problems = []
     for key in config:
-        if key not in _known_keys():
+        if key not in _known_keys() and key not in READ_KEYS:
             near = difflib.get_close_matches(key, [*OWN_KEYS, *_known_keys()], 1)
             hint = f" (did you mean `{near[0]}`?)" if near else ""
             problems.append(f"unknown key `{key}`{hint}")
@@ -173,6 +202,11 @@ def of_materialized_view(name: str, config: Mapping[str, Any]) -> dict[str, Any]
     changelog = config.get("changelog")
     if changelog not in (None, True, False):
         problems.append(f"`changelog` must be true or false, not {changelog!r}")
+    try:
+        # A view reads its inputs at its own barrier, but a folder's config may say more.
+        reads_of(name, config, {})
+    except StreamSqlError as error:
+        problems.append(f"{error.message}: {error.given} (allowed: {error.allowed})")
     if problems:
         raise StreamSqlError(
             "CONFIG_INVALID",

@@ -88,7 +88,9 @@ class RelationsAdapter(SparkAdapter):
         if "." not in sql or not is_query(sql):
             return sql
         with self.connections.exception_handler(sql):
-            return self.host.engine.rewrite(sql)
+            handle = self.connections.get_thread_connection().handle
+            level, bound = handle.reads.consistency, handle.reads.max_staleness
+            return self.host.engine.rewrite(sql, level, bound, handle.beside)
 
     # -- schemas and relations -----------------------------------------------------------------
 

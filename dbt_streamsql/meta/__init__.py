@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dbt_streamsql.meta.cut import LEVELS, Consistency, Cut, Seen, check_level, cut
 from dbt_streamsql.meta.records import (
     NOOP,
     Barrier,
@@ -17,15 +18,21 @@ from dbt_streamsql.meta.records import (
 from dbt_streamsql.meta.store import MetaStore
 
 __all__ = [
+    "LEVELS",
     "NOOP",
     "Barrier",
     "BarrierState",
     "ChangeFile",
+    "Consistency",
+    "Cut",
     "Entry",
     "Fence",
     "Job",
     "Lease",
     "MetaStore",
+    "Seen",
     "TableVersion",
     "VersionState",
+    "check_level",
+    "cut",
 ]

@@ -17,7 +17,7 @@ from dbt_streamsql.meta.records import Lease
 from dbt_streamsql.meta.transitions import demand, leasable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from dbt_streamsql.meta.database import Database
 
@@ -64,9 +64,11 @@ class Leases:
 
     def give_back(self, lease: str) -> None:
         """End it; harmless when it has ended already."""
-        of = schema.lease
+        of, now = schema.lease, self._clock()
         with self._database.write() as connection:
-            connection.execute(delete(of).where(of.c.id == lease))
+            connection.execute(
+                update(of).where(of.c.id == lease, of.c.expires_at > now).values(expires_at=now)
+            )
 
     def live(self) -> list[Lease]:
         """Those that have not ended, by barrier."""
@@ -77,8 +79,15 @@ class Leases:
             ).mappings()
             return [Lease(**row) for row in rows]
 
-    def forget_ended(self) -> int:
-        """Remove the records of leases that have ended; how many."""
+    def ended(self) -> list[str]:
+        """The leases that have ended and whose records are still there."""
+        of = schema.lease
+        with self._database.read() as connection:
+            found = select(of.c.id).where(of.c.expires_at <= self._clock())
+            return list(connection.execute(found).scalars())
+
+    def forget(self, leases: Iterable[str]) -> None:
+        """Remove the records of leases: nothing is left of what they held."""
         of = schema.lease
         with self._database.write() as connection:
-            return connection.execute(delete(of).where(of.c.expires_at <= self._clock())).rowcount
+            connection.execute(delete(of).where(of.c.id.in_(list(leases))))

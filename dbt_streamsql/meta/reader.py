@@ -46,11 +46,40 @@ class MetaReader:
             )
             return connection.execute(newest).scalar() or 0
 
+    def committed_before(self, barrier: int, most: int) -> list[int]:
+        """Committed barriers below that one that can still be asked for, newest first."""
+        at = schema.barrier
+        rows = self._rows(
+            select(at.c.id)
+            .where(at.c.id < barrier, at.c.state == "COMMIT", at.c.id >= self.kept_from())
+            .order_by(at.c.id.desc())
+            .limit(most)
+        )
+        return [row["id"] for row in rows]
+
     def inputs(self, barrier: int) -> dict[str, int | None]:
         """The pinned snapshot of each outside table of the barrier."""
         pins = schema.barrier_input
         rows = self._rows(
             select(pins).where(pins.c.barrier == barrier).order_by(pins.c.table_name)
+        )
+        return {row["table_name"]: row["snapshot"] for row in rows}
+
+    def inputs_as_of(self, barrier: int) -> dict[str, int | None]:
+        """The newest pinned snapshot of each outside table at that barrier, or before it."""
+        pins, at = schema.barrier_input, schema.barrier
+        newest = (
+            select(pins.c.table_name, func.max(pins.c.barrier).label("barrier"))
+            .join(at, at.c.id == pins.c.barrier)
+            .where(pins.c.barrier <= barrier, at.c.state == "COMMIT")
+            .group_by(pins.c.table_name)
+            .subquery()
+        )
+        rows = self._rows(
+            select(pins).join(
+                newest,
+                and_(pins.c.table_name == newest.c.table_name, pins.c.barrier == newest.c.barrier),
+            )
         )
         return {row["table_name"]: row["snapshot"] for row in rows}
 
@@ -148,6 +177,11 @@ class MetaReader:
         """The definitions that become current when the barrier commits."""
         of = schema.staged_job
         rows = self._rows(select(of).where(of.c.barrier == barrier).order_by(of.c.table_name))
+        return {row["table_name"]: schema.to_job(row) for row in rows}
+
+    def provisional_jobs(self) -> dict[str, Job]:
+        """The definitions of the unfinished barrier, by table name."""
+        rows = self._rows(select(schema.staged_job).order_by(schema.staged_job.c.table_name))
         return {row["table_name"]: schema.to_job(row) for row in rows}
 
     def topology(self) -> list[tuple[str, str]]:

@@ -86,18 +86,23 @@ def sweep(
 
 
 def move_pins(warehouse: Warehouse, *, everywhere: bool) -> int:
-    """Tag the snapshots that some view has consumed, and only those; how many tags moved.
+    """Tag the snapshots that some view has consumed or some reader holds, and only those; how
+    many tags moved.
 
     `everywhere` also looks at tables that no view reads any more.
     """
     store, spark = warehouse.store, warehouse.sessions.main
     wanted: dict[str, set[int]] = {source: set() for source, _ in store.topology()}
-    if everywhere:
+    # What a reader held may be any table.
+    given_back = store.leases.ended()
+    if everywhere or given_back:
         wanted |= {table: set() for table in (*store.jobs(), *store.outside_tables())}
     for version in store.latest_all().values():
         for source, snapshot in version.inputs.items():
             if snapshot is not None and source != CLOCK:
                 wanted.setdefault(source, set()).add(snapshot)
+    for table, snapshots in _leased(warehouse).items():
+        wanted.setdefault(table, set()).update(snapshots)
     moved = 0
     for source, snapshots in sorted(wanted.items()):
         name = TableName.parse(source)
@@ -109,7 +114,22 @@ def move_pins(warehouse: Warehouse, *, everywhere: bool) -> int:
                 moved += pins.reconcile(spark, name, meta, warehouse.store_id, snapshots)
         except PySparkException as error:
             log.warning("%s cannot be pinned: %s", source, str(error).splitlines()[0])
+    if given_back:
+        store.leases.forget(given_back)
     return moved
+
+
+def _leased(warehouse: Warehouse) -> dict[str, set[int]]:
+    """What readers hold, by table. The newest barrier's versions are kept without that."""
+    store = warehouse.store
+    newest = store.last_committed()
+    held: dict[str, set[int]] = {}
+    for barrier in {lease.barrier for lease in store.leases.live()} - {newest}:
+        seen = {table: version.snapshot for table, version in store.latest_all(barrier).items()}
+        for table, snapshot in (seen | store.inputs_as_of(barrier)).items():
+            if snapshot is not None:
+                held.setdefault(table, set()).add(snapshot)
+    return held
 
 
 def _publish(spark: SparkSession, version: TableVersion) -> int | None:

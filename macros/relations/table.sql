@@ -4,6 +4,8 @@
     {{ create_temporary_view(relation, compiled_code) }}
   {%- else -%}
     {%- do adapter.streamsql_check_name(relation) -%}
+    {#- Stored failures of a test are a table too. -#}
+    {%- do adapter.streamsql_reads(model.config, model.name) -%}
     create or replace table {{ relation }}
     {%- set contract_config = config.get('contract') -%}
     {%- if contract_config and contract_config.enforced -%}

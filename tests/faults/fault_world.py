@@ -14,12 +14,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import fault_scenario as scenario
 from fault_child import Orders
+from pyspark.sql import DataFrame
 
 from dbt_streamsql import Engine
 from dbt_streamsql.meta import MetaStore
@@ -157,11 +159,17 @@ class World:
         }
 
     def committed(self, engine: Engine) -> dict[str, scenario.Rows]:
-        """Every view as `Engine.sql` shows it: of one barrier."""
+        """Every view at the newest committed barrier."""
+        with engine.reader() as reader:
+            return self._seen(engine, reader.sql)
+
+    def precommitted(self, engine: Engine) -> dict[str, scenario.Rows]:
+        """Every view that was there before, at a barrier that is staged or committed."""
+        return self._seen(engine, engine.sql)
+
+    def _seen(self, engine: Engine, sql: Callable[[str], DataFrame]) -> dict[str, scenario.Rows]:
         names = [name for name in self.after if engine.knows(f"{scenario.SCHEMA}.{name}")]
-        return {
-            name: _rows(engine.sql(f"SELECT * FROM {scenario.SCHEMA}.{name}")) for name in names
-        }
+        return {name: _rows(sql(f"SELECT * FROM {scenario.SCHEMA}.{name}")) for name in names}
 
     def leftovers(self, engine: Engine) -> list[str]:
         """What an epoch made and nobody needs any more."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import fault_scenario as scenario
 import pytest
 
@@ -88,6 +90,10 @@ def test_an_error_while_publishing_is_repaired_by_the_next_epoch(world, at):
             scenario.epoch(engine)
         assert not engine.epoch_open
         assert world.committed(engine) == world.before
+        staged = world.precommitted(engine)
+        assert staged == {name: world.after[name] for name in staged}, "it only goes forward"
+        added = engine.sql(f"SELECT * FROM {scenario.SCHEMA}.extra", "read_committed")
+        assert Counter(map(tuple, added.collect())) == world.after["extra"]
         engine.advance()
         assert world.tables() == world.after
         assert world.leftovers(engine) == []

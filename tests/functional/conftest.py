@@ -18,13 +18,15 @@ from dbt.cli.main import dbtRunner
 
 @dataclass
 class Outcome:
-    """What one dbt command did: `ok` is its exit code, `messages` by node name, `text` the log."""
+    """What one dbt command did: `ok` is its exit code, `messages` by node name, `text` the log,
+    `rows` what it showed."""
 
     ok: bool
     messages: dict[str, str] = field(default_factory=dict)
     statuses: dict[str, str] = field(default_factory=dict)
     text: str = ""
     error: str = ""
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
 
 
 class Project:
@@ -59,6 +61,8 @@ class Project:
         for result in (item for item in results if hasattr(item, "node")):
             outcome.messages[result.node.name] = str(result.message)
             outcome.statuses[result.node.name] = str(result.status)
+            if getattr(result, "agate_table", None) is not None:
+                outcome.rows = [tuple(row) for row in result.agate_table.rows]
         return outcome
 
     def sql(self, text: str) -> list[tuple[Any, ...]]:

@@ -69,7 +69,9 @@ def test_a_reader_that_is_not_heard_of_loses_its_lease_and_is_told(
     with pytest.raises(StreamSqlError) as error:
         store.leases.renew(lease.id, 60)
     assert error.value.code == "LEASE_LOST"
-    assert store.leases.forget_ended() == 1
+    assert store.leases.ended() == [lease.id]
+    store.leases.forget(store.leases.ended())
+    assert store.leases.ended() == []
 
 
 @pytest.mark.parametrize("state", ["OPEN", "ABORT", "missing", "forgotten"])

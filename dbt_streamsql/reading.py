@@ -1,0 +1,284 @@
+"""What a query reads: the versions that its own run has staged, or one consistent cut."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+
+from dbt_streamsql.compiler.parse import replace_tables
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import Consistency, Cut, Job, Lease, Seen, check_level, cut
+from dbt_streamsql.plan.catalog import TableInfo
+from dbt_streamsql.plan.schema import Column, visible
+from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.runtime.context import Open, Warehouse, readable
+from dbt_streamsql.runtime.leasing import Leasing
+from dbt_streamsql.runtime.spark_catalog import SparkCatalog
+from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.iceberg import staging
+from dbt_streamsql.texts import with_changelogs
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Replacement = Callable[[TableName], str | None]
+
+
+class Reading:
+    """Rewrites queries of one engine to the versions that they are to read."""
+
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        known: SparkCatalog,
+        consistency: str,
+        expanded: Callable[[str], str],
+    ) -> None:
+        """`consistency` is the level of queries that do not name one, `expanded` writes out what
+        only the engine understands. Error: CONFIG_INVALID."""
+        self.consistency = check_level(consistency)
+        self._warehouse = warehouse
+        self._known = known
+        self._expanded = expanded
+        self._leasing = Leasing(warehouse.store)
+        self._leased: dict[int, Lease] = {}
+
+    def close(self) -> None:
+        """Give the leases back."""
+        self._leasing.close()
+
+    # -- what a query reads --------------------------------------------------------------------
+
+    def at(
+        self,
+        asked: str,
+        consistency: str | None = None,
+        barrier: int | None = None,
+        max_staleness: float | None = None,
+        beside: Collection[str] = (),
+    ) -> str:
+        """A query over one cut.
+
+        `max_staleness`: seconds that the oldest change which the cut does not hold may be old.
+        `beside`: tables that other queries read at the same barrier.
+        Errors: CONFIG_INVALID, CONSISTENCY_UNAVAILABLE, META_CONFLICT.
+        """
+        level = check_level(consistency or self.consistency)
+        if level == "repeatable_read":
+            barrier = self._held(barrier)
+        return self._over(asked, level, barrier, max_staleness, beside)
+
+    def at_barrier(self, asked: str, barrier: int) -> DataFrame:
+        """A query over the versions of a barrier that is leased."""
+        text = self._over(asked, "repeatable_read", barrier)
+        return self._warehouse.sessions.main.sql(text)
+
+    def reader(self, consistency: str, barrier: int | None) -> Reader:
+        """A reader that sees the same barrier until it is closed."""
+        if check_level(consistency) != "repeatable_read":
+            raise StreamSqlError(
+                "CONFIG_INVALID",
+                "a reader is for queries that must agree with each other",
+                given=consistency,
+                allowed="repeatable_read",
+                hint="Engine.sql reads at the other levels",
+            )
+        leasing = self._leasing
+        return Reader(self, leasing, leasing.take(barrier) if barrier else leasing.newest())
+
+    def in_run(self, asked: str, epoch: Open) -> str:
+        """A query over what the open epoch has staged, and the roots as it has pinned them.
+
+        A root by itself is read as it is now.
+        """
+        sql = self._expanded(asked)
+        named = self._named(sql, {*epoch.staged, *epoch.jobs, *epoch.pins})
+        beside_views = any(table in epoch.jobs for table in named)
+
+        def current(name: TableName) -> str | None:
+            table, job = str(name), epoch.jobs.get(str(name))
+            staged = epoch.staged.get(table)
+            if staged is not None:
+                return readable(job, inputs.version(staged.at, staged.snapshot))
+            if job is not None:
+                return _visible(job, name)
+            pinned = epoch.pins.get(table) if beside_views else None
+            return inputs.version(name, pinned.snapshot) if pinned is not None else None
+
+        return with_changelogs(self._warehouse, asked, self.rewritten(sql, current))
+
+    def visible(self, sql: str, jobs: Mapping[str, Job]) -> str:
+        """The query without the engine's own columns, over no version in particular: for DDL."""
+
+        def current(name: TableName) -> str | None:
+            return _visible(jobs.get(str(name)), name)
+
+        if not _can_name(sql, jobs):
+            return sql
+        return replace_tables(sql, current, self._warehouse.catalog)
+
+    def rewritten(self, sql: str, replacement: Replacement) -> str:
+        """The query's own text with tables replaced, also those that its SQL views read."""
+
+        def inlined(name: TableName) -> str | None:
+            direct = replacement(name)
+            if direct is not None:
+                return direct
+            view = self._view(name)
+            if view is None:
+                return None
+            read: list[str] = []
+
+            def noted(inner: TableName) -> str:
+                found = inlined(inner)
+                read.extend([found] if found is not None else [])
+                # Inside another text, a short name would mean another table.
+                return found or inner.sql
+
+            text = replace_tables(view.view_sql, noted, view.view_catalog, view.view_schema)
+            columns = ", ".join(quote(column.name) for column in view.columns)
+            return f"(SELECT * FROM ({text}) AS _v({columns}))" if read else None
+
+        return replace_tables(sql, inlined, self._warehouse.catalog)
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _over(
+        self,
+        asked: str,
+        level: Consistency,
+        barrier: int | None,
+        max_staleness: float | None = None,
+        beside: Collection[str] = (),
+    ) -> str:
+        sql, store = self._expanded(asked), self._warehouse.store
+        jobs = {*store.jobs(), *store.provisional_jobs()}
+        if not jobs:
+            return with_changelogs(self._warehouse, asked, sql)
+        known = {*jobs, *store.latest_all(), *store.outside_tables()}
+        found = cut(store, level, self._named(sql, known).union(beside), barrier)
+        if max_staleness is not None:
+            self._demand_fresh(found, max_staleness)
+
+        def chosen(name: TableName) -> str | None:
+            seen = found.tables.get(str(name))
+            if seen is None:
+                return None
+            text = inputs.version(self._where(name, seen), seen.snapshot)
+            return self._shown(text) if str(name) in jobs else text
+
+        return with_changelogs(self._warehouse, asked, self.rewritten(sql, chosen))
+
+    def _shown(self, text: str) -> str:
+        """A version without the engine's own columns: another definition may have made it."""
+        fields = self._warehouse.sessions.main.sql(f"SELECT * FROM {text}").schema
+        columns = tuple(Column(f.name, f.dataType.simpleString(), f.nullable) for f in fields)
+        shown = visible(columns)
+        names = ", ".join(quote(column.name) for column in shown)
+        return text if shown == columns else f"(SELECT {names} FROM {text})"
+
+    def _where(self, name: TableName, seen: Seen) -> TableName:
+        """Where a version lies: a staged table may have been published by a rename just now."""
+        at = TableName.parse(seen.table)
+        here = at == name or staging.exists(self._warehouse.sessions.main, at)
+        return at if here else name
+
+    def _named(self, sql: str, of: Collection[str]) -> set[str]:
+        """Those of the tables that the query names, itself or through SQL views."""
+        found: set[str] = set()
+
+        def noted(name: TableName) -> str | None:
+            if str(name) not in of:
+                return None
+            found.add(str(name))
+            return name.sql
+
+        self.rewritten(sql, noted)
+        return found
+
+    def _view(self, name: TableName) -> TableInfo | None:
+        try:
+            found = self._known.table(name)
+        except StreamSqlError:
+            return None  # Spark tells it better when it runs the query
+        return found if found.view_sql else None
+
+    def _held(self, barrier: int | None) -> int | None:
+        """The barrier to read for long, held by a lease until this engine is closed; None while
+        there is none."""
+        if barrier is None and self._warehouse.store.last_committed() == 0:
+            return None
+        if barrier not in self._leased:
+            lease = self._leasing.take(barrier) if barrier else self._leasing.newest()
+            self._leased.setdefault(lease.barrier, lease)
+            return lease.barrier
+        self._leasing.check(self._leased[barrier])
+        return barrier
+
+    def _demand_fresh(self, found: Cut, seconds: float) -> None:
+        now = time.time()
+        late: dict[str, float] = {}
+        for root, snapshot in found.roots.items():
+            meta = inputs.load(self._warehouse.sessions.main, TableName.parse(root))
+            unseen = (meta.lineage(meta.current, snapshot) if meta is not None else None) or ()
+            ages = [now - at.committed / 1000 for at in unseen if at.operation != "replace"]
+            if max(ages, default=0.0) > seconds:
+                late[root] = max(ages)
+        if late:
+            told = ", ".join(f"{root} ({age:.0f} s)" for root, age in sorted(late.items()))
+            raise StreamSqlError(
+                "CONSISTENCY_UNAVAILABLE",
+                "the tables are staler than the query allows",
+                given=f"changes that are not taken up at barrier {found.barrier}: {told}",
+                allowed=f"a staleness of {seconds:g} s",
+                hint="bring the views up to date (`dbt run`, or Engine.advance()), "
+                "or raise max_staleness",
+            )
+
+
+class Reader:
+    """Queries that all see the same committed barrier, however long it takes; `close` it.
+
+    Errors: LEASE_LOST when the process was asleep for longer than a lease lasts.
+    """
+
+    def __init__(self, reading: Reading, leasing: Leasing, lease: Lease) -> None:
+        self._reading, self._leasing, self._lease = reading, leasing, lease
+
+    @property
+    def barrier(self) -> int:
+        return self._lease.barrier
+
+    def sql(self, text: str) -> DataFrame:
+        """A query over the versions of the reader's barrier."""
+        self._leasing.check(self._lease)
+        return self._reading.at_barrier(text, self.barrier)
+
+    def close(self) -> None:
+        """Let go of the versions: others may remove them."""
+        self._leasing.give_back(self._lease)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _visible(job: Job | None, name: TableName) -> str | None:
+    return readable(job, name.sql) if job is not None and job.config.get("hidden") else None
+
+
+def _can_name(sql: str, tables: Iterable[str]) -> bool:
+    """Whether a text can name one of the tables; others need not be parsed."""
+    text = sql.lower()
+    return any(table.rpartition(".")[2].lower() in text for table in tables)
