@@ -187,6 +187,8 @@ class Engine:
             opened = self._epoch
             fence = opened.open.fence if opened is not None else store.acquire(wait=True)
             try:
+                if opened is None:
+                    publish.recover(self._warehouse, fence)
                 store.drop_job(fence, table)
                 changelog_table.drop_of(self._warehouse, fence, table)
                 if opened is not None:
@@ -233,6 +235,21 @@ class Engine:
             versions = epoch.publish()
         barrier = self._warehouse.store.last_committed()
         return Report(barrier, reports_of(versions, barrier))
+
+    def hold(self) -> int:
+        """Close the open epoch and leave what it staged where only read_uncommitted looks.
+
+        The next epoch, or `sweep`, undoes it. Its barrier; 0 when nothing was staged.
+        """
+        with self._lock:
+            epoch, self._epoch = self._epoch, None
+            return epoch.leave() if epoch is not None else 0
+
+    def withdraw(self, nodes: Collection[str]) -> list[str]:
+        """Take views, by their dbt ids, and all that reads them out of the open epoch; their
+        tables."""
+        with self._lock:
+            return self._epoch.withdraw(nodes) if self._epoch is not None else []
 
     def abort(self) -> None:
         """Undo everything that the open epoch staged."""

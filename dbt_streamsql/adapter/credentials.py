@@ -13,6 +13,7 @@ from dbt_common.exceptions import DbtRuntimeError
 
 from dbt_streamsql.adapter import secrets
 from dbt_streamsql.adapter.causes import listed
+from dbt_streamsql.adapter.outcomes import POLICIES
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import LEVELS
 from dbt_streamsql.quoting import check_name
@@ -31,6 +32,7 @@ _KEYS = (
     "port",
     "server",
     "consistency",
+    "publish",
     "query_timeout",
     *_MAPPINGS,
     "allowed_roots",
@@ -63,6 +65,8 @@ class StreamSqlCredentials(Credentials):
     master: Optional[str] = None  # noqa: UP045
     # What queries outside a run see.
     consistency: str = "read_committed"
+    # When a run is published: run, passed_subgraph, model.
+    publish: str = "run"
     # Whether `embedded` uses the warm engine of this warehouse when one is up.
     server: bool = True
     # Seconds that one statement, or the refresh of one view, may take.
@@ -201,6 +205,9 @@ def _server_problems(data: Any) -> Iterator[str]:
     level = data.get("consistency", LEVELS[1])
     if level not in LEVELS:
         yield f"`consistency` must be one of {', '.join(LEVELS)}, not {level!r}"
+    policy = data.get("publish", POLICIES[0])
+    if policy not in POLICIES:
+        yield f"`publish` must be one of {', '.join(POLICIES)}, not {policy!r}"
     if port is not None and (type(port) is not int or not 0 < port < 65536):
         yield f"`port` must be a number from 1 to 65535, not {port!r}"
     if not isinstance(data.get("server", True), bool):

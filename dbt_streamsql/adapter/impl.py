@@ -14,10 +14,12 @@ from dbt.adapters.contracts.relation import RelationConfig
 from dbt.adapters.events.logging import AdapterLogger
 from dbt.adapters.spark.impl import SparkConfig
 from dbt_common.contracts.constraints import ConstraintType
+from dbt_common.events.event_manager_client import add_callback_to_manager
 from dbt_common.exceptions import DbtBaseException
 
 from dbt_streamsql.adapter import checks, model_config, python_models, seeds, tables
 from dbt_streamsql.adapter.causes import cause_of, trace_of
+from dbt_streamsql.adapter.outcomes import POLICIES, Outcomes
 from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
 from dbt_streamsql.adapter.relations import RelationsAdapter
 from dbt_streamsql.errors import Place, StreamSqlError
@@ -50,6 +52,10 @@ def _named_in(text: str) -> set[TableName]:
     return {TableName.parse(match.group(0)) for match in _THREE_PARTS.finditer(text)}
 
 
+_HELD = "`publish: passed_subgraph` publishes what does not depend on what failed"
+_LOOK = "To look at it: `dbt show --vars 'consistency: read_uncommitted'`"
+
+
 class PublishError(DbtBaseException):
     """The run was built and could not be published.
 
@@ -74,6 +80,8 @@ class StreamSqlAdapter(RelationsAdapter):
     def __init__(self, config: Any, mp_context: Any) -> None:
         super().__init__(config, mp_context)
         self._beginning = threading.Lock()
+        self._outcomes = Outcomes()
+        add_callback_to_manager(self._outcomes.heard)
 
     # -- the run is one barrier ----------------------------------------------------------------
 
@@ -86,13 +94,43 @@ class StreamSqlAdapter(RelationsAdapter):
         engine = self.host.open_epoch
         if engine is not None:
             try:
-                report = engine.publish()
+                self._end_run(engine)
             except Exception as error:  # noqa: BLE001 - raised again, in dbt's words
                 logger.debug(f"Publishing failed: {trace_of(error)}")
                 raise PublishError(cause_of(error)) from None
-            if any(table.mode != "noop" for table in report.tables.values()):
-                logger.info(f"Published barrier {report.barrier}")
         super().clear_transaction()
+
+    def _end_run(self, engine: Engine) -> None:
+        failed = self._outcomes.failed()
+        if failed and self._policy == "run":
+            barrier = engine.hold()
+            names = ", ".join(sorted(node.split(".")[2] for node in failed))
+            logger.warning(
+                f"Nothing of this run is published, since it failed in {names}. {_HELD}"
+            )
+            if barrier:
+                logger.warning(f"Barrier {barrier} stays staged until the next run. {_LOOK}")
+            return
+        if failed and self._policy == "passed_subgraph":
+            held = engine.withdraw(self._outcomes.blamed())
+            if held:
+                logger.warning(f"Not published, since they failed: {', '.join(sorted(held))}")
+        report = engine.publish()
+        if any(table.mode != "noop" for table in report.tables.values()):
+            logger.info(f"Published barrier {report.barrier}")
+
+    @property
+    def _policy(self) -> str:
+        """When this run is published. Error: CONFIG_INVALID."""
+        chosen = self.config.cli_vars.get("publish", self.config.credentials.publish)
+        if chosen not in POLICIES:
+            raise StreamSqlError(
+                "CONFIG_INVALID",
+                "unknown `publish`",
+                given=repr(chosen),
+                allowed=", ".join(POLICIES),
+            )
+        return str(chosen)
 
     def cleanup_connections(self) -> None:
         """The end of a command. An epoch that is still open was interrupted: it leaves nothing."""
@@ -173,11 +211,13 @@ class StreamSqlAdapter(RelationsAdapter):
             self.get_catalog_integration(config["catalog_name"])
 
     @available.parse(lambda *a, **k: None)
-    def streamsql_reads(self, config: Any, name: str = "") -> None:
+    def streamsql_reads(self, model: Any) -> None:
         """How this node reads, from here on, by its config. Error: CONFIG_INVALID."""
         with self.connections.exception_handler(""):
-            reads = model_config.reads_of(name, config, self.config.cli_vars)
+            reads = model_config.reads_of(model["name"], model["config"], self.config.cli_vars)
             self.connections.get_thread_connection().handle.reads = reads
+        if model["resource_type"] == "test":
+            self._outcomes.tests(model["unique_id"], model["depends_on"]["nodes"])
 
     @available.parse(lambda *a, **k: None)
     def streamsql_check_name(self, relation: StreamSqlRelation) -> None:
@@ -282,6 +322,7 @@ class StreamSqlAdapter(RelationsAdapter):
             self.drop_relation(old_relation)
         # The engine runs statements of its own: lines of this one would mislead.
         with self.connections.exception_handler(""):
+            at_once = self._policy == "model"
             with self._beginning:
                 if not engine.epoch_open:
                     engine.begin()
@@ -289,6 +330,9 @@ class StreamSqlAdapter(RelationsAdapter):
                 report = engine.create_materialized_view(
                     name, sql, unique_id=unique_id, full_refresh=full_refresh, **options
                 )
+            if at_once:
+                with self.host.gate.alone():
+                    engine.flush()
         return model_config.response_of(report)
 
     @available.parse(lambda *a, **k: "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
@@ -238,6 +238,26 @@ class Epoch:
         finally:
             store.release(fence)
         return list(done.values())
+
+    def withdraw(self, nodes: Collection[str]) -> list[str]:
+        """Take the views of these ids, and all that reads them, out of the epoch."""
+        jobs = self.open.jobs
+        out: set[str] = set()
+        for level in self.warehouse.store.topological_order(jobs):
+            for table in level:
+                if jobs[table].unique_id in nodes or out.intersection(jobs[table].sources):
+                    out.add(table)
+        held = sorted(out.intersection(self.open.done))
+        for table in held:
+            self._unstage(table)
+            self.open.done.pop(table)
+            self.open.definitions.pop(table, None)
+        return held
+
+    def leave(self) -> int:
+        """Close the epoch with its barrier open: what is staged waits for whoever comes next."""
+        self.warehouse.store.release(self.open.fence)
+        return self.open.number
 
     def abort(self) -> None:
         """Undo everything that was staged, and close the epoch."""

@@ -49,7 +49,7 @@ def recover(warehouse: Warehouse, fence: Fence) -> None:
             log.warning("barrier %s was staged when its process died: publishing it", barrier.id)
             roll_forward(warehouse, fence, barrier.id)
         else:
-            log.warning("barrier %s was unfinished when its process died: undone", barrier.id)
+            log.warning("barrier %s was never published: undone", barrier.id)
             roll_back(warehouse, fence, barrier.id)
     sweep(warehouse, fence)
 

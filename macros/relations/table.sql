@@ -5,7 +5,7 @@
   {%- else -%}
     {%- do adapter.streamsql_check_name(relation) -%}
     {#- Stored failures of a test are a table too. -#}
-    {%- do adapter.streamsql_reads(model.config, model.name) -%}
+    {%- do adapter.streamsql_reads(model) -%}
     create or replace table {{ relation }}
     {%- set contract_config = config.get('contract') -%}
     {%- if contract_config and contract_config.enforced -%}
