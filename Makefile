@@ -5,7 +5,7 @@ PYTEST := $(BIN)/python -m pytest
 EPOCHS ?= 3000
 SEED ?= 1000
 ROUNDS ?= 1
-WHAT ?= view replace wear warm
+WHAT ?= view replace wear warm dag
 
 .DEFAULT_GOAL := help
 .PHONY: help install check format test processes property mutants suites differential kills injections conformance bench bench-ivm demo clean
@@ -53,7 +53,7 @@ injections: install ## every naughty string in every place of a config, rendered
 conformance: install ## all of dbt's own test suite for adapters; ARGS='-k snapshot' picks units
 	STREAMSQL_CONFORMANCE=all $(PYTEST) tests/conformance $(ARGS)
 
-bench: install ## small changes, replaced tables, wear, the warm engine; WHAT=view|replace|wear|warm|peers picks one
+bench: install ## small changes, replaced tables, wear, the warm engine; WHAT=view|replace|wear|warm|dag|peers picks one
 	@for what in $(WHAT); do $(BIN)/python -m benchmarks.$$what $(ARGS) || exit 1; done
 
 bench-ivm: install ## TPC-H at scale 10: an epoch of changes against the whole query; ARGS='--scale 1' is quicker

@@ -20,7 +20,7 @@ from dbt_streamsql.runtime.leasing import Leasing
 from dbt_streamsql.runtime.spark_catalog import SparkCatalog
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import staging
-from dbt_streamsql.texts import with_changelogs
+from dbt_streamsql.texts import written_out
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -109,7 +109,7 @@ class Reading:
             pinned = epoch.pins.get(table) if beside_views else None
             return inputs.version(name, pinned.snapshot) if pinned is not None else None
 
-        return with_changelogs(self._warehouse, asked, self.rewritten(sql, current))
+        return written_out(self._warehouse, asked, self.rewritten(sql, current))
 
     def visible(self, sql: str, jobs: Mapping[str, Job]) -> str:
         """The query without the engine's own columns, over no version in particular: for DDL."""
@@ -158,7 +158,7 @@ class Reading:
         sql, store = self._expanded(asked), self._warehouse.store
         jobs = {*store.jobs(), *store.provisional_jobs()}
         if not jobs:
-            return with_changelogs(self._warehouse, asked, sql)
+            return written_out(self._warehouse, asked, sql)
         known = {*jobs, *store.latest_all(), *store.outside_tables()}
         found = cut(store, level, self._named(sql, known).union(beside), barrier)
         if max_staleness is not None:
@@ -171,7 +171,7 @@ class Reading:
             text = inputs.version(self._where(name, seen), seen.snapshot)
             return self._shown(text) if str(name) in jobs else text
 
-        return with_changelogs(self._warehouse, asked, self.rewritten(sql, chosen))
+        return written_out(self._warehouse, asked, self.rewritten(sql, chosen))
 
     def _shown(self, text: str) -> str:
         """A version without the engine's own columns: another definition may have made it."""

@@ -18,6 +18,7 @@ from dbt_streamsql.adapter.connections import StreamSqlConnectionManager, is_que
 from dbt_streamsql.adapter.host import Host, project_root
 from dbt_streamsql.adapter.integrations import IcebergCatalog
 from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
+from dbt_streamsql.meta.tables import PREFIX
 from dbt_streamsql.quoting import TableName, check_name, quote
 from dbt_streamsql.storage import functions
 from dbt_streamsql.storage.locations import Roots
@@ -85,7 +86,8 @@ class RelationsAdapter(SparkAdapter):
 
     def _staged(self, sql: str) -> str:
         # The name of a table in a catalog has a dot; a temporary view alone has no versions.
-        if "." not in sql or not is_query(sql):
+        named = "." in sql or PREFIX in sql.upper()
+        if not named or not is_query(sql):
             return sql
         with self.connections.exception_handler(sql):
             handle = self.connections.get_thread_connection().handle

@@ -34,6 +34,12 @@ class MetaReader:
             )
         return schema.to_barrier(row) if row else None
 
+    def newest_barriers(self, most: int) -> list[Barrier]:
+        """The newest barriers in any state, newest first."""
+        at = schema.barrier
+        rows = self._rows(select(at).order_by(at.c.id.desc()).limit(most))
+        return [schema.to_barrier(row) for row in rows]
+
     def unfinished(self) -> list[Barrier]:
         """Barriers that a crash (or a run at work) left in OPEN or PRECOMMIT; at most one."""
         return [schema.to_barrier(row) for row in self._rows(unfinished_barriers())]
@@ -102,6 +108,17 @@ class MetaReader:
         """What the barrier holds, by table name; also of an open or an aborted one."""
         of = schema.version
         rows = self._rows(select(of).where(of.c.barrier == barrier).order_by(of.c.table_name))
+        return [schema.to_version(row) for row in rows]
+
+    def newest_versions(self, most: int) -> list[TableVersion]:
+        """What the newest barriers hold, newest first, then by table name."""
+        at, of = schema.barrier, schema.version
+        newest = select(at.c.id).order_by(at.c.id.desc()).limit(most).subquery()
+        rows = self._rows(
+            select(of)
+            .join(newest, newest.c.id == of.c.barrier)
+            .order_by(of.c.barrier.desc(), of.c.table_name)
+        )
         return [schema.to_version(row) for row in rows]
 
     def latest(self, table: str) -> TableVersion | None:

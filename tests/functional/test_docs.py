@@ -14,7 +14,7 @@ _BLOCK = re.compile(r"(?:`([\w/.]+)`[^`]*?:\n+)?```(\w+)\n(.*?)```", re.DOTALL)
 _EXAMPLE = re.compile(r"```python\n(.*?)```\n+```text\n(.*?)```", re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["changelog.md", "materialized_view.md"])
+@pytest.mark.parametrize("page", ["changelog.md", "consistency.md", "materialized_view.md"])
 def test_the_example_of_the_page_prints_what_the_page_says(engine, schema, page):
     found = _EXAMPLE.search((DOCS / page).read_text(encoding="utf-8"))
     assert found is not None
