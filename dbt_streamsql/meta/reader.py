@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Select, and_, func, select
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import schema, topology
-from dbt_streamsql.meta.records import Barrier, ChangeFile, Fence, Job, TableVersion
+from dbt_streamsql.meta.records import Barrier, ChangeFile, Fence, Job, Pin, TableVersion
 from dbt_streamsql.meta.transitions import UNFINISHED
 
 if TYPE_CHECKING:
@@ -63,6 +63,13 @@ class MetaReader:
         )
         return [row["id"] for row in rows]
 
+    def recent(self, newest: int, upto: int | None = None) -> list[Barrier]:
+        """The newest barriers in any state (those up to `upto`, if given), oldest first."""
+        of = schema.barrier
+        query = select(of).order_by(of.c.id.desc()).limit(newest)
+        rows = self._rows(query if upto is None else query.where(of.c.id <= upto))
+        return [schema.to_barrier(row) for row in reversed(rows)]
+
     def inputs(self, barrier: int) -> dict[str, int | None]:
         """The pinned snapshot of each outside table of the barrier."""
         pins = schema.barrier_input
@@ -95,6 +102,15 @@ class MetaReader:
         rows = self._rows(select(pins).where(pins.c.barrier == barrier))
         return {row["table_name"]: row["committed_at"] for row in rows}
 
+    def pins_between(self, first: int, last: int) -> dict[int, dict[str, Pin]]:
+        """The pinned inputs of the barriers first to last, both included, by barrier and table."""
+        of = schema.barrier_input
+        pins: dict[int, dict[str, Pin]] = {}
+        for row in self._rows(select(of).where(of.c.barrier.between(first, last))):
+            pin = Pin(row["snapshot"], row["committed_at"])
+            pins.setdefault(row["barrier"], {})[row["table_name"]] = pin
+        return pins
+
     def outside_tables(self) -> set[str]:
         """Every outside table that some barrier pinned, whether a job still reads it or not."""
         return {
@@ -119,6 +135,13 @@ class MetaReader:
             .join(newest, newest.c.id == of.c.barrier)
             .order_by(of.c.barrier.desc(), of.c.table_name)
         )
+        return [schema.to_version(row) for row in rows]
+
+    def versions_between(self, first: int, last: int) -> list[TableVersion]:
+        """What the barriers first to last hold, both included; by barrier and table name."""
+        of = schema.version
+        chosen = select(of).where(of.c.barrier.between(first, last))
+        rows = self._rows(chosen.order_by(of.c.barrier, of.c.table_name))
         return [schema.to_version(row) for row in rows]
 
     def latest(self, table: str) -> TableVersion | None:

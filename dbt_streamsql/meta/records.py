@@ -42,6 +42,14 @@ class Barrier:
 
 
 @dataclass(frozen=True)
+class Pin:
+    """The version of a root table that a barrier reads; `committed_at` is None if not known."""
+
+    snapshot: int | None
+    committed_at: float | None = None
+
+
+@dataclass(frozen=True)
 class TableVersion:
     """The version of one table at one barrier, and how it came to be.
 

@@ -1,0 +1,98 @@
+"""The newest barriers with their versions and pins, read at one go. Frozen; no store behind it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from dbt_streamsql.meta.records import Barrier, Job, Pin, TableVersion
+
+if TYPE_CHECKING:
+    from dbt_streamsql.meta.reader import MetaReader
+
+NEWEST = 50
+"""Barriers that are looked at unless another number is asked for."""
+
+
+@dataclass(frozen=True)
+class History:
+    """What happened at some barriers that follow one another, and what was before them.
+
+    `barriers` are oldest first, in any state. `versions` are by barrier and table, `pins` by
+    barrier and root table. `before` is the newest version of each table from before the first of
+    the barriers, `jobs` are the definitions of now.
+    """
+
+    barriers: tuple[Barrier, ...] = ()
+    versions: Mapping[int, Mapping[str, TableVersion]] = field(default_factory=dict)
+    pins: Mapping[int, Mapping[str, Pin]] = field(default_factory=dict)
+    before: Mapping[str, TableVersion] = field(default_factory=dict)
+    jobs: Mapping[str, Job] = field(default_factory=dict)
+
+    def at(self, barrier: int) -> Barrier | None:
+        """The barrier, None when it is not one of these."""
+        return next((found for found in self.barriers if found.id == barrier), None)
+
+    def versions_of(self, table: str) -> tuple[TableVersion, ...]:
+        """The versions of a table that were not given up, oldest first, with the one before."""
+        return self._by_table.get(table, ())
+
+    def previous(self, version: TableVersion) -> TableVersion | None:
+        """What the table was before this version; None when it is not known or there was none."""
+        earlier = [v for v in self.versions_of(version.table) if v.barrier < version.barrier]
+        return earlier[-1] if earlier else None
+
+    @property
+    def newest_committed(self) -> Barrier | None:
+        """The newest barrier in COMMIT."""
+        return next((b for b in reversed(self.barriers) if b.state == "COMMIT"), None)
+
+    @cached_property
+    def maintained(self) -> frozenset[str]:
+        """The tables that jobs write, their changelogs included; every other one is a root."""
+        return frozenset(self._by_table) | frozenset(self.jobs)
+
+    @cached_property
+    def _by_table(self) -> Mapping[str, tuple[TableVersion, ...]]:
+        found: dict[str, list[TableVersion]] = defaultdict(list)
+        for version in self._kept():
+            found[version.table].append(version)
+        return {table: tuple(versions) for table, versions in found.items()}
+
+    def _kept(self) -> Iterator[TableVersion]:
+        yield from self.before.values()
+        for barrier in self.barriers:
+            if barrier.state != "ABORT":
+                yield from self.versions.get(barrier.id, {}).values()
+
+
+def load(reader: MetaReader, newest: int = NEWEST, upto: int | None = None) -> History:
+    """The newest barriers (up to `upto`, if given) of a store, in a handful of queries."""
+    # One more than asked for: what the tables were at it is what they were before the others.
+    found = reader.recent(newest + 1, upto)
+    before: Mapping[str, TableVersion] = {}
+    if len(found) > newest:
+        base = next((b for b in found if b.state == "COMMIT"), None)
+        if base is not None and base.id >= reader.kept_from():
+            before = reader.latest_all(base.id)
+            found = [barrier for barrier in found if barrier.id > base.id]
+    if not found:
+        return History(before=before, jobs=reader.jobs())
+    span = (found[0].id, found[-1].id)
+    return History(
+        tuple(found),
+        _by_barrier(reader.versions_between(*span)),
+        reader.pins_between(*span),
+        before,
+        reader.jobs(),
+    )
+
+
+def _by_barrier(versions: Iterable[TableVersion]) -> dict[int, dict[str, TableVersion]]:
+    found: dict[int, dict[str, TableVersion]] = {}
+    for version in versions:
+        found.setdefault(version.barrier, {})[version.table] = version
+    return found
