@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from dbt_streamsql import cli_status
 from dbt_streamsql.__version__ import version
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.session import SessionSettings
@@ -27,6 +28,9 @@ _MIB = 1 << 20
 @click.version_option(version, prog_name="streamsql")
 def main() -> None:
     """Materialized views for dbt on Spark: what dbt has no command for."""
+
+
+cli_status.register(main)
 
 
 @main.group()

@@ -19,6 +19,22 @@ def settings_of(
 
     What is None is found as dbt finds it. Error: CONFIG_INVALID.
     """
+    root, credentials = _target_of(project_dir, profiles_dir, profile, target)
+    return credentials.settings(root)
+
+
+def meta_url_of(
+    project_dir: str | None, profiles_dir: str | None, profile: str | None, target: str | None
+) -> str:
+    """The address of the MetaService store of a project's target; the rest as `settings_of`."""
+    root, credentials = _target_of(project_dir, profiles_dir, profile, target)
+    return credentials.meta_url(root)
+
+
+def _target_of(
+    project_dir: str | None, profiles_dir: str | None, profile: str | None, target: str | None
+) -> tuple[Path, StreamSqlCredentials]:
+    """The folder of the project, and what the profile says."""
     from dbt.cli.resolvers import default_profiles_dir, default_project_dir
     from dbt.config.runtime import load_profile
     from dbt.flags import set_from_args
@@ -43,4 +59,4 @@ def settings_of(
             allowed="`type: streamsql`",
             hint="choose another `--profile` or `--target`",
         )
-    return credentials.settings(root)
+    return root, credentials

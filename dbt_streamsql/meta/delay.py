@@ -8,8 +8,9 @@ it. The end-to-end delay of table X at barrier t is
 `published` is when the version became visible. `since` is when the oldest change of a root that
 the version takes up was committed:
 
-    since(X, t) = min over the inputs I that moved:  commit time of I's oldest new commit, I a root
-                                                     since(I, u), u: versions of I that are new to X
+    since(X, t) = min over the inputs I that moved:
+                      commit time of the oldest commit that is new to X     I a root
+                      since(I, u) of the versions u that are new to X       I a view
 
 No delay is defined (None) for a version that takes up no change of a root: a noop (whoever reads
 the table waits for nothing), the first build (there was no table to be late), a rebuild or the

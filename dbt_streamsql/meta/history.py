@@ -40,6 +40,13 @@ class History:
         """The versions of a table that were not given up, oldest first, with the one before."""
         return self._by_table.get(table, ())
 
+    def committed(self, table: str) -> tuple[TableVersion, ...]:
+        """Those of `versions_of` that readers see."""
+        closed = {b.id for b in self.barriers if b.state == "COMMIT"}
+        first = self.barriers[0].id if self.barriers else 0
+        known = self.versions_of(table)
+        return tuple(v for v in known if v.barrier in closed or v.barrier < first)
+
     def previous(self, version: TableVersion) -> TableVersion | None:
         """What the table was before this version; None when it is not known or there was none."""
         earlier = [v for v in self.versions_of(version.table) if v.barrier < version.barrier]

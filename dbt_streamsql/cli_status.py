@@ -1,0 +1,313 @@
+"""`streamsql status`, `topology` and `barrier`: what MetaService tells. No Spark starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from functools import wraps
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import MetaStore, draw, history, overview
+from dbt_streamsql.meta.overview import BarrierDetail, BarrierSummary, Node, Status
+
+NOTHING = 3
+"""Exit code when there is nothing to tell: no store yet, or no such barrier."""
+_DRAWN = {"text": draw.text, "mermaid": draw.mermaid, "dot": draw.dot}
+_SQLITE = "sqlite:///"
+_PIPED_WIDTH = 200
+
+
+def register(main: click.Group) -> None:
+    """Give the command `streamsql` these commands."""
+    for command in (status, topology, barrier):
+        main.add_command(command)
+
+
+def _of_one_store(command: Callable[..., int | None]) -> Callable[..., None]:
+    """Options that say which store is meant; errors as text with exit code 2."""
+
+    @wraps(command)
+    def run(
+        warehouse: str | None,
+        project_dir: str | None,
+        profiles_dir: str | None,
+        profile: str | None,
+        target: str | None,
+        as_json: bool,
+        **options: Any,
+    ) -> None:
+        try:
+            url = _url(warehouse, project_dir, profiles_dir, profile, target)
+            if url.startswith(_SQLITE) and not Path(url.removeprefix(_SQLITE)).is_file():
+                # Opening it would make one.
+                _nothing(as_json, "nothing has run in this warehouse yet")
+            store = MetaStore.open(url)
+            try:
+                code = command(store, as_json=as_json, **options)
+            finally:
+                store.close()
+        except StreamSqlError as error:
+            click.echo(str(error), err=True)
+            sys.exit(2)
+        sys.exit(code or 0)
+
+    folder = click.Path(file_okay=False)
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="print JSON"),
+        click.option("--target", help="of the profile"),
+        click.option("--profile", help="instead of the project's"),
+        click.option("--profiles-dir", type=folder, help="folder of profiles.yml, as dbt's"),
+        click.option("--project-dir", type=folder, help="folder of dbt_project.yml, as dbt's"),
+        click.option("--warehouse", type=folder, help="a warehouse folder, instead of a profile"),
+    ):
+        run = option(run)
+    return run
+
+
+def _newest(command: Callable[..., Any]) -> Callable[..., Any]:
+    option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+        "--newest",
+        type=click.IntRange(min=1),
+        default=history.NEWEST,
+        show_default=True,
+        help="barriers to look at",
+    )
+    return option(command)
+
+
+@click.command()
+@_newest
+@_of_one_store
+def status(store: MetaStore, as_json: bool, newest: int) -> None:
+    """Tell how up to date each table is. Exit code 3 when nothing has run yet."""
+    found = history.load(store, newest)
+    told = overview.status(found, time.time(), store.fence().owner, len(store.leases.live()))
+    if as_json:
+        click.echo(json.dumps(asdict(told)))
+        return
+    console = _console()
+    for line in _headlines(told):
+        console.print(_plain(line))
+    _print(
+        console,
+        ("table", "state", "barrier", "mode", "rows", "seconds", "delay", "changed"),
+        (_node_row(node, time.time()) for node in told.tables),
+    )
+    for contribution in told.contributions[:1]:
+        console.print(
+            _plain(
+                f"contributes most: {contribution.table}, {_seconds(contribution.seconds)} s "
+                f"({contribution.share:.0%}) of the critical paths, the slowest step "
+                f"of {contribution.bottleneck_of} barriers"
+            )
+        )
+
+
+@click.command()
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(("text", "json", "mermaid", "dot")),
+    default="text",
+    show_default=True,
+)
+@_newest
+@_of_one_store
+def topology(store: MetaStore, as_json: bool, kind: str, newest: int) -> None:
+    """Draw which table feeds which, with state and delay. Exit code 3 when there is none."""
+    found = overview.topology(history.load(store, newest))
+    if as_json or kind == "json":
+        click.echo(json.dumps(asdict(found)))
+    else:
+        drawn = _DRAWN[kind](found)
+        click.echo(draw.printable(drawn), nl=False)
+
+
+@click.group()
+def barrier() -> None:
+    """The timestamp barriers: every run is one."""
+
+
+@barrier.command("list")
+@_newest
+@_of_one_store
+def list_barriers(store: MetaStore, as_json: bool, newest: int) -> None:
+    """List the newest barriers, newest first. Exit code 3 when nothing has run yet."""
+    found = overview.barriers(history.load(store, newest))
+    if as_json:
+        click.echo(json.dumps([asdict(summary) for summary in found]))
+        return
+    _print(
+        _console(),
+        ("barrier", "state", "started", "seconds", "tables", "greatest delay", "slowest job"),
+        (_summary_row(summary) for summary in found),
+    )
+
+
+@barrier.command()
+@click.argument("number", type=click.IntRange(min=1))
+@_of_one_store
+def show(store: MetaStore, as_json: bool, number: int) -> None:
+    """Show what each job did at barrier NUMBER. Exit code 3 when there is no such barrier."""
+    found = overview.barrier(history.load(store, history.NEWEST, number), number)
+    if found is None:
+        _nothing(as_json, f"there is no barrier {number}, or it was forgotten")
+    if as_json:
+        click.echo(json.dumps(asdict(found)))
+        return
+    _tell_barrier(found)
+
+
+def _tell_barrier(found: BarrierDetail) -> None:
+    console, at = _console(), found.summary
+    took = f", {_seconds(at.seconds)} s" if at.seconds is not None else ""
+    console.print(_plain(f"barrier {at.id}: {at.state}, begun {_moment(at.started_at)}{took}"))
+    late = {delay.table: delay for delay in found.delays}
+    slow = at.path.bottleneck
+    rows = []
+    for job in found.jobs:
+        delay = late.get(job.table)
+        rows.append(
+            (
+                job.table + (" *" if slow is not None and slow.table == job.table else ""),
+                job.state,
+                job.mode,
+                _moment(job.started_at),
+                _moment(job.finished_at),
+                _seconds(job.seconds),
+                "" if job.rows_read is None else str(job.rows_read),
+                f"+{job.rows_inserted} -{job.rows_deleted}",
+                _delay(delay.seconds if delay else None, delay.since.exact if delay else True),
+                delay.since.root if delay else "",
+            )
+        )
+    heads = ("table", "state", "mode", "started", "finished", "seconds", "read", "rows")
+    _print(console, (*heads, "delay", "since a change of"), rows)
+    if at.path.steps:
+        steps = " -> ".join(f"{s.table} {_seconds(s.seconds)} s" for s in at.path.steps)
+        console.print(_plain(f"critical path: {steps} (* contributes most)"))
+
+
+def _headlines(told: Status) -> Iterable[str]:
+    if not told.barrier:
+        yield "no barrier is committed"
+    else:
+        age = f", {_ago(told.age)} ago" if told.age is not None else ""
+        yield f"newest barrier: {told.barrier}{age}"
+    for unfinished in told.unfinished:
+        yield f"not finished: barrier {unfinished.id} in {unfinished.state}"
+    yield f"runner: {told.owner or 'nobody'}; live leases: {told.leases}"
+
+
+def _node_row(node: Node, now: float) -> tuple[str, ...]:
+    if node.kind == "root":
+        since = f"{_ago(now - node.changed_at)} ago" if node.changed_at else ""
+        return (node.table, "root", _text(node.barrier), "", "", "", "", since)
+    return (
+        node.table + (" *" if node.bottleneck else ""),
+        node.state,
+        _text(node.barrier),
+        node.mode,
+        f"+{node.rows[0]} -{node.rows[1]}" if node.rows else "",
+        _seconds(node.seconds) if node.seconds is not None else "",
+        _delay(node.delay, node.delay_exact),
+        f"{_ago(now - node.changed_at)} ago" if node.changed_at else "",
+    )
+
+
+def _summary_row(summary: BarrierSummary) -> tuple[str, ...]:
+    slow = summary.path.bottleneck
+    return (
+        str(summary.id),
+        summary.state,
+        _moment(summary.started_at),
+        _seconds(summary.seconds) if summary.seconds is not None else "",
+        ", ".join(f"{count} {mode}" for mode, count in summary.modes.items()),
+        _delay(summary.delay, exact=True),
+        f"{slow.table} {_seconds(slow.seconds)} s" if slow else "",
+    )
+
+
+def _url(warehouse: str | None, *named: str | None) -> str:
+    if warehouse is None:
+        from dbt_streamsql.adapter.profiles import meta_url_of
+
+        return meta_url_of(*named)
+    if any(named):
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            "`--warehouse` stands alone",
+            hint="name a warehouse, or a project and its profile",
+        )
+    return f"{_SQLITE}{Path(warehouse).expanduser().resolve() / 'streamsql.db'}"
+
+
+def _nothing(as_json: bool, why: str) -> NoReturn:
+    click.echo(json.dumps({"found": False, "why": why}) if as_json else f"{why}.")
+    sys.exit(NOTHING)
+
+
+def _console() -> Console:
+    stream = sys.stdout
+    # Cut to 80 columns, names would be lost to whoever reads from a pipe.
+    piped = not stream.isatty() and "COLUMNS" not in os.environ
+    return Console(file=stream, width=_PIPED_WIDTH if piped else None, highlight=False)
+
+
+def _print(console: Console, heads: Iterable[str], rows: Iterable[tuple[str, ...]]) -> None:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    right = ("seconds", "delay", "barrier", "read", "rows", "greatest delay")
+    for head in heads:
+        table.add_column(
+            head,
+            justify="right" if head in right else "left",
+            overflow="fold",
+            no_wrap=head in right,
+        )
+    for row in rows:
+        table.add_row(*(_plain(cell) for cell in row))
+    console.print(table)
+
+
+def _plain(text: str) -> Text:
+    """Neither markup nor control characters: names are whatever their owners call them."""
+    return Text(draw.printable(text))
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.1f}"
+
+
+def _delay(value: float | None, exact: bool) -> str:
+    if value is None:
+        return ""
+    return f"{'' if exact else '≥ '}{_seconds(value)} s"
+
+
+def _moment(value: float | None) -> str:
+    if value is None:
+        return ""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
+
+
+def _ago(seconds: float) -> str:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"

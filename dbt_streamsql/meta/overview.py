@@ -1,0 +1,287 @@
+"""What `streamsql status`, `topology`, `barrier`, the pages and the metrics show. Pure.
+
+All times are seconds, moments are seconds since 1970. The records are plain: `asdict` makes JSON.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from dbt_streamsql.meta import delay as delays
+from dbt_streamsql.meta import topology as order
+from dbt_streamsql.meta.delay import Contribution, Delay, Path, Progress
+from dbt_streamsql.meta.history import History
+from dbt_streamsql.meta.records import NOOP, Barrier, TableVersion
+
+Kind = Literal["root", "view", "changelog"]
+State = Literal["current", "behind", "staged", "unbuilt", "root"]
+
+SETTLED = ("COMMIT", "ABORT")
+
+
+@dataclass(frozen=True)
+class Node:
+    """One table of the topology as it is now.
+
+    `kind`: a root is written by others, a view by its job, a changelog with its view.
+    `state`: `behind` when an input has a newer version than the one that was taken up, `unbuilt`
+    when there is no version yet, `staged` when a barrier that is not committed holds one.
+    `barrier`, `mode`, `rows` (inserted, deleted), `seconds` and `delay` are of the newest version
+    that changed the table. `changed_at` is when that became visible; of a root, when the newest
+    pinned version was committed.
+    """
+
+    table: str
+    kind: Kind
+    state: State
+    barrier: int | None = None
+    mode: str = ""
+    rows: tuple[int, int] | None = None
+    seconds: float | None = None
+    delay: float | None = None
+    delay_exact: bool = True
+    changed_at: float | None = None
+    bottleneck: bool = False
+
+
+@dataclass(frozen=True)
+class Edge:
+    """`sink` reads `source`. `delay` and `rows` (inserted, deleted by the sink) are of the sink's
+    newest change; `critical` when both were on the critical path of the newest barrier."""
+
+    source: str
+    sink: str
+    state: State
+    delay: float | None = None
+    rows: tuple[int, int] | None = None
+    critical: bool = False
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The graph of tables; `levels` are its nodes, roots first, each reading earlier ones."""
+
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    levels: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class BarrierSummary:
+    """One barrier in a list. `delay` is the greatest of its tables, `modes` counts tables."""
+
+    id: int
+    state: str
+    started_at: float
+    ended_at: float | None
+    seconds: float | None
+    modes: dict[str, int]
+    delay: float | None
+    path: Path
+
+
+@dataclass(frozen=True)
+class BarrierDetail:
+    """One barrier, its jobs in the order of their start, and the delays of its tables."""
+
+    summary: BarrierSummary
+    jobs: tuple[Progress, ...]
+    delays: tuple[Delay, ...]
+    roots: tuple[tuple[str, int | None, float | None], ...]
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a warehouse is doing. `age` is how long ago the newest committed barrier ended."""
+
+    barrier: int
+    age: float | None
+    unfinished: tuple[Barrier, ...]
+    owner: str
+    leases: int
+    tables: tuple[Node, ...]
+    contributions: tuple[Contribution, ...]
+
+
+def newest_changes(history: History) -> dict[str, TableVersion]:
+    """The newest committed version of each table that changed it."""
+    found = {}
+    for table in sorted(history.maintained):
+        changed = [version for version in history.committed(table) if version.mode != NOOP]
+        if changed:
+            found[table] = changed[-1]
+    return found
+
+
+def topology(history: History) -> Topology:
+    """The current graph with the state of every table and edge."""
+    return _Graph(history).topology()
+
+
+def status(history: History, now: float, owner: str = "", leases: int = 0) -> Status:
+    """What the warehouse is doing at the moment `now`; `owner` is who runs ('' nobody)."""
+    last = history.newest_committed
+    return Status(
+        last.id if last else 0,
+        now - last.ended_at if last and last.ended_at else None,
+        tuple(barrier for barrier in history.barriers if barrier.state not in SETTLED),
+        owner,
+        leases,
+        topology(history).nodes,
+        delays.contributions(history),
+    )
+
+
+def barriers(history: History) -> tuple[BarrierSummary, ...]:
+    """The barriers, newest first."""
+    late = delays.delays(history, [v for at in history.versions.values() for v in at.values()])
+    return tuple(_summary(history, barrier, late.values()) for barrier in history.barriers[::-1])
+
+
+def barrier(history: History, number: int) -> BarrierDetail | None:
+    """One barrier; None when it is not among those of the history."""
+    found = history.at(number)
+    if found is None:
+        return None
+    versions = history.versions.get(number, {})
+    late = delays.delays(history, versions.values())
+    roots = sorted(history.pins.get(number, {}).items())
+    return BarrierDetail(
+        _summary(history, found, late.values()),
+        delays.progress(history, number),
+        tuple(late.values()),
+        tuple((table, pin.snapshot, pin.committed_at) for table, pin in roots),
+    )
+
+
+def modes(versions: Iterable[TableVersion]) -> dict[str, int]:
+    """How many versions came to be in each mode."""
+    return dict(sorted(Counter(version.mode for version in versions).items()))
+
+
+def _summary(history: History, found: Barrier, late: Iterable[Delay]) -> BarrierSummary:
+    return BarrierSummary(
+        found.id,
+        found.state,
+        found.started_at,
+        found.ended_at,
+        found.ended_at - found.started_at if found.ended_at else None,
+        modes(history.versions.get(found.id, {}).values()),
+        max((item.seconds for item in late if item.barrier == found.id), default=None),
+        delays.critical_path(history, found.id),
+    )
+
+
+class _Graph:
+    """The topology in the making."""
+
+    def __init__(self, history: History) -> None:
+        self.history, self.jobs = history, history.jobs
+        self.changed = newest_changes(history)
+        self.late = delays.delays(history, self.changed.values())
+        self.snapshots = _newest_snapshots(history)
+        last = history.newest_committed
+        path = delays.critical_path(history, last.id) if last else Path(0, 0.0, ())
+        self.slowest = path.bottleneck.table if path.bottleneck else ""
+        on_path = [step.table for step in path.steps]
+        self.critical = set(pairwise(on_path))
+        self.staged = {
+            version.table
+            for barrier in history.barriers
+            if barrier.state not in SETTLED
+            for version in history.versions.get(barrier.id, {}).values()
+            if version.mode != NOOP
+        }
+
+    def topology(self) -> Topology:
+        reads = [(source, job.table) for job in self.jobs.values() for source in job.sources]
+        # A changelog that is read has no job of its own: it is written with its view.
+        logs = {s for s, _ in reads if s not in self.jobs and s in self.history.maintained}
+        views = {log: next(iter(self.changed[log].inputs), "") for log in logs & set(self.changed)}
+        edges = [
+            self._edge(*pair) for pair in sorted({*reads, *((v, k) for k, v in views.items())})
+        ]
+        levels = order.topological_order(
+            {job.table: [views.get(s, s) for s in job.sources] for job in self.jobs.values()}
+        )
+        roots = tuple(sorted({s for s, _ in reads} - self.history.maintained))
+        nodes = [_root(self.history, table) for table in roots]
+        behind = {edge.sink for edge in edges if edge.state == "behind"}
+        nodes += [self._node(t, "view", t in behind) for level in levels for t in level]
+        nodes += [self._node(table, "changelog", False) for table in sorted(logs)]
+        shown = (roots, *(tuple(level) for level in levels))
+        return Topology(tuple(nodes), tuple(edges), tuple(level for level in shown if level))
+
+    def _edge(self, source: str, sink: str) -> Edge:
+        late = self._delay(sink)
+        return Edge(
+            source,
+            sink,
+            self._edge_state(source, sink),
+            late.seconds if late else None,
+            _rows(self.changed.get(sink)),
+            (source, sink) in self.critical,
+        )
+
+    def _edge_state(self, source: str, sink: str) -> State:
+        """By the sink's newest record, noops included: they say what it has taken up, too."""
+        versions = self.history.committed(sink)
+        if not versions:
+            return "unbuilt"
+        seen, newest = versions[-1].inputs, self.snapshots
+        if source not in seen or source not in newest or seen[source] == newest[source]:
+            return "current"
+        return "behind"
+
+    def _node(self, table: str, kind: Kind, behind: bool) -> Node:
+        version, late = self.changed.get(table), self._delay(table)
+        state: State = "staged" if table in self.staged else "behind" if behind else "current"
+        if version is None:
+            return Node(table, kind, "staged" if table in self.staged else "unbuilt")
+        return Node(
+            table,
+            kind,
+            state,
+            version.barrier,
+            version.mode,
+            _rows(version),
+            version.seconds,
+            late.seconds if late else None,
+            late.since.exact if late else True,
+            version.written_at,
+            table == self.slowest,
+        )
+
+    def _delay(self, table: str) -> Delay | None:
+        version = self.changed.get(table)
+        return self.late.get((version.barrier, table)) if version else None
+
+
+def _root(history: History, table: str) -> Node:
+    for barrier in reversed(history.barriers):
+        pin = history.pins.get(barrier.id, {}).get(table)
+        if pin is not None:
+            return Node(table, "root", "root", barrier.id, changed_at=pin.committed_at)
+    return Node(table, "root", "root")
+
+
+def _rows(version: TableVersion | None) -> tuple[int, int] | None:
+    return (version.rows_inserted, version.rows_deleted) if version else None
+
+
+def _newest_snapshots(history: History) -> dict[str, int | None]:
+    """The newest committed version of each table that some barrier has seen."""
+    found = {
+        table: versions[-1].snapshot
+        for table in history.maintained
+        if (versions := history.committed(table))
+    }
+    for barrier in history.barriers:
+        if barrier.state == "COMMIT":
+            for table, pin in history.pins.get(barrier.id, {}).items():
+                found[table] = pin.snapshot
+    return found
