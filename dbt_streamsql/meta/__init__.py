@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dbt_streamsql.meta.cut import LEVELS, Consistency, Cut, Seen, check_level, cut
+from dbt_streamsql.meta.reader import MetaReader
 from dbt_streamsql.meta.records import (
     NOOP,
     Barrier,
@@ -29,6 +30,7 @@ __all__ = [
     "Fence",
     "Job",
     "Lease",
+    "MetaReader",
     "MetaStore",
     "Seen",
     "TableVersion",

@@ -225,8 +225,10 @@ class _Origins:
 
     def _look(self, version: TableVersion) -> Since | None:
         previous = self._history.previous(version)
-        if version.mode == NOOP or version.created or previous is None:
+        if version.mode == NOOP or version.created:
             return None
+        if previous is None:
+            return _recorded(version)
         found: list[Since] = []
         for source, snapshot in version.inputs.items():
             # All of an input that was not read before is new, whenever it came to be.
@@ -268,6 +270,13 @@ class _Origins:
             if pin.snapshot != previous.inputs[source]:
                 yield Since(pin.committed_at, source, exact=False)
                 return
+
+
+def _recorded(version: TableVersion) -> Since | None:
+    """What the job itself knew: all that is left when the version before was forgotten."""
+    times = version.stats.get(OLDEST_CHANGE, {})
+    known = min(((float(at), root) for root, at in times.items()), default=None)
+    return Since(*known, exact=False) if known else None
 
 
 def _delay(history: History, version: TableVersion, origin: Since, until: float) -> Delay:

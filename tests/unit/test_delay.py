@@ -186,6 +186,14 @@ def test_what_is_not_published_yet_has_no_delay() -> None:
     assert delay(history(*BUILT, staged), staged) is None
 
 
+def test_when_the_version_before_was_forgotten_the_delay_is_what_the_job_knew() -> None:
+    found = delay(history(SECOND[0]), SECOND[0])
+    assert found is not None
+    assert (found.seconds, found.since.exact) == (20, False)
+    unknown = replace(SECOND[0], stats={})
+    assert delay(history(unknown), unknown) is None
+
+
 def test_versions_that_were_given_up_are_not_taken_for_what_was_before() -> None:
     story = history(*BUILT, *SECOND)
     aborted = replace(story.barriers[1], state="ABORT")

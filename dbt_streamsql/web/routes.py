@@ -1,0 +1,137 @@
+"""What the web UI asks for, `/metrics`, and the files of the pages."""
+
+from __future__ import annotations
+
+import mimetypes
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, HTTPException, Query, Response
+from fastapi.responses import FileResponse, RedirectResponse
+
+from dbt_streamsql.meta import MetaReader, history, overview
+from dbt_streamsql.meta.leases import Leases
+from dbt_streamsql.web import metrics, tables
+from dbt_streamsql.web.access import PATH, Guard, Verify, logins
+
+STATIC = Path(__file__).parent / "static"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+}
+MOST = 500
+"""Barriers that can be asked for at once."""
+
+Newest = Annotated[int, Query(ge=1, le=MOST)]
+
+
+def router(
+    reader: MetaReader, verify: Verify | None = None, clock: Callable[[], float] = time.time
+) -> APIRouter:
+    """The routes `/ui`, `/ui/api/…` and `/metrics` over one store; they only read.
+
+    `verify` tells whether a token allows to read (None: everybody may); see `web/access.py`.
+    """
+    guard = Guard(verify)
+    leases = Leases(reader.database, clock)
+    routes = APIRouter()
+    routes.include_router(_pages())
+    routes.include_router(logins(guard))
+    guarded = APIRouter(dependencies=[Depends(guard)])
+    guarded.include_router(_api(reader, leases, clock), prefix=f"{PATH}/api")
+    exporter = metrics.Exporter(reader, leases, clock)
+
+    @guarded.get("/metrics")
+    def prometheus() -> Response:
+        """Figures for Prometheus."""
+        return Response(exporter.text(), media_type=metrics.CONTENT_TYPE)
+
+    routes.include_router(guarded)
+    return routes
+
+
+def _api(reader: MetaReader, leases: Leases, clock: Callable[[], float]) -> APIRouter:
+    api = APIRouter(dependencies=[Depends(_not_stored)])
+
+    @api.get("/status")
+    def status(newest: Newest = history.NEWEST) -> dict[str, Any]:
+        """What the warehouse is doing, and how up to date each table is."""
+        found = history.load(reader, newest)
+        owner, live = reader.fence().owner, len(leases.live())
+        return {"now": clock(), **asdict(overview.status(found, clock(), owner, live))}
+
+    @api.get("/topology")
+    def topology(newest: Newest = history.NEWEST) -> dict[str, Any]:
+        """The graph, and the critical path of the newest committed barrier."""
+        found = history.load(reader, newest)
+        told = overview.barriers(found)
+        path = next((asdict(at.path) for at in told if at.state == "COMMIT"), None)
+        return {"now": clock(), "path": path, **asdict(overview.topology(found))}
+
+    @api.get("/barriers")
+    def barriers(newest: Newest = history.NEWEST) -> dict[str, Any]:
+        """The newest barriers, newest first."""
+        found = overview.barriers(history.load(reader, newest))
+        return {"now": clock(), "barriers": [asdict(summary) for summary in found]}
+
+    @api.get("/barriers/{number}")
+    def barrier(number: int) -> dict[str, Any]:
+        """One barrier: its jobs, and the delays of its tables."""
+        found = overview.barrier(history.load(reader, history.NEWEST, number), number)
+        if found is None:
+            raise HTTPException(404, "there is no such barrier, or it was forgotten")
+        # JavaScript's numbers are too short for snapshot ids.
+        roots = [(t, None if s is None else str(s), at) for t, s, at in found.roots]
+        return {"now": clock(), **asdict(found), "roots": roots}
+
+    @api.get("/table")
+    def table(name: str, newest: Newest = history.NEWEST) -> dict[str, Any]:
+        """One table: definition, schema, plan, versions. The name is the full one."""
+        found = tables.describe(history.load(reader, newest), name)
+        if found is None:
+            raise HTTPException(404, "there is no such table")
+        return {"now": clock(), **found}
+
+    return api
+
+
+def _not_stored(response: Response) -> None:
+    response.headers.update({"Cache-Control": "no-store", **HEADERS})
+
+
+def _pages() -> APIRouter:
+    pages = APIRouter(prefix=PATH, include_in_schema=False)
+    # Only what is listed is served: no path is built from what was asked for.
+    files = {str(f.relative_to(STATIC).as_posix()): f for f in STATIC.rglob("*") if f.is_file()}
+
+    @pages.get("")
+    def folder() -> Response:
+        return RedirectResponse(f"{PATH.removeprefix('/')}/")
+
+    @pages.get("/")
+    def index() -> Response:
+        return _file(files["index.html"])
+
+    @pages.get("/static/{name:path}")
+    def static(name: str) -> Response:
+        if name not in files:
+            raise HTTPException(404)
+        return _file(files[name])
+
+    return pages
+
+
+def _file(file: Path) -> Response:
+    kind, _ = mimetypes.guess_type(file.name)
+    if file.suffix == ".js":
+        # Some systems' tables call it text/plain, which browsers refuse to run.
+        kind = "text/javascript"
+    return FileResponse(file, media_type=kind, headers={"Cache-Control": "no-cache", **HEADERS})

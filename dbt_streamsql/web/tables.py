@@ -1,0 +1,89 @@
+"""All that the page of one table shows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import Job, TableVersion, delay, overview
+from dbt_streamsql.meta.delay import Delay
+from dbt_streamsql.meta.history import History
+from dbt_streamsql.plan.compiled import CompiledPlan
+
+
+def describe(history: History, table: str) -> dict[str, Any] | None:
+    """State, definition, plan, and versions newest first; None when nobody knows the table."""
+    graph = overview.topology(history)
+    node = next((node for node in graph.nodes if node.table == table), None)
+    versions = history.versions_of(table)
+    if node is None and not versions:
+        return None
+    late = delay.delays(history, versions)
+    job = history.jobs.get(table)
+    return {
+        "table": table,
+        "node": asdict(node) if node else None,
+        "sources": [asdict(edge) for edge in graph.edges if edge.sink == table],
+        "readers": [asdict(edge) for edge in graph.edges if edge.source == table],
+        "definition": _definition(job) if job else None,
+        "explain": _explain(job) if job else "",
+        "versions": [_version(v, late.get((v.barrier, table))) for v in reversed(versions)],
+        "pins": [
+            {
+                "barrier": barrier.id,
+                "snapshot": _number(pin.snapshot),
+                "committed_at": pin.committed_at,
+            }
+            for barrier in reversed(history.barriers)
+            if (pin := history.pins.get(barrier.id, {}).get(table)) is not None
+        ],
+    }
+
+
+def _definition(job: Job) -> dict[str, Any]:
+    return {
+        "unique_id": job.unique_id,
+        "sql": job.sql,
+        "refresh_mode": job.refresh_mode,
+        "columns": job.columns,
+        "created_barrier": job.created_barrier,
+    }
+
+
+def _explain(job: Job) -> str:
+    """How the view is maintained; '' when no plan is stored, or one of another version."""
+    stored: Mapping[str, Any] | None = job.plan.get("plan")
+    if not stored:
+        return ""
+    try:
+        return CompiledPlan.from_json(json.dumps(stored)).explain()
+    except StreamSqlError:
+        return ""
+
+
+def _number(snapshot: int | None) -> str | None:
+    """As text: JavaScript's numbers are too short for snapshot ids."""
+    return None if snapshot is None else str(snapshot)
+
+
+def _version(version: TableVersion, late: Delay | None) -> dict[str, Any]:
+    return {
+        "barrier": version.barrier,
+        "state": version.state,
+        "snapshot": _number(version.snapshot),
+        "mode": version.mode,
+        "reason": version.reason,
+        "strategy": version.stats.get("strategy", ""),
+        "rows_read": version.stats.get("rows_read"),
+        "rows_inserted": version.rows_inserted,
+        "rows_deleted": version.rows_deleted,
+        "seconds": version.seconds,
+        "started_at": version.started_at,
+        "written_at": version.written_at,
+        "delay": late.seconds if late else None,
+        "delay_exact": late.since.exact if late else True,
+        "since": late.since.root if late else "",
+    }

@@ -1,0 +1,168 @@
+"""What the routes answer, to whom, and that nothing but what is listed is served."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from histories import CLEAN, ITEMS, ORDERS, REPORT, REVENUE, TOP, Clock, Story
+from prometheus_client.parser import text_string_to_metric_families
+from service import create_app
+
+from dbt_streamsql.meta import MetaStore
+
+TOKEN = "of-this-test-only"  # noqa: S105 - made up
+
+LABELS = ("table", "mode", "change")
+
+
+@pytest.fixture
+def client(store: MetaStore, clock: Clock) -> Iterator[TestClient]:
+    with TestClient(create_app(store, clock=clock)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def guarded(store: MetaStore) -> Iterator[TestClient]:
+    app = create_app(store, lambda token: hmac.compare_digest(token.encode(), TOKEN.encode()))
+    with TestClient(app, base_url="https://testserver") as opened:
+        yield opened
+
+
+def read(client: TestClient, path: str):
+    answer = client.get(path)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def metrics(client: TestClient) -> dict[tuple[str, ...], float]:
+    text = client.get("/metrics").text
+    return {
+        (sample.name, *(sample.labels[k] for k in LABELS if k in sample.labels)): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_status_topology_barriers_and_tables_are_told(client: TestClient) -> None:
+    assert read(client, "/ui/api/status")["barrier"] == 12
+    told = read(client, "/ui/api/topology")
+    assert [step["table"] for step in told["path"]["steps"]] == [CLEAN, REVENUE, REPORT]
+    assert [b["id"] for b in read(client, "/ui/api/barriers?newest=2")["barriers"]] == [12, 11]
+    assert read(client, "/ui/api/barriers/12")["jobs"][0]["table"] == CLEAN
+    table = read(client, f"/ui/api/table?name={CLEAN}")
+    assert table["definition"]["columns"][0] == {"name": "id", "type": "bigint"}
+    assert [version["barrier"] for version in table["versions"]] == [*range(12, 0, -1)]
+    assert isinstance(table["versions"][0]["snapshot"], str)
+    root = read(client, f"/ui/api/table?name={ORDERS}")
+    assert (root["definition"], len(root["pins"])) == (None, 12)
+
+
+def test_what_is_not_there_is_not_found(client: TestClient) -> None:
+    for path in ("api/barriers/99", "api/table?name=lake.s.none", "static/none.js", "nothing"):
+        assert client.get(f"/ui/{path}").status_code == 404
+    assert client.get("/ui/api/barriers?newest=0").status_code == 422
+
+
+@pytest.mark.parametrize(
+    "path", ["../access.py", "%2e%2e/access.py", "..%2faccess.py", "/etc/passwd"]
+)
+def test_only_the_files_of_the_pages_are_served(client: TestClient, path: str) -> None:
+    assert client.get(f"/ui/static/{path}").status_code == 404
+
+
+def test_the_pages_forbid_all_code_but_their_own(client: TestClient) -> None:
+    for path in ("", "static/app.js", "static/style.css", "api/status"):
+        headers = client.get(f"/ui/{path}").headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+    assert client.get("/ui/static/app.js").headers["content-type"].startswith("text/javascript")
+    assert client.get("/ui", follow_redirects=False).headers["location"] == "ui/"
+
+
+def test_nothing_that_has_data_is_told_without_a_token(guarded: TestClient) -> None:
+    for path in ("/ui/api/status", "/ui/api/topology", "/ui/api/barriers", "/metrics"):
+        assert guarded.get(path).status_code == 401
+        wrong = guarded.get(path, headers={"Authorization": "Bearer wrong"})
+        assert wrong.status_code == 401
+        right = guarded.get(path, headers={"Authorization": f"Bearer {TOKEN}"})
+        assert right.status_code == 200
+    assert guarded.get("/ui/").status_code == 200
+
+
+def test_a_browser_keeps_the_token_where_scripts_and_other_sites_cannot_use_it(
+    guarded: TestClient,
+) -> None:
+    assert guarded.post("/ui/login", json={"token": "wrong"}).status_code == 401
+    answer = guarded.post("/ui/login", json={"token": TOKEN})
+    assert answer.status_code == 204
+    cookie = answer.headers["set-cookie"]
+    for word in ("HttpOnly", "SameSite=strict", "Secure", "Path=/ui"):
+        assert word in cookie
+    assert guarded.get("/ui/api/status").status_code == 200
+    assert guarded.get("/metrics").status_code == 401
+    guarded.post("/ui/logout")
+    assert guarded.get("/ui/api/status").status_code == 401
+
+
+def test_metrics_tell_barrier_age_delay_rows_seconds_modes_and_leases(
+    client: TestClient, store: MetaStore, clock: Clock
+) -> None:
+    lease = store.leases.take("host:1:a", 12)
+    clock.now += 7
+    found = metrics(client)
+    assert found["streamsql_barrier_newest",] == 12
+    assert found["streamsql_barrier_age_seconds",] == pytest.approx(7)
+    assert found["streamsql_leases_live",] == 1
+    assert found["streamsql_table_delay_seconds", CLEAN] == pytest.approx(27.1)
+    assert found["streamsql_table_versions_total", TOP, "noop"] == 2
+    assert found["streamsql_table_versions_total", TOP, "full"] == 1
+    assert found["streamsql_table_rows_total", CLEAN, "inserted"] == 1000 + sum(range(14, 25))
+    assert found["streamsql_table_job_seconds_total", CLEAN] == pytest.approx(12 * 1.2)
+    assert found["streamsql_table_bottleneck", REVENUE] == 1
+    assert ("streamsql_table_delay_seconds", ITEMS) not in found
+    store.leases.give_back(lease.id)
+
+
+def test_counters_go_on_when_barriers_are_forgotten(
+    client: TestClient, store: MetaStore, clock: Clock
+) -> None:
+    before = metrics(client)
+    fence = store.acquire()
+    store.forget_before(fence, 1)
+    store.release(fence)
+    after = metrics(client)
+    totals = {key: value for key, value in before.items() if key[0].endswith("_total")}
+    assert totals
+    assert totals.items() <= after.items()
+
+
+def test_counters_count_every_barrier_once(tmp_path: Path) -> None:
+    clock = Clock()
+    store = MetaStore.open(f"sqlite:///{tmp_path}/other.db", clock=clock)
+    story = Story(store, clock)
+    key = ("streamsql_table_versions_total", CLEAN, "incremental")
+    with TestClient(create_app(store, clock=clock)) as client:
+        assert "streamsql_barrier_newest 0.0" in client.get("/metrics").text
+        story.barrier()
+        for number in range(1, 4):
+            story.change(ORDERS)
+            story.barrier()
+            assert metrics(client)[key] == number
+            assert metrics(client)[key] == number
+        story.change(ORDERS)
+        story.barrier(finish=False)
+        assert metrics(client)[key] == 3
+        assert metrics(client)["streamsql_barriers_unfinished",] == 1
+    store.close()
+
+
+def test_a_plan_that_is_stored_is_explained(client: TestClient) -> None:
+    assert read(client, f"/ui/api/table?name={CLEAN}")["explain"] == ""
+    assert json.dumps(read(client, f"/ui/api/table?name={REPORT}"))
