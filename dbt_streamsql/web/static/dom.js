@@ -21,7 +21,7 @@ export const h = (tag, attributes, ...children) =>
 export const svg = (tag, attributes, ...children) =>
   filled(document.createElementNS(SVG, tag), attributes, children);
 
-// A table; a column is [head, kind], kind "number", "name" or "". A cell is a text or a node.
+// A table; a column is [head, kind], kind "number", "name", "time" or "". A cell is a text or a node.
 export function table(caption, columns, rows) {
   return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
     h("table", {},

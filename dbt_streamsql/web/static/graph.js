@@ -2,7 +2,7 @@
 
 import dagre from "./vendor/dagre.js";
 import { svg } from "./dom.js";
-import { delay, rows, short, tableUrl } from "./format.js";
+import { delay, rows, tableUrl } from "./format.js";
 
 const LETTER = 7.6;
 const LINE = 17;
@@ -12,29 +12,34 @@ export function graph(topology) {
   const layout = new dagre.graphlib.Graph().setGraph({ rankdir: "LR", nodesep: 28, ranksep: 40, marginx: 12, marginy: 12 });
   layout.setDefaultEdgeLabel(() => ({}));
   for (const node of topology.nodes) {
-    const lines = linesOf(node);
+    const lines = linesOf(node, onPath.has(node.table));
     const longest = Math.max(...lines.map(([text]) => text.length));
     layout.setNode(node.table, { width: longest * LETTER + 24, height: lines.length * LINE + 14 });
   }
   for (const edge of topology.edges) {
-    const label = labelOf(edge);
-    layout.setEdge(edge.source, edge.sink, { width: label.length * 6.6 + 10, height: 18, labelpos: "c" });
+    const text = labelOf(edge);
+    layout.setEdge(edge.source, edge.sink, { width: text.length * 6.6 + 10, height: 18, labelpos: "c" });
   }
   dagre.layout(layout);
   const { width, height } = layout.graph();
   return svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Topology: tables and what they feed" },
     svg("defs", {}, marker("arrow", "arrow"), marker("arrow-path", "arrow path")),
     topology.edges.map((edge) => drawnEdge(edge, layout.edge(edge.source, edge.sink))),
+    topology.edges.map((edge) => labelledEdge(edge, layout.edge(edge.source, edge.sink))),
     topology.nodes.map((node) => drawnNode(node, layout.node(node.table), onPath.has(node.table))));
 }
 
-function linesOf(node) {
-  const lines = [[short(node.table), "title"], [stateText(node), "state-text"]];
+// Without the catalog; the whole name is the tooltip.
+const label = (table) => table.split(".").slice(1).join(".") || table;
+
+function linesOf(node, onPath) {
+  const lines = [[label(node.table), "title"], [stateText(node), "state-text"]];
   if (node.kind !== "root" && node.barrier !== null) {
     lines.push([`barrier ${node.barrier}, ${node.mode} ${rows(node.rows)}`, "soft"]);
   }
   if (node.delay !== null) lines.push([`delay ${delay(node.delay, node.delay_exact)}`, "soft"]);
   if (node.bottleneck) lines.push(["slowest job", "slow-text"]);
+  else if (onPath) lines.push(["critical path", "slow-text"]);
   return lines;
 }
 
@@ -52,29 +57,34 @@ function marker(id, kind) {
     svg("path", { class: kind, d: "M0 0L10 5L0 10z" }));
 }
 
+const kindOf = (edge) =>
+  `edge${edge.critical ? " path" : ""}${edge.state === "behind" ? " late" : ""}`;
+
 function drawnEdge(edge, at) {
   const points = at.points.map(({ x, y }) => `${x} ${y}`);
-  const label = labelOf(edge);
-  const kind = `edge${edge.critical ? " path" : ""}${edge.state === "behind" ? " late" : ""}`;
-  return svg("g", { class: kind, "data-edge": `${edge.source} ${edge.sink}`, "aria-hidden": true },
-    svg("path", { d: `M${points.join("L")}`, "marker-end": `url(#${edge.critical ? "arrow-path" : "arrow"})` }),
-    label && svg("rect", { x: at.x - at.width / 2, y: at.y - 9, width: at.width, height: 18 }),
-    label && svg("text", { x: at.x, y: at.y + 4, "text-anchor": "middle" }, label));
+  return svg("g", { class: kindOf(edge), "data-edge": `${edge.source} ${edge.sink}`, "aria-hidden": true },
+    svg("path", { d: `M${points.join("L")}`, "marker-end": `url(#${edge.critical ? "arrow-path" : "arrow"})` }));
+}
+
+// Above all lines: a label is read where lines cross.
+function labelledEdge(edge, at) {
+  const text = labelOf(edge);
+  return text && svg("g", { class: kindOf(edge), "aria-hidden": true },
+    svg("text", { x: at.x, y: at.y + 4, "text-anchor": "middle" }, text));
 }
 
 function drawnNode(node, at, onPath) {
   const left = at.x - at.width / 2;
   const top = at.y - at.height / 2;
-  const lines = linesOf(node);
-  const said = [node.table, ...lines.slice(1).map(([text]) => text), onPath ? "on the critical path" : ""];
+  const lines = linesOf(node, onPath);
   return svg("a", {
     class: `node ${node.state}${onPath ? " path" : ""}`,
     href: tableUrl(node.table),
     "data-key": `node ${node.table}`,
-    "aria-label": said.filter(Boolean).join(", "),
   },
-  svg("title", {}, node.table),
-  svg("rect", { x: left, y: top, width: at.width, height: at.height, rx: node.kind === "root" ? 16 : 5 }),
+  svg("rect", { x: left, y: top, width: at.width, height: at.height, rx: node.kind === "root" ? 16 : 5 },
+    svg("title", {}, node.table)),
+  // The spaces keep the lines apart for who listens to the link.
   lines.map(([text, kind], line) =>
-    svg("text", { class: kind, x: left + 12, y: top + 21 + line * LINE }, text)));
+    [" ", svg("text", { class: kind, x: left + 12, y: top + 21 + line * LINE }, text)]));
 }

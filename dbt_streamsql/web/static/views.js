@@ -29,12 +29,12 @@ export function topologyView(data) {
   return [
     h("h1", {}, "Topology"),
     critical,
-    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Graph" }, graph(topology)),
+    h("div", { class: "scroll graph", tabindex: 0, role: "region", "aria-label": "Graph" }, graph(topology)),
     h("ul", { class: "legend", "aria-label": "States" }, Object.entries(STATES).map(([state, means]) =>
       h("li", {}, stateOf(state), h("span", { class: "soft" }, `: ${means}`)))),
     h("h2", {}, "Tables"),
     table("Newest change of each table",
-      [["Table", "name"], ["State", ""], ["Barrier", "number"], ["Mode", ""], ["Rows", "number"], ["Cost", "number"], ["Delay", "number"], ["Changed", ""]],
+      [["Table", "name"], ["State", ""], ["Barrier", "number"], ["Mode", ""], ["Rows", "number"], ["Cost", "number"], ["Delay", "number"], ["Changed", "time"]],
       topology.nodes.map((node) => [
         link(node.table, "row"), stateOf(node.state),
         node.barrier === null ? "" : barrierLink(node.barrier, `of ${node.table}`),
@@ -58,7 +58,7 @@ export function barriersView({ barriers }) {
     h("h1", {}, "Barriers"),
     h("p", { class: "soft" }, "The bars are the critical paths: jobs one after the other, the slowest in another colour, waiting in thin."),
     table("Newest barriers first",
-      [["Barrier", "number"], ["State", ""], ["Begun", ""], ["Took", "number"], ["Critical path", ""], ["Slowest job", "name"], ["Tables", ""], ["Greatest delay", "number"]],
+      [["Barrier", "number"], ["State", ""], ["Begun", "time"], ["Took", "number"], ["Critical path", ""], ["Slowest job", "name"], ["Tables", ""], ["Greatest delay", "number"]],
       barriers.map((barrier) => [
         barrierLink(barrier.id, "barrier"), barrier.state, moment(barrier.started_at), seconds(barrier.seconds),
         barrier.path.steps.length ? pathBar(barrier.path, longest) : "",
@@ -84,7 +84,7 @@ export function barrierView(data) {
     h("p", { class: "soft" }, "Thick: the job ran. Thin: it waited for the others of the barrier, then was published."),
     h("h2", {}, "Jobs"),
     table("What each job did",
-      [["Table", "name"], ["State", ""], ["Mode", ""], ["Started", ""], ["Finished", ""], ["Cost", "number"], ["Read", "number"], ["Rows", "number"], ["Delay", "number"], ["Since a change of", "name"]],
+      [["Table", "name"], ["State", ""], ["Mode", ""], ["Started", "time"], ["Finished", "time"], ["Cost", "number"], ["Read", "number"], ["Rows", "number"], ["Delay", "number"], ["Since a change of", "name"]],
       data.jobs.map((job) => {
         const delayed = late.get(job.table);
         const name = link(job.table, "job");
@@ -103,7 +103,7 @@ export function barrierView(data) {
         seconds(item.aligning), seconds(item.publishing)])),
     h("h2", {}, "Roots"),
     table("The versions that were read",
-      [["Table", "name"], ["Version", ""], ["Committed", ""]],
+      [["Table", "name"], ["Version", ""], ["Committed", "time"]],
       data.roots.map(([name, snapshot, committed]) => [link(name, "root"), snapshot === null ? "" : String(snapshot), moment(committed)])),
   ];
 }
@@ -131,7 +131,7 @@ export function tableView(data) {
     data.versions.length > 0 && [
       h("h2", {}, "Versions"),
       table("Newest first",
-        [["Barrier", "number"], ["State", ""], ["Mode", ""], ["Rows", "number"], ["Read", "number"], ["Cost", "number"], ["Delay", "number"], ["Written", ""], ["Snapshot", ""], ["Reason", "name"]],
+        [["Barrier", "number"], ["State", ""], ["Mode", ""], ["Rows", "number"], ["Read", "number"], ["Cost", "number"], ["Delay", "number"], ["Written", "time"], ["Snapshot", ""], ["Reason", "name"]],
         data.versions.map((version) => [
           barrierLink(version.barrier, "version"), version.state, version.mode,
           rows([version.rows_inserted, version.rows_deleted]), version.rows_read ?? "", seconds(version.seconds),
@@ -139,7 +139,7 @@ export function tableView(data) {
           version.snapshot ?? "", version.reason]))],
     data.pins.length > 0 && [
       h("h2", {}, "Versions that barriers read"),
-      table("Newest first", [["Barrier", "number"], ["Snapshot", ""], ["Committed", ""]],
+      table("Newest first", [["Barrier", "number"], ["Snapshot", ""], ["Committed", "time"]],
         data.pins.map((pin) => [barrierLink(pin.barrier, "pin"), pin.snapshot === null ? "" : String(pin.snapshot), moment(pin.committed_at)]))],
   ];
 }

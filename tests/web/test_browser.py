@@ -1,0 +1,332 @@
+"""The pages in a real headless Chromium: what is seen, keys, themes, rules of accessibility."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from histories import CLEAN, ORDERS, REPORT, REVENUE, SOURCES, TOP, Clock, Story, job
+from playwright.sync_api import expect
+from service import served
+
+from dbt_streamsql.meta import MetaStore, TableVersion
+
+pytestmark = pytest.mark.processes
+AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+PAGES = ("#/", "#/barriers", "#/barrier/12", f"#/table/{REVENUE}", f"#/table/{ORDERS}")
+
+
+@dataclass
+class Heard:
+    """What the browser said and whom it asked while a test ran."""
+
+    console: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return Heard()
+
+
+@pytest.fixture
+def page(browser, heard: Heard) -> Iterator:
+    """A page that fails its test when something is logged, or asked from another host."""
+    context = browser.new_context(viewport={"width": 1280, "height": 860}, color_scheme="light")
+    opened = context.new_page()
+    opened.set_default_timeout(10_000)
+    opened.on("console", lambda message: heard.console.append(f"{message.type}: {message.text}"))
+    opened.on("pageerror", lambda error: heard.console.append(str(error)))
+    opened.on("request", lambda request: heard.requests.append(request.url))
+    yield opened
+    context.close()
+    assert heard.console == []
+    strangers = [url for url in heard.requests if not url.startswith("http://127.0.0.1:")]
+    assert strangers == []
+
+
+def show(page, address: str, at: str = "#/") -> None:
+    page.goto("about:blank")
+    page.goto(address + at)
+    page.locator("main h1").wait_for()
+
+
+def press_until(page, key: str, reached: str, most: int = 60) -> None:
+    for _ in range(most):
+        page.keyboard.press(key)
+        if page.evaluate("selector => document.activeElement.matches(selector)", reached):
+            return
+    raise AssertionError(f"{key} does not lead to {reached}")
+
+
+def contrast(page, selector: str) -> float:
+    """WCAG's contrast of an element's text to the nearest background below it."""
+    return page.evaluate(
+        """selector => {
+          const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+          const light = colour => {
+            canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+            const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].map(v => v / 255)
+              .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+            return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+          };
+          const element = document.querySelector(selector);
+          const style = getComputedStyle(element);
+          const text = light(element instanceof SVGElement ? style.fill : style.color);
+          const box = element.closest("a.node")?.querySelector("rect");
+          let below = box ? getComputedStyle(box).fill : null;
+          for (let at = element; !below && at; at = at.parentElement) {
+            const found = getComputedStyle(at).backgroundColor;
+            if (found !== "rgba(0, 0, 0, 0)") below = found;
+          }
+          const ground = light(below);
+          return (Math.max(text, ground) + 0.05) / (Math.min(text, ground) + 0.05);
+        }""",
+        selector,
+    )
+
+
+def test_the_graph_shows_every_table_and_edge_with_state_delay_and_rows(page, address) -> None:
+    show(page, address)
+    assert page.locator("a.node").count() == 8
+    assert page.locator("g[data-edge]").count() == sum(map(len, SOURCES.values()))
+    said = page.locator(f'a.node[data-key="node {REVENUE}"]').text_content()
+    assert said is not None
+    for part in (
+        "shop.item_revenue",
+        "current",
+        "barrier 12",
+        "+24 −2",
+        "delay 60.3 s",
+        "slowest job",
+    ):
+        assert part in said
+    root = page.locator(f'a.node[data-key="node {ORDERS}"] text')
+    assert root.all_text_contents() == ["raw.orders", "root"]
+    assert "60.3 s, +24 −2" in page.locator(".edge text").all_text_contents()
+
+
+def test_the_critical_path_is_told_and_highlighted(page, address) -> None:
+    show(page, address)
+    told = page.locator("#critical").inner_text()
+    assert "clean 1.2 s → item_revenue 6.0 s → report 1.1 s" in told
+    assert f"Slowest: {REVENUE}" in told
+    lit = page.locator("g.edge.path[data-edge]")
+    assert {e.get_attribute("data-edge") for e in lit.all()} == {
+        f"{CLEAN} {REVENUE}",
+        f"{REVENUE} {REPORT}",
+    }
+
+
+def test_keys_alone_lead_from_the_graph_to_a_table_and_back(page, address) -> None:
+    show(page, address)
+    press_until(page, "Tab", f'a.node[data-key="node {CLEAN}"]')
+    seen = page.locator(f'a.node[data-key="node {CLEAN}"] rect')
+    assert seen.evaluate("rect => parseFloat(getComputedStyle(rect).strokeWidth)") >= 4
+    page.keyboard.press("Enter")
+    page.locator("main h1", has_text=CLEAN).wait_for()
+    assert page.evaluate("document.activeElement.id") == "main"
+    assert page.locator("pre").first.inner_text().startswith("select id, sum(amount)")
+    assert page.get_by_role("cell", name="decimal(12,2)").count() == 1
+    press_until(page, "Tab", f'a[data-key="readers {REVENUE}"]')
+    page.keyboard.press("Enter")
+    page.locator("main h1", has_text=REVENUE).wait_for()
+    page.go_back()
+    page.locator("main h1", has_text=CLEAN).wait_for()
+
+
+def test_the_first_key_offers_to_skip_the_navigation(page, address) -> None:
+    show(page, address)
+    page.keyboard.press("Tab")
+    assert page.locator("a.skip").evaluate("link => link === document.activeElement")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    assert page.evaluate("location.hash") == "#/"
+
+
+def test_whatever_has_the_focus_shows_it(page, address) -> None:
+    show(page, address)
+    reached = set()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        kind, visible = page.evaluate(
+            """() => {
+              const at = document.activeElement;
+              const rect = at.querySelector && at.matches("a.node") && at.querySelector("rect");
+              const style = getComputedStyle(at);
+              return [at.tagName, rect ? getComputedStyle(rect).strokeWidth === "5px"
+                : style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2];
+            }"""
+        )
+        reached.add(kind)
+        assert visible or kind == "BODY", kind
+    assert {"A", "a", "BUTTON", "DIV"} <= reached
+
+
+def test_a_barrier_is_drawn_as_a_timeline_of_its_jobs(page, address) -> None:
+    show(page, address, "#/barriers")
+    assert page.locator("tbody tr").count() == 12
+    page.get_by_role("link", name="12", exact=True).click()
+    page.locator("main h1", has_text="Barrier 12").wait_for()
+    drawn = page.get_by_role("img", name="Timeline of barrier 12")
+    wide = {
+        rect.get_attribute("class"): float(rect.get_attribute("width") or 0)
+        for rect in drawn.locator("rect:not(.wait)").all()
+    }
+    assert drawn.locator("rect:not(.wait)").count() == len(SOURCES)
+    assert wide["bar slow"] == max(wide.values())
+    assert "27.1 s" in page.get_by_role("row", name=re.compile(f"^{CLEAN} WRITTEN")).inner_text()
+
+
+def test_dark_follows_the_system_and_a_switch_that_is_remembered(page, address) -> None:
+    background = "getComputedStyle(document.body).backgroundColor"
+    show(page, address)
+    light = page.evaluate(background)
+    page.emulate_media(color_scheme="dark")
+    dark = page.evaluate(background)
+    assert dark != light
+    switch = page.get_by_role("button", name="Dark")
+    expect(switch).to_have_attribute("aria-pressed", "true")
+    switch.click()
+    assert page.evaluate(background) == light
+    page.reload()
+    page.locator("main h1").wait_for()
+    assert page.evaluate(background) == light
+    assert switch.get_attribute("aria-pressed") == "false"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_have_enough_contrast(page, address, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)
+    show(page, address)
+    looked_at = ["h1", "#state", "nav a", "button", "caption", "td a", "p.brand", ".slow a"]
+    looked_at += [
+        f".legend .{state}" for state in ("root", "current", "behind", "staged", "unbuilt")
+    ]
+    looked_at += [
+        "a.node .title",
+        "a.node text.soft",
+        "a.node .slow-text",
+        "a.node.current .state-text",
+    ]
+    looked_at += ["a.node.root .state-text", ".edge text"]
+    for selector in looked_at:
+        assert contrast(page, selector) >= 4.5, selector
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("at", PAGES)
+def test_no_rule_of_accessibility_is_broken_seriously(page, address, at: str, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)
+    show(page, address, at)
+    # The policy of the page lets no script in but its own: axe comes by the debugger.
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run()")
+    assert len(found["passes"]) > 10
+    serious = [
+        (rule["id"], [node["html"] for node in rule["nodes"]])
+        for rule in found["violations"]
+        if rule["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+
+
+def test_a_new_barrier_appears_by_itself_and_the_focus_stays(
+    page, store: MetaStore, clock: Clock
+) -> None:
+    store.forget_before(fence := store.acquire(), 12)
+    store.release(fence)
+    with served(store) as url:
+        show(page, f"{url}/ui/")
+        page.locator(f'a.node[data-key="node {TOP}"]').focus()
+        story = Story(store, clock)
+        story.latest = dict(store.latest_all())
+        story.roots = {table: number or 0 for table, number in store.inputs(12).items()}
+        story.change(ORDERS)
+        story.barrier()
+        page.locator("#state", has_text="Barrier 13").wait_for()
+        page.locator("a.node", has_text="barrier 13").first.wait_for()
+        assert page.evaluate("document.activeElement.dataset.key") == f"node {TOP}"
+        page.get_by_role("button", name="Auto-refresh").click()
+        asked = page.evaluate("performance.getEntriesByType('resource').length")
+        page.wait_for_timeout(5500)
+        assert page.evaluate("performance.getEntriesByType('resource').length") == asked
+
+
+def test_names_and_queries_stay_text_whatever_they_hold(page, tmp_path: Path) -> None:
+    evil = "lake.s.<img src=x onerror=document.title='gone'>\"'&"
+    sql = "select '</pre><script>document.title=\"gone\"</script>' as `<b>`"
+    store = MetaStore.open(f"sqlite:///{tmp_path}/evil.db")
+    fence = store.acquire()
+    number = store.begin(fence, {"lake.raw.<script>alert(1)</script>": 1}, {}).id
+    store.stage_job(fence, number, job(evil, ("lake.raw.<script>alert(1)</script>",), sql))
+    version = TableVersion(number, evil, created=True, started_at=1.0, reason="<i>because</i>")
+    store.processed(fence, version)
+    store.precommit(fence, number)
+    store.written(fence, number, evil)
+    store.commit(fence, number)
+    with served(store) as url:
+        for at in ("#/", "#/barriers", "#/barrier/1"):
+            show(page, f"{url}/ui/", at)
+            assert page.locator("main img, main script, main b, main i").count() == 0
+        show(page, f"{url}/ui/")
+        page.locator("a.node.current").click()
+        page.locator("pre").wait_for()
+        assert page.locator("main h1").inner_text() == evil
+        assert page.locator("pre").inner_text() == sql
+        assert "<i>because</i>" in page.locator("main").inner_text()
+        assert page.locator("main img, main script, main b, main i").count() == 0
+        assert "gone" not in page.title().split("·")[-1]
+    store.close()
+
+
+def test_the_policy_stops_a_script_that_got_in_all_the_same(page, address, heard: Heard) -> None:
+    show(page, address)
+    page.evaluate(
+        """() => {
+          const script = document.createElement("script");
+          script.textContent = "document.title = 'gone'";
+          document.body.append(script);
+        }"""
+    )
+    assert page.title() == "Topology · streamsql"
+    assert any("Content Security Policy" in line for line in heard.console)
+    heard.console.clear()
+
+
+def test_a_token_is_asked_for_once(page, store: MetaStore, heard: Heard) -> None:
+    with served(store, lambda token: token == "of-this-test") as url:  # noqa: S105
+        show(page, f"{url}/ui/", "#/barriers")
+        assert page.locator("main h1").inner_text() == "Log in"
+        page.keyboard.type("wrong")
+        page.keyboard.press("Enter")
+        page.get_by_role("alert").filter(has_text="not known").wait_for()
+        page.keyboard.type("of-this-test")
+        page.keyboard.press("Enter")
+        page.locator("main h1", has_text="Barriers").wait_for()
+        assert page.evaluate("document.cookie") == ""
+        page.reload()
+        page.locator("main h1", has_text="Barriers").wait_for()
+        page.get_by_role("button", name="Log out").click()
+        page.locator("main h1", has_text="Log in").wait_for()
+    refused = [line for line in heard.console if "401" in line]
+    assert refused == heard.console
+    heard.console.clear()
+
+
+def test_an_empty_store_and_an_unknown_table_are_told_in_words(
+    page, tmp_path: Path, heard: Heard
+) -> None:
+    store = MetaStore.open(f"sqlite:///{tmp_path}/empty.db")
+    with served(store) as url:
+        show(page, f"{url}/ui/")
+        assert "No view is defined" in page.locator("main").inner_text()
+        show(page, f"{url}/ui/", "#/barriers")
+        page.goto(f"{url}/ui/#/table/lake.s.none")
+        page.get_by_role("alert").filter(has_text="there is no such table").wait_for()
+    store.close()
+    assert all("404" in line for line in heard.console)
+    heard.console.clear()
