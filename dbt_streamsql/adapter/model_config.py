@@ -61,6 +61,8 @@ class ViewResponse(AdapterResponse):
     estimated_incremental: float | None = None
     estimated_full: float | None = None
     definition: str = ""
+    started_at: float | None = None
+    delay: float | None = None
 
 
 def response_of(report: TableReport) -> ViewResponse:
@@ -82,6 +84,8 @@ def response_of(report: TableReport) -> ViewResponse:
         estimated_incremental=report.estimated_incremental,
         estimated_full=report.estimated_full,
         definition=report.definition,
+        started_at=report.started_at,
+        delay=None if report.delay is None else round(report.delay, 3),
     )
 
 

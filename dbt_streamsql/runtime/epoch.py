@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -11,7 +12,7 @@ from dbt_streamsql.meta import NOOP, Job, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import Redefinition
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import changelog_table, publish, upkeep
+from dbt_streamsql.runtime import changelog_table, lineage, publish, upkeep
 from dbt_streamsql.runtime.context import Open, Version, Warehouse, log, pin, repin
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.job import Rewrite, ViewJob
@@ -145,12 +146,16 @@ class Epoch:
             if future is None:
                 future = self._running[table] = Future()
         if mine:
+            began = time.time()
             try:
                 future.set_result(run())
             except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it
                 # First of all: whoever waits must not wait for ever if undoing fails too.
                 future.set_exception(error)
+                job = self.open.jobs.get(table)
                 self._unstage(table)
+                if job is not None:
+                    lineage.failed(self.warehouse, job, began, time.time(), error)
         return future.result()
 
     def _run(
@@ -237,6 +242,9 @@ class Epoch:
                 upkeep.upkeep(self.warehouse, published)
         finally:
             store.release(fence)
+        if number:
+            # Without the runner's lock: nobody is to wait for a lineage server.
+            lineage.published(self.warehouse, number)
         return list(done.values())
 
     def withdraw(self, nodes: Collection[str]) -> list[str]:

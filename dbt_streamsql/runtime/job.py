@@ -9,11 +9,13 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import NOOP, ChangeFile, Job, TableVersion
+from dbt_streamsql.meta.delay import OLDEST_CHANGE
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill
 from dbt_streamsql.plan.redefinition import METADATA, SHADOW, Redefinition
@@ -33,6 +35,7 @@ from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.feed import Feed
 from dbt_streamsql.runtime.frames import Frames, Reading, clock_row
 from dbt_streamsql.runtime.local import Local
+from dbt_streamsql.runtime.oldest import oldest_changes
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
 from dbt_streamsql.runtime.sessions import JobCount
 from dbt_streamsql.runtime.shared import SHARED_ROWS, Rows, fetch
@@ -79,9 +82,15 @@ class ViewJob:
         # A change that came to nothing took its time too.
         if version.mode != NOOP or jobs:
             strategy = self.plan.strategy if version.mode != "full" else "full"
-            stats = {**self.estimate.stats(), "strategy": strategy, "bytes_read": read}
+            stats: dict[str, Any] = {
+                **self.estimate.stats(),
+                "strategy": strategy,
+                "bytes_read": read,
+            }
             # What other rows took than those of the inputs says nothing of a next time.
             stats |= {} if self.restored else {"plan": self.plan.fingerprint}
+            made = oldest_changes(self.epoch, self.inputs, self.epoch.latest.get(self.job.table))
+            stats |= {OLDEST_CHANGE: made} if made else {}
             version = replace(version, stats=stats)
         return self._told(version, self.change) if self.change is not None else version
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from dbt_streamsql.meta import NOOP, Fence, TableVersion
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime import changelog_table
+from dbt_streamsql.runtime import changelog_table, lineage
 from dbt_streamsql.runtime.context import Warehouse, log
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.storage import inputs
@@ -48,6 +48,7 @@ def recover(warehouse: Warehouse, fence: Fence) -> None:
         if barrier.state == "PRECOMMIT":
             log.warning("barrier %s was staged when its process died: publishing it", barrier.id)
             roll_forward(warehouse, fence, barrier.id)
+            lineage.published(warehouse, barrier.id)
         else:
             log.warning("barrier %s was never published: undone", barrier.id)
             roll_back(warehouse, fence, barrier.id)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dbt_streamsql.meta import TableVersion
+from dbt_streamsql.meta import NOOP, TableVersion
+from dbt_streamsql.meta.delay import OLDEST_CHANGE
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,9 @@ class TableReport:
     deleted and one inserted. `jobs` are Spark jobs, `bytes_read` what they read
     of files (-1: not known). `strategy` is how (fold, replace, rows, full), `rows_read` the
     changed rows of the inputs. The estimates are seconds by past runs (None: there are none).
+    `started_at` is when the job began (seconds since 1970). `delay` are the seconds from the
+    commit of the oldest change of a root that it took up until its end (None: none, or not
+    known); the barrier is published after the last job. MetaService tells it until then.
     """
 
     table: str
@@ -34,6 +38,8 @@ class TableReport:
     estimated_incremental: float | None = None
     estimated_full: float | None = None
     definition: str = ""
+    started_at: float | None = None
+    delay: float | None = None
 
 
 _SHOWN = frozenset(
@@ -68,7 +74,16 @@ def reports_of(versions: Iterable[TableVersion], barrier: int) -> dict[str, Tabl
             version.jobs,
             version.seconds,
             version.barrier or barrier,
+            started_at=version.started_at,
+            delay=_delay(version),
             **{name: value for name, value in version.stats.items() if name in _SHOWN},
         )
         for version in versions
     }
+
+
+def _delay(version: TableVersion) -> float | None:
+    made = version.stats.get(OLDEST_CHANGE, {}).values()
+    if not made or version.started_at is None or version.mode == NOOP:
+        return None
+    return version.started_at + version.seconds - float(min(made))
