@@ -8,7 +8,7 @@ ROUNDS ?= 1
 WHAT ?= view replace wear warm dag
 
 .DEFAULT_GOAL := help
-.PHONY: help install check format test processes property mutants suites differential kills injections conformance bench bench-ivm demo clean
+.PHONY: help install check format test processes browser property mutants suites differential kills injections conformance bench bench-ivm demo clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -29,8 +29,11 @@ format: install ## let ruff put the files in order
 test: check ## everything a change must pass, under 30 minutes; ARGS='-k join' picks tests
 	$(PYTEST) $(ARGS)
 
-processes: install ## what starts processes: kills, warm engine, Connect, cluster, metastores, PostgreSQL, Delta
+processes: install ## what starts processes: kills, warm engine, Connect, cluster, metastores, PostgreSQL, Delta, browser
 	$(PYTEST) -m processes $(ARGS)
+
+browser: ## Chromium for the tests of the pages, by apt as root on Debian
+	@$(PYTHON) scripts/get_chromium.py
 
 property: install ## random tables and queries against the query itself; EPOCHS=… of them from SEED=…
 	STREAMSQL_EPOCHS=$(EPOCHS) STREAMSQL_SEED=$(SEED) $(PYTEST) -s tests/property $(ARGS)
