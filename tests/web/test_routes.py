@@ -5,15 +5,17 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from histories import CLEAN, ITEMS, ORDERS, REPORT, REVENUE, TOP, Clock, Story
+from histories import CLEAN, ITEMS, ORDERS, REPORT, REVENUE, TOP, Clock, Story, job
 from prometheus_client.parser import text_string_to_metric_families
 from service import create_app
 
-from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta import MetaStore, TableVersion
+from dbt_streamsql.plan.compiled import CompiledPlan
 
 TOKEN = "of-this-test-only"  # noqa: S105 - made up
 
@@ -163,6 +165,33 @@ def test_counters_count_every_barrier_once(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_plan_that_is_stored_is_explained(client: TestClient) -> None:
+def test_a_plan_that_is_stored_is_explained_and_one_of_another_version_is_not(
+    client: TestClient, store: MetaStore
+) -> None:
     assert read(client, f"/ui/api/table?name={CLEAN}")["explain"] == ""
-    assert json.dumps(read(client, f"/ui/api/table?name={REPORT}"))
+    plan = CompiledPlan(
+        sql="SELECT rand() AS r",
+        mode="full",
+        strategy="",
+        reasons=("rand() gives other values each time",),
+        tables=(ORDERS,),
+        columns=(),
+        hidden=(),
+        key=(),
+        full_sql="",
+        steps=(),
+        tree={},
+        fingerprint="1",
+        table=CLEAN,
+    )
+    stored = json.loads(plan.to_json())
+    for body, explained in ((stored, plan.explain()), ({**stored, "version": 0}, "")):
+        fence = store.acquire()
+        number = store.begin(fence).id
+        store.stage_job(fence, number, replace(job(CLEAN, (ORDERS,)), plan={"plan": body}))
+        store.processed(fence, TableVersion(number, CLEAN))
+        store.precommit(fence, number)
+        store.written(fence, number, CLEAN)
+        store.commit(fence, number)
+        store.release(fence)
+        assert read(client, f"/ui/api/table?name={CLEAN}")["explain"] == explained

@@ -23,13 +23,7 @@ function route() {
     const table = decodeURIComponent(name);
     return { title: table, page: "", view: tableView, load: () => get(`table?name=${encodeURIComponent(table)}`) };
   }
-  return {
-    title: "Topology", page: "topology", view: topologyView,
-    load: async () => {
-      const [topology, status] = await Promise.all([get("topology"), get("status")]);
-      return { topology, status };
-    },
-  };
+  return { title: "Topology", page: "topology", view: topologyView, load: () => get("topology") };
 }
 
 async function render(moved) {
@@ -42,10 +36,10 @@ async function render(moved) {
     headline(status);
     buttons.logout.hidden = !sessionStorage.getItem("login");
     // The time of the answer alone is no news.
-    const text = location.hash + JSON.stringify(data, (key, value) => (key === "now" || key === "age" ? 0 : value));
+    const text = location.hash + JSON.stringify([data, at.view === topologyView && status], (key, value) => (key === "now" || key === "age" ? 0 : value));
     if (text !== shown) {
       shown = text;
-      show(at.view(data));
+      show(at.view(data, status));
     }
     document.title = `${at.title} · streamsql`;
   } catch (error) {

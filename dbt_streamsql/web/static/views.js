@@ -1,4 +1,4 @@
-// The four views. Each is (data) -> the children of <main>.
+// The four views. Each is (data, status) -> the children of <main>.
 
 import { facts, h, stateOf, table } from "./dom.js";
 import { barrierUrl, delay, moment, percent, rows, seconds, tableUrl } from "./format.js";
@@ -16,8 +16,7 @@ const STATES = {
   unbuilt: "no version yet",
 };
 
-export function topologyView(data) {
-  const { topology, status } = data;
+export function topologyView(topology, status) {
   if (!topology.nodes.length) {
     return [h("h1", {}, "Topology"), h("p", {}, "No view is defined in this warehouse yet.")];
   }
