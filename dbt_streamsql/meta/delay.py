@@ -246,15 +246,13 @@ class _Origins:
     def _of_view(
         self, source: str, previous: TableVersion, version: TableVersion
     ) -> Iterable[Since]:
-        """Of the versions of a view that are new to its reader."""
-        for taken in reversed(self._history.versions_of(source)):
-            if taken.barrier > version.barrier:
-                continue
-            if taken.snapshot == previous.inputs[source]:
-                return
-            origin = self.of(taken)
-            if origin is not None:
-                yield origin
+        """Of the versions of a view that are new to its reader: those since its last barrier,
+        at which it had read the view as it was then."""
+        for taken in self._history.versions_of(source):
+            if previous.barrier < taken.barrier <= version.barrier:
+                origin = self.of(taken)
+                if origin is not None:
+                    yield origin
 
     def _of_root(
         self, source: str, previous: TableVersion, version: TableVersion

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 
 import pytest
 from histories import CLEAN, ITEMS, ORDERS, REPORT, REVENUE, TOP, TOTALS, USERS, Clock, Story, tell
@@ -19,8 +18,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def store(tmp_path: Path, clock: Clock) -> Iterator[MetaStore]:
-    opened = MetaStore.open(f"sqlite:///{tmp_path}/meta.db", clock=clock)
+def store(meta_url: str, clock: Clock) -> Iterator[MetaStore]:
+    opened = MetaStore.open(meta_url, clock=clock)
     yield opened
     opened.close()
 
