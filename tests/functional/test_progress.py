@@ -6,7 +6,9 @@ import json
 import time
 
 import pytest
+from click.testing import CliRunner
 
+from dbt_streamsql.cli import main
 from dbt_streamsql.meta import delay, history, overview
 
 
@@ -122,5 +124,30 @@ def test_a_lineage_server_that_is_away_does_not_fail_a_run(
 ):
     monkeypatch.setenv("OPENLINEAGE__TRANSPORT__TYPE", "no-such-transport")
     spark.sql(f"INSERT INTO {shop}.orders VALUES (6, 5)")
-    assert engine.advance().tables[f"{shop}.totals"].mode == "incremental"
+    assert engine.advance().tables[f"{shop}.totals"].mode == "append"
     assert "OpenLineage" in caplog.text
+
+
+def test_dbt_and_the_command_tell_the_same_of_a_run(project):
+    """The response of a model ends when it has run, the barrier when dbt's run does."""
+    project.write("seeds/orders.csv", "id,user_id,amount\n1,10,5\n2,11,7\n")
+    query = "select user_id, sum(amount) as amount from {{ ref('orders') }} group by user_id"
+    project.write("models/totals.sql", "{{ config(materialized='materialized_view') }} " + query)
+    assert project.dbt("build").ok
+    first = project.json("run_results.json")["results"][-1]["adapter_response"]
+    assert first["started_at"] > 0
+    assert "delay" not in first
+    project.sql("INSERT INTO lake.shop.orders VALUES (3, 10, 1)")
+    assert project.dbt("run").ok
+    response = project.json("run_results.json")["results"][0]["adapter_response"]
+    root = str(project.root)
+    at = ["--project-dir", root, "--profiles-dir", root, "--json"]
+    shown = CliRunner().invoke(main, ["barrier", "show", str(response["barrier"]), *at])
+    assert shown.exit_code == 0, shown.output
+    told = json.loads(shown.output)
+    assert told["jobs"][0]["started_at"] == response["started_at"]
+    delay_told = told["delays"][0]
+    assert delay_told["since"]["root"] == "lake.shop.orders"
+    assert 0 < response["delay"] < delay_told["seconds"]
+    summary = json.loads(CliRunner().invoke(main, ["status", *at]).output)
+    assert [t["state"] for t in summary["tables"]] == ["root", "current"]

@@ -330,3 +330,24 @@ def test_an_empty_store_and_an_unknown_table_are_told_in_words(
     store.close()
     assert all("404" in line for line in heard.console)
     heard.console.clear()
+
+
+@pytest.mark.spark
+def test_the_pages_show_what_a_real_engine_did(page, engine, spark, schema: str) -> None:
+    at = f"lake.{schema}"
+    spark.sql(f"CREATE TABLE {at}.orders AS SELECT 1 AS id, 10 AS amount")
+    query = f"SELECT id, sum(amount) AS amount FROM {at}.orders GROUP BY id"
+    engine.create_materialized_view(f"{at}.totals", query)
+    spark.sql(f"INSERT INTO {at}.orders VALUES (2, 5), (1, 1)")
+    report = engine.advance()
+    with served(engine._warehouse.store) as url:
+        show(page, f"{url}/ui/")
+        node = page.locator(f'a.node[data-key="node {at}.totals"]')
+        told = node.text_content() or ""
+        assert f"barrier {report.barrier}, incremental +2 −1" in told
+        assert "delay " in told
+        node.click()
+        page.get_by_role("heading", name="Plan").wait_for()
+        assert "upsert by (id)" in page.get_by_role("region", name="Plan").inner_text()
+        page.locator(f'a[data-key="version {report.barrier}"]').click()
+        page.get_by_role("img", name=f"Timeline of barrier {report.barrier}").wait_for()

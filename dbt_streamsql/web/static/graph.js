@@ -70,6 +70,7 @@ function drawnEdge(edge, at) {
 function labelledEdge(edge, at) {
   const text = labelOf(edge);
   return text && svg("g", { class: kindOf(edge), "aria-hidden": true },
+    svg("rect", { x: at.x - text.length * 3.2, y: at.y - 9, width: text.length * 6.4, height: 18 }),
     svg("text", { x: at.x, y: at.y + 4, "text-anchor": "middle" }, text));
 }
 
