@@ -36,11 +36,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dbt_streamsql.meta.history import History
+from dbt_streamsql.meta.history import OLDEST_CHANGE, History
 from dbt_streamsql.meta.records import NOOP, TableVersion
-
-OLDEST_CHANGE = "oldest_change"
-"""The key of `TableVersion.stats`: root table -> commit time of its oldest change taken up."""
 
 
 @dataclass(frozen=True)

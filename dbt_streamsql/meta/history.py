@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,8 @@ from dbt_streamsql.meta.records import Barrier, Job, Pin, TableVersion
 if TYPE_CHECKING:
     from dbt_streamsql.meta.reader import MetaReader
 
+OLDEST_CHANGE = "oldest_change"
+"""The key of `TableVersion.stats`: root table -> commit time of its oldest change taken up."""
 NEWEST = 50
 """Barriers that are looked at unless another number is asked for."""
 
@@ -35,6 +37,24 @@ class History:
     def at(self, barrier: int) -> Barrier | None:
         """The barrier, None when it is not one of these."""
         return next((found for found in self.barriers if found.id == barrier), None)
+
+    def seen_by(self, sees: Callable[[str], bool]) -> History:
+        """What somebody may know who sees only some tables.
+
+        Of other tables nothing but the names that the definitions of seen ones read; of a delay
+        that goes through them, what the seen job itself recorded of the tables that it reads.
+        """
+        versions = {
+            barrier: {table: _seen(v, sees) for table, v in at.items() if sees(table)}
+            for barrier, at in self.versions.items()
+        }
+        pins = {
+            barrier: {table: pin for table, pin in at.items() if sees(table)}
+            for barrier, at in self.pins.items()
+        }
+        before = {table: _seen(v, sees) for table, v in self.before.items() if sees(table)}
+        jobs = {table: job for table, job in self.jobs.items() if sees(table)}
+        return History(self.barriers, versions, pins, before, jobs)
 
     def versions_of(self, table: str) -> tuple[TableVersion, ...]:
         """The versions of a table that were not given up, oldest first, with the one before."""
@@ -96,6 +116,14 @@ def load(reader: MetaReader, newest: int = NEWEST, upto: int | None = None) -> H
         before,
         reader.jobs(),
     )
+
+
+def _seen(version: TableVersion, sees: Callable[[str], bool]) -> TableVersion:
+    made = version.stats.get(OLDEST_CHANGE)
+    if not made:
+        return version
+    kept = {root: at for root, at in made.items() if root in version.inputs or sees(root)}
+    return replace(version, stats={**version.stats, OLDEST_CHANGE: kept})
 
 
 def _by_barrier(versions: Iterable[TableVersion]) -> dict[int, dict[str, TableVersion]]:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import NOOP, ChangeFile, Job, TableVersion
-from dbt_streamsql.meta.delay import OLDEST_CHANGE
+from dbt_streamsql.meta.history import OLDEST_CHANGE
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill
 from dbt_streamsql.plan.redefinition import METADATA, SHADOW, Redefinition

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dbt_streamsql.meta import NOOP, TableVersion
-from dbt_streamsql.meta.delay import OLDEST_CHANGE
+from dbt_streamsql.meta.history import OLDEST_CHANGE
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
 """How a browser says who it is: the bearer token of the REST service, pasted once.
 
 The page itself holds no data and is served to everybody. What has data asks `verify`, which the
-service gives: does this token allow to read? Programs send `Authorization: Bearer <token>`. A
-browser posts the token to `/ui/login` and gets it back as a cookie that scripts cannot read
-(HttpOnly), that other sites cannot make it send (SameSite=Strict), that is sent below `/ui` only,
-and only over TLS if it was set over TLS. It ends with the browser, or by `/ui/logout`.
+service gives: which tables does this token allow to see?
+
+Programs send `Authorization: Bearer <token>`. A browser posts the token to `/ui/login` and gets it
+back as a cookie that scripts cannot read (HttpOnly), that other sites cannot make it send
+(SameSite=Strict), that is sent below `/ui` only, and only over TLS if it was set over TLS. It ends
+with the browser, or by `/ui/logout`.
 """
 
 from __future__ import annotations
@@ -18,8 +20,20 @@ COOKIE = "streamsql_token"
 PATH = "/ui"
 _BEARER = "bearer "
 
-Verify = Callable[[str], bool]
-"""Whether a token allows to read. It must take as long for a wrong one (`hmac.compare_digest`)."""
+PUBLIC = ("/ui", "/ui/", "/metrics")
+"""The paths (prefixes when they end in `/`) that check tokens by themselves: a gate before the
+application lets them through."""
+
+Sees = Callable[[str], bool]
+"""Whether somebody may see a table, by its full name."""
+Verify = Callable[[str], Sees | None]
+"""What the owner of a token may see; None when the token is not known. It must take equally long
+for every wrong one (`hmac.compare_digest`)."""
+
+
+def everything(_: str) -> bool:
+    """Sees every table."""
+    return True
 
 
 class Login(BaseModel):
@@ -40,27 +54,32 @@ def token_of(request: Request) -> str:
 
 
 class Guard:
-    """A dependency that lets only readers in; without `verify` everybody is one."""
+    """A dependency that lets only readers in, and leaves what they see in `request.state.sees`.
+    Without `verify` everybody sees everything."""
 
     def __init__(self, verify: Verify | None) -> None:
-        self.verify = verify
+        self._verify = verify
 
     def __call__(self, request: Request) -> None:
-        if self.verify is not None and not self.permits(token_of(request)):
+        sees = self.find(token_of(request))
+        if sees is None:
             raise HTTPException(401, "a token is needed", {"WWW-Authenticate": "Bearer"})
+        request.state.sees = sees
 
-    def permits(self, token: str) -> bool:
-        """Whether this token allows to read."""
-        return self.verify is None or (bool(token) and self.verify(token))
+    def find(self, token: str) -> Sees | None:
+        """What the owner of this token sees; None when it is not known."""
+        if self._verify is None:
+            return everything
+        return self._verify(token) if token else None
 
 
 def logins(guard: Guard) -> APIRouter:
     """`/ui/login` and `/ui/logout`."""
-    routes = APIRouter(prefix=PATH, include_in_schema=False)
+    routes = APIRouter(prefix=PATH)
 
     @routes.post("/login")
     def login(body: Login, request: Request) -> Response:
-        if not guard.permits(body.token):
+        if guard.find(body.token) is None:
             raise HTTPException(401, "this token is not known")
         done = Response(status_code=204)
         done.set_cookie(

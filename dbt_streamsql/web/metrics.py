@@ -15,9 +15,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from dbt_streamsql.meta import MetaReader, TableVersion, history, overview
-from dbt_streamsql.meta.leases import Leases
+from dbt_streamsql.meta import MetaStore, history, overview
 from dbt_streamsql.meta.overview import Status
+from dbt_streamsql.web.access import Sees, everything
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 _PREFIX = "streamsql_"
@@ -26,56 +26,67 @@ _PREFIX = "streamsql_"
 class Exporter:
     """The figures of one store. Safe from several threads."""
 
-    def __init__(self, reader: MetaReader, leases: Leases, clock: Callable[[], float]) -> None:
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(_StoreCollector(reader, leases, clock))
-
-    def text(self) -> bytes:
-        """The figures of now, in Prometheus' text format."""
-        return generate_latest(self._registry)
-
-
-class _StoreCollector(Collector):
-    def __init__(self, reader: MetaReader, leases: Leases, clock: Callable[[], float]) -> None:
-        self._reader, self._leases, self._clock = reader, leases, clock
+    def __init__(self, store: MetaStore, clock: Callable[[], float]) -> None:
+        self._store, self._clock = store, clock
         self._lock = threading.Lock()
         self._counted = 0
         self._versions: Counter[tuple[str, str]] = Counter()
         self._rows: Counter[tuple[str, str]] = Counter()
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
-    def collect(self) -> Iterator[Metric]:
-        found = history.load(self._reader)
-        told = overview.status(found, self._clock(), leases=len(self._leases.live()))
-        yield from _of_barriers(told)
-        yield from _of_tables(told)
-        yield from self._totals()
+    def text(self, sees: Sees = everything) -> bytes:
+        """The figures of now in Prometheus' text format, of the tables that somebody sees."""
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Figures(self._collect(sees)))
+        return generate_latest(registry)
 
-    def _totals(self) -> list[Metric]:
+    def _collect(self, sees: Sees) -> list[Metric]:
+        found = history.load(self._store).seen_by(sees)
+        live = len(self._store.leases.live())
+        told = overview.status(found, self._clock(), leases=live)
+        return [*_of_barriers(told), *_of_tables(told), *self._totals(sees)]
+
+    def _totals(self, sees: Sees) -> list[Metric]:
         with self._lock:
-            newest = self._reader.last_committed()
-            if newest > self._counted:
-                committed = {b.id for b in self._reader.recent(newest) if b.state == "COMMIT"}
-                for version in self._reader.versions_between(self._counted + 1, newest):
-                    if version.barrier in committed:
-                        self._count(version)
-                self._counted = newest
+            self._count_new()
             versions = _counter("table_versions", "Versions of a table by mode.", "table", "mode")
             for (table, mode), number in sorted(self._versions.items()):
-                versions.add_metric([table, mode], number)
+                if sees(table):
+                    versions.add_metric([table, mode], number)
             rows = _counter("table_rows", "Rows that its job has written.", "table", "change")
             for (table, change), number in sorted(self._rows.items()):
-                rows.add_metric([table, change], number)
+                if sees(table):
+                    rows.add_metric([table, change], number)
             seconds = _counter("table_job_seconds", "Seconds that its job has taken.", "table")
             for table, spent in sorted(self._seconds.items()):
-                seconds.add_metric([table], spent)
+                if sees(table):
+                    seconds.add_metric([table], spent)
         return [versions, rows, seconds]
 
-    def _count(self, version: TableVersion) -> None:
-        self._versions[version.table, version.mode] += 1
-        self._rows[version.table, "inserted"] += version.rows_inserted
-        self._rows[version.table, "deleted"] += version.rows_deleted
-        self._seconds[version.table] += version.seconds
+    def _count_new(self) -> None:
+        newest = self._store.last_committed()
+        if newest <= self._counted:
+            return
+        first = self._counted + 1
+        known = self._store.recent(newest - self._counted, newest)
+        committed = {barrier.id for barrier in known if barrier.state == "COMMIT"}
+        for version in self._store.versions_between(first, newest):
+            if version.barrier in committed:
+                self._versions[version.table, version.mode] += 1
+                self._rows[version.table, "inserted"] += version.rows_inserted
+                self._rows[version.table, "deleted"] += version.rows_deleted
+                self._seconds[version.table] += version.seconds
+        self._counted = newest
+
+
+class _Figures(Collector):
+    """Figures that were collected already, as the library takes them."""
+
+    def __init__(self, figures: list[Metric]) -> None:
+        self._figures = figures
+
+    def collect(self) -> list[Metric]:
+        return self._figures
 
 
 def _of_barriers(told: Status) -> Iterator[Metric]:

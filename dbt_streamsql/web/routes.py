@@ -9,11 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, HTTPException, Query, Response
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from fastapi.responses import FileResponse, RedirectResponse
 
-from dbt_streamsql.meta import MetaReader, history, overview
-from dbt_streamsql.meta.leases import Leases
+from dbt_streamsql.meta import MetaStore, delay, history, overview
+from dbt_streamsql.meta.history import History
 from dbt_streamsql.web import metrics, tables
 from dbt_streamsql.web.access import PATH, Guard, Verify, logins
 
@@ -34,58 +34,61 @@ Newest = Annotated[int, Query(ge=1, le=MOST)]
 
 
 def router(
-    reader: MetaReader, verify: Verify | None = None, clock: Callable[[], float] = time.time
+    store: MetaStore, verify: Verify | None = None, clock: Callable[[], float] = time.time
 ) -> APIRouter:
     """The routes `/ui`, `/ui/api/…` and `/metrics` over one store; they only read.
 
-    `verify` tells whether a token allows to read (None: everybody may); see `web/access.py`.
+    `verify` tells what the owner of a token may see (None: everybody sees everything); see
+    `web/access.py`.
     """
     guard = Guard(verify)
-    leases = Leases(reader.database, clock)
-    routes = APIRouter()
+    routes = APIRouter(include_in_schema=False)
     routes.include_router(_pages())
     routes.include_router(logins(guard))
     guarded = APIRouter(dependencies=[Depends(guard)])
-    guarded.include_router(_api(reader, leases, clock), prefix=f"{PATH}/api")
-    exporter = metrics.Exporter(reader, leases, clock)
+    guarded.include_router(_api(store, clock), prefix=f"{PATH}/api")
+    exporter = metrics.Exporter(store, clock)
 
     @guarded.get("/metrics")
-    def prometheus() -> Response:
+    def prometheus(request: Request) -> Response:
         """Figures for Prometheus."""
-        return Response(exporter.text(), media_type=metrics.CONTENT_TYPE)
+        return Response(exporter.text(request.state.sees), media_type=metrics.CONTENT_TYPE)
 
     routes.include_router(guarded)
     return routes
 
 
-def _api(reader: MetaReader, leases: Leases, clock: Callable[[], float]) -> APIRouter:
+def _api(store: MetaStore, clock: Callable[[], float]) -> APIRouter:
     api = APIRouter(dependencies=[Depends(_not_stored)])
 
+    def load(request: Request, newest: int, upto: int | None = None) -> History:
+        return history.load(store, newest, upto).seen_by(request.state.sees)
+
     @api.get("/status")
-    def status(newest: Newest = history.NEWEST) -> dict[str, Any]:
+    def status(request: Request, newest: Newest = history.NEWEST) -> dict[str, Any]:
         """What the warehouse is doing, and how up to date each table is."""
-        found = history.load(reader, newest)
-        owner, live = reader.fence().owner, len(leases.live())
+        found = load(request, newest)
+        owner, live = store.fence().owner, len(store.leases.live())
         return {"now": clock(), **asdict(overview.status(found, clock(), owner, live))}
 
     @api.get("/topology")
-    def topology(newest: Newest = history.NEWEST) -> dict[str, Any]:
+    def topology(request: Request, newest: Newest = history.NEWEST) -> dict[str, Any]:
         """The graph, and the critical path of the newest committed barrier."""
-        found = history.load(reader, newest)
-        told = overview.barriers(found)
-        path = next((asdict(at.path) for at in told if at.state == "COMMIT"), None)
+        found = load(request, newest)
+        last = found.newest_committed
+        path = asdict(delay.critical_path(found, last.id)) if last else None
         return {"now": clock(), "path": path, **asdict(overview.topology(found))}
 
     @api.get("/barriers")
-    def barriers(newest: Newest = history.NEWEST) -> dict[str, Any]:
+    def barriers(request: Request, newest: Newest = history.NEWEST) -> dict[str, Any]:
         """The newest barriers, newest first."""
-        found = overview.barriers(history.load(reader, newest))
+        found = overview.barriers(load(request, newest))
         return {"now": clock(), "barriers": [asdict(summary) for summary in found]}
 
     @api.get("/barriers/{number}")
-    def barrier(number: int) -> dict[str, Any]:
+    def barrier(request: Request, number: int) -> dict[str, Any]:
         """One barrier: its jobs, and the delays of its tables."""
-        found = overview.barrier(history.load(reader, history.NEWEST, number), number)
+        found = overview.barrier(load(request, history.NEWEST, number), number)
         if found is None:
             raise HTTPException(404, "there is no such barrier, or it was forgotten")
         # JavaScript's numbers are too short for snapshot ids.
@@ -93,9 +96,9 @@ def _api(reader: MetaReader, leases: Leases, clock: Callable[[], float]) -> APIR
         return {"now": clock(), **asdict(found), "roots": roots}
 
     @api.get("/table")
-    def table(name: str, newest: Newest = history.NEWEST) -> dict[str, Any]:
+    def table(request: Request, name: str, newest: Newest = history.NEWEST) -> dict[str, Any]:
         """One table: definition, schema, plan, versions. The name is the full one."""
-        found = tables.describe(history.load(reader, newest), name)
+        found = tables.describe(load(request, newest), name)
         if found is None:
             raise HTTPException(404, "there is no such table")
         return {"now": clock(), **found}
@@ -108,7 +111,7 @@ def _not_stored(response: Response) -> None:
 
 
 def _pages() -> APIRouter:
-    pages = APIRouter(prefix=PATH, include_in_schema=False)
+    pages = APIRouter(prefix=PATH)
     # Only what is listed is served: no path is built from what was asked for.
     files = {str(f.relative_to(STATIC).as_posix()): f for f in STATIC.rglob("*") if f.is_file()}
 

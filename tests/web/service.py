@@ -12,20 +12,20 @@ import uvicorn
 from fastapi import FastAPI
 
 from dbt_streamsql import web
-from dbt_streamsql.meta import MetaReader
+from dbt_streamsql.meta import MetaStore
 
 
-def create_app(reader: MetaReader, verify: web.Verify | None = None, clock=time.time) -> FastAPI:
+def create_app(store: MetaStore, verify: web.Verify | None = None, clock=time.time) -> FastAPI:
     app = FastAPI(openapi_url=None)
-    app.include_router(web.router(reader, verify, clock))
+    app.include_router(web.router(store, verify, clock))
     return app
 
 
 @contextmanager
-def served(reader: MetaReader, verify: web.Verify | None = None) -> Iterator[str]:
+def served(store: MetaStore, verify: web.Verify | None = None) -> Iterator[str]:
     """The address of the running app."""
     listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(create_app(reader, verify), log_level="warning", ws="none")
+    config = uvicorn.Config(create_app(store, verify), log_level="warning", ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()

@@ -10,16 +10,25 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from histories import CLEAN, ITEMS, ORDERS, REPORT, REVENUE, TOP, Clock, Story, job
+from histories import CLEAN, ITEMS, ORDERS, REPORT, REVENUE, SOURCES, TOP, USERS, Clock, Story, job
 from prometheus_client.parser import text_string_to_metric_families
 from service import create_app
 
 from dbt_streamsql.meta import MetaStore, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.web import Sees, everything
 
 TOKEN = "of-this-test-only"  # noqa: S105 - made up
 
 LABELS = ("table", "mode", "change")
+
+
+def verify(token: str) -> Sees | None:
+    if hmac.compare_digest(token.encode(), TOKEN.encode()):
+        return everything
+    if token == "for one table":  # noqa: S105 - made up
+        return lambda table: table == REVENUE
+    return None
 
 
 @pytest.fixture
@@ -30,7 +39,7 @@ def client(store: MetaStore, clock: Clock) -> Iterator[TestClient]:
 
 @pytest.fixture
 def guarded(store: MetaStore) -> Iterator[TestClient]:
-    app = create_app(store, lambda token: hmac.compare_digest(token.encode(), TOKEN.encode()))
+    app = create_app(store, verify)
     with TestClient(app, base_url="https://testserver") as opened:
         yield opened
 
@@ -96,6 +105,28 @@ def test_nothing_that_has_data_is_told_without_a_token(guarded: TestClient) -> N
         right = guarded.get(path, headers={"Authorization": f"Bearer {TOKEN}"})
         assert right.status_code == 200
     assert guarded.get("/ui/").status_code == 200
+
+
+def test_who_sees_some_tables_is_told_of_no_others(guarded: TestClient) -> None:
+    guarded.headers["Authorization"] = "Bearer for one table"
+    # The names that its own definition reads are no secret, but nothing else of those tables is.
+    known = {REVENUE, CLEAN, ITEMS}
+    for path in ("status", "topology", "barriers", "barriers/12", f"table?name={REVENUE}"):
+        text = guarded.get(f"/ui/api/{path}").text
+        assert REVENUE in text
+        for table in {*SOURCES, ORDERS, USERS, ITEMS} - known:
+            assert table not in text, (path, table)
+    nodes = read(guarded, "/ui/api/topology")["nodes"]
+    assert {node["table"]: node["barrier"] for node in nodes} == {
+        REVENUE: 12,
+        CLEAN: None,
+        ITEMS: None,
+    }
+    assert [job["table"] for job in read(guarded, "/ui/api/barriers/12")["jobs"]] == [REVENUE]
+    assert read(guarded, "/ui/api/barriers/12")["roots"] == []
+    assert guarded.get(f"/ui/api/table?name={TOP}").status_code == 404
+    tables = {key[1] for key in metrics(guarded) if len(key) > 1}
+    assert tables == {REVENUE}
 
 
 def test_a_browser_keeps_the_token_where_scripts_and_other_sites_cannot_use_it(

@@ -5,10 +5,8 @@ export class Refused extends Error {}
 export async function get(path) {
   const answer = await fetch(`api/${path}`, { credentials: "same-origin", cache: "no-store" });
   if (answer.status === 401) throw new Refused("a token is needed");
-  if (!answer.ok) {
-    const body = await answer.json().catch(() => ({}));
-    throw new Error(typeof body.detail === "string" ? body.detail : `the service answers ${answer.status}`);
-  }
+  if (answer.status === 404) throw new Error("There is no such table or barrier, or it was forgotten.");
+  if (!answer.ok) throw new Error(`The service answers ${answer.status}.`);
   return answer.json();
 }
 
