@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -161,6 +162,12 @@ def test_metrics_tell_barrier_age_delay_rows_seconds_modes_and_leases(
     assert found["streamsql_table_bottleneck", REVENUE] == 1
     assert ("streamsql_table_delay_seconds", ITEMS) not in found
     store.leases.give_back(lease.id)
+
+
+def test_the_docs_list_every_metric_and_no_other(client: TestClient) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "status.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"^\| `(streamsql_\w+)` \|", page, re.MULTILINE))
+    assert documented == {key[0] for key in metrics(client)}
 
 
 def test_counters_go_on_when_barriers_are_forgotten(
