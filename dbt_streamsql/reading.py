@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
-from dbt_streamsql.compiler.parse import replace_tables
+from dbt_streamsql.compiler.parse import parse, replace_tables
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Consistency, Cut, Job, Lease, Seen, check_level, cut
+from dbt_streamsql.meta.tables import PREFIX
 from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.schema import Column, visible
 from dbt_streamsql.quoting import TableName, quote
@@ -96,7 +97,10 @@ class Reading:
         A root by itself is read as it is now.
         """
         sql = self._expanded(asked)
-        named = self._named(sql, {*epoch.staged, *epoch.jobs, *epoch.pins})
+        views = {*epoch.staged, *epoch.jobs}
+        if self._left_to_spark(sql, views):
+            return sql
+        named = self._named(sql, {*views, *epoch.pins})
         beside_views = any(table in epoch.jobs for table in named)
 
         def current(name: TableName) -> str | None:
@@ -159,7 +163,10 @@ class Reading:
         jobs = {*store.jobs(), *store.provisional_jobs()}
         if not jobs:
             return written_out(self._warehouse, asked, sql)
-        known = {*jobs, *store.latest_all(), *store.outside_tables()}
+        views = {*jobs, *store.latest_all()}
+        if self._left_to_spark(sql, views):
+            return sql
+        known = {*views, *store.outside_tables()}
         found = cut(store, level, self._named(sql, known).union(beside), barrier)
         if max_staleness is not None:
             self._demand_fresh(found, max_staleness)
@@ -172,6 +179,17 @@ class Reading:
             return self._shown(text) if str(name) in jobs else text
 
         return written_out(self._warehouse, asked, self.rewritten(sql, chosen))
+
+    @staticmethod
+    def _left_to_spark(sql: str, views: Collection[str]) -> bool:
+        """Whether a query is not of our grammar, and names no view of ours."""
+        if _can_name(sql, views) or PREFIX in sql.upper():
+            return False
+        try:
+            parse(sql)
+        except StreamSqlError:
+            return True
+        return False
 
     def _shown(self, text: str) -> str:
         """A version without the engine's own columns: another definition may have made it."""

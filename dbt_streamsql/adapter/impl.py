@@ -338,7 +338,9 @@ class StreamSqlAdapter(RelationsAdapter):
     @available.parse(lambda *a, **k: "")
     def streamsql_explained(self, relation: StreamSqlRelation, sql: str) -> str:
         """The query of a view with its explanation as a comment, for dbt's `target/run`."""
-        told = self.host.engine.explain(str(self._name(relation)))
+        # While another thread publishes, a definition is neither staged nor current.
+        with self.host.gate.shared():
+            told = self.host.engine.explain(str(self._name(relation)))
         lines = "\n".join(f"-- {line}".rstrip() for line in told.splitlines())
         return f"{sql.rstrip()}\n\n{lines}\n"
 
