@@ -102,15 +102,26 @@ class MetaStore(MetaReader):
 
     def release(self, fence: Fence) -> None:
         """Give the right back; harmless when it was lost already."""
-        with self.database.write() as connection:
-            connection.execute(
-                update(schema.runner)
-                .where(schema.runner.c.token == fence.token, schema.runner.c.owner == fence.owner)
-                .values(owner="")
-            )
-        held, self._lock = self._lock, None
-        if held is not None:
-            held.release()
+        try:
+            with self.database.write() as connection:
+                mine = (schema.runner.c.token == fence.token) & (
+                    schema.runner.c.owner == fence.owner
+                )
+                connection.execute(update(schema.runner).where(mine).values(owner=""))
+        finally:
+            # Also when the store does not answer: a process that lives on would wait for itself.
+            held, self._lock = self._lock, None
+            if held is not None:
+                held.release()
+
+    def newest_barrier(self, fence: Fence) -> int:
+        """The newest barrier there is while the fence is current, else META_CONFLICT.
+
+        What belongs to it or to an earlier one is this runner's to remove; what a successor makes
+        has a higher number.
+        """
+        with self._fenced(fence) as connection:
+            return int(connection.execute(select(schema.runner.c.last_barrier)).scalar_one())
 
     def _new_lock(self) -> lock.RunnerLock:
         file = self.database.file
@@ -192,10 +203,10 @@ class MetaStore(MetaReader):
             connection.execute(insert(schema.version), rows)
 
     def unstage(self, fence: Fence, barrier: int, table: str) -> list[str]:
-        """Take one table out of an open barrier: its new definition, version and change files.
+        """Take one table out of an open barrier: its new definition and its version.
 
-        Returns the paths of the change files, now unknown to the store. For a model that failed
-        while the others go on.
+        Returns the paths of its change files, which stay listed: `forget_change_files_at` once
+        they are gone. For a model that failed while the others go on.
         """
         with self._staging(fence, barrier, f"unstage {table}") as connection:
             return _unstage(connection, barrier, table)
@@ -482,7 +493,8 @@ def _unstage(connection: Connection, barrier: int, table: str) -> list[str]:
     _forget(connection, schema.staged_job, barrier, [table])
     _forget(connection, schema.version, barrier, [table])
     of = schema.change_file
-    return _take_paths(connection, (of.c.table_name == table) & (of.c.barrier == barrier))
+    mine = (of.c.table_name == table) & (of.c.barrier == barrier)
+    return list(connection.execute(select(of.c.path).where(mine).order_by(of.c.path)).scalars())
 
 
 def _rename_input(connection: Connection, barrier: int, table: str, snapshot: int) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import NOOP, Job, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.redefinition import Redefinition
+from dbt_streamsql.plan.redefinition import METADATA, Redefinition
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import changelog_table, lineage, publish, upkeep
 from dbt_streamsql.runtime.context import Open, Version, Warehouse, log, pin, repin
@@ -101,13 +101,34 @@ class Epoch:
     def define(
         self, job: Job, plan: CompiledPlan, change: Redefinition | None, why: str = ""
     ) -> TableVersion:
-        """Register a definition if it is new and stage its version, in full if `why` is given."""
+        """Register a definition if it is new and stage its version, in full if `why` is given.
+
+        Error: DUPLICATE_WRITER when the table has a version by another definition in this epoch.
+        """
+
         if self.open.jobs.get(job.table) != job:
             self._check_free(job)
             ordered = changelog_table.in_order({**self.open.jobs, job.table: job})
             self.warehouse.store.topological_order(ordered)
-            self._stage(job)
-        return self._once(job.table, lambda: self._run(job, plan, change, why))
+
+        def run() -> TableVersion:
+            # In here: when it fails, MetaService may know the definition all the same.
+            if self.open.jobs.get(job.table) != job:
+                self._stage(job)
+            return self._run(job, plan, change, why)
+
+        version = self._once(job.table, run)
+        if self.open.jobs.get(job.table) == job:
+            return version
+        if change is not None and change.verdict != METADATA:
+            # Its readers have seen that version, and a barrier has one of each table.
+            raise StreamSqlError(
+                "DUPLICATE_WRITER",
+                f"{job.table} has been brought up to date by another definition in this run",
+                hint="publish first; in a dbt project, let the models that read it use `ref`",
+            )
+        self._stage(job)
+        return version
 
     def ensure(self, table: str) -> TableVersion:
         """Bring a registered view to this epoch, once, whoever asks first."""
@@ -210,8 +231,12 @@ class Epoch:
             number = self.open.number
         store, fence = self.warehouse.store, self.open.fence
         for name in names if number else ():
-            for path in store.unstage(fence, number, name):
+            paths = store.unstage(fence, number, name)
+            for path in paths:
                 files.delete_folder(self.warehouse.sessions.main, path)
+            if paths:
+                # Last: whoever dies in between leaves files that a sweep can find.
+                store.forget_change_files_at(fence, paths)
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -239,7 +264,7 @@ class Epoch:
                 publish.roll_forward(self.warehouse, fence, number)
                 published = store.versions(number)
                 publish.sweep(self.warehouse, fence, None if self._failed else published)
-                upkeep.upkeep(self.warehouse, published)
+                upkeep.upkeep(self.warehouse, fence, published)
         finally:
             store.release(fence)
         if number:

@@ -65,16 +65,18 @@ def sweep(
     """
     store, spark = warehouse.store, warehouse.sessions.main
     everywhere = published is None
+    # A runner that has lost its lock unnoticed must not take away what its successor stages.
+    newest = store.newest_barrier(fence)
     if published is None:
         tables = sorted({*store.jobs(), *store.latest_all()})
         # Those of plain tables have no barrier: see `runtime/staged.py`.
         names = staging.staged_tables(spark, warehouse.catalog)
-        staged = [name for name in names if staging.staged_barrier(name) >= 0]
+        staged = [name for name in names if 0 <= staging.staged_barrier(name) <= newest]
     else:
         moved = [version for version in published if version.mode != NOOP]
         tables = [version.table for version in moved if version.branch]
         staged = [TableName.parse(v.staged_at) for v in moved if v.staged_at and not v.created]
-    gone = sum(_drop_branches(spark, TableName.parse(table)) for table in tables)
+    gone = sum(_drop_branches(spark, TableName.parse(table), newest) for table in tables)
     for name in staged:
         with durable("sweep.staging"):
             staging.drop_table(spark, name)
@@ -98,11 +100,7 @@ def move_pins(warehouse: Warehouse, *, everywhere: bool) -> int:
     given_back = store.leases.ended()
     if everywhere or given_back:
         wanted |= {table: set() for table in (*store.jobs(), *store.outside_tables())}
-    for version in store.latest_all().values():
-        for source, snapshot in version.inputs.items():
-            if snapshot is not None and source != CLOCK:
-                wanted.setdefault(source, set()).add(snapshot)
-    for table, snapshots in _leased(warehouse).items():
+    for table, snapshots in to_pin(warehouse).items():
         wanted.setdefault(table, set()).update(snapshots)
     moved = 0
     for source, snapshots in sorted(wanted.items()):
@@ -118,6 +116,16 @@ def move_pins(warehouse: Warehouse, *, everywhere: bool) -> int:
     if given_back:
         store.leases.forget(given_back)
     return moved
+
+
+def to_pin(warehouse: Warehouse) -> dict[str, set[int]]:
+    """The snapshots that some view has consumed or some reader holds, by table."""
+    wanted = _leased(warehouse)
+    for version in warehouse.store.latest_all().values():
+        for source, snapshot in version.inputs.items():
+            if snapshot is not None and source != CLOCK:
+                wanted.setdefault(source, set()).add(snapshot)
+    return wanted
 
 
 def _leased(warehouse: Warehouse) -> dict[str, set[int]]:
@@ -171,18 +179,19 @@ def _publish(spark: SparkSession, version: TableVersion) -> int | None:
     return None
 
 
-def _drop_branches(spark: SparkSession, table: TableName) -> int:
+def _drop_branches(spark: SparkSession, table: TableName, newest: int) -> int:
     meta = metadata.load(spark, table)
-    ours = [name for name in (meta.refs if meta else {}) if _is_ours(name)]
+    ours = [name for name in (meta.refs if meta else {}) if 0 <= _barrier_of(name) <= newest]
     for branch in ours:
         with durable("sweep.branch"):
             move(spark, table, Moves(drop_branches=(branch,)))
     return len(ours)
 
 
-def _is_ours(ref: str) -> bool:
+def _barrier_of(ref: str) -> int:
+    """The barrier that a branch belongs to (-1: not one of ours)."""
     prefix, _, number = ref.rpartition("_")
-    return prefix == "streamsql" and number.isdigit()
+    return int(number) if prefix == "streamsql" and number.isdigit() else -1
 
 
 def _sweep_changes(warehouse: Warehouse, fence: Fence) -> int:

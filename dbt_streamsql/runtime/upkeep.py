@@ -14,13 +14,14 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from dbt_streamsql.meta import TableVersion
+from dbt_streamsql.meta import Fence, TableVersion
 from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime import publish
 from dbt_streamsql.runtime.context import Warehouse, log
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.write import SMALL_TABLE
 from dbt_streamsql.storage.iceberg import compaction, metadata
-from dbt_streamsql.storage.iceberg.metadata import Metadata
+from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot
 
 SMALL_FILES = 16
 """Files beyond those that the size of a table warrants: every epoch adds one."""
@@ -40,22 +41,29 @@ _PARTS = 8
 """Files that hold less than this part of a small table are merged."""
 
 
-def upkeep(warehouse: Warehouse, published: Iterable[TableVersion]) -> None:
+def upkeep(warehouse: Warehouse, fence: Fence, published: Iterable[TableVersion]) -> None:
     """Compact the most worn table of a published barrier, and expire old snapshots of all."""
     spark = warehouse.sessions.main
     tables = {version.table: version for version in published if version.branch}
     found = {table: metadata.load(spark, TableName.parse(table)) for table in tables}
     metas = {table: meta for table, meta in found.items() if meta is not None}
+    # What was loaded is this runner's own; what a successor publishes later is newer than that.
+    warehouse.store.newest_barrier(fence)
     worst = max(metas, key=lambda table: wear(metas[table]), default="")
     if worst and wear(metas[worst]) >= 1:
         job = warehouse.store.jobs().get(worst)
         key = tuple(job.plan["plan"]["key"]) if job is not None else ()
         with durable("table.compact"):
             _compact(spark, TableName.parse(worst), metas[worst], key)
-    for table, meta in metas.items():
-        if len(meta.snapshots) > KEPT_SNAPSHOTS + EXPIRED_TOGETHER:
+    many = KEPT_SNAPSHOTS + EXPIRED_TOGETHER
+    due = {table: meta for table, meta in metas.items() if len(meta.snapshots) > many}
+    needed = publish.to_pin(warehouse) if due else {}
+    for table, meta in due.items():
+        # Where pinning failed, what somebody needs must wait until it succeeds.
+        unpinned = needed.get(table, set()) & set(meta.snapshots) - set(meta.refs.values())
+        if meta.current is not None and not unpinned:
             with durable("table.expire"):
-                _expire(spark, TableName.parse(table))
+                _expire(spark, TableName.parse(table), meta.snapshots[meta.current])
 
 
 def wear(meta: Metadata) -> float:
@@ -82,8 +90,8 @@ def _compact(spark: SparkSession, table: TableName, meta: Metadata, key: tuple[s
         log.warning("%s could not be compacted: %s", table, str(error).splitlines()[0])
 
 
-def _expire(spark: SparkSession, table: TableName) -> None:
+def _expire(spark: SparkSession, table: TableName, newest: Snapshot) -> None:
     try:
-        compaction.expire(spark, table, KEPT_SNAPSHOTS)
+        compaction.expire(spark, table, KEPT_SNAPSHOTS, newest.committed)
     except (PySparkException, Py4JError) as error:
         log.warning("old versions of %s stay: %s", table, str(error).splitlines()[0])

@@ -338,6 +338,8 @@ def test_a_definition_without_data_blocks_the_barrier_until_it_is_unstaged(
     store.processed(fence, TableVersion(barrier, ORDERS, snapshot=1))
     assert TOTALS in refused(lambda: store.precommit(fence, barrier)).given
     assert store.unstage(fence, barrier, TOTALS) == ["c/1"]
+    store.forget_change_files_at(fence, ["c/1"])
+    assert store.tables_with_change_files() == []
     store.precommit(fence, barrier)
     store.written(fence, barrier, ORDERS)
     store.commit(fence, barrier)

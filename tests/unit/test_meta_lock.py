@@ -156,3 +156,43 @@ def test_a_folder_without_write_permission_is_explained(
     assert caught.value.code == "META_UNREACHABLE"
     assert "meta.db.lock" in caught.value.given
     store.close()
+
+
+def test_a_release_that_the_store_does_not_hear_of_frees_the_lock_all_the_same(
+    meta_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MetaStore.open(meta_url)
+    try:
+        fence = store.acquire()
+
+        def unreachable() -> None:
+            raise StreamSqlError("META_UNREACHABLE", "the connection was lost")
+
+        with monkeypatch.context() as lost:
+            lost.setattr(store.database, "write", unreachable)
+            with pytest.raises(StreamSqlError):
+                store.release(fence)
+        assert store.acquire().token == fence.token + 1
+    finally:
+        store.close()
+
+
+def test_who_has_lost_the_fence_is_not_told_what_may_be_removed(meta_url: str) -> None:
+    first, second = MetaStore.open(meta_url), MetaStore.open(meta_url)
+    try:
+        stale = first.acquire()
+        barrier = first.begin(stale, {}).id
+        assert first.newest_barrier(stale) == barrier
+        # The connection that held the lock is gone, and nobody has told the process.
+        assert first._lock is not None
+        first._lock.release()
+        fence = second.acquire()
+        second.abort(fence, barrier)
+        begun = second.begin(fence, {}).id
+        assert second.newest_barrier(fence) == begun
+        with pytest.raises(StreamSqlError) as caught:
+            first.newest_barrier(stale)
+        assert caught.value.code == "META_CONFLICT"
+    finally:
+        first.close()
+        second.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
@@ -38,16 +37,16 @@ def compact(spark: SparkSession, table: TableName, key: Sequence[str], small: in
     ).collect()
 
 
-def expire(spark: SparkSession, table: TableName, keep: int) -> None:
-    """Forget all snapshots but the newest `keep` and those with a tag or a branch."""
+def expire(spark: SparkSession, table: TableName, keep: int, before: int) -> None:
+    """Forget all snapshots but the newest `keep`, those with a tag or a branch, and those that
+    were committed at `before` (milliseconds since 1970) or later."""
     if not is_connect(spark):
-        now = int(time.time() * 1000)
         found = java_table(spark, table)
-        found.expireSnapshots().expireOlderThan(now).retainLast(keep).commit()
+        found.expireSnapshots().expireOlderThan(before).retainLast(keep).commit()
         return
     spark.sql(
         f"CALL {quote(table.catalog)}.system.expire_snapshots("
-        "table => :table, older_than => now(), retain_last => :keep)",
+        f"table => :table, older_than => timestamp_millis({int(before)}L), retain_last => :keep)",
         args={"table": _path(table), "keep": keep},
     ).collect()
 
