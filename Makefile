@@ -4,11 +4,13 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 EPOCHS ?= 3000
 SEED ?= 1000
+SEEDS ?= 20000
+JOBS ?= 1
 ROUNDS ?= 1
 WHAT ?= view replace wear warm dag
 
 .DEFAULT_GOAL := help
-.PHONY: help install check format test processes browser property mutants suites differential kills injections conformance bench bench-ivm demo clean
+.PHONY: help install check format test processes browser property mutants suites differential simulate kills injections conformance bench bench-ivm demo clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -43,6 +45,9 @@ suites: install ## TPC-H and Nexmark as views, compared with DuckDB after every 
 
 differential: install ## the compiler's plans on DuckDB, random queries of all of SQL; EPOCHS=… of them from SEED=…
 	STREAMSQL_DUCK_EPOCHS=$(EPOCHS) STREAMSQL_DUCK_SECONDS=0 STREAMSQL_DUCK_PAIRS=1 STREAMSQL_SEED=$(SEED) $(PYTEST) -s tests/differential $(ARGS)
+
+simulate: install ## the epoch protocol with crashes, errors and lost locks; SEEDS=… of them from SEED=…, in JOBS=… processes
+	$(BIN)/python tests/simulator/run.py --seeds $(SEEDS) --seed $(SEED) --jobs $(JOBS)
 
 mutants: install ## bugs planted one at a time, of which the tests must find 95 %; ARGS='--tier duckdb'
 	$(BIN)/python tests/mutants/run.py $(ARGS)

@@ -1,0 +1,263 @@
+"""Bugs of the protocol, planted one at a time; the simulator has to find each.
+
+Not here, because what can be seen stays right with them: a replacement that is published a second
+time (it has the same rows), change files that are forgotten too early (the reader then compares
+versions), and inputs that are not recorded where nothing came of them (they are compared again).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from sim_store import MemoryStore
+
+from dbt_streamsql.meta import Barrier, Fence, TableVersion, transitions
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime import context, epoch, job, publish
+from dbt_streamsql.runtime.context import Version
+from dbt_streamsql.runtime.durable import durable
+from dbt_streamsql.runtime.feed import Feed
+from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.iceberg import files, staging
+
+Change = tuple[Any, str, Any]
+
+
+def _no_requirement(*_: Any) -> list[transitions.Requirement]:
+    return []
+
+
+def _holds(*_: Any) -> transitions.Requirement:
+    return transitions.Requirement("", "", "", holds=True)
+
+
+def _commit_first(warehouse: Any, fence: Fence, barrier: int) -> None:
+    store = warehouse.store
+    waiting = [version for version in store.versions(barrier) if version.to_publish]
+    with durable("barrier.commit"):
+        store.commit(fence, barrier)
+    for version in waiting:
+        with durable("publish.table"):
+            publish._publish(warehouse.sessions.main, version)
+
+
+def _record_first(warehouse: Any, fence: Fence, barrier: int) -> None:
+    store = warehouse.store
+    for version in store.versions(barrier):
+        if version.to_publish:
+            with durable("table.written"):
+                store.written(fence, barrier, version.table)
+            with durable("publish.table"):
+                publish._publish(warehouse.sessions.main, version)
+    with durable("barrier.commit"):
+        store.commit(fence, barrier)
+
+
+def _only_the_first(warehouse: Any, fence: Fence, barrier: int) -> None:
+    """Recovery that takes the table at which its predecessor died for published."""
+    store = warehouse.store
+    waiting = [version for version in store.versions(barrier) if version.to_publish]
+    for version in waiting:
+        if version is not waiting[0] or barrier % 2:
+            publish._publish(warehouse.sessions.main, version)
+        store.written(fence, barrier, version.table)
+    store.commit(fence, barrier)
+
+
+def _always_back(warehouse: Any, fence: Fence) -> None:
+    for barrier in warehouse.store.unfinished():
+        publish.roll_back(warehouse, fence, barrier.id)
+    publish.sweep(warehouse, fence)
+
+
+def _always_on(warehouse: Any, fence: Fence) -> None:
+    for barrier in warehouse.store.unfinished():
+        if barrier.state == "OPEN":
+            warehouse.store.precommit(fence, barrier.id)
+        publish.roll_forward(warehouse, fence, barrier.id)
+    publish.sweep(warehouse, fence)
+
+
+def _no_recovery(warehouse: Any, fence: Fence) -> None:
+    publish.sweep(warehouse, fence)
+
+
+def _forward_again(spark: Any, version: TableVersion) -> int | None:
+    """Without the look whether the table has been published already."""
+    table = TableName.parse(version.table)
+    if version.staged_at:
+        return PUBLISH(spark, version)
+    publish.move(
+        spark, table, publish.Moves(forward=version.branch, drop_branches=(version.branch,))
+    )
+    return None
+
+
+PUBLISH = publish._publish
+RUN = job.ViewJob._run
+MOVE_PINS = publish.move_pins
+BEGIN = MemoryStore.begin
+STAGE_JOB = MemoryStore.stage_job
+
+
+def _begin_after_the_last_committed(self: MemoryStore, *given: Any) -> Barrier:
+    self.ledger.last_barrier = self.last_committed()
+    return BEGIN(self, *given)
+
+
+def _define_at_once(self: MemoryStore, fence: Fence, barrier: int, given: Any) -> None:
+    STAGE_JOB(self, fence, barrier, given)
+    self.ledger.jobs[given.table] = given
+
+
+def _written_without_readers(
+    self: MemoryStore, fence: Fence, barrier: int, table: str, snapshot: int | None = None
+) -> None:
+    with self._fenced(fence, "written"):
+        held = self.ledger.versions[barrier]
+        snapshot = held[table].snapshot if snapshot is None else snapshot
+        held[table] = replace(held[table], state="WRITTEN", snapshot=snapshot)
+
+
+def _newest_of_all(self: MemoryStore, _: Fence) -> int:
+    return self.ledger.last_barrier
+
+
+def _release_when_told(self: MemoryStore, fence: Fence) -> None:
+    with self.write("release"):
+        if self.ledger.fence == fence:
+            self.ledger.fence = Fence(fence.token, "")
+    self.unlock()
+
+
+def _no_pins(warehouse: Any, *, everywhere: bool) -> int:
+    """Tags of what the views read before: they are dropped while it is still the newest."""
+    with patch.object(warehouse.store, "latest_all", dict):
+        return MOVE_PINS(warehouse, everywhere=everywhere)
+
+
+def _newest_input(opened: Any, table: str) -> Version:
+    if table in opened.jobs:
+        return context.pin(opened, table)
+    opened.pins.pop(table, None)
+    return context.pin(opened, table)
+
+
+def _says_newest(self: Any, spark: Any) -> TableVersion:
+    """A record of what is there at the end, not of what was read."""
+    version = RUN(self, spark)
+    newest = {}
+    for source, seen in version.inputs.items():
+        found = inputs.load(spark, TableName.parse(source))
+        outside = source not in self.epoch.jobs and found is not None
+        newest[source] = found.current if outside and found is not None else seen
+    return replace(version, inputs=newest)
+
+
+def _every_file(self: Any, source: str, seen: int | None) -> Feed | None:
+    """All files that are still there, also those that this reader has read."""
+    found = self.epoch.warehouse.store.change_files(source, 0, self.epoch.barrier())
+    return Feed(self.epoch.jobs[source], tuple(file.path for file in found)) if found else None
+
+
+def _the_last_file(self: Any, source: str, seen: int | None) -> Feed | None:
+    """The newest file, for a reader that may have missed earlier ones."""
+    found = self.epoch.warehouse.store.change_files(source, 0, self.epoch.barrier())
+    return Feed(self.epoch.jobs[source], (found[-1].path,)) if found else None
+
+
+def _files_of_readers_too(warehouse: Any, fence: Fence) -> int:
+    store = warehouse.store
+    for table in store.tables_with_change_files():
+        for file in store.change_files(table, 0, store.last_committed()):
+            with durable("sweep.changes"):
+                files.delete_folder(warehouse.sessions.main, file.path)
+    return 0
+
+
+def _forget_first(warehouse: Any, fence: Fence) -> int:
+    store = warehouse.store
+    paths = [file.path for file in store.aborted_change_files()]
+    if paths:
+        store.forget_change_files_at(fence, paths)
+    for path in paths:
+        with durable("sweep.changes"):
+            files.delete_folder(warehouse.sessions.main, path)
+    return len(paths)
+
+
+def _define_outside(self: Any, given: Any, plan: Any, change: Any, why: str = "") -> TableVersion:
+    if self.open.jobs.get(given.table) != given:
+        self._stage(given)
+    found: TableVersion = self._once(given.table, lambda: self._run(given, plan, change, why))
+    return found
+
+
+ON: dict[Any, Any] = {
+    **transitions.BARRIER_MOVES,
+    "PRECOMMIT": frozenset({"COMMIT", "ABORT"}),
+}
+
+PLANTED: dict[str, tuple[Change, ...]] = {
+    "commit before all is published": (
+        (publish, "roll_forward", _commit_first),
+        (transitions, "to_commit", _no_requirement),
+    ),
+    "recorded as published before it is": ((publish, "roll_forward", _record_first),),
+    "one table is left out of publishing": ((publish, "roll_forward", _only_the_first),),
+    "recovery rolls PRECOMMIT back": (
+        (publish, "recover", _always_back),
+        (transitions, "BARRIER_MOVES", ON),
+    ),
+    "recovery rolls OPEN forward": (
+        (publish, "recover", _always_on),
+        (transitions, "begun_by", _holds),
+    ),
+    "recovery leaves unfinished barriers": ((publish, "recover", _no_recovery),),
+    "publishing twice is not the same as once": ((publish, "_publish", _forward_again),),
+    "no fence check": ((transitions, "same_fence", _holds),),
+    "sweep takes what a successor stages": ((MemoryStore, "newest_barrier", _newest_of_all),),
+    "the lock is kept when a release fails": ((MemoryStore, "release", _release_when_told),),
+    "numbers of aborted barriers are used again": (
+        (MemoryStore, "begin", _begin_after_the_last_committed),
+    ),
+    "a definition counts before its barrier": ((MemoryStore, "stage_job", _define_at_once),),
+    "a definition that failed half runs by the old one": (
+        (epoch.Epoch, "define", _define_outside),
+    ),
+    "readers name a version by its staged id": (
+        (MemoryStore, "written", _written_without_readers),
+    ),
+    "staged on main": ((staging, "branch_name", lambda _: "main"),),
+    "staging tables stay": ((staging, "staged_tables", lambda *_: []),),
+    "pins go too early": ((publish, "move_pins", _no_pins),),
+    "what a reader holds is not pinned": ((publish, "_leased", lambda _: {}),),
+    "each view reads the newest input": ((job, "pin", _newest_input),),
+    "the newest input is recorded, not the one that was read": (
+        (job.ViewJob, "_run", _says_newest),
+    ),
+    "a reader takes changes again": ((job.ViewJob, "_feed", _every_file),),
+    "a reader misses changes": ((job.ViewJob, "_feed", _the_last_file),),
+    "change files go before they are read": ((publish, "_sweep_changes", _files_of_readers_too),),
+    "change files are forgotten before they go": ((publish, "_sweep_changes", _forget_first),),
+}
+"""What is wrong, and what is put in place of what."""
+
+
+@contextmanager
+def planted(changes: tuple[Change, ...]) -> Iterator[None]:
+    """Inside, the product has one bug."""
+    undo: list[Callable[[], None]] = []
+    try:
+        for target, name, new in changes:
+            patcher = patch.object(target, name, new)
+            patcher.start()
+            undo.append(patcher.stop)
+        yield
+    finally:
+        for stop in undo:
+            stop()

@@ -1,0 +1,36 @@
+"""`make simulate SEEDS=… SEED=…`: many seeds with a tally, or one with its trace. Exit code 1 when
+an invariant broke."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from time import monotonic
+
+from sim_campaign import SHOWN, Tally, campaigns, told
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=0, help="the first one")
+    parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
+    given = parser.parse_args()
+    began, tally, shown = monotonic(), Tally(), 0
+    for part in campaigns(given.seed, given.seeds, given.jobs):
+        tally.merge(part)
+        for outcome in part.failed[: SHOWN - shown]:
+            print(told(outcome), flush=True)
+            shown += 1
+        if sys.stdout.isatty():
+            print(f"\r{tally.seeds:,} seeds, {len(tally.failed)} failed", end="\r", flush=True)
+    if given.seeds == 1 and not tally.failed:
+        print("\n".join(tally.trace))
+    print(f"{tally}; {monotonic() - began:.0f} s")
+    if tally.failed:
+        print(f"failed: {' '.join(str(outcome.seed) for outcome in tally.failed)}")
+    return 1 if tally.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,309 @@
+"""The part of Spark and Iceberg that the protocol uses, over the simulated storage.
+
+The product's own `staging`, `refs`, `pins`, `metadata`'s records and `changes.classify` run on it
+unchanged: it understands their statements, and stands in for Iceberg's Java objects.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+from sim_lake import KINDS, MAIN, Lake, LakeError, difference, forward, query
+from sim_process import Process
+
+from dbt_streamsql.algebra.zset import ZSet, add
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.storage.iceberg.metadata import Metadata
+from dbt_streamsql.storage.iceberg.staging import BARRIER_PROPERTY
+
+_NAME = r"((?:`[^`]+`\.?){3})"
+_BRANCH = re.compile(
+    rf"INSERT (INTO|OVERWRITE) {_NAME}\.`branch_(\w+)`.*? FROM \((.*)\)$", re.DOTALL
+)
+_READ = re.compile(rf"{_NAME} VERSION AS OF (\d+)")
+_CREATE = re.compile(rf"CREATE TABLE {_NAME} .*? AS (.*)$", re.DOTALL)
+_REPLACE = re.compile(rf"CREATE OR REPLACE TABLE {_NAME} .* AS SELECT \* FROM {_NAME}$")
+_RENAME = re.compile(rf"ALTER TABLE {_NAME} RENAME TO `(\w+)`\.`(\w+)`")
+_REF = re.compile(
+    rf"ALTER TABLE {_NAME} CREATE OR REPLACE (?:BRANCH|TAG) `(\w+)` AS OF VERSION (\d+)"
+)
+_UNREF = re.compile(rf"ALTER TABLE {_NAME} DROP (?:BRANCH|TAG) IF EXISTS `(\w+)`")
+_VIEW = re.compile(r"(\w+)\((.*)\)", re.DOTALL)
+_PROPERTY = f"spark.sql.iceberg.snapshot-property.{BARRIER_PROPERTY}"
+
+
+def parsed(sql: str) -> TableName:
+    return TableName.parse(sql.replace("`", ""))
+
+
+class Rows(list[Any]):
+    """What `spark.sql` answers."""
+
+    def collect(self) -> Rows:
+        return self
+
+
+class Settings(dict[str, str]):
+    """`spark.conf`."""
+
+    def set(self, key: str, value: str) -> None:
+        self[key] = value
+
+    def unset(self, key: str) -> None:
+        self.pop(key, None)
+
+
+class SimulatedSpark:
+    """A session of one process."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.lake: Lake = process.simulation.lake
+        self.conf = Settings()
+        self.locals: dict[str, ZSet] = {}
+
+    @property
+    def barrier(self) -> str:
+        return self.conf.get(_PROPERTY, "")
+
+    def do(self, what: str, action: Callable[[], Any]) -> Any:
+        return self.process.do(what, action)
+
+    def table(self, name: str) -> Any:
+        columns = self.lake.table(parsed(name)).columns
+        kind = SimpleNamespace(simpleString=lambda: "bigint")
+        return SimpleNamespace(schema=[SimpleNamespace(name=c, dataType=kind) for c in columns])
+
+    def sql(self, text: str, args: Mapping[str, Any] | None = None) -> Rows:
+        """Carry out one statement, which is one effect."""
+        words = " ".join(text.split(maxsplit=3)[:3])
+        for start, action in _STATEMENTS:
+            if words.startswith(start):
+                return Rows(action(self, text, dict(args or {})) or ())
+        raise AssertionError(f"a statement that is not simulated: {text}")
+
+    def evaluate(self, text: str) -> ZSet:
+        """The rows of a view's text over versions of its sources."""
+        found = _VIEW.search(text)
+        assert found is not None, text
+        sources = [self._source(part) for part in found[2].split("; ")]
+        return query(found[1], sources)
+
+    def _source(self, text: str) -> ZSet:
+        found = _READ.search(text)
+        return self.lake.rows(parsed(found[1]), int(found[2])) if found else {}
+
+
+# -- statements -------------------------------------------------------------------------------
+
+
+def _drop(spark: SimulatedSpark, text: str, _: Mapping[str, Any]) -> None:
+    name = parsed(text.removeprefix("DROP TABLE IF EXISTS ").removesuffix(" PURGE"))
+    # A statement that finds nothing to do has no effect that could be half done.
+    if str(name) in spark.lake.tables:
+        spark.do(f"drop {name}", lambda: spark.lake.drop(name))
+
+
+def _create(spark: SimulatedSpark, text: str, _: Mapping[str, Any]) -> None:
+    found = _CREATE.match(text)
+    assert found is not None
+    name, rows = parsed(found[1]), spark.evaluate(found[2])
+    view = _VIEW.search(found[2])
+    columns = KINDS[view[1]][1] if view is not None else ()
+    spark.do(f"create {name}", lambda: spark.lake.create(name, columns, rows, spark.barrier))
+
+
+def _replace(spark: SimulatedSpark, text: str, _: Mapping[str, Any]) -> None:
+    found = _REPLACE.match(text)
+    assert found is not None
+    name, staged = parsed(found[1]), spark.lake.table(parsed(found[2]))
+    rows = spark.lake.archive[staged.meta.current or 0]
+    spark.do(
+        f"replace {name}",
+        lambda: spark.lake.replace(name, staged.columns, rows, spark.barrier),
+    )
+
+
+def _rename(spark: SimulatedSpark, text: str, _: Mapping[str, Any]) -> None:
+    found = _RENAME.match(text)
+    assert found is not None
+    name = parsed(found[1])
+    to = TableName(name.catalog, found[2], found[3])
+    spark.do(f"rename {name} to {to}", lambda: spark.lake.rename(name, to))
+
+
+def _insert(spark: SimulatedSpark, text: str, _: Mapping[str, Any]) -> None:
+    found = _BRANCH.match(text)
+    assert found is not None, text
+    name, branch, rows = parsed(found[2]), found[3], spark.evaluate(found[4])
+    write_branch(spark, name, branch, rows, "overwrite")
+
+
+def write_branch(
+    spark: SimulatedSpark, name: TableName, branch: str, rows: ZSet, operation: str
+) -> None:
+    """A new head of a branch that is there."""
+    refs = spark.lake.table(name).meta.refs
+    if branch not in refs:
+        raise LakeError(f"Ref does not exist: {branch}")
+    commit = spark.lake.commit
+    spark.do(
+        f"write {name} on {branch}",
+        lambda: commit(name, branch, refs[branch], rows, operation, spark.barrier),
+    )
+
+
+def _ref(spark: SimulatedSpark, text: str, _: Mapping[str, Any]) -> None:
+    found = _REF.match(text) or _UNREF.match(text)
+    assert found is not None, text
+    change = JavaTable(spark, parsed(found[1])).manageSnapshots()
+    at = int(found[3]) if found.re is _REF else None
+    change.set(found[2], at)
+    change.commit()
+
+
+def _call(spark: SimulatedSpark, text: str, args: Mapping[str, Any]) -> None:
+    name = TableName.parse("lake." + args["table"].replace("`", ""))
+    if "fast_forward" in text:
+        change = JavaTable(spark, name).manageSnapshots()
+        change.fastForwardBranch(MAIN, args["branch"])
+        change.commit()
+    elif "set_current_snapshot" in text:
+        at = args["snapshot"]
+        if at not in spark.lake.table(name).meta.snapshots:
+            raise LakeError(f"Cannot find snapshot {at}")
+        spark.do(f"set {name} to {at}", lambda: spark.lake.move(name, lambda *_: at))
+    elif "expire_snapshots" in text:
+        before = int(text.split("timestamp_millis(")[1].split("L)", maxsplit=1)[0])
+        spark.do(f"expire {name}", lambda: spark.lake.expire(name, args["keep"], before))
+    else:
+        assert "rewrite_data_files" in text, text
+        meta = spark.lake.table(name).meta
+        rows = spark.lake.archive[meta.current or 0]
+        commit = spark.lake.commit
+        spark.do(f"compact {name}", lambda: commit(name, MAIN, meta.current, rows, "replace"))
+
+
+def _namespaces(spark: SimulatedSpark, _: str, __: Mapping[str, Any]) -> list[Any]:
+    return [{"namespace": name} for name in {n.split(".")[1] for n in spark.lake.tables}]
+
+
+def _tables(spark: SimulatedSpark, text: str, _: Mapping[str, Any]) -> list[Any]:
+    schema = text.rsplit("`", 2)[1]
+    names = (TableName.parse(name) for name in spark.lake.tables)
+    return [{"tableName": name.table} for name in names if name.schema == schema]
+
+
+_STATEMENTS: tuple[tuple[str, Callable[..., Any]], ...] = (
+    ("INSERT", _insert),
+    ("DROP TABLE", _drop),
+    ("CREATE TABLE", _create),
+    ("CREATE OR REPLACE", _replace),
+    ("CALL", _call),
+    ("SHOW NAMESPACES", _namespaces),
+    ("SHOW TABLES", _tables),
+    (
+        "ALTER TABLE",
+        lambda spark, text, args: (_rename if " RENAME TO " in text else _ref)(spark, text, args),
+    ),
+)
+
+
+# -- Iceberg's Java objects -------------------------------------------------------------------
+
+
+class JavaTable:
+    """`org.apache.iceberg.Table`, as far as branches, tags and expiry go."""
+
+    def __init__(self, spark: Any, name: TableName) -> None:
+        self.spark, self.name = spark, name
+        spark.lake.table(name)
+
+    def refs(self) -> Any:
+        refs = self.spark.lake.table(self.name).meta.refs
+        return SimpleNamespace(containsKey=refs.__contains__)
+
+    def manageSnapshots(self) -> ManageSnapshots:  # noqa: N802 - Iceberg's own name
+        return ManageSnapshots(self)
+
+
+class ManageSnapshots:
+    """All moves are checked and carried out by `commit`, together or not at all."""
+
+    def __init__(self, table: JavaTable) -> None:
+        self.table = table
+        self.moves: list[Callable[[Metadata, dict[str, int]], int | None]] = []
+        self.words: list[str] = []
+
+    def set(self, ref: str, at: int | None, *, new: bool = False, known: bool = False) -> Any:
+        """Put a ref somewhere (None: drop it)."""
+
+        def change(meta: Metadata, refs: dict[str, int]) -> None:
+            if (new and ref in refs) or (known and ref not in refs):
+                raise LakeError(f"Ref {ref} {'exists' if new else 'does not exist'}")
+            if at is not None and at not in meta.snapshots:
+                raise LakeError(f"Cannot set {ref} to unknown snapshot: {at}")
+            if at is None:
+                refs.pop(ref, None)
+            else:
+                refs[ref] = at
+
+        self.moves.append(change)
+        self.words.append(f"{ref} to {at}" if at is not None else f"drop {ref}")
+        return self
+
+    def createBranch(self, name: str, at: int) -> Any:  # noqa: N802
+        return self.set(name, at, new=True)
+
+    def replaceBranch(self, name: str, at: int) -> Any:  # noqa: N802
+        return self.set(name, at, known=True)
+
+    def createTag(self, name: str, at: int) -> Any:  # noqa: N802
+        return self.set(name, at, new=True)
+
+    def removeBranch(self, name: str) -> Any:  # noqa: N802
+        return self.set(name, None, known=True)
+
+    def removeTag(self, name: str) -> Any:  # noqa: N802
+        return self.set(name, None, known=True)
+
+    def fastForwardBranch(self, _: str, to: str) -> Any:  # noqa: N802
+        self.moves.append(lambda meta, refs: forward(meta, refs, to))
+        self.words.append(f"forward to {to}")
+        return self
+
+    def commit(self) -> None:
+        def change(meta: Metadata, refs: dict[str, int]) -> int | None:
+            current = meta.current
+            for move in self.moves:
+                moved = move(meta, refs)
+                current = moved if moved is not None else current
+            return current
+
+        name, lake = self.table.name, self.table.spark.lake
+        what = f"refs of {name}: {', '.join(self.words)}"
+        self.table.spark.do(what, lambda: lake.move(name, change))
+
+
+class Sessions:
+    """`runtime.sessions.Sessions`: each job has a session, so that settings are its own."""
+
+    def __init__(self, process: Process) -> None:
+        self.main = SimulatedSpark(process)
+
+    @contextmanager
+    def use(self) -> Iterator[SimulatedSpark]:
+        yield SimulatedSpark(self.main.process)
+
+
+def folder_rows(spark: SimulatedSpark, folders: tuple[str, ...]) -> ZSet:
+    return add(spark.lake.read_file(folder) for folder in folders)
+
+
+def change_of(spark: SimulatedSpark, name: TableName, old: int | None, new: int | None) -> ZSet:
+    """What happened between two versions."""
+    return difference(spark.lake.rows(name, new), spark.lake.rows(name, old))

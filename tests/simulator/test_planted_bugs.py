@@ -1,0 +1,27 @@
+"""The simulator finds what is wrong: each planted bug within a few hundred seeds."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+from planted_protocol import PLANTED, planted
+from sim_runtime import substituted
+from sim_world import simulate
+
+ENOUGH = 600
+"""Seeds in which each bug has to be found."""
+
+
+@pytest.mark.parametrize("wrong", PLANTED)
+def test_a_planted_bug_is_found(wrong):
+    with substituted(), planted(PLANTED[wrong]):
+        found = (outcome for outcome in map(simulate, range(ENOUGH)) if outcome.broken)
+        first = list(islice(found, 1))
+    assert first, f"{ENOUGH} seeds have not found: {wrong}"
+    print(f"{wrong}: seed {first[0].seed}: {first[0].broken[0][:100]}")
+
+
+def test_without_a_bug_the_same_seeds_are_well():
+    with substituted():
+        assert [simulate(seed).broken for seed in range(100)] == [()] * 100

@@ -1,0 +1,41 @@
+"""Processes die, fail, lose their lock and take turns, and no invariant breaks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sim_campaign import SHOWN, campaign, told
+from sim_world import PLACES
+
+SEEDS = int(os.environ.get("STREAMSQL_SEEDS", "20000"))
+FIRST = int(os.environ.get("STREAMSQL_SEED", "0"))
+KEPT = Path(__file__).with_name("regressions.txt")
+
+
+def _check(tally):
+    print(tally)
+    failing = "\n\n".join(told(outcome) for outcome in tally.failed[:SHOWN])
+    assert not tally.failed, f"{failing}\n{tally}"
+
+
+def test_no_seed_breaks_an_invariant():
+    tally = campaign(range(FIRST, FIRST + SEEDS))
+    _check(tally)
+    unmet = [
+        f"{kind} {moment} {step}"
+        for step in PLACES
+        for kind, moment in (("crash", "before"), ("crash", "after"), ("zombie", "after"))
+        if not tally.met[f"{kind} {moment} {step}"]
+    ]
+    assert SEEDS < 10_000 or unmet == []
+
+
+def test_no_seed_that_once_failed_breaks_an_invariant():
+    lines = KEPT.read_text().splitlines()
+    _check(campaign(int(line.split()[0]) for line in lines if line and line[0] != "#"))
+
+
+def test_a_seed_is_the_same_each_time():
+    first, again = (campaign([77]).trace for _ in range(2))
+    assert first == again
