@@ -53,12 +53,13 @@ class Engine:
         owns_spark: bool,
         query_timeout: float | None = None,
         consistency: str = "read_committed",
+        meta_token: str = "",
     ) -> None:
         self.spark = spark
         self.catalog = catalog
         self._owns_spark = owns_spark
         sessions = Sessions(spark, query_timeout)
-        self._warehouse = Warehouse(sessions, MetaStore.open(meta), meta, catalog)
+        self._warehouse = Warehouse(sessions, MetaStore.open(meta, token=meta_token), catalog)
         self._known = SparkCatalog(spark, catalog, self._at, self.rewrite, self._pinned)
         self._reading = Reading(self._warehouse, self._known, consistency, self.expanded)
         self._definitions = Definitions(self._known)
@@ -74,15 +75,19 @@ class Engine:
         spark: SparkSession | None = None,
         catalog: str = "lake",
         meta: str | None = None,
+        meta_token: str = "",
         query_timeout: float | None = None,
         consistency: str = "read_committed",
     ) -> Engine:
         """Open a warehouse folder, or the one that `spark`'s catalog has.
 
-        `meta` is the SQLAlchemy URL of MetaService's store (default: SQLite in the warehouse).
+        `meta` is the SQLAlchemy URL of MetaService's store (default: SQLite in the warehouse), or
+        where a MetaService serves one, `http://127.0.0.1:<port>` or `https://…`; `meta_token` is
+        for a service ('': the token that a service on this host keeps in its file).
         `query_timeout`: seconds that the refresh of one view may take (None: any time).
         `consistency`: of queries that do not name one.
-        Errors: JAVA_MISSING, JAR_UNAVAILABLE, CONNECTION, META_UNREACHABLE, META_VERSION.
+        Errors: JAVA_MISSING, JAR_UNAVAILABLE, CONNECTION, META_UNREACHABLE, META_VERSION,
+        META_DENIED.
         """
         folder = str(Path(warehouse).resolve()) if warehouse is not None else ""
         owns = spark is None and SparkContext._active_spark_context is None  # noqa: SLF001
@@ -106,6 +111,7 @@ class Engine:
             owns_spark=owns,
             query_timeout=query_timeout,
             consistency=consistency,
+            meta_token=meta_token,
         )
 
     # -- definitions -------------------------------------------------------------------------

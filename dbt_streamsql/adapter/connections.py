@@ -148,6 +148,7 @@ class StreamSqlConnectionManager(SparkConnectionManager):
         return host_of(
             credentials.settings(root),
             credentials.meta_url(root),
+            meta_token=credentials.meta_token or "",
             server=credentials.server,
             consistency=credentials.consistency,
             query_timeout=credentials.query_timeout,

@@ -24,7 +24,17 @@ DEFAULT_CATALOG = "lake"
 DEFAULT_WAREHOUSE = "warehouse"
 META_FILE = "streamsql.db"
 
-_TEXT = ("database", "schema", "warehouse", "meta", "method", "host", "token", "master")
+_TEXT = (
+    "database",
+    "schema",
+    "warehouse",
+    "meta",
+    "meta_token",
+    "method",
+    "host",
+    "token",
+    "master",
+)
 _MAPPINGS = ("catalog_properties", "spark_properties")
 _KEYS = (
     "catalog",
@@ -55,8 +65,10 @@ class StreamSqlCredentials(Credentials):
     allowed_roots: List[str] = field(default_factory=list)  # noqa: UP006
     # The catalog's own properties; with `type` or `uri` they replace the SQLite catalog.
     catalog_properties: Dict[str, Any] = field(default_factory=dict, repr=False)  # noqa: UP006
-    # SQLAlchemy URL of the MetaService store.
+    # SQLAlchemy URL of the MetaService store, or the http(s) address of a MetaService.
     meta: Optional[str] = field(default=None, repr=False)  # noqa: UP045
+    # For a MetaService; one on this host has its token in a file.
+    meta_token: Optional[str] = field(default=None, repr=False)  # noqa: UP045
     # embedded: a Spark in this process; connect: sc://host:port; cluster: the driver is here.
     method: str = "embedded"
     host: Optional[str] = None  # noqa: UP045
@@ -85,7 +97,7 @@ class StreamSqlCredentials(Credentials):
         return self.host or self.master or "embedded"
 
     def _connection_keys(self) -> tuple[str, ...]:
-        # No `token`, and no properties: both kinds may hold passwords.
+        # No tokens, and no properties: both kinds may hold passwords.
         return ("method", "database", "schema", "warehouse", "host", "port", "master", "meta")
 
     def connection_info(self, *, with_aliases: bool = False) -> Iterable[tuple[str, Any]]:
@@ -133,8 +145,10 @@ class StreamSqlCredentials(Credentials):
 
     def meta_url(self, root: Path) -> str:
         """The MetaService store: what the profile says, or a SQLite file beside the tables."""
-        if self.meta:
-            return self.meta
+        return self.meta or self.meta_file(root)
+
+    def meta_file(self, root: Path) -> str:
+        """The store of a profile that names none: a SQLite file beside the tables."""
         warehouse = self.settings(root).warehouse
         folder = root / DEFAULT_WAREHOUSE
         if warehouse and "://" not in warehouse:
@@ -173,6 +187,9 @@ def _problems(data: Any) -> Iterator[str]:
             yield "`method: connect` needs a `host`"
         if method == "cluster" and not data.get("master"):
             yield "`method: cluster` needs a `master`, such as spark://host:7077"
+    meta = data.get("meta")
+    if data.get("meta_token") and not str(meta).startswith(("http://", "https://")):
+        yield "`meta_token` is for a `meta` that is a MetaService, such as http://127.0.0.1:8123"
     warehouse = data.get("warehouse")
     if isinstance(warehouse, str) and "://" in warehouse and not data.get("catalog_properties"):
         yield "a `warehouse` URI needs `catalog_properties` with a `type`: SQLite needs a folder"

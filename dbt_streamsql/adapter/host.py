@@ -98,6 +98,7 @@ class Host:
         settings: SessionSettings,
         meta: str,
         *,
+        meta_token: str = "",
         server: bool = True,
         query_timeout: int | None = None,
         consistency: str = "read_committed",
@@ -111,6 +112,7 @@ class Host:
         self.query_timeout = query_timeout
         self.consistency = consistency
         self.meta = meta
+        self._meta_token = meta_token
         self._server = server
         self.gate = Gate()
         self._lock = threading.RLock()
@@ -157,6 +159,7 @@ class Host:
                     spark=spark,
                     catalog=self.settings.catalog,
                     meta=self.meta,
+                    meta_token=self._meta_token,
                     query_timeout=self.query_timeout,
                     consistency=self.consistency,
                 )
@@ -208,6 +211,7 @@ def host_of(
     settings: SessionSettings,
     meta: str,
     *,
+    meta_token: str = "",
     server: bool = True,
     query_timeout: int | None = None,
     consistency: str = "read_committed",
@@ -227,12 +231,14 @@ def host_of(
         tuple(sorted(settings.catalog_properties.items())),
         tuple(sorted(settings.spark_properties.items())),
         meta,
+        meta_token,
     )
     with _hosts_lock:
         if key not in _hosts:
             _hosts[key] = Host(
                 settings,
                 meta,
+                meta_token=meta_token,
                 server=server,
                 query_timeout=query_timeout,
                 consistency=consistency,

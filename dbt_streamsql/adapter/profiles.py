@@ -15,11 +15,8 @@ from dbt_streamsql.runtime.session import SessionSettings
 def settings_of(
     project_dir: str | None, profiles_dir: str | None, profile: str | None, target: str | None
 ) -> SessionSettings:
-    """How the target of a project reaches Spark.
-
-    What is None is found as dbt finds it. Error: CONFIG_INVALID.
-    """
-    root, credentials = _target_of(project_dir, profiles_dir, profile, target)
+    """How the target of a project reaches Spark. As `credentials_of`."""
+    credentials, root = credentials_of(project_dir, profiles_dir, profile, target)
     return credentials.settings(root)
 
 
@@ -27,14 +24,17 @@ def meta_url_of(
     project_dir: str | None, profiles_dir: str | None, profile: str | None, target: str | None
 ) -> str:
     """The address of the MetaService store of a project's target; the rest as `settings_of`."""
-    root, credentials = _target_of(project_dir, profiles_dir, profile, target)
+    credentials, root = credentials_of(project_dir, profiles_dir, profile, target)
     return credentials.meta_url(root)
 
 
-def _target_of(
+def credentials_of(
     project_dir: str | None, profiles_dir: str | None, profile: str | None, target: str | None
-) -> tuple[Path, StreamSqlCredentials]:
-    """The folder of the project, and what the profile says."""
+) -> tuple[StreamSqlCredentials, Path]:
+    """The target of a project, and the project's folder.
+
+    What is None is found as dbt finds it. Error: CONFIG_INVALID.
+    """
     from dbt.cli.resolvers import default_profiles_dir, default_project_dir
     from dbt.config.runtime import load_profile
     from dbt.flags import set_from_args
@@ -59,4 +59,4 @@ def _target_of(
             allowed="`type: streamsql`",
             hint="choose another `--profile` or `--target`",
         )
-    return root, credentials
+    return credentials, root

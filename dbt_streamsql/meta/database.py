@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import threading
 from contextlib import contextmanager
@@ -51,6 +52,7 @@ class Database:
     def __init__(self, url: str) -> None:
         """Open, or create, the store at `url`; else META_UNREACHABLE or META_VERSION."""
         self.url = redact(url)
+        self.id = hashlib.sha256(url.encode()).hexdigest()[:8]
         parsed = _parse(url)
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
         self.file = Path(str(parsed.database)) if self.is_sqlite else None
@@ -161,7 +163,8 @@ def _parse(url: str) -> URL:
             "META_UNREACHABLE",
             "not the address of a MetaService store",
             given=redact(url),
-            allowed="sqlite:///<file> or postgresql+psycopg://user:password@host/database",
+            allowed="sqlite:///<file>, postgresql+psycopg://user:password@host/database, or "
+            "http://127.0.0.1:<port> of `streamsql serve`",
             hint="correct `meta` in the profile, or leave it out",
         )
     if kind == "sqlite" and parsed.database in (None, "", ":memory:"):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, Select, and_, func, select
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import schema, topology
-from dbt_streamsql.meta.records import Barrier, ChangeFile, Fence, Job, Pin, TableVersion
+from dbt_streamsql.meta import audit, schema, topology
+from dbt_streamsql.meta.records import Barrier, ChangeFile, Entry, Fence, Job, Pin, TableVersion
 from dbt_streamsql.meta.transitions import UNFINISHED
 
 if TYPE_CHECKING:
@@ -280,6 +280,12 @@ class MetaReader:
         with self.database.read() as connection:
             row = connection.execute(select(schema.runner)).mappings().one()
         return Fence(row["token"], row["owner"])
+
+    # the audit log
+
+    def audit(self, limit: int = 100, before: int | None = None) -> list[Entry]:
+        """The newest entries, newest first; `before`: only those with a smaller `id`."""
+        return audit.entries(self.database, limit, before)
 
     def _rows(self, query: Select[Any]) -> list[Any]:
         with self.database.read() as connection:

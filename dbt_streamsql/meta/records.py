@@ -6,11 +6,19 @@ Plain frozen records, equal when their fields are. Table names are the plain thr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Annotated, Any, Literal
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from pydantic import Field
+
+Int64 = Annotated[int, Field(strict=True, ge=-(1 << 63), le=(1 << 63) - 1)]
+Int32 = Annotated[int, Field(strict=True, ge=-(1 << 31), le=(1 << 31) - 1)]
+Real = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+"""What a store can keep; these limits are checked where records come in from other processes."""
+
+Name = Annotated[str, Field(pattern=r"^[^\x00]*$", min_length=1, max_length=1000)]
 
 BarrierState = Literal["OPEN", "PRECOMMIT", "COMMIT", "ABORT"]
 VersionState = Literal["PROCESSED", "WRITTEN"]
@@ -23,8 +31,8 @@ NOOP = "noop"
 class Fence:
     """The right to write: the newest `token` wins, `owner` is `host:pid:random`."""
 
-    token: int
-    owner: str
+    token: Int64
+    owner: Text
 
     def __str__(self) -> str:
         return f"fence {self.token} of {self.owner or 'nobody'}"
@@ -34,11 +42,11 @@ class Fence:
 class Barrier:
     """One timestamp barrier. `fence` is the token that began it; `ended_at` is None while open."""
 
-    id: int
+    id: Int64
     state: BarrierState
-    fence: int
-    started_at: float
-    ended_at: float | None = None
+    fence: Int64
+    started_at: Real
+    ended_at: Real | None = None
 
 
 @dataclass(frozen=True)
@@ -60,22 +68,22 @@ class TableVersion:
     `stats` are figures for people and for the next choice of how to refresh.
     """
 
-    barrier: int
-    table: str
+    barrier: Int64
+    table: Name
     state: VersionState = "PROCESSED"
-    snapshot: int | None = None
-    staged_at: str = ""
-    branch: str = ""
+    snapshot: Int64 | None = None
+    staged_at: Text = ""
+    branch: Text = ""
     created: bool = False
-    mode: str = "full"
-    reason: str = ""
-    rows_inserted: int = 0
-    rows_deleted: int = 0
-    jobs: int = 0
-    seconds: float = 0.0
-    started_at: float | None = None
-    written_at: float | None = None
-    inputs: Mapping[str, int | None] = field(default_factory=dict)
+    mode: Text = "full"
+    reason: Text = ""
+    rows_inserted: Int64 = 0
+    rows_deleted: Int64 = 0
+    jobs: Int32 = 0
+    seconds: Real = 0.0
+    started_at: Real | None = None
+    written_at: Real | None = None
+    inputs: Mapping[Name, Int64 | None] = field(default_factory=dict)
     stats: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -93,38 +101,38 @@ class Job:
     result no longer answers the query. `created_barrier` is the barrier that built the table.
     """
 
-    table: str
-    unique_id: str
-    sql: str
-    refresh_mode: str = "auto"
+    table: Name
+    unique_id: Text
+    sql: Text
+    refresh_mode: Text = "auto"
     config: Mapping[str, Any] = field(default_factory=dict)
-    fingerprint: str = ""
+    fingerprint: Text = ""
     plan: Mapping[str, Any] = field(default_factory=dict)
     columns: list[dict[str, Any]] = field(default_factory=list)
-    sources: tuple[str, ...] = ()
-    created_barrier: int = 0
-    table_uuid: str = ""
+    sources: tuple[Name, ...] = ()
+    created_barrier: Int64 = 0
+    table_uuid: Text = ""
 
 
 @dataclass(frozen=True)
 class Lease:
     """A committed barrier that `owner` (`host:pid:random`) goes on reading until `expires_at`."""
 
-    id: str
-    owner: str
-    barrier: int
-    taken_at: float
-    expires_at: float
+    id: Text
+    owner: Text
+    barrier: Int64
+    taken_at: Real
+    expires_at: Real
 
 
 @dataclass(frozen=True)
 class Entry:
     """One line of the audit log: who did what to the ledger, and when."""
 
-    id: int
-    at: float
-    who: str
-    action: str
+    id: Int64
+    at: Real
+    who: Text
+    action: Text
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -132,7 +140,7 @@ class Entry:
 class ChangeFile:
     """Where the signed change of `table` at `barrier` is written, for the jobs that read it."""
 
-    table: str
-    barrier: int
-    path: str
-    rows: int
+    table: Name
+    barrier: Int64
+    path: Text
+    rows: Int64

@@ -19,16 +19,17 @@ from sqlalchemy import delete, insert, select
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import lock, schema
 from dbt_streamsql.meta.database import Database
+from dbt_streamsql.meta.records import Name, Text
 
 
 @dataclass(frozen=True)
 class StagedRecord:
     """`token` names the staged table, `body` is its text, `owner` the process that stages it."""
 
-    token: str
-    owner: str
-    table: str
-    body: str
+    token: Name
+    owner: Text
+    table: Name
+    body: Text
 
 
 class StagedLedger:
@@ -40,6 +41,28 @@ class StagedLedger:
         self._held: lock.RunnerLock | None = None
         self._tokens: set[str] = set()
         self._changing = threading.Lock()
+
+    @classmethod
+    def adopt(cls, database: Database, owner: str) -> StagedLedger | None:
+        """Hold what an owner has recorded whose lock is free; None when it is not, or no more.
+
+        For who keeps the locks of owners elsewhere, and has been away.
+        """
+        ledger = cls(database)
+        mine = ledger._lock_of(owner)
+        if not mine.try_acquire(owner):
+            return None
+        tokens = {record.token for record in ledger.records() if record.owner == owner}
+        if not tokens:
+            _let_go(mine)
+            return None
+        ledger._owner, ledger._held, ledger._tokens = owner, mine, tokens
+        return ledger
+
+    @property
+    def owner(self) -> str:
+        """This process for as long as it has something staged; '' before."""
+        return self._owner if self._held is not None else ""
 
     def record(self, token: str, table: str, body: str) -> None:
         """Write down what is about to be staged."""
@@ -54,12 +77,7 @@ class StagedLedger:
     def confirm(self, token: str) -> None:
         """META_CONFLICT when another process has taken this one for dead and cleaned up."""
         if all(record.token != token for record in self.records()):
-            raise StreamSqlError(
-                "META_CONFLICT",
-                "what this process staged was cleaned up by another one",
-                given=token,
-                hint="run again; the connection to the store was lost in between",
-            )
+            raise cleaned_up(token)
 
     def forget(self, token: str) -> None:
         """Nothing of it is left to abort."""
@@ -132,6 +150,15 @@ class StagedLedger:
             return lock.FileLock(Path(f"{self.database.file}.owner-{name.hex()[:16]}"))
         key = int.from_bytes(name[:8], "big", signed=True)
         return lock.AdvisoryLock(self.database.engine, lambda: owner, key)
+
+
+def cleaned_up(token: str) -> StreamSqlError:
+    return StreamSqlError(
+        "META_CONFLICT",
+        "what this process staged was cleaned up by another one",
+        given=token,
+        hint="run again; the connection to the store was lost in between",
+    )
 
 
 def _let_go(held: lock.RunnerLock) -> None:

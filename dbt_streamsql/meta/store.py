@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
@@ -25,11 +24,10 @@ from sqlalchemy import (
     update,
 )
 
-from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import lock, schema, topology, transitions
+from dbt_streamsql.meta import schema, topology, transitions
 from dbt_streamsql.meta.database import Database
 from dbt_streamsql.meta.leases import Leases
-from dbt_streamsql.meta.reader import MetaReader, unfinished_barriers
+from dbt_streamsql.meta.reader import unfinished_barriers
 from dbt_streamsql.meta.records import (
     NOOP,
     Barrier,
@@ -39,95 +37,45 @@ from dbt_streamsql.meta.records import (
     Job,
     TableVersion,
 )
+from dbt_streamsql.meta.runner import RunnerStore
 from dbt_streamsql.meta.staged import StagedLedger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
 
-class MetaStore(MetaReader):
+class MetaStore(RunnerStore):
     """The store with the right to write. Safe from several threads."""
 
-    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
-        super().__init__(database)
-        self._clock = clock
-        self._lock: lock.RunnerLock | None = None
+    def __init__(
+        self, database: Database, clock: Callable[[], float] = time.time, who: str = ""
+    ) -> None:
+        super().__init__(database, clock, who)
         self.staged = StagedLedger(database)
         self.leases = Leases(database, clock)
 
     @classmethod
-    def open(cls, url: str, clock: Callable[[], float] = time.time) -> MetaStore:
-        """Open or create the store: `sqlite:///<file>` (its folder must exist) or `postgresql…`.
+    def open(
+        cls, url: str, clock: Callable[[], float] = time.time, *, token: str = ""
+    ) -> MetaStore:
+        """Open or create the store: `sqlite:///<file>` (its folder must exist) or `postgresql…`;
+        or reach one by the MetaService that serves it, `http://127.0.0.1:<port>` or `https://…`.
 
-        META_UNREACHABLE when it cannot be reached, META_VERSION when another version wrote it.
+        `token` is for a MetaService ('': the one of a service on this host), whose clock counts.
+        META_UNREACHABLE when it cannot be reached, META_VERSION when another version wrote it,
+        META_DENIED when the service does not know the token.
         """
+        if url.startswith(("http://", "https://")):
+            from dbt_streamsql.meta.client import MetaClient
+
+            return MetaClient(url, token)
         return cls(Database(url), clock)
 
     def close(self) -> None:
         """Let go of the connections and of the runner lock; the fence is not given back."""
-        held, self._lock = self._lock, None
-        if held is not None:
-            held.release()
+        self.let_go()
         self.staged.close()
         self.database.close()
-
-    # the runner
-
-    def acquire(self, wait: bool = False, on_wait: lock.OnWait | None = None) -> Fence:
-        """Become the one runner. Held by another: WAREHOUSE_BUSY, or wait for it to end or die.
-
-        `on_wait(owner)` is called when waiting begins and whenever the holder changes.
-        """
-        owner = lock.new_owner()
-        mine = self._new_lock()
-        try:
-            with self.database.errors():
-                lock.acquire(mine, owner, wait, on_wait)
-        except OSError as error:
-            raise StreamSqlError(
-                "META_UNREACHABLE",
-                "the lock file beside the MetaService store cannot be opened",
-                given=f"{self.database.file}.lock: {error.strerror}",
-                hint="make the folder of the store writable",
-            ) from error
-        try:
-            with self.database.write() as connection:
-                token = self._stored(connection).token + 1
-                connection.execute(update(schema.runner).values(token=token, owner=owner))
-        except BaseException:
-            mine.release()
-            raise
-        self._lock = mine
-        return Fence(token, owner)
-
-    def release(self, fence: Fence) -> None:
-        """Give the right back; harmless when it was lost already."""
-        try:
-            with self.database.write() as connection:
-                mine = (schema.runner.c.token == fence.token) & (
-                    schema.runner.c.owner == fence.owner
-                )
-                connection.execute(update(schema.runner).where(mine).values(owner=""))
-        finally:
-            # Also when the store does not answer: a process that lives on would wait for itself.
-            held, self._lock = self._lock, None
-            if held is not None:
-                held.release()
-
-    def newest_barrier(self, fence: Fence) -> int:
-        """The newest barrier there is while the fence is current, else META_CONFLICT.
-
-        What belongs to it or to an earlier one is this runner's to remove; what a successor makes
-        has a higher number.
-        """
-        with self._fenced(fence) as connection:
-            return int(connection.execute(select(schema.runner.c.last_barrier)).scalar_one())
-
-    def _new_lock(self) -> lock.RunnerLock:
-        file = self.database.file
-        if file is not None:
-            return lock.FileLock(Path(f"{file}.lock"))
-        return lock.AdvisoryLock(self.database.engine, lambda: self.fence().owner)
 
     # one barrier
 
@@ -191,13 +139,11 @@ class MetaStore(MetaReader):
 
         While the barrier is open a table may be staged again; the newest record counts.
         """
-        rows = [schema.from_version(version) for version in versions]
-        if not rows:
+        staged = list(versions)
+        if not staged:
             return
-        barriers = {row["barrier"] for row in rows}
-        if len(barriers) != 1 or any(row["state"] != "PROCESSED" for row in rows):
-            raise ValueError("versions must be PROCESSED and of one barrier")
-        barrier: int = barriers.pop()
+        barrier = transitions.common_barrier(staged)
+        rows = [schema.from_version(version) for version in staged]
         with self._staging(fence, barrier, "stage a version") as connection:
             _forget(connection, schema.version, barrier, [row["table_name"] for row in rows])
             connection.execute(insert(schema.version), rows)
@@ -282,6 +228,14 @@ class MetaStore(MetaReader):
                 )
             )
             _make_current(connection, barrier)
+            written = (of.c.barrier == barrier) & (of.c.state == "WRITTEN")
+            tables: list[str] = list(
+                connection.execute(
+                    select(of.c.table_name).where(written).order_by(of.c.table_name)
+                ).scalars()
+            )
+            told = {"barrier": barrier, "tables": tables}
+            self._enter(connection, fence.owner, "commit", told)
 
     def abort(self, fence: Fence, barrier: int) -> None:
         """Give an OPEN barrier up: its definitions are forgotten, its versions never count.
@@ -294,6 +248,7 @@ class MetaStore(MetaReader):
             transitions.demand(step, transitions.to_abort(found))
             self._move(connection, found, "ABORT")
             _forget(connection, schema.staged_job, barrier)
+            self._enter(connection, fence.owner, "abort", {"barrier": barrier})
 
     # jobs and change files
 
@@ -310,7 +265,11 @@ class MetaStore(MetaReader):
                 of = schema.version
                 _forget(connection, schema.staged_job, unfinished.id, [table])
                 _forget(connection, of, unfinished.id, [table])
-            connection.execute(delete(schema.job).where(schema.job.c.table_name == table))
+            gone = connection.execute(
+                delete(schema.job).where(schema.job.c.table_name == table)
+            ).rowcount
+            if gone:
+                self._enter(connection, fence.owner, "drop", {"table": table})
             connection.execute(delete(schema.edge).where(schema.edge.c.sink == table))
             connection.execute(delete(schema.head).where(schema.head.c.table_name == table))
 
@@ -410,25 +369,12 @@ class MetaStore(MetaReader):
     # the inside
 
     @contextmanager
-    def _fenced(self, fence: Fence) -> Iterator[Connection]:
-        """A write transaction of the current runner."""
-        with self.database.write() as connection:
-            stored = self._stored(connection)
-            transitions.demand("write", [transitions.same_fence(fence, stored)])
-            yield connection
-
-    @contextmanager
     def _staging(self, fence: Fence, barrier: int, step: str) -> Iterator[Connection]:
         """A write transaction into an OPEN barrier of the current runner."""
         with self._fenced(fence) as connection:
             found = _barrier(connection, barrier, step)
             transitions.demand(step, transitions.to_stage(found, fence))
             yield connection
-
-    def _stored(self, connection: Connection) -> Fence:
-        # the row lock (SQLite: the whole write transaction) makes writers take turns
-        row = connection.execute(select(schema.runner).with_for_update()).mappings().one()
-        return Fence(row["token"], row["owner"])
 
     def _move(self, connection: Connection, barrier: Barrier, to: BarrierState) -> None:
         values: dict[str, Any] = {"state": to}

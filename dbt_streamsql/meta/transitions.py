@@ -17,7 +17,13 @@ from dbt_streamsql.errors import StreamSqlError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from dbt_streamsql.meta.records import Barrier, BarrierState, Fence, VersionState
+    from dbt_streamsql.meta.records import (
+        Barrier,
+        BarrierState,
+        Fence,
+        TableVersion,
+        VersionState,
+    )
 
 BARRIER_MOVES: Mapping[BarrierState, frozenset[BarrierState]] = {
     "OPEN": frozenset({"PRECOMMIT", "ABORT"}),
@@ -118,6 +124,14 @@ def to_begin(unfinished: Sequence[Barrier]) -> list[Requirement]:
 def to_stage(barrier: Barrier, fence: Fence) -> list[Requirement]:
     """Inputs, definitions, versions and change files enter an OPEN barrier of one's own."""
     return [barrier_in(barrier, VERSION_NEEDS["PROCESSED"]), begun_by(barrier, fence)]
+
+
+def common_barrier(versions: Sequence[TableVersion]) -> int:
+    """The one barrier that these versions, at least one, are staged in."""
+    barriers = {version.barrier for version in versions}
+    if len(barriers) != 1 or any(version.state != "PROCESSED" for version in versions):
+        raise ValueError("versions must be PROCESSED and of one barrier")
+    return barriers.pop()
 
 
 def to_precommit(barrier: Barrier, fence: Fence, unbuilt: Sequence[str]) -> list[Requirement]:

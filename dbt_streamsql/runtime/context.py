@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import posixpath
 import threading
@@ -41,13 +40,12 @@ class Warehouse:
 
     sessions: Sessions
     store: MetaStore
-    store_url: str
     catalog: str
 
     @property
     def store_id(self) -> str:
         """Eight characters that tell this store's tags from another's."""
-        return hashlib.sha256(self.store_url.encode()).hexdigest()[:8]
+        return self.store.id
 
     @property
     def location(self) -> str:

@@ -18,6 +18,7 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
+from dbt_streamsql.cache import cache_folder
 from dbt_streamsql.errors import StreamSqlError
 
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
@@ -86,20 +87,6 @@ DELTA = (
     ),
 )
 """What a profile needs for Delta tables, beside its settings."""
-
-
-def cache_folder() -> Path:
-    """The folder of everything that is fetched: `STREAMSQL_CACHE`, or the user's cache folder."""
-    chosen = os.environ.get("STREAMSQL_CACHE")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
-    elif sys.platform == "darwin":
-        base = "~/Library/Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(base).expanduser().absolute() / "dbt-streamsql"
 
 
 def ensure(jars: tuple[Jar, ...] = EMBEDDED, folder: Path | None = None) -> list[Path]:

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from dbt_streamsql.cache import cache_folder
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.runtime.jars import cache_folder
 
 SUPPORTED = (17, 21)
 """Major versions that Spark 4.1 supports. Hadoop's client does not start on 24 and later."""

@@ -1,15 +1,20 @@
-"""The address of an empty MetaService store: a file, and a database of a real PostgreSQL."""
+"""The address of an empty MetaService store: a file, a database of PostgreSQL, a service."""
 
 from __future__ import annotations
 
+import time
 import uuid
 from typing import TYPE_CHECKING
 
+import meta_service
 import postgres
 import pytest
 
+from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta.client import MetaClient
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 PASSWORD = "of-this-run-only"  # noqa: S105 - made up for the run
@@ -21,15 +26,60 @@ def postgres_port() -> Iterator[int]:
         yield port
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.processes)])
-def meta_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture(scope="session")
+def meta_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[meta_service.Server]:
+    """A service on a loopback port; `serve` gives it a store."""
+    with meta_service.running(tmp_path_factory.mktemp("service")) as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "rest", pytest.param("postgresql", marks=pytest.mark.processes)])
+def meta_url(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    file = f"sqlite:///{tmp_path}/meta.db"
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/meta.db"
+        yield file
+        return
+    if request.param == "rest":
+        server = request.getfixturevalue("meta_server")
+        monkeypatch.setenv("STREAMSQL_CACHE", str(server.cache))
+        with server.serving(file):
+            yield server.url
+        return
     import psycopg
 
     port = request.getfixturevalue("postgres_port")
-    server = f"://postgres:{PASSWORD}@127.0.0.1:{port}"
+    address = f"://postgres:{PASSWORD}@127.0.0.1:{port}"
     name = f"meta_{uuid.uuid4().hex}"
-    with psycopg.connect(f"postgresql{server}/postgres", autocommit=True) as connection:
+    with psycopg.connect(f"postgresql{address}/postgres", autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
-    return f"postgresql+psycopg{server}/{name}"
+    yield f"postgresql+psycopg{address}/{name}"
+
+
+@pytest.fixture
+def open_store(
+    request: pytest.FixtureRequest, meta_url: str
+) -> Callable[[Callable[[], float]], MetaStore]:
+    """Open the store with a clock: its own, or that of its service."""
+
+    def opened(clock: Callable[[], float] = time.time) -> MetaStore:
+        if meta_url.startswith("http"):
+            request.getfixturevalue("meta_server").clock = clock
+        return MetaStore.open(meta_url, clock=clock)
+
+    return opened
+
+
+@pytest.fixture
+def lose_lock(request: pytest.FixtureRequest) -> Callable[[MetaStore], None]:
+    """What a lock lost without notice looks like: it is free, and its runner lives."""
+
+    def lose(store: MetaStore) -> None:
+        if isinstance(store, MetaClient):
+            store._heartbeats.end()
+            request.getfixturevalue("meta_server").service._runners.end_all()
+        else:
+            store.let_go()
+
+    return lose

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,14 +12,15 @@ from dbt_streamsql.meta import Barrier, ChangeFile, Fence, Job, MetaStore, Table
 from dbt_streamsql.meta.transitions import BARRIER_MOVES, UNFINISHED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
+OpenStore = Callable[[Callable[[], float]], MetaStore]
 ORDERS, TOTALS = "lake.shop.orders", "lake.shop.totals"
 
 
 @pytest.fixture
-def store(meta_url: str) -> Iterator[MetaStore]:
-    opened = MetaStore.open(meta_url, clock=lambda: 1000.5)
+def store(open_store: OpenStore) -> Iterator[MetaStore]:
+    opened = open_store(lambda: 1000.5)
     yield opened
     opened.close()
 

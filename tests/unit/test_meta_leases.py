@@ -10,7 +10,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Fence, MetaStore, TableVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 TOTALS = "lake.shop.totals"
 
@@ -28,8 +28,10 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def store(meta_url: str, clock: Clock) -> Iterator[MetaStore]:
-    opened = MetaStore.open(meta_url, clock=clock)
+def store(
+    open_store: Callable[[Callable[[], float]], MetaStore], clock: Clock
+) -> Iterator[MetaStore]:
+    opened = open_store(clock)
     yield opened
     opened.close()
 

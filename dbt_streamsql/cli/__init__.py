@@ -1,0 +1,21 @@
+"""The command `streamsql`: what is not dbt's. `dbt` itself stays the way to run models."""
+
+from __future__ import annotations
+
+import click
+
+from dbt_streamsql import cli_status
+from dbt_streamsql.__version__ import version
+from dbt_streamsql.cli.serve import serve
+from dbt_streamsql.cli.server import server
+
+
+@click.group()
+@click.version_option(version, prog_name="streamsql")
+def main() -> None:
+    """Materialized views for dbt on Spark: what dbt has no command for."""
+
+
+cli_status.register(main)
+main.add_command(server)
+main.add_command(serve)

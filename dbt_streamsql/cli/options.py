@@ -1,0 +1,81 @@
+"""What commands have in common: which warehouse is meant, errors as text, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.runtime.session import SessionSettings
+
+FOLDER = click.Path(file_okay=False)
+PROJECT = (
+    click.option("--target", help="of the profile"),
+    click.option("--profile", help="instead of the project's"),
+    click.option("--profiles-dir", type=FOLDER, help="folder of profiles.yml, as dbt's"),
+    click.option("--project-dir", type=FOLDER, help="folder of dbt_project.yml, as dbt's"),
+)
+"""How dbt finds a profile: the parameters `project_dir`, `profiles_dir`, `profile`, `target`."""
+
+
+def errors_as_text(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command's result is the exit code (None: 0); a refusal is text and exit code 2."""
+
+    @wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        try:
+            sys.exit(command(*arguments, **options) or 0)
+        except StreamSqlError as error:
+            click.echo(str(error), err=True)
+            sys.exit(2)
+
+    return run
+
+
+def for_one_warehouse(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options that say which warehouse is meant; the command is told its settings."""
+
+    @wraps(command)
+    def run(
+        warehouse: str | None,
+        project_dir: str | None,
+        profiles_dir: str | None,
+        profile: str | None,
+        target: str | None,
+        **options: Any,
+    ) -> Any:
+        named = (project_dir, profiles_dir, profile, target)
+        return command(_settings(warehouse, *named), **options)
+
+    run = errors_as_text(run)
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="print JSON"),
+        *PROJECT,
+        click.option("--warehouse", type=FOLDER, help="a warehouse folder, instead of a profile"),
+    ):
+        run = option(run)
+    return run
+
+
+def print_json(body: dict[str, Any]) -> None:
+    click.echo(json.dumps(body))
+
+
+def _settings(warehouse: str | None, *named: str | None) -> SessionSettings:
+    if warehouse is not None:
+        if any(named):
+            raise StreamSqlError(
+                "CONFIG_INVALID",
+                "`--warehouse` stands alone",
+                hint="name a warehouse, or a project and its profile",
+            )
+        return SessionSettings(warehouse=str(Path(warehouse).expanduser().resolve()))
+    from dbt_streamsql.adapter.profiles import settings_of
+
+    return settings_of(*named)

@@ -1,0 +1,136 @@
+"""`streamsql serve`: MetaService, for processes that reach a store by HTTP."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+from click.core import ParameterSource
+
+from dbt_streamsql.adapter import secrets
+from dbt_streamsql.cli.options import PROJECT, errors_as_text
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta.database import redact
+
+DEFAULT_PORT = 8123
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_SQLITE = "sqlite:///"
+
+
+@click.command()
+@click.option(
+    "--store",
+    envvar="STREAMSQL_STORE",
+    help="a SQLite file, a folder for one, or an SQLAlchemy URL; instead of a profile",
+)
+@click.option("--port", type=click.IntRange(0, 65535), help="[default: the profile's, or 8123]")
+@click.option("--host", default="127.0.0.1", show_default=True, help="the address to listen on")
+@click.option("--name", "names", multiple=True, help="what clients call this host, besides --host")
+@click.option("--token-file", type=_FILE, help="[default: beside a SQLite store; made when new]")
+@click.option("--tls-cert", type=_FILE, help="certificate chain, PEM")
+@click.option("--tls-key", type=_FILE, help="its private key, PEM")
+@click.option("--quiet", is_flag=True, help="do not log requests")
+@errors_as_text
+def serve(
+    store: str | None,
+    port: int | None,
+    host: str,
+    names: tuple[str, ...],
+    token_file: Path | None,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    quiet: bool,
+    project_dir: str | None,
+    profiles_dir: str | None,
+    profile: str | None,
+    target: str | None,
+) -> None:
+    """Serve a MetaService store, so that a profile can say `meta: http://127.0.0.1:8123`.
+
+    Which store: `--store`, or that of the project's profile. Ctrl-C ends it.
+    """
+    try:
+        from dbt_streamsql.meta import service
+    except ModuleNotFoundError as error:
+        raise StreamSqlError(
+            "META_SERVICE",
+            "a package that the service needs is missing",
+            given=str(error.name),
+            hint='pip install "dbt-streamsql[service]"',
+        ) from error
+    if store is None:
+        url, known_port = _of_profile(project_dir, profiles_dir, profile, target)
+    else:
+        _refuse_password(store)
+        url, known_port = _url_of(store), DEFAULT_PORT
+    listening = known_port if port is None else port
+    address = service.Address(host, listening, tls_cert, tls_key, names)
+    address.check()
+    tokens = token_file or _beside(url)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("dbt_streamsql.meta").setLevel(logging.WARNING if quiet else logging.INFO)
+
+    def started(where: str) -> None:
+        click.echo(f"MetaService of {redact(url)}")
+        click.echo(f"  meta: {where}")
+        click.echo(f"  token file: {tokens}")
+        click.echo("Ctrl-C ends it.")
+
+    opened = MetaStore.open(url)
+    try:
+        service.serve(opened, address, tokens, started)
+    finally:
+        opened.close()
+    click.echo("MetaService has ended.")
+
+
+for _option in PROJECT:
+    serve = _option(serve)
+
+
+def _of_profile(*named: str | None) -> tuple[str, int]:
+    """The store and the port of a project's profile."""
+    from dbt_streamsql.adapter.profiles import credentials_of
+
+    credentials, root = credentials_of(*named)
+    url = credentials.meta_url(root)
+    if not url.startswith(("http://", "https://")):
+        return _url_of(url), DEFAULT_PORT
+    return _url_of(credentials.meta_file(root)), urlsplit(url).port or DEFAULT_PORT
+
+
+def _url_of(store: str) -> str:
+    """The SQLAlchemy URL of a store; the folder of a SQLite file is made."""
+    if "://" in store and not store.startswith(_SQLITE):
+        return store
+    file = Path(store.removeprefix(_SQLITE)).expanduser().absolute()
+    if file.is_dir():
+        file /= "streamsql.db"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return f"{_SQLITE}{file}"
+
+
+def _refuse_password(store: str) -> None:
+    context = click.get_current_context()
+    on_line = context.get_parameter_source("store") is ParameterSource.COMMANDLINE
+    if on_line and secrets.in_url(store):
+        raise StreamSqlError(
+            "META_SERVICE",
+            "every user of this machine reads passwords on command lines",
+            given=redact(store),
+            hint="put the URL into the environment variable STREAMSQL_STORE, or into a profile",
+        )
+
+
+def _beside(url: str) -> Path:
+    if url.startswith(_SQLITE):
+        return Path(url.removeprefix(_SQLITE) + ".token")
+    raise StreamSqlError(
+        "META_SERVICE",
+        "a token file is needed",
+        given=redact(url),
+        hint="name one by `--token-file`; it is made with a new token when it is not there",
+    )

@@ -1,0 +1,365 @@
+"""MetaClient: a MetaStore whose store is served by a MetaService. Each call is one request.
+
+What is said of the calls of `MetaStore` holds here too, with one difference: the runner lock, and
+what this process stages, are held for it by the service for as long as it is heard of.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import lock
+from dbt_streamsql.meta.heartbeats import Heartbeats
+from dbt_streamsql.meta.leases import LEASE_SECONDS, Leases
+from dbt_streamsql.meta.records import (
+    Barrier,
+    ChangeFile,
+    Entry,
+    Fence,
+    Job,
+    Lease,
+    TableVersion,
+)
+from dbt_streamsql.meta.schema import SCHEMA_VERSION
+from dbt_streamsql.meta.staged import StagedLedger, StagedRecord
+from dbt_streamsql.meta.store import MetaStore
+from dbt_streamsql.meta.transitions import common_barrier
+from dbt_streamsql.meta.transport import Transport
+from dbt_streamsql.meta.wire import Grant, Greeting, StagedOwner, Sweep
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+
+_STAGES = "/staged/heartbeat"
+
+
+class MetaClient(MetaStore):
+    """A served store. Safe from several threads. It has no `database`."""
+
+    def __init__(self, url: str, token: str = "") -> None:
+        """META_UNREACHABLE, META_DENIED, or META_VERSION when the service runs another version."""
+        self._http = Transport(url, token)
+        self._heartbeats = Heartbeats(self._http)
+        try:
+            self.greeting = self._http.get(Greeting, "/whoami")
+            if self.greeting.schema_version != SCHEMA_VERSION:
+                raise StreamSqlError(
+                    "META_VERSION",
+                    "MetaService runs another version of dbt-streamsql",
+                    given=f"store version {self.greeting.schema_version} at {self._http.url}",
+                    allowed=f"version {SCHEMA_VERSION}",
+                    hint="use the same dbt-streamsql here and there",
+                )
+        except BaseException:
+            self._http.close()
+            raise
+        self._held: Fence | None = None
+        self.staged = StagedClient(self._http, self._heartbeats)
+        self.leases = LeasesClient(self._http)
+
+    @property
+    def id(self) -> str:
+        return self.greeting.store
+
+    def acting_for(self, who: str) -> MetaClient:
+        raise NotImplementedError(f"a service enters the name of its token, not {who}")
+
+    def close(self) -> None:
+        """As of a store. A service that does not answer finds out by itself."""
+        with suppress(StreamSqlError):
+            self.let_go()
+        with suppress(StreamSqlError):
+            self.staged.close()
+        self._heartbeats.end()
+        self._http.close()
+
+    # the runner
+
+    def acquire(
+        self, wait: bool = False, on_wait: lock.OnWait | None = None, owner: str = ""
+    ) -> Fence:
+        asking = _Asking(self._http)
+        lock.acquire(asking, owner or lock.new_owner(), wait, on_wait)
+        assert asking.grant is not None
+        fence = self._held = asking.grant.fence
+        self._heartbeats.begin("/runner/heartbeat", asking.grant.heard_within, fence=fence)
+        return fence
+
+    def release(self, fence: Fence) -> None:
+        self._end(fence)
+        self._http.do("/runner/release", fence=fence)
+
+    def let_go(self) -> None:
+        fence = self._held
+        if fence is not None:
+            self._end(fence)
+            self._http.do("/runner/let-go", fence=fence)
+
+    def resume(self, fence: Fence) -> bool:
+        try:
+            self._http.do("/runner/heartbeat", fence=fence)
+        except StreamSqlError as error:
+            if error.code != "META_CONFLICT":
+                raise
+            return False
+        return True
+
+    def holder(self) -> str:
+        return self._http.get(str, "/runner/holder")
+
+    def fence(self) -> Fence:
+        return self._http.get(Fence, "/runner")
+
+    def note(self, fence: Fence, action: str, detail: Mapping[str, Any]) -> None:
+        self._http.do("/runner/note", fence=fence, action=action, detail=detail)
+
+    def audit(self, limit: int = 100, before: int | None = None) -> list[Entry]:
+        return self._http.get(list[Entry], "/audit", limit=limit, before=before)
+
+    def _end(self, fence: Fence) -> None:
+        if self._held == fence:
+            self._held = None
+            self._heartbeats.end("/runner/heartbeat")
+
+    # barriers
+
+    def barrier(self, barrier: int) -> Barrier | None:
+        return self._http.find(Barrier, f"/barriers/{barrier}")
+
+    def unfinished(self) -> list[Barrier]:
+        return self._http.get(list[Barrier], "/barriers/unfinished")
+
+    def last_committed(self) -> int:
+        return self._http.get(int, "/barriers/last-committed")
+
+    def kept_from(self) -> int:
+        return self._http.get(int, "/barriers/kept-from")
+
+    def inputs(self, barrier: int) -> dict[str, int | None]:
+        return self._http.get(dict[str, int | None], f"/barriers/{barrier}/inputs")
+
+    def input_times(self, barrier: int) -> dict[str, float | None]:
+        return self._http.get(dict[str, float | None], f"/barriers/{barrier}/input-times")
+
+    def versions(self, barrier: int) -> list[TableVersion]:
+        return self._http.get(list[TableVersion], f"/barriers/{barrier}/versions")
+
+    def staged_jobs(self, barrier: int) -> dict[str, Job]:
+        return self._http.get(dict[str, Job], f"/barriers/{barrier}/jobs")
+
+    def begin(
+        self,
+        fence: Fence,
+        inputs: Mapping[str, int | None] | None = None,
+        committed: Mapping[str, float] | None = None,
+    ) -> Barrier:
+        pins, times = dict(inputs or {}), dict(committed or {})
+        return self._http.post(Barrier, "/barriers", fence=fence, inputs=pins, committed=times)
+
+    def add_inputs(
+        self,
+        fence: Fence,
+        barrier: int,
+        inputs: Mapping[str, int | None],
+        committed: Mapping[str, float] | None = None,
+    ) -> None:
+        path, times = f"/barriers/{barrier}/inputs", dict(committed or {})
+        self._http.do(path, fence=fence, inputs=inputs, committed=times)
+
+    def stage_job(self, fence: Fence, barrier: int, job: Job) -> None:
+        self._http.do(f"/barriers/{barrier}/jobs", fence=fence, job=job)
+
+    def processed_many(self, fence: Fence, versions: Iterable[TableVersion]) -> None:
+        staged = list(versions)
+        if staged:
+            path = f"/barriers/{common_barrier(staged)}/versions"
+            self._http.do(path, fence=fence, versions=staged)
+
+    def unstage(self, fence: Fence, barrier: int, table: str) -> list[str]:
+        path = f"/barriers/{barrier}/unstage"
+        return self._http.post(list[str], path, fence=fence, table=table)
+
+    def precommit(self, fence: Fence, barrier: int) -> None:
+        self._http.do(f"/barriers/{barrier}/precommit", fence=fence)
+
+    def written(self, fence: Fence, barrier: int, table: str, snapshot: int | None = None) -> None:
+        path = f"/barriers/{barrier}/written"
+        self._http.do(path, fence=fence, table=table, snapshot=snapshot)
+
+    def commit(self, fence: Fence, barrier: int) -> None:
+        self._http.do(f"/barriers/{barrier}/commit", fence=fence)
+
+    def abort(self, fence: Fence, barrier: int) -> None:
+        self._http.do(f"/barriers/{barrier}/abort", fence=fence)
+
+    def forget_before(self, fence: Fence, keep: int) -> int:
+        if keep < 1:
+            raise ValueError("keep at least one barrier")
+        return self._http.post(int, "/barriers/forget", fence=fence, keep=keep)
+
+    # tables
+
+    def outside_tables(self) -> set[str]:
+        return self._http.get(set[str], "/outside-tables")
+
+    def latest(self, table: str) -> TableVersion | None:
+        return self._http.find(TableVersion, "/versions/latest", table=table)
+
+    def latest_all(self, barrier: int | None = None) -> dict[str, TableVersion]:
+        return self._http.get(dict[str, TableVersion], "/versions", barrier=barrier)
+
+    def history(self, table: str) -> list[TableVersion]:
+        return self._http.get(list[TableVersion], "/versions/history", table=table)
+
+    def jobs(self) -> dict[str, Job]:
+        return self._http.get(dict[str, Job], "/jobs")
+
+    def drop_job(self, fence: Fence, table: str) -> None:
+        self._http.do("/jobs/drop", fence=fence, table=table)
+
+    def topology(self) -> list[tuple[str, str]]:
+        return self._http.get(list[tuple[str, str]], "/topology")
+
+    def readers(self, table: str) -> list[str]:
+        return self._http.get(list[str], "/topology/readers", table=table)
+
+    # change files
+
+    def change_files(self, table: str, after_barrier: int, upto_barrier: int) -> list[ChangeFile]:
+        # Barriers begin at 1, and nobody has so many: the service asks for numbers of barriers.
+        after, upto = max(after_barrier, 0), max(upto_barrier, 0)
+        found = list[ChangeFile]
+        return self._http.get(found, "/change-files", table=table, after=after, upto=upto)
+
+    def tables_with_change_files(self) -> list[str]:
+        return self._http.get(list[str], "/change-files/tables")
+
+    def aborted_change_files(self) -> list[ChangeFile]:
+        return self._http.get(list[ChangeFile], "/change-files/aborted")
+
+    def add_change_file(self, fence: Fence, change: ChangeFile) -> None:
+        self._http.do("/change-files", fence=fence, change=change)
+
+    def forget_change_files(self, fence: Fence, table: str, upto_barrier: int) -> list[str]:
+        upto = {"fence": fence, "table": table, "barrier": upto_barrier}
+        return self._http.post(list[str], "/change-files/forget", **upto)
+
+    def forget_aborted_change_files(self, fence: Fence) -> list[str]:
+        return self._http.post(list[str], "/change-files/forget-aborted", fence=fence)
+
+    def forget_change_files_at(self, fence: Fence, paths: Iterable[str]) -> None:
+        self._http.do("/change-files/forget-paths", fence=fence, paths=list(paths))
+
+
+class LeasesClient(Leases):
+    def __init__(self, http: Transport) -> None:
+        self._http = http
+
+    def take(self, owner: str, barrier: int, seconds: float = LEASE_SECONDS) -> Lease:
+        asked = {"owner": owner, "barrier": barrier, "seconds": seconds}
+        return self._http.post(Lease, "/leases", **asked)
+
+    def renew(self, lease: str, seconds: float = LEASE_SECONDS) -> float:
+        return self._http.post(float, f"/leases/{lease}/renew", seconds=seconds)
+
+    def give_back(self, lease: str) -> None:
+        self._http.delete(f"/leases/{lease}")
+
+    def live(self) -> list[Lease]:
+        return self._http.get(list[Lease], "/leases")
+
+    def forget_ended(self) -> int:
+        return self._http.post(int, "/leases/forget-ended")
+
+
+class StagedClient(StagedLedger):
+    """The owner that stages for this process lives in the service, which hears of this process."""
+
+    def __init__(self, http: Transport, heartbeats: Heartbeats) -> None:
+        self._http = http
+        self._heartbeats = heartbeats
+        self._owner = ""
+        self._owners: dict[str, str] = {}
+        self._changing = threading.Lock()
+
+    @property
+    def owner(self) -> str:
+        return self._owner
+
+    def record(self, token: str, table: str, body: str) -> None:
+        with self._changing:
+            known = {"owner": self._owner, "token": token, "table": table, "body": body}
+            try:
+                told = self._http.post(StagedOwner, "/staged", **known)
+            except StreamSqlError as error:
+                if error.code == "META_CONFLICT":
+                    self._end()
+                raise
+            if not self._owner:
+                self._owner = told.owner
+                self._heartbeats.begin(_STAGES, told.heard_within, owner=told.owner)
+            self._owners[token] = told.owner
+
+    def confirm(self, token: str) -> None:
+        self._http.do("/staged/confirm", owner=self._owners.get(token, ""), token=token)
+
+    def forget(self, token: str) -> None:
+        with self._changing:
+            self._http.do("/staged/forget", owner=self._owners.get(token, ""), token=token)
+            self._owners.pop(token, None)
+            if not self._owners:
+                self._end()
+
+    def records(self) -> list[StagedRecord]:
+        return self._http.get(list[StagedRecord], "/staged")
+
+    @contextmanager
+    def orphans(self) -> Iterator[list[StagedRecord]]:
+        sweep = self._http.post(Sweep, "/staged/sweeps")
+        path = f"/staged/sweeps/{sweep.id}"
+        self._heartbeats.begin(f"{path}/heartbeat", sweep.heard_within)
+        try:
+            yield sweep.records
+        finally:
+            self._heartbeats.end(f"{path}/heartbeat")
+            # A service that does not answer ends it by itself.
+            with suppress(StreamSqlError):
+                self._http.delete(path)
+
+    def close(self) -> None:
+        with self._changing:
+            owner = self._owner
+            self._end()
+            if owner:
+                self._http.do("/staged/end", owner=owner)
+
+    def _end(self) -> None:
+        self._owner = ""
+        self._heartbeats.end(_STAGES)
+
+
+class _Asking:
+    """Asking a service for the runner lock."""
+
+    def __init__(self, http: Transport) -> None:
+        self._http = http
+        self.grant: Grant | None = None
+
+    def try_acquire(self, owner: str) -> bool:
+        try:
+            self.grant = self._http.post(Grant, "/runner", owner=owner)
+        except StreamSqlError as error:
+            if error.code != "WAREHOUSE_BUSY":
+                raise
+            return False
+        return True
+
+    def holder(self) -> str:
+        return self._http.get(str, "/runner/holder")
+
+    def release(self) -> None:
+        raise NotImplementedError("the client gives it back")

@@ -1,0 +1,79 @@
+"""A thread that says, while this process holds something of a MetaService, that it lives."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass, field
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta.transport import Transport
+
+PER_LIMIT = 3
+"""So many times within the time in which the service has to hear something."""
+
+log = logging.getLogger("dbt_streamsql")
+
+
+@dataclass
+class _Beat:
+    body: dict[str, object]
+    every: float
+    due: float = field(default=0.0)
+
+
+class Heartbeats:
+    """What is held, by the path that says so. The thread ends with the last of it."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._beats: dict[str, _Beat] = {}
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def begin(self, path: str, heard_within: float, **body: object) -> None:
+        """Post `body` to `path` from now on, in time for who has to hear of it."""
+        every = heard_within / PER_LIMIT
+        with self._changed:
+            self._beats[path] = _Beat(body, every, time.monotonic() + every)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="streamsql-heartbeat", daemon=True
+                )
+                self._thread.start()
+            self._changed.notify_all()
+
+    def end(self, path: str | None = None) -> None:
+        """Say no more; `path` is None for everything."""
+        with self._changed:
+            for known in list(self._beats) if path is None else [path]:
+                self._beats.pop(known, None)
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if not self._beats:
+                    self._thread = None
+                    return
+                path, beat = min(self._beats.items(), key=lambda known: known[1].due)
+                wait = beat.due - time.monotonic()
+                if wait > 0:
+                    self._changed.wait(wait)
+                    continue
+                beat.due = time.monotonic() + beat.every
+            self._beat(path, beat)
+
+    def _beat(self, path: str, beat: _Beat) -> None:
+        try:
+            self._transport.do(path, **beat.body)
+        except StreamSqlError as error:
+            if error.code == "META_UNREACHABLE":
+                # It may be back before the time is over.
+                log.debug("MetaService was not told that this process lives: %s", error.given)
+                return
+            log.warning("MetaService has given up on this process: %s", error.message)
+            with self._changed:
+                if self._beats.get(path) is beat:
+                    del self._beats[path]

@@ -1,0 +1,137 @@
+"""The right to write: the runner lock, the fence that every write checks, and the audit log."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, select, update
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import audit, lock, schema, transitions
+from dbt_streamsql.meta.database import Database
+from dbt_streamsql.meta.reader import MetaReader
+from dbt_streamsql.meta.records import Fence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from typing_extensions import Self
+
+
+class RunnerStore(MetaReader):
+    """Becoming the one runner of a store, and staying it. Safe from several threads."""
+
+    def __init__(
+        self, database: Database, clock: Callable[[], float] = time.time, who: str = ""
+    ) -> None:
+        """`who` is named in the audit log ('': the runner's owner)."""
+        super().__init__(database)
+        self._clock = clock
+        self._lock: lock.RunnerLock | None = None
+        self._who = who
+
+    @property
+    def id(self) -> str:
+        """Eight characters that tell this store from another, whichever way it is reached."""
+        return self.database.id
+
+    def acting_for(self, who: str) -> Self:
+        """The same store with a runner of its own, whose entries in the audit log name `who`."""
+        return type(self)(self.database, self._clock, who)
+
+    def acquire(
+        self, wait: bool = False, on_wait: lock.OnWait | None = None, owner: str = ""
+    ) -> Fence:
+        """Become the one runner. Held by another: WAREHOUSE_BUSY, or wait for it to end or die.
+
+        `on_wait(owner)` is called when waiting begins and whenever the holder changes. `owner`
+        is another process that this one runs for.
+        """
+        owner = owner or lock.new_owner()
+        mine = self._new_lock()
+        try:
+            with self.database.errors():
+                lock.acquire(mine, owner, wait, on_wait)
+        except OSError as error:
+            raise StreamSqlError(
+                "META_UNREACHABLE",
+                "the lock file beside the MetaService store cannot be opened",
+                given=f"{self.database.file}.lock: {error.strerror}",
+                hint="make the folder of the store writable",
+            ) from error
+        try:
+            with self.database.write() as connection:
+                before = self._stored(connection)
+                token = before.token + 1
+                connection.execute(update(schema.runner).values(token=token, owner=owner))
+                if before.owner:
+                    taken = {"fence": token, "from_fence": before.token, "from": before.owner}
+                    self._enter(connection, owner, "take over", taken)
+        except BaseException:
+            mine.release()
+            raise
+        self._lock = mine
+        return Fence(token, owner)
+
+    def release(self, fence: Fence) -> None:
+        """Give the right back; harmless when it was lost already."""
+        with self.database.write() as connection:
+            connection.execute(
+                update(schema.runner)
+                .where(schema.runner.c.token == fence.token, schema.runner.c.owner == fence.owner)
+                .values(owner="")
+            )
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Free the runner lock as a process does that dies: the fence is not given back."""
+        held, self._lock = self._lock, None
+        if held is not None:
+            held.release()
+
+    def resume(self, fence: Fence) -> bool:
+        """Hold the lock again for a fence that nobody has succeeded; False when it is too late."""
+        mine = self._new_lock()
+        if not mine.try_acquire(fence.owner):
+            return False
+        if self.fence() != fence:
+            mine.release()
+            return False
+        self._lock = mine
+        return True
+
+    def holder(self) -> str:
+        """Who holds the runner lock (`host:pid:random`); '' when nobody does, or not known."""
+        return self._new_lock().holder()
+
+    def _new_lock(self) -> lock.RunnerLock:
+        file = self.database.file
+        if file is not None:
+            return lock.FileLock(Path(f"{file}.lock"))
+        return lock.AdvisoryLock(self.database.engine, lambda: self.fence().owner)
+
+    def note(self, fence: Fence, action: str, detail: Mapping[str, Any]) -> None:
+        """Add a line to the audit log, for what is more than a commit: a revision, a rollback."""
+        with self._fenced(fence) as connection:
+            self._enter(connection, fence.owner, action, detail)
+
+    @contextmanager
+    def _fenced(self, fence: Fence) -> Iterator[Connection]:
+        """A write transaction of the current runner."""
+        with self.database.write() as connection:
+            stored = self._stored(connection)
+            transitions.demand("write", [transitions.same_fence(fence, stored)])
+            yield connection
+
+    def _enter(
+        self, connection: Connection, owner: str, action: str, detail: Mapping[str, Any]
+    ) -> None:
+        audit.enter(connection, self._clock(), self._who or owner, action, detail)
+
+    def _stored(self, connection: Connection) -> Fence:
+        # the row lock (SQLite: the whole write transaction) makes writers take turns
+        row = connection.execute(select(schema.runner).with_for_update()).mappings().one()
+        return Fence(row["token"], row["owner"])

@@ -1,0 +1,139 @@
+"""The application: routers behind the gate, and every error as JSON."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Collection, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from dbt_streamsql.__version__ import version
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta.service.gate import Gate
+from dbt_streamsql.meta.service.routes import barriers, leases, runner, service, staged, tables
+from dbt_streamsql.meta.service.state import OWNER_SECONDS, RUNNER_SECONDS, Service
+from dbt_streamsql.meta.store import MetaStore
+from dbt_streamsql.meta.tokens import Tokens
+from dbt_streamsql.meta.wire import API, STATUS, Problem
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+
+_ERRORS = {
+    400: "The body is not JSON.",
+    401: "No token, or an unknown one.",
+    403: "The token may not do this.",
+    404: "There is no such thing.",
+    409: "What is there now does not allow it; nothing was changed.",
+    413: "The body is too long.",
+    415: "The body is not declared as JSON.",
+    421: "The service is not known by the host name of the request.",
+    422: "The request does not say what it has to.",
+    503: "The store cannot be reached.",
+}
+_WORDS = {404: "there is no such address", 405: "the address does not know this method"}
+
+log = logging.getLogger("dbt_streamsql.meta")
+
+
+def create_app(
+    store: MetaStore,
+    tokens: Tokens,
+    *,
+    hosts: Collection[str] = LOOPBACK,
+    routers: Iterable[APIRouter] = (),
+    public: Collection[str] = (),
+    runner_seconds: float = RUNNER_SECONDS,
+    owner_seconds: float = OWNER_SECONDS,
+) -> FastAPI:
+    """The service of one store, which stays the caller's to close.
+
+    `hosts` are the names that clients know it by. `routers` come in addition, `public` are their
+    paths that need no token (prefixes when they end in `/`). A runner that is silent for
+    `runner_seconds` may be succeeded; after `owner_seconds` what a process stages is an orphan.
+    """
+    state = Service(store, tokens, runner_seconds, owner_seconds)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        state.start()
+        yield
+        state.close()
+
+    app = FastAPI(
+        title="dbt-streamsql MetaService",
+        description="Which table version belongs to which barrier, and which job feeds which.",
+        version=version,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        separate_input_output_schemas=False,
+    )
+    app.state.service = state
+    told: dict[int | str, dict[str, Any]] = {
+        status: {"model": Problem, "description": text} for status, text in _ERRORS.items()
+    }
+    for each in (service, barriers, tables, runner, leases, staged):
+        app.include_router(each.router, prefix=API, responses=told)
+    for extra in routers:
+        app.include_router(extra)
+    app.add_exception_handler(StreamSqlError, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _unknown)
+    app.add_exception_handler(Exception, _broken)
+    app.add_middleware(Gate, service=state, hosts=hosts, public=public)
+    return app
+
+
+def _answer(status: int, problem: Problem) -> JSONResponse:
+    return JSONResponse(problem.model_dump(), status)
+
+
+async def _refused(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, StreamSqlError)
+    status = STATUS.get(error.code)
+    if status is None:
+        log.error("an error that has no status", exc_info=error)
+    return _answer(status or 500, Problem.of(error))
+
+
+async def _invalid(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    # Where and what, but not the values: a wrong place may hold a secret.
+    found = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+    text = "; ".join(found)[:1000]
+    return _answer(
+        422,
+        Problem(
+            code="META_REQUEST",
+            message="the request does not say what it has to",
+            given=text,
+            hint="see /openapi.json; use the version of dbt-streamsql that the service runs",
+        ),
+    )
+
+
+async def _unknown(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    code = "META_MISSING" if error.status_code == 404 else "META_REQUEST"
+    message = _WORDS.get(error.status_code, "the request is not understood")
+    answer = _answer(error.status_code, Problem(code=code, message=message))
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+async def _broken(_: Request, error: Exception) -> JSONResponse:
+    log.error("a request failed", exc_info=error)
+    return _answer(
+        500,
+        Problem(
+            code="INTERNAL",
+            message="MetaService could not do this",
+            hint="see the log of the service, and please report it",
+        ),
+    )

@@ -1,0 +1,82 @@
+"""What processes elsewhere hold here: each thing until it is given back, or they fall silent.
+
+A process that is silent for too long may live on, so what it held must be guarded by more than
+this: the runner's fence stops it, and what it staged stays its own for an hour.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+LOOK_SECONDS = 0.5
+
+log = logging.getLogger("dbt_streamsql.meta")
+
+
+@dataclass
+class Hold(Generic[T]):
+    """One thing, `what`; `let_go` frees it when its holder has been silent for `seconds`.
+
+    `who` is the name of the holder's token; '' when that is not known, then any will do.
+    """
+
+    what: T
+    who: str
+    seconds: float
+    let_go: Callable[[], None]
+    heard: float = 0.0
+
+
+class Holds(Generic[T]):
+    """All things of one kind, by key. Safe from several threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._held: dict[Hashable, Hold[T]] = {}
+        self._changing = threading.RLock()
+
+    def keep(self, key: Hashable, hold: Hold[T]) -> None:
+        with self._changing:
+            hold.heard = self._clock()
+            self._held[key] = hold
+
+    def hear(self, key: Hashable, who: str) -> T | None:
+        """The thing, whose holder was just heard of; None when `who` does not hold it."""
+        with self._changing:
+            hold = self._held.get(key)
+            if hold is None or hold.who not in ("", who):
+                return None
+            hold.heard = self._clock()
+            return hold.what
+
+    def take(self, key: Hashable, who: str) -> T | None:
+        """As `hear`, and from now on it is not held here any more; it is not let go."""
+        with self._changing:
+            what = self.hear(key, who)
+            if what is not None:
+                del self._held[key]
+            return what
+
+    def end_silent(self) -> None:
+        """Let go of everything whose holder has been silent for too long."""
+        with self._changing:
+            now = self._clock()
+            silent = {k: h for k, h in self._held.items() if now > h.heard + h.seconds}
+            for key in silent:
+                del self._held[key]
+        for key, hold in silent.items():
+            log.warning("%s of %s was not heard of in time", key, hold.who)
+            hold.let_go()
+
+    def end_all(self) -> None:
+        """Let go of everything, as a process does that ends."""
+        with self._changing:
+            held, self._held = self._held, {}
+        for hold in held.values():
+            hold.let_go()

@@ -1,0 +1,45 @@
+"""Leases: committed barriers that readers go on reading."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+
+from dbt_streamsql.meta.records import Lease
+from dbt_streamsql.meta.service.callers import Reader, Runner
+from dbt_streamsql.meta.service.routes.bodies import Lasting, TakeLease
+
+router = APIRouter(prefix="/leases", tags=["leases"])
+
+LeaseId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
+
+
+@router.get("")
+def live(by: Runner) -> list[Lease]:
+    """Those that have not ended."""
+    return by.store.leases.live()
+
+
+@router.post("", status_code=201)
+def take(by: Reader, body: TakeLease) -> Lease:
+    """Hold a committed barrier."""
+    return by.store.leases.take(body.owner, body.barrier, body.seconds)
+
+
+@router.post("/forget-ended")
+def forget_ended(by: Runner) -> int:
+    """Remove the records of leases that have ended; how many."""
+    return by.store.leases.forget_ended()
+
+
+@router.post("/{lease}/renew")
+def renew(by: Reader, lease: LeaseId, body: Lasting) -> float:
+    """Hold it longer; until when."""
+    return by.store.leases.renew(lease, body.seconds)
+
+
+@router.delete("/{lease}")
+def give_back(by: Reader, lease: LeaseId) -> None:
+    """End it; harmless when it has ended already."""
+    by.store.leases.give_back(lease)

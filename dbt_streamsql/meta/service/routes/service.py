@@ -1,0 +1,44 @@
+"""The service itself: whether it answers, and what a token may do."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from dbt_streamsql.meta.records import Entry
+from dbt_streamsql.meta.schema import SCHEMA_VERSION
+from dbt_streamsql.meta.service.callers import Admin, Reader
+from dbt_streamsql.meta.wire import Greeting, Health
+
+router = APIRouter(tags=["service"])
+
+
+@router.get("/health")
+def health() -> Health:
+    """Whether the service answers; needs no token."""
+    return Health()
+
+
+@router.get("/whoami")
+def whoami(by: Reader) -> Greeting:
+    """What the token may do, and which store this is."""
+    who = by.identity
+    schemas = None if who.schemas is None else sorted(who.schemas)
+    return Greeting(
+        name=who.name,
+        role=who.role,
+        schemas=schemas,
+        store=by.store.id,
+        schema_version=SCHEMA_VERSION,
+    )
+
+
+@router.get("/audit")
+def audit(
+    by: Admin,
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 100,
+    before: Annotated[int | None, Query(ge=0, le=(1 << 63) - 1)] = None,
+) -> list[Entry]:
+    """The audit log, newest first; `before`: only entries with a smaller id."""
+    return by.store.audit(limit, before)

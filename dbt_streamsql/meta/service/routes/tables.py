@@ -1,0 +1,121 @@
+"""Tables: their versions, the jobs that write them, who reads whom, and their change files."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta.records import ChangeFile, Job, TableVersion
+from dbt_streamsql.meta.service.callers import Reader, Runner
+from dbt_streamsql.meta.service.routes.bodies import (
+    AtNumber,
+    Change,
+    Fenced,
+    OfTable,
+    Paths,
+    Table,
+    Upto,
+)
+
+router = APIRouter(tags=["tables"])
+
+
+@router.get("/outside-tables")
+def outside_tables(by: Reader) -> list[str]:
+    """Every outside table that some barrier pinned."""
+    return by.seen(sorted(by.store.outside_tables()))
+
+
+@router.get("/versions")
+def latest_all(by: Reader, barrier: AtNumber | None = None) -> dict[str, TableVersion]:
+    """The newest committed version of every table, now or when a barrier committed."""
+    return by.seen_of(by.store.latest_all(barrier))
+
+
+@router.get("/versions/latest")
+def latest(by: Reader, table: Table) -> TableVersion:
+    """The newest committed version of a table; META_MISSING when it has none."""
+    by.see(table)
+    found = by.store.latest(table)
+    if found is None:
+        raise StreamSqlError("META_MISSING", f"{table} has no version")
+    return found
+
+
+@router.get("/versions/history")
+def history(by: Reader, table: Table) -> list[TableVersion]:
+    """Every committed version of a table that is not forgotten, newest first."""
+    by.see(table)
+    return by.store.history(table)
+
+
+@router.get("/jobs")
+def jobs(by: Reader) -> dict[str, Job]:
+    """The current definitions."""
+    return by.seen_of(by.store.jobs())
+
+
+@router.post("/jobs/drop")
+def drop_job(by: Runner, body: OfTable) -> None:
+    """Forget the definition and the latest version of a table."""
+    by.change(body.table)
+    by.store.drop_job(body.fence, body.table)
+
+
+@router.get("/topology")
+def topology(by: Reader) -> list[tuple[str, str]]:
+    """The edges (source, sink) of the current jobs."""
+    sees = by.identity.sees
+    return [(source, sink) for source, sink in by.store.topology() if sees(source) and sees(sink)]
+
+
+@router.get("/topology/readers")
+def readers(by: Reader, table: Table) -> list[str]:
+    """The tables whose current job reads a table directly."""
+    by.see(table)
+    return by.seen(by.store.readers(table))
+
+
+@router.get("/change-files")
+def change_files(by: Reader, table: Table, after: AtNumber, upto: AtNumber) -> list[ChangeFile]:
+    """A table's changes in (after, upto], oldest first."""
+    by.see(table)
+    return by.store.change_files(table, after, upto)
+
+
+@router.get("/change-files/tables")
+def tables_with_change_files(by: Reader) -> list[str]:
+    """The tables that have any."""
+    return by.seen(by.store.tables_with_change_files())
+
+
+@router.get("/change-files/aborted")
+def aborted_change_files(by: Reader) -> list[ChangeFile]:
+    """Those of aborted barriers."""
+    return [file for file in by.store.aborted_change_files() if by.identity.sees(file.table)]
+
+
+@router.post("/change-files")
+def add_change_file(by: Runner, body: Change) -> None:
+    """List a change file of an open barrier."""
+    by.change(body.change.table)
+    by.store.add_change_file(body.fence, body.change)
+
+
+@router.post("/change-files/forget")
+def forget_change_files(by: Runner, body: Upto) -> list[str]:
+    """Unlist a table's change files up to a barrier; their paths."""
+    by.change(body.table)
+    return by.store.forget_change_files(body.fence, body.table, body.barrier)
+
+
+@router.post("/change-files/forget-aborted")
+def forget_aborted_change_files(by: Runner, body: Fenced) -> list[str]:
+    """Unlist the change files of aborted barriers; their paths."""
+    return by.store.forget_aborted_change_files(body.fence)
+
+
+@router.post("/change-files/forget-paths")
+def forget_change_files_at(by: Runner, body: Paths) -> None:
+    """Forget change files whose files are gone."""
+    by.store.forget_change_files_at(body.fence, body.paths)

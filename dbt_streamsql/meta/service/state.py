@@ -1,0 +1,160 @@
+"""What the routes of one service share: the store, who may use it, and what is held for whom."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from contextlib import ExitStack, suppress
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta.records import Fence
+from dbt_streamsql.meta.service.holds import LOOK_SECONDS, Hold, Holds
+from dbt_streamsql.meta.staged import StagedLedger, StagedRecord, cleaned_up
+from dbt_streamsql.meta.store import MetaStore
+from dbt_streamsql.meta.tokens import Tokens
+
+RUNNER_SECONDS = 30.0
+"""A runner that is silent for so long may be succeeded; its fence stops it then."""
+OWNER_SECONDS = 3600.0
+"""No fence guards a plain table that is being staged, and nobody waits for what a dead process
+left of one: so there is time."""
+
+
+class Service:
+    """One served store. `close` it when done: what was held here is free then."""
+
+    def __init__(
+        self,
+        store: MetaStore,
+        tokens: Tokens,
+        runner_seconds: float = RUNNER_SECONDS,
+        owner_seconds: float = OWNER_SECONDS,
+    ) -> None:
+        self.store = store
+        self.tokens = tokens
+        self.runner_seconds = runner_seconds
+        self.owner_seconds = owner_seconds
+        self._runners: Holds[MetaStore] = Holds()
+        self._ledgers: Holds[StagedLedger] = Holds()
+        self._sweeps: Holds[ExitStack] = Holds()
+        self._stop = threading.Event()
+        self._watch = threading.Thread(target=self._look, name="streamsql-holds", daemon=True)
+
+    def start(self) -> None:
+        # Their processes may live and be heard of soon: the service was away, not they.
+        for owner in {record.owner for record in self.store.staged.records()}:
+            ledger = StagedLedger.adopt(self.store.database, owner)
+            if ledger is not None:
+                self._keep_ledger(ledger, "")
+        self._watch.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._watch.is_alive():
+            self._watch.join()
+        for holds in (self._runners, self._ledgers, self._sweeps):
+            holds.end_all()
+
+    def look(self) -> None:
+        """Let go of what belongs to processes that have been silent for too long."""
+        for holds in (self._runners, self._ledgers, self._sweeps):
+            holds.end_silent()
+
+    def _look(self) -> None:
+        while not self._stop.wait(LOOK_SECONDS):
+            with suppress(StreamSqlError):
+                self.look()
+
+    # the runner
+
+    def acquire(self, who: str, owner: str) -> Fence:
+        """Make `owner`, a process elsewhere, the one runner; else WAREHOUSE_BUSY."""
+        runner = self.store.acting_for(who)
+        fence = runner.acquire(owner=owner)
+        self._keep(fence, who, runner)
+        return fence
+
+    def heartbeat(self, who: str, fence: Fence) -> None:
+        """The runner lives. One whose lock was let go has it again if nobody has come since."""
+        if self._runners.hear(fence, who) is not None:
+            return
+        runner = self.store.acting_for(who)
+        if not runner.resume(fence):
+            raise StreamSqlError(
+                "META_CONFLICT",
+                "another runner may have taken over",
+                given=str(fence),
+                allowed=str(self.store.fence()),
+                hint="run again: an unfinished barrier is cleaned up first",
+            )
+        self._keep(fence, who, runner)
+
+    def release(self, who: str, fence: Fence) -> None:
+        runner = self._runners.take(fence, who) or self.store.acting_for(who)
+        runner.release(fence)
+
+    def let_go(self, who: str, fence: Fence) -> None:
+        runner = self._runners.take(fence, who)
+        if runner is not None:
+            runner.let_go()
+
+    def _keep(self, fence: Fence, who: str, runner: MetaStore) -> None:
+        self._runners.keep(fence, Hold(runner, who, self.runner_seconds, runner.let_go))
+
+    # plain tables that are being staged
+
+    def stage(self, who: str, owner: str, token: str, table: str, body: str) -> str:
+        """Write down what is about to be staged; under which name (`owner`, '': new)."""
+        ledger = self.ledger(who, owner) if owner else StagedLedger(self.store.database)
+        if ledger is None:
+            raise cleaned_up(token)
+        ledger.record(token, table, body)
+        self._keep_ledger(ledger, who)
+        return ledger.owner
+
+    def ledger(self, who: str, owner: str) -> StagedLedger | None:
+        """What a living owner has staged; one that was away may come back while nobody swept."""
+        held = self._ledgers.hear(owner, who)
+        if held is None:
+            held = StagedLedger.adopt(self.store.database, owner)
+            if held is not None:
+                self._keep_ledger(held, who)
+        return held
+
+    def confirm(self, who: str, owner: str, token: str) -> None:
+        ledger = self.ledger(who, owner)
+        if ledger is None:
+            raise cleaned_up(token)
+        ledger.confirm(token)
+
+    def forget(self, who: str, owner: str, token: str) -> None:
+        ledger = self.ledger(who, owner) or StagedLedger(self.store.database)
+        ledger.forget(token)
+        if not ledger.owner:
+            self._ledgers.take(owner, who)
+
+    def end_owner(self, who: str, owner: str) -> None:
+        ledger = self._ledgers.take(owner, who)
+        if ledger is not None:
+            ledger.close()
+
+    def _keep_ledger(self, ledger: StagedLedger, who: str) -> None:
+        self._ledgers.keep(ledger.owner, Hold(ledger, who, self.owner_seconds, ledger.close))
+
+    # removing what dead processes left
+
+    def begin_sweep(self, who: str) -> tuple[str, list[StagedRecord]]:
+        held = ExitStack()
+        records = held.enter_context(StagedLedger(self.store.database).orphans())
+        sweep = uuid.uuid4().hex
+        self._sweeps.keep(sweep, Hold(held, who, self.owner_seconds, held.close))
+        return sweep, records
+
+    def hear_sweep(self, who: str, sweep: str) -> None:
+        if self._sweeps.hear(sweep, who) is None:
+            raise StreamSqlError("META_CONFLICT", "the sweep has ended", given=sweep)
+
+    def end_sweep(self, who: str, sweep: str) -> None:
+        held = self._sweeps.take(sweep, who)
+        if held is not None:
+            held.close()

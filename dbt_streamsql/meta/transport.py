@@ -1,0 +1,159 @@
+"""HTTP to a MetaService: tokens, time-outs, and errors as they were on the other side.
+
+A read is tried again when the connection fails. A write never is: it may have been made.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+from collections.abc import Mapping
+from types import NoneType
+from typing import Any, TypeVar
+
+import httpx
+from pydantic import TypeAdapter, ValidationError
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import local_tokens
+from dbt_streamsql.meta.database import redact
+from dbt_streamsql.meta.wire import API, Problem
+
+T = TypeVar("T")
+
+ANSWER_SECONDS = 60.0
+"""Longer than a write waits for another one in the store."""
+CONNECT_SECONDS = 5.0
+IDLE_SECONDS = 5.0
+"""How long a connection is kept for the next request; the service keeps it longer."""
+AGAIN_SECONDS = (0.1, 0.5)
+"""Pauses before a read is tried again."""
+
+_DO = "then run again: what had been committed is kept, and an unfinished barrier is cleaned up"
+
+
+class Transport:
+    """Requests to one service. Safe from several threads."""
+
+    def __init__(self, url: str, token: str = "") -> None:
+        """`token`: '' takes that of a service on this host. Errors: META_UNREACHABLE."""
+        self.url = redact(url)
+        parsed, loopback = _checked(url)
+        token = token or (local_tokens.find(parsed.port or 80) if loopback else "")
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._http = httpx.Client(
+            base_url=parsed,
+            headers=headers,
+            timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
+            limits=httpx.Limits(keepalive_expiry=IDLE_SECONDS),
+            # No proxy is told the token of a service on this host.
+            trust_env=not loopback,
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def get(self, kind: type[T], path: str, **parameters: object) -> T:
+        """Ask; `kind` is what the answer holds."""
+        given = {name: str(value) for name, value in parameters.items() if value is not None}
+        for pause in (*AGAIN_SECONDS, None):
+            try:
+                return self._answer(kind, self._http.get(API + path, params=given))
+            except httpx.TransportError as error:
+                if pause is None:
+                    raise self._unreachable(error) from error
+                time.sleep(pause)
+        raise AssertionError(path)
+
+    def find(self, kind: type[T], path: str, **parameters: object) -> T | None:
+        """As `get`; None when there is no such thing."""
+        try:
+            return self.get(kind, path, **parameters)
+        except StreamSqlError as error:
+            if error.code == "META_MISSING":
+                return None
+            raise
+
+    def do(self, path: str, **body: object) -> None:
+        """Do one step; it is asked for once."""
+        self.post(NoneType, path, **body)
+
+    def post(self, kind: type[T], path: str, **body: object) -> T:
+        """Do one step that answers; it is asked for once."""
+        content = json.dumps(body, default=_plain, allow_nan=False).encode()
+        headers = {"Content-Type": "application/json"}
+        try:
+            answer = self._http.post(API + path, content=content, headers=headers)
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+        return self._answer(kind, answer)
+
+    def delete(self, path: str) -> None:
+        try:
+            self._answer(NoneType, self._http.delete(API + path))
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
+
+    def _answer(self, kind: type[T], answer: httpx.Response) -> T:
+        try:
+            if not answer.is_success:
+                raise Problem.model_validate_json(answer.content).error()
+            known: Any = kind
+            found: T = _adapter(known).validate_json(answer.content)
+        except ValidationError as error:
+            raise StreamSqlError(
+                "META_UNREACHABLE",
+                "what answers is not a MetaService of this version",
+                given=f"{self.url}: status {answer.status_code}",
+                hint="check the port in `meta`, and that the service runs this version",
+            ) from error
+        return found
+
+    def _unreachable(self, error: httpx.TransportError) -> StreamSqlError:
+        sent = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+        maybe = "the last step may have been made or not; " if sent else ""
+        return StreamSqlError(
+            "META_UNREACHABLE",
+            "MetaService does not answer",
+            given=f"{self.url}: {type(error).__name__}: {error}",
+            hint=f"{maybe}check that `streamsql serve` runs there and that `meta` in the profile "
+            f"names its host and port; {_DO}",
+        )
+
+
+@functools.cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _checked(url: str) -> tuple[httpx.URL, bool]:
+    """The URL, and whether it leads to this host."""
+    try:
+        parsed = httpx.URL(url)
+    except (httpx.InvalidURL, ValueError):
+        parsed = None
+    if parsed is None or not parsed.host or parsed.userinfo or parsed.path not in ("", "/"):
+        raise _unusable(url, "not the address of a MetaService", "`http://127.0.0.1:<port>`")
+    loopback = local_tokens.is_loopback(parsed.host)
+    if parsed.scheme == "http" and not loopback:
+        raise _unusable(url, "the token would cross the network in the clear", "`https://…`")
+    return parsed, loopback
+
+
+def _unusable(url: str, message: str, allowed: str) -> StreamSqlError:
+    return StreamSqlError(
+        "META_UNREACHABLE",
+        message,
+        given=redact(url),
+        allowed=allowed,
+        hint="correct `meta` in the profile; a token goes into `meta_token`",
+    )
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if hasattr(value, "__dataclass_fields__"):
+        return vars(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")

@@ -1,0 +1,84 @@
+"""A MetaService for tests: uvicorn in a thread, on a loopback port, over one store at a time."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+
+from dbt_streamsql.meta import MetaStore, local_tokens, tokens
+from dbt_streamsql.meta.service.app import create_app
+from dbt_streamsql.meta.service.listen import Address, listening, server_of
+from dbt_streamsql.meta.service.state import Service
+
+RUNNER_SECONDS = 2.0
+
+
+class Server:
+    """The service of whatever store is served at the moment."""
+
+    def __init__(self, folder: Path) -> None:
+        self.cache = folder
+        self.token_file = folder / "token"
+        tokens.make(self.token_file)
+        self.token = tokens.single(self.token_file)
+        self.clock: Callable[[], float] = time.time
+        self.url = ""
+        self._app: FastAPI | None = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        assert self._app is not None
+        await self._app(scope, receive, send)
+
+    @property
+    def service(self) -> Service:
+        assert self._app is not None
+        service: Service = self._app.state.service
+        return service
+
+    def _now(self) -> float:
+        return self.clock()
+
+    @contextmanager
+    def serving(self, url: str) -> Iterator[None]:
+        self.clock = time.time
+        store = MetaStore.open(url, clock=self._now)
+        known = tokens.load(self.token_file)
+        self._app = create_app(store, known, runner_seconds=RUNNER_SECONDS)
+        self.service.start()
+        try:
+            yield
+        finally:
+            self.service.close()
+            store.close()
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Server]:
+    """A server that is up; it finds its clients by the cache folder `folder`."""
+    server, address = Server(folder), Address()
+    with listening(address) as listener:
+        port = listener.getsockname()[1]
+        server.url = f"http://127.0.0.1:{port}"
+        uvicorn = server_of(server, address, lifespan="off")
+        thread = threading.Thread(target=uvicorn.run, args=([listener],), daemon=True)
+        thread.start()
+        before = os.environ.get("STREAMSQL_CACHE")
+        os.environ["STREAMSQL_CACHE"] = str(folder)
+        try:
+            local_tokens.publish(port, server.token_file)
+        finally:
+            os.environ.pop("STREAMSQL_CACHE")
+            if before is not None:
+                os.environ["STREAMSQL_CACHE"] = before
+        try:
+            yield server
+        finally:
+            uvicorn.should_exit = True
+            thread.join(30)
