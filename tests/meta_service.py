@@ -46,14 +46,15 @@ class Server:
         return self.clock()
 
     @contextmanager
-    def serving(self, url: str) -> Iterator[None]:
+    def serving(self, url: str, known: tokens.Tokens | None = None) -> Iterator[MetaStore]:
+        """Serve a store, which is given; by default to the one token of the token file."""
         self.clock = time.time
         store = MetaStore.open(url, clock=self._now)
-        known = tokens.load(self.token_file)
+        known = known or tokens.load(self.token_file)
         self._app = create_app(store, known, runner_seconds=RUNNER_SECONDS)
         self.service.start()
         try:
-            yield
+            yield store
         finally:
             self.service.close()
             store.close()

@@ -53,14 +53,14 @@ def for_one_warehouse(command: Callable[..., Any]) -> Callable[..., Any]:
         named = (project_dir, profiles_dir, profile, target)
         return command(_settings(warehouse, *named), **options)
 
-    run = errors_as_text(run)
+    wrapped = errors_as_text(run)
     for option in (
         click.option("--json", "as_json", is_flag=True, help="print JSON"),
         *PROJECT,
         click.option("--warehouse", type=FOLDER, help="a warehouse folder, instead of a profile"),
     ):
-        run = option(run)
-    return run
+        wrapped = option(wrapped)
+    return wrapped
 
 
 def print_json(body: dict[str, Any]) -> None:

@@ -107,7 +107,7 @@ def _url_of(store: str) -> str:
     if "://" in store and not store.startswith(_SQLITE):
         return store
     file = Path(store.removeprefix(_SQLITE)).expanduser().absolute()
-    if file.is_dir():
+    if file.is_dir() or not (file.exists() or file.suffix):
         file /= "streamsql.db"
     file.parent.mkdir(parents=True, exist_ok=True)
     return f"{_SQLITE}{file}"

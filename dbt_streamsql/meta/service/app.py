@@ -85,7 +85,6 @@ def create_app(
     app.add_exception_handler(StreamSqlError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _unknown)
-    app.add_exception_handler(Exception, _broken)
     app.add_middleware(Gate, service=state, hosts=hosts, public=public)
     return app
 
@@ -125,15 +124,3 @@ async def _unknown(_: Request, error: Exception) -> JSONResponse:
     answer = _answer(error.status_code, Problem(code=code, message=message))
     answer.headers.update(error.headers or {})
     return answer
-
-
-async def _broken(_: Request, error: Exception) -> JSONResponse:
-    log.error("a request failed", exc_info=error)
-    return _answer(
-        500,
-        Problem(
-            code="INTERNAL",
-            message="MetaService could not do this",
-            hint="see the log of the service, and please report it",
-        ),
-    )

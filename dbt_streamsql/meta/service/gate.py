@@ -56,7 +56,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         began = time.monotonic()
-        status = 500
+        status = 0
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -71,6 +71,11 @@ class Gate:
             await self._app(scope, await _replayed(scope, receive), answer)
         except Refused as refused:
             await _refuse(answer, refused)
+        except Exception:
+            log.exception("a request failed")
+            if status:
+                raise
+            await _refuse(answer, Refused(500, _broken()))
         finally:
             # Neither headers nor parameters: the path says what was asked for.
             took = 1000 * (time.monotonic() - began)
@@ -183,6 +188,14 @@ async def _replayed(scope: Message, receive: Receive) -> Receive:
 
 def _malformed(message: str, allowed: str, given: str = "") -> StreamSqlError:
     return StreamSqlError("META_REQUEST", message, given=given, allowed=allowed)
+
+
+def _broken() -> StreamSqlError:
+    return StreamSqlError(
+        "INTERNAL",
+        "MetaService could not do this",
+        hint="see the log of the service, and please report it",
+    )
 
 
 def _too_long() -> Refused:
