@@ -28,7 +28,7 @@ from dbt_streamsql.meta.staged import StagedLedger, StagedRecord
 from dbt_streamsql.meta.store import MetaStore
 from dbt_streamsql.meta.transitions import common_barrier
 from dbt_streamsql.meta.transport import Transport
-from dbt_streamsql.meta.wire import Grant, Greeting, StagedOwner, Sweep
+from dbt_streamsql.meta.wire import Edge, Grant, Greeting, StagedOwner, Sweep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -199,7 +199,7 @@ class MetaClient(MetaStore):
     def forget_before(self, fence: Fence, keep: int) -> int:
         if keep < 1:
             raise ValueError("keep at least one barrier")
-        return self._http.post(int, "/barriers/forget", fence=fence, keep=keep)
+        return self._http.post(int, "/barriers/old/forget", fence=fence, keep=keep)
 
     # tables
 
@@ -222,7 +222,7 @@ class MetaClient(MetaStore):
         self._http.do("/jobs/drop", fence=fence, table=table)
 
     def topology(self) -> list[tuple[str, str]]:
-        return self._http.get(list[tuple[str, str]], "/topology")
+        return [(edge.source, edge.sink) for edge in self._http.get(list[Edge], "/topology")]
 
     def readers(self, table: str) -> list[str]:
         return self._http.get(list[str], "/topology/readers", table=table)
@@ -273,7 +273,7 @@ class LeasesClient(Leases):
         return self._http.get(list[Lease], "/leases")
 
     def forget_ended(self) -> int:
-        return self._http.post(int, "/leases/forget-ended")
+        return self._http.post(int, "/leases/ended/forget")
 
 
 class StagedClient(StagedLedger):

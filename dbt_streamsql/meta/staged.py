@@ -17,7 +17,7 @@ from pathlib import Path
 from sqlalchemy import delete, insert, select
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import lock, schema
+from dbt_streamsql.meta import lock, schema, transitions
 from dbt_streamsql.meta.database import Database
 from dbt_streamsql.meta.records import Name, Text
 
@@ -71,7 +71,11 @@ class StagedLedger:
                 self._held = self._new_owner()
             row = {"token": token, "owner": self._owner, "table_name": table, "body": body}
             with self.database.write() as connection:
-                connection.execute(insert(schema.staged_table).values(row))
+                of = schema.staged_table
+                known = select(of.c.owner).where(of.c.token == token)
+                found = connection.execute(known).scalar()
+                transitions.demand("stage a table", [transitions.new_token(token, found)])
+                connection.execute(insert(of).values(row))
             self._tokens.add(token)
 
     def confirm(self, token: str) -> None:

@@ -109,6 +109,11 @@ def unchanged(rows: int) -> Requirement:
     return Requirement("the state changed meanwhile", "1 row", f"{rows} rows", rows == 1)
 
 
+def new_token(token: str, owner: str | None) -> Requirement:
+    """What is staged has a name of its own; `owner` is who used it already."""
+    return Requirement("the token is used", f"another one than {token}", str(owner), owner is None)
+
+
 def to_begin(unfinished: Sequence[Barrier]) -> list[Requirement]:
     """All earlier barriers are closed."""
     return [

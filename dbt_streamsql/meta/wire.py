@@ -77,6 +77,13 @@ class Greeting(BaseModel):
     schema_version: int
 
 
+class Edge(BaseModel):
+    """The job that writes `sink` reads `source`."""
+
+    source: str
+    sink: str
+
+
 Seconds = Annotated[float, Field(gt=0, description="say so before this many seconds are over")]
 
 

@@ -41,7 +41,7 @@ ROUTES: dict[tuple[str, str], tuple[Any, str, str]] = {
     ("GET", "/v1/barriers/{barrier}/versions"): (None, "read", ""),
     ("GET", "/v1/barriers/{barrier}/jobs"): (None, "read", ""),
     ("POST", "/v1/barriers"): ({"fence": FENCE, "inputs": {TABLE: 1}}, "run", ""),
-    ("POST", "/v1/barriers/forget"): ({"fence": FENCE, "keep": 1}, "run", ""),
+    ("POST", "/v1/barriers/old/forget"): ({"fence": FENCE, "keep": 1}, "run", ""),
     ("POST", "/v1/barriers/{barrier}/inputs"): ({"fence": FENCE, "inputs": {}}, "run", ""),
     ("POST", "/v1/barriers/{barrier}/jobs"): ({"fence": FENCE, "job": JOB}, "run", "changes"),
     ("POST", "/v1/barriers/{barrier}/versions"): (
@@ -78,7 +78,7 @@ ROUTES: dict[tuple[str, str], tuple[Any, str, str]] = {
     ("POST", "/v1/runner/note"): ({"fence": FENCE, "action": "a", "detail": {}}, "run", ""),
     ("GET", "/v1/leases"): (None, "run", ""),
     ("POST", "/v1/leases"): ({"owner": "o", "barrier": 1, "seconds": 1}, "read", ""),
-    ("POST", "/v1/leases/forget-ended"): (None, "run", ""),
+    ("POST", "/v1/leases/ended/forget"): (None, "run", ""),
     ("POST", "/v1/leases/{lease}/renew"): ({"seconds": 1}, "read", ""),
     ("DELETE", "/v1/leases/{lease}"): (None, "read", ""),
     ("GET", "/v1/staged"): (None, "run", ""),

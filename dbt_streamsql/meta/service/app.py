@@ -11,6 +11,7 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 
 from dbt_streamsql.__version__ import version
 from dbt_streamsql.errors import StreamSqlError
@@ -23,17 +24,9 @@ from dbt_streamsql.meta.wire import API, STATUS, Problem
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
-_ERRORS = {
-    400: "The body is not JSON.",
-    401: "No token, or an unknown one.",
-    403: "The token may not do this.",
-    404: "There is no such thing.",
-    409: "What is there now does not allow it; nothing was changed.",
-    413: "The body is too long.",
-    415: "The body is not declared as JSON.",
-    421: "The service is not known by the host name of the request.",
-    422: "The request does not say what it has to.",
-    503: "The store cannot be reached.",
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    "4XX": {"model": Problem, "description": "The request is refused; nothing was changed."},
+    503: {"model": Problem, "description": "The store cannot be reached."},
 }
 _WORDS = {404: "there is no such address", 405: "the address does not know this method"}
 
@@ -75,11 +68,8 @@ def create_app(
         separate_input_output_schemas=False,
     )
     app.state.service = state
-    told: dict[int | str, dict[str, Any]] = {
-        status: {"model": Problem, "description": text} for status, text in _ERRORS.items()
-    }
     for each in (service, barriers, tables, runner, leases, staged):
-        app.include_router(each.router, prefix=API, responses=told)
+        app.include_router(each.router, prefix=API, responses=_ERRORS)
     for extra in routers:
         app.include_router(extra)
     app.add_exception_handler(StreamSqlError, _refused)
@@ -117,10 +107,22 @@ async def _invalid(_: Request, error: Exception) -> JSONResponse:
     )
 
 
-async def _unknown(_: Request, error: Exception) -> JSONResponse:
+async def _unknown(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     code = "META_MISSING" if error.status_code == 404 else "META_REQUEST"
     message = _WORDS.get(error.status_code, "the request is not understood")
     answer = _answer(error.status_code, Problem(code=code, message=message))
-    answer.headers.update(error.headers or {})
+    if error.status_code == 405:
+        answer.headers["Allow"] = ", ".join(_methods(request.app, request.url.path))
     return answer
+
+
+def _methods(app: FastAPI, path: str) -> list[str]:
+    """The methods of an address; a route by itself knows only its own."""
+    paths: dict[str, dict[str, object]] = app.openapi()["paths"]
+    return sorted(
+        method.upper()
+        for known, methods in paths.items()
+        if compile_path(known)[0].match(path)
+        for method in methods
+    )

@@ -78,7 +78,7 @@ def begin(by: Runner, body: Inputs) -> Barrier:
     return by.store.begin(body.fence, body.inputs, body.committed)
 
 
-@router.post("/forget")
+@router.post("/old/forget")
 def forget_before(by: Runner, body: Keep) -> int:
     """Keep the newest barriers only; how many went."""
     return by.store.forget_before(body.fence, body.keep)

@@ -27,7 +27,7 @@ def take(by: Reader, body: TakeLease) -> Lease:
     return by.store.leases.take(body.owner, body.barrier, body.seconds)
 
 
-@router.post("/forget-ended")
+@router.post("/ended/forget")
 def forget_ended(by: Runner) -> int:
     """Remove the records of leases that have ended; how many."""
     return by.store.leases.forget_ended()

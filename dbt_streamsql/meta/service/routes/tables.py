@@ -16,6 +16,7 @@ from dbt_streamsql.meta.service.routes.bodies import (
     Table,
     Upto,
 )
+from dbt_streamsql.meta.wire import Edge
 
 router = APIRouter(tags=["tables"])
 
@@ -63,10 +64,12 @@ def drop_job(by: Runner, body: OfTable) -> None:
 
 
 @router.get("/topology")
-def topology(by: Reader) -> list[tuple[str, str]]:
-    """The edges (source, sink) of the current jobs."""
-    sees = by.identity.sees
-    return [(source, sink) for source, sink in by.store.topology() if sees(source) and sees(sink)]
+def topology(by: Reader) -> list[Edge]:
+    """What the current jobs read and write."""
+    edges = [Edge(source=source, sink=sink) for source, sink in by.store.topology()]
+    return [
+        edge for edge in edges if by.identity.sees(edge.source) and by.identity.sees(edge.sink)
+    ]
 
 
 @router.get("/topology/readers")

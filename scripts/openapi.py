@@ -1,0 +1,25 @@
+"""Write docs/openapi.json: what `/openapi.json` of `streamsql serve` publishes."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta.service import create_app
+from dbt_streamsql.meta.tokens import Tokens
+
+FILE = Path(__file__).parents[1] / "docs" / "openapi.json"
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        store = MetaStore.open(f"sqlite:///{folder}/meta.db")
+        document = create_app(store, Tokens([])).openapi()
+        store.close()
+    FILE.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,271 @@
+"""The client of a MetaService: what it holds there, and what it does when nobody answers well."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+import pytest
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import Fence, MetaStore
+from dbt_streamsql.meta.client import LeasesClient, MetaClient, StagedClient
+from dbt_streamsql.meta.leases import Leases
+from dbt_streamsql.meta.schema import SCHEMA_VERSION
+from dbt_streamsql.meta.staged import StagedLedger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from meta_service import Server
+
+GREETING = {
+    "name": "default",
+    "role": "admin",
+    "schemas": None,
+    "store": "0" * 8,
+    "schema_version": SCHEMA_VERSION,
+}
+INHERITED = {"adopt", "open", "processed", "topological_order"}
+"""Of these each calls others, or needs no store, or is for the service itself."""
+
+
+def until(look: Callable[[], object], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def refusal(call: Callable[[], object]) -> StreamSqlError:
+    with pytest.raises(StreamSqlError) as caught:
+        call()
+    return caught.value
+
+
+@contextmanager
+def answering(answer: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
+    """A server that is no MetaService; its URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            answer(self)
+
+        do_POST = do_GET  # noqa: N815 - as the library calls it
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def reply(handler: BaseHTTPRequestHandler, body: object, status: int = 200) -> None:
+    content = json.dumps(body).encode()
+    handler.send_response(status)
+    handler.send_header("Content-Type", "application/json")
+    handler.send_header("Content-Length", str(len(content)))
+    handler.end_headers()
+    handler.wfile.write(content)
+
+
+@pytest.fixture
+def server(
+    meta_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Server]:
+    monkeypatch.setenv("STREAMSQL_CACHE", str(meta_server.cache))
+    with meta_server.serving(f"sqlite:///{tmp_path}/meta.db"):
+        yield meta_server
+
+
+@pytest.fixture
+def first(server: Server) -> Iterator[MetaClient]:
+    opened = MetaClient(server.url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def second(server: Server) -> Iterator[MetaClient]:
+    opened = MetaClient(server.url)
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize(
+    ("client", "store"),
+    [(MetaClient, MetaStore), (LeasesClient, Leases), (StagedClient, StagedLedger)],
+)
+def test_the_client_has_every_call_of_the_store(client: type, store: type) -> None:
+    calls = {name for kind in store.__mro__[:-1] for name in vars(kind) if name[0] != "_"}
+    assert calls - INHERITED <= set(vars(client))
+
+
+def test_a_store_is_the_same_whichever_way_it_is_reached(
+    server: Server, first: MetaClient, tmp_path: Path
+) -> None:
+    direct = MetaStore.open(f"sqlite:///{tmp_path}/meta.db")
+    assert first.id == direct.id
+    direct.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://meta.example:8123",
+        "http://10.0.0.1:8123",
+        "http://ann:s3cret@127.0.0.1:8123",
+        "https://ann:s3cret@meta.example",
+        "http://127.0.0.1:8123/path",
+        "http://127.0.0.1:port",
+        "http://",
+        "https://:8123",
+    ],
+)
+def test_an_address_where_a_token_would_not_be_safe_is_refused(url: str) -> None:
+    error = refusal(lambda: MetaStore.open(url, token="t0ken"))
+    assert error.code == "META_UNREACHABLE"
+    assert "meta_token" in error.hint
+    assert "s3cret" not in str(error)
+    assert "t0ken" not in str(error)
+
+
+def test_nobody_there_is_told_with_what_to_do() -> None:
+    began = time.monotonic()
+    error = refusal(lambda: MetaStore.open("http://127.0.0.1:1"))
+    assert error.code == "META_UNREACHABLE"
+    assert "http://127.0.0.1:1: ConnectError" in error.given
+    assert "streamsql serve" in error.hint
+    assert "may have been made" not in error.hint
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("body", ["a page", {"detail": "Not Found"}, {**GREETING, "role": "king"}])
+@pytest.mark.parametrize("status", [200, 404, 502])
+def test_something_else_that_answers_is_not_taken_for_a_service(body: object, status: int) -> None:
+    with answering(lambda handler: reply(handler, body, status)) as url:
+        error = refusal(lambda: MetaStore.open(url))
+    assert error.code == "META_UNREACHABLE"
+    assert error.given == f"{url}: status {status}"
+
+
+def test_a_service_of_another_version_is_refused() -> None:
+    other = {**GREETING, "schema_version": SCHEMA_VERSION + 1}
+    with answering(lambda handler: reply(handler, other)) as url:
+        error = refusal(lambda: MetaStore.open(url))
+    assert error.code == "META_VERSION"
+    assert f"version {SCHEMA_VERSION + 1}" in error.given
+
+
+def test_an_unknown_token_is_told_as_such(server: Server) -> None:
+    error = refusal(lambda: MetaStore.open(server.url, token="of-somebody-else"))
+    assert error.code == "META_DENIED"
+    assert "meta_token" in error.hint
+
+
+def test_a_read_is_tried_again_and_a_write_is_not() -> None:
+    asked: list[str] = []
+
+    def breaking(handler: BaseHTTPRequestHandler) -> None:
+        asked.append(handler.command)
+        if handler.command == "POST" or len(asked) % 3:
+            handler.close_connection = True
+        else:
+            reply(handler, GREETING if handler.path.endswith("whoami") else 7)
+
+    with answering(breaking) as url:
+        client = MetaClient(url)
+        assert asked == ["GET"] * 3
+        assert client.last_committed() == 7
+        error = refusal(lambda: client.commit(Fence(1, "h:1:x"), 1))
+        client.close()
+    assert asked[6:] == ["POST"]
+    assert error.code == "META_UNREACHABLE"
+    assert "may have been made or not" in error.hint
+
+
+def test_a_runner_that_lives_is_never_succeeded(
+    server: Server, first: MetaClient, second: MetaClient
+) -> None:
+    fence = first.acquire()
+    owner = fence.owner
+    time.sleep(2.5 * server.service.runner_seconds)
+    assert second.holder() == owner
+    assert refusal(second.acquire).code == "WAREHOUSE_BUSY"
+    first.release(fence)
+    assert second.acquire().token == fence.token + 1
+
+
+def test_a_silent_runner_may_come_back_until_another_has_come(
+    server: Server, first: MetaClient, second: MetaClient, tmp_path: Path
+) -> None:
+    fence = first.acquire()
+    barrier = first.begin(fence).id
+    first._heartbeats.end()
+    direct = MetaStore.open(f"sqlite:///{tmp_path}/meta.db")
+    until(lambda: not direct.holder())
+    direct.close()
+    assert first.resume(fence)
+    assert refusal(second.acquire).code == "WAREHOUSE_BUSY"
+    successor = second.acquire(wait=True)
+    assert successor.token == fence.token + 1
+    assert not first.resume(fence)
+    assert refusal(lambda: first.precommit(fence, barrier)).code == "META_CONFLICT"
+    second.abort(successor, barrier)
+    first.release(fence)
+    assert second.fence() == successor
+
+
+def test_a_runner_and_what_it_stages_survive_a_restart_of_the_service(
+    server: Server, tmp_path: Path
+) -> None:
+    first, second = MetaClient(server.url), MetaClient(server.url)
+    fence = first.acquire()
+    first.staged.record("t1", "lake.shop.plain", "{}")
+    server.service.close()
+    with server.serving(f"sqlite:///{tmp_path}/meta.db"):
+        with second.staged.orphans() as records:
+            assert records == []
+        first.staged.confirm("t1")
+        first.staged.record("t2", "lake.shop.plain", "{}")
+        until(lambda: second.holder() == fence.owner)
+        assert refusal(second.acquire).code == "WAREHOUSE_BUSY"
+        first.close()
+        with second.staged.orphans() as records:
+            assert [record.token for record in records] == ["t1", "t2"]
+        assert second.acquire().token == fence.token + 1
+        second.close()
+
+
+def test_what_a_silent_owner_staged_is_an_orphan_after_its_time(
+    server: Server, second: MetaClient
+) -> None:
+    server.service.owner_seconds = 0.2
+    first = MetaClient(server.url)
+    first.staged.record("t1", "lake.shop.plain", "{}")
+    first._heartbeats.end()
+
+    def swept() -> list[str]:
+        with second.staged.orphans() as records:
+            return [record.token for record in records]
+
+    until(swept)
+    with second.staged.orphans():
+        error = refusal(lambda: first.staged.confirm("t1"))
+        assert error.code == "META_CONFLICT"
+        assert refusal(lambda: first.staged.record("t2", "lake.shop.p", "{}")).code == error.code
+    first.staged.record("t3", "lake.shop.plain", "{}")
+    first.close()
