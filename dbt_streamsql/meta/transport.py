@@ -47,6 +47,8 @@ class Transport:
             headers=headers,
             timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
             limits=httpx.Limits(keepalive_expiry=IDLE_SECONDS),
+            # SSL_CERT_FILE names other authorities than the usual ones.
+            verify=httpx.create_ssl_context() if parsed.scheme == "https" else False,
             # No proxy is told the token of a service on this host.
             trust_env=not loopback,
         )

@@ -123,3 +123,16 @@ def test_equal_profiles_share_one_session_and_engine_in_a_process(tmp_path):
     other = _load(schema="a", warehouse="elsewhere")
     assert hosts[0] is hosts[1]
     assert hosts[0] is not host_of(other.settings(tmp_path), other.meta_url(tmp_path))
+
+
+def test_the_token_of_a_metaservice_is_a_secret(monkeypatch):
+    assert "`meta_token` has a secret in plain text" in _refused(
+        schema="s", meta="http://127.0.0.1:8123", meta_token="hush-meta-token"
+    )
+    monkeypatch.setenv("DBT_ENV_SECRET_META_TOKEN", "hush-meta-token")
+    credentials = _load(schema="s", meta="https://meta.example", meta_token="hush-meta-token")
+    assert "hush" not in str(dict(credentials.connection_info(with_aliases=True)))
+    assert "hush" not in repr(credentials)
+    assert scrub("Bearer hush-meta-token") == "Bearer ***"
+    for meta in ({}, {"meta": "sqlite:///x.db"}):
+        assert "`meta_token` is for" in _refused(schema="s", meta_token="hush-meta-token", **meta)

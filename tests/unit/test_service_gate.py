@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import socket
+import time
 from typing import TYPE_CHECKING
 
 import httpx
@@ -167,7 +168,16 @@ def test_requests_are_logged_with_the_name_of_the_token_and_without_secrets(
     client.get("/v1/versions/latest", params={"table": "lake.shop.secret"})
     client.get("/v1/jobs", headers={"Authorization": "Bearer wrong-token"})
     client.get("/v1/a%0Ab")
-    lines = [record.getMessage() for record in caplog.records if "GET" in record.getMessage()]
+
+    def told() -> list[str]:
+        return [
+            line for line in (record.getMessage() for record in caplog.records) if "GET" in line
+        ]
+
+    end = time.monotonic() + 10
+    while len(told()) < 3 and time.monotonic() < end:
+        time.sleep(0.01)  # the answer goes out before its line is written
+    lines = told()
     assert lines[0].startswith("default GET /v1/versions/latest 404 ")
     assert lines[1].startswith("- GET /v1/jobs 401 ")
     assert lines[2].startswith("default GET /v1/a\\nb 404 ")

@@ -66,10 +66,8 @@ def drop_job(by: Runner, body: OfTable) -> None:
 @router.get("/topology")
 def topology(by: Reader) -> list[Edge]:
     """What the current jobs read and write."""
-    edges = [Edge(source=source, sink=sink) for source, sink in by.store.topology()]
-    return [
-        edge for edge in edges if by.identity.sees(edge.source) and by.identity.sees(edge.sink)
-    ]
+    sees, edges = by.identity.sees, by.store.topology()
+    return [Edge(source=s, sink=t) for s, t in edges if sees(s) and sees(t)]
 
 
 @router.get("/topology/readers")
