@@ -10,7 +10,7 @@ ROUNDS ?= 1
 WHAT ?= view replace wear warm dag
 
 .DEFAULT_GOAL := help
-.PHONY: help install check format test processes browser property mutants suites differential simulate kills injections conformance bench bench-ivm demo clean
+.PHONY: help install check format test processes browser property mutants suites differential simulate kills injections conformance bench bench-ivm demo openapi clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -66,6 +66,9 @@ bench: install ## small changes, replaced tables, wear, the warm engine; WHAT=vi
 
 bench-ivm: install ## TPC-H at scale 10: an epoch of changes against the whole query; ARGS='--scale 1' is quicker
 	$(BIN)/python -m benchmarks.ivm $(ARGS)
+
+openapi: install ## docs/openapi.json anew, from what MetaService publishes
+	$(BIN)/python scripts/openapi.py
 
 demo: ## real flights, two dbt runs, what each view did and what a full refresh would cost
 	@$(PYTHON) scripts/demo.py

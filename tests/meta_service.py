@@ -1,8 +1,11 @@
-"""A MetaService for tests: uvicorn in a thread, on a loopback port, over one store at a time."""
+"""A MetaService for tests: uvicorn in a thread over one store at a time, or the command itself."""
 
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -83,3 +86,34 @@ def running(folder: Path) -> Iterator[Server]:
         finally:
             uvicorn.should_exit = True
             thread.join(30)
+
+
+def command(folder: Path, *options: str, code: str = "") -> subprocess.Popen[str]:
+    """`streamsql serve` in a process, with `folder / "cache"` as the cache of its user."""
+    start = ["-c", code] if code else ["-m", "dbt_streamsql.cli", "serve", *options]
+    return subprocess.Popen(
+        [sys.executable, *start],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={
+            **{k: v for k, v in os.environ.items() if not k.startswith("STREAMSQL")},
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "PYTHONUNBUFFERED": "1",
+            "STREAMSQL_CACHE": str(folder / "cache"),
+        },
+        # Whoever starts the tests in the background has switched Ctrl-C off for its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    )
+
+
+def url_of(process: subprocess.Popen[str]) -> str:
+    """Where it says that it listens."""
+    assert process.stdout is not None
+    said = ""
+    for line in process.stdout:
+        said += line
+        if line.strip().startswith("meta: "):
+            return line.split("meta: ")[1].strip()
+    raise AssertionError(said)

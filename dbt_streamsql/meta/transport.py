@@ -48,7 +48,7 @@ class Transport:
             timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
             limits=httpx.Limits(keepalive_expiry=IDLE_SECONDS),
             # SSL_CERT_FILE names other authorities than the usual ones.
-            verify=httpx.create_ssl_context() if parsed.scheme == "https" else False,
+            verify=httpx.create_ssl_context(),
             # No proxy is told the token of a service on this host.
             trust_env=not loopback,
         )

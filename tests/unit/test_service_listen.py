@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import ssl
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,12 +12,14 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 import trustme
+from meta_service import command, url_of
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore
 from dbt_streamsql.meta.service import Address
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
 
 WITHOUT_FASTAPI = """
@@ -31,35 +30,6 @@ main(["serve", "--store", "meta.db"])
 """
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - without TLS it is refused
 TOKEN = "n" * 40
-
-
-def command(folder: Path, *options: str, code: str = "") -> subprocess.Popen[str]:
-    start = ["-c", code] if code else ["-m", "dbt_streamsql.cli", "serve", *options]
-    return subprocess.Popen(
-        [sys.executable, *start],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={
-            **{k: v for k, v in os.environ.items() if not k.startswith("STREAMSQL")},
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            "PYTHONUNBUFFERED": "1",
-            "STREAMSQL_CACHE": str(folder / "cache"),
-        },
-        # Whoever starts the tests in the background has switched Ctrl-C off for its children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
-    )
-
-
-def url_of(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    said = ""
-    for line in process.stdout:
-        said += line
-        if line.strip().startswith("meta: "):
-            return line.split("meta: ")[1].strip()
-    raise AssertionError(said)
 
 
 def refused(process: subprocess.Popen[str]) -> str:
