@@ -49,12 +49,14 @@ class Server:
         return self.clock()
 
     @contextmanager
-    def serving(self, url: str, known: tokens.Tokens | None = None) -> Iterator[MetaStore]:
+    def serving(
+        self, url: str, known: tokens.Tokens | None = None, **options: Any
+    ) -> Iterator[MetaStore]:
         """Serve a store, which is given; by default to the one token of the token file."""
         self.clock = time.time
         store = MetaStore.open(url, clock=self._now)
         known = known or tokens.load(self.token_file)
-        self._app = create_app(store, known, runner_seconds=RUNNER_SECONDS)
+        self._app = create_app(store, known, runner_seconds=RUNNER_SECONDS, **options)
         self.service.start()
         try:
             yield store

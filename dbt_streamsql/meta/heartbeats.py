@@ -73,7 +73,8 @@ class Heartbeats:
                 # It may be back before the time is over.
                 log.debug("MetaService was not told that this process lives: %s", error.given)
                 return
-            log.warning("MetaService has given up on this process: %s", error.message)
             with self._changed:
-                if self._beats.get(path) is beat:
-                    del self._beats[path]
+                if self._beats.get(path) is not beat:
+                    return
+                del self._beats[path]
+            log.warning("MetaService has given up on this process: %s", error.message)

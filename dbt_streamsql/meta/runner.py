@@ -94,9 +94,13 @@ class RunnerStore(MetaReader):
 
     def resume(self, fence: Fence) -> bool:
         """Hold the lock again for a fence that nobody has succeeded; False when it is too late."""
-        mine = self._new_lock()
-        if not mine.try_acquire(fence.owner):
+        if self.fence() != fence:
             return False
+        mine = self._new_lock()
+        with self.database.errors():
+            if not mine.try_acquire(fence.owner):
+                return False
+        # Asked again: one may have come and gone in between.
         if self.fence() != fence:
             mine.release()
             return False

@@ -26,7 +26,7 @@ SPARK = (
     "spark.ssl.keyPassword",
     "spark.ssl.trustStorePassword",
 )
-OTHERS = ("PROFILE_TOKEN", "META", "URI", "UNUSED_1", "UNUSED_2")
+OTHERS = ("PROFILE_TOKEN", "META", "META_TOKEN", "URI", "UNUSED_1", "UNUSED_2")
 COMMANDS = """\
 debug
 seed
@@ -38,6 +38,8 @@ show --inline select_nothing
 run-operation no_such_macro
 run --target wrong_password
 debug --target wrong_password
+run --target no_service
+debug --target no_service
 run --target wrong_uri
 debug --target wrong_uri
 """
@@ -76,6 +78,11 @@ def planted(project):
         outputs = {
             "dev": dev,
             "wrong_password": {**dev, "meta": meta},
+            "no_service": {
+                **dev,
+                "meta": "http://127.0.0.1:1",
+                "meta_token": _given("META_TOKEN"),
+            },
             "wrong_uri": {**dev, "catalog_properties": {**catalog, "uri": uri}},
         }
         profile = {"shop": {"target": "dev", "outputs": outputs}}

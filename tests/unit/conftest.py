@@ -33,28 +33,37 @@ def meta_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[meta_servi
         yield server
 
 
-@pytest.fixture(params=["sqlite", "rest", pytest.param("postgresql", marks=pytest.mark.processes)])
+@pytest.fixture(
+    params=[
+        "sqlite",
+        "rest",
+        pytest.param("postgresql", marks=pytest.mark.processes),
+        pytest.param("rest over postgresql", marks=pytest.mark.processes),
+    ]
+)
 def meta_url(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
-    file = f"sqlite:///{tmp_path}/meta.db"
-    if request.param == "sqlite":
-        yield file
+    url = f"sqlite:///{tmp_path}/meta.db"
+    if "postgresql" in request.param:
+        url = new_database(request.getfixturevalue("postgres_port"))
+    if "rest" not in request.param:
+        yield url
         return
-    if request.param == "rest":
-        server = request.getfixturevalue("meta_server")
-        monkeypatch.setenv("STREAMSQL_CACHE", str(server.cache))
-        with server.serving(file):
-            yield server.url
-        return
+    server: meta_service.Server = request.getfixturevalue("meta_server")
+    monkeypatch.setenv("STREAMSQL_CACHE", str(server.cache))
+    with server.serving(url):
+        yield server.url
+
+
+def new_database(port: int) -> str:
     import psycopg
 
-    port = request.getfixturevalue("postgres_port")
     address = f"://postgres:{PASSWORD}@127.0.0.1:{port}"
     name = f"meta_{uuid.uuid4().hex}"
     with psycopg.connect(f"postgresql{address}/postgres", autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
-    yield f"postgresql+psycopg{address}/{name}"
+    return f"postgresql+psycopg{address}/{name}"
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from fastapi import APIRouter
 
 from dbt_streamsql.meta import TableVersion
 from dbt_streamsql.meta.service.gate import BODY_BYTES
@@ -190,3 +191,26 @@ def test_answers_are_not_kept_and_tell_nothing_of_the_server(client: httpx.Clien
     assert answer.headers["cache-control"] == "no-store"
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert "server" not in answer.headers
+
+
+def test_what_is_added_is_behind_the_gate_unless_it_is_said_to_be_public(
+    meta_server: Server, tmp_path: Path
+) -> None:
+    added = APIRouter()
+    for path in ("/pages/first", "/pages", "/figures", "/figures/x"):
+        added.get(path)(lambda: "here")
+    options = {"routers": [added], "public": ["/pages/", "/figures"]}
+    with meta_server.serving(f"sqlite:///{tmp_path}/meta.db", **options):
+        statuses = {
+            path: httpx.get(meta_server.url + path).status_code
+            for path in ("/pages/first", "/pages", "/figures", "/figures/x", "/v1/jobs")
+        }
+        elsewhere = {"Host": "evil.example"}
+        assert httpx.get(f"{meta_server.url}/figures", headers=elsewhere).status_code == 421
+    assert statuses == {
+        "/pages/first": 200,
+        "/pages": 401,
+        "/figures": 200,
+        "/figures/x": 401,
+        "/v1/jobs": 401,
+    }

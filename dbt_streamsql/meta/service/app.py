@@ -13,7 +13,6 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
-from dbt_streamsql.__version__ import version
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.service.gate import Gate
 from dbt_streamsql.meta.service.routes import barriers, leases, runner, service, staged, tables
@@ -60,7 +59,7 @@ def create_app(
     app = FastAPI(
         title="dbt-streamsql MetaService",
         description="Which table version belongs to which barrier, and which job feeds which.",
-        version=version,
+        version=API.removeprefix("/v"),
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 from collections.abc import Callable, Collection
@@ -21,6 +22,9 @@ KEEP_ALIVE_SECONDS = 75
 """Longer than the client keeps an idle connection, so that none ends under a request."""
 _CONNECTIONS = 256
 _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - refused without TLS
+
+
+log = logging.getLogger("dbt_streamsql.meta")
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,10 @@ def serve(
         port = listener.getsockname()[1]
         server = server_of(app, address)
         if address.is_loopback:
-            local_tokens.publish(port, token_file)
+            try:
+                local_tokens.publish(port, token_file)
+            except OSError as error:
+                log.warning("clients need `meta_token`: %s", error)
         try:
             started(f"{address.scheme}://{_bracketed(address.host)}:{port}")
             server.run(sockets=[listener])
