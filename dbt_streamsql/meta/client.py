@@ -136,11 +136,17 @@ class MetaClient(MetaStore):
     def last_committed(self) -> int:
         return self._http.get(int, "/barriers/last-committed")
 
+    def committed_before(self, barrier: int, most: int) -> list[int]:
+        return self._http.get(list[int], "/barriers/committed", before=barrier, most=most)
+
     def kept_from(self) -> int:
         return self._http.get(int, "/barriers/kept-from")
 
     def inputs(self, barrier: int) -> dict[str, int | None]:
         return self._http.get(dict[str, int | None], f"/barriers/{barrier}/inputs")
+
+    def inputs_as_of(self, barrier: int) -> dict[str, int | None]:
+        return self._http.get(dict[str, int | None], f"/barriers/{barrier}/inputs-as-of")
 
     def input_times(self, barrier: int) -> dict[str, float | None]:
         return self._http.get(dict[str, float | None], f"/barriers/{barrier}/input-times")
@@ -218,6 +224,9 @@ class MetaClient(MetaStore):
     def jobs(self) -> dict[str, Job]:
         return self._http.get(dict[str, Job], "/jobs")
 
+    def provisional_jobs(self) -> dict[str, Job]:
+        return self._http.get(dict[str, Job], "/jobs/provisional")
+
     def drop_job(self, fence: Fence, table: str) -> None:
         self._http.do("/jobs/drop", fence=fence, table=table)
 
@@ -272,8 +281,11 @@ class LeasesClient(Leases):
     def live(self) -> list[Lease]:
         return self._http.get(list[Lease], "/leases")
 
-    def forget_ended(self) -> int:
-        return self._http.post(int, "/leases/ended/forget")
+    def ended(self) -> list[str]:
+        return self._http.get(list[str], "/leases/ended")
+
+    def forget(self, leases: Iterable[str]) -> None:
+        self._http.do("/leases/ended/forget", leases=list(leases))
 
 
 class StagedClient(StagedLedger):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Query
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.records import Barrier, Job, TableVersion
 from dbt_streamsql.meta.service.callers import Reader, Runner
 from dbt_streamsql.meta.service.routes.bodies import (
+    AtNumber,
     Definition,
     Fenced,
     Inputs,
@@ -39,6 +42,14 @@ def kept_from(by: Reader) -> int:
     return by.store.kept_from()
 
 
+@router.get("/committed")
+def committed_before(
+    by: Reader, before: AtNumber, most: Annotated[int, Query(ge=1, le=100_000)]
+) -> list[int]:
+    """Committed barriers below one that can still be asked for, newest first."""
+    return by.store.committed_before(before, most)
+
+
 @router.get("/{barrier}")
 def barrier(by: Reader, barrier: Number) -> Barrier:
     """One barrier; META_MISSING when it never was or was forgotten."""
@@ -52,6 +63,12 @@ def barrier(by: Reader, barrier: Number) -> Barrier:
 def inputs(by: Reader, barrier: Number) -> dict[str, int | None]:
     """The pinned snapshot of each outside table."""
     return by.seen_of(by.store.inputs(barrier))
+
+
+@router.get("/{barrier}/inputs-as-of")
+def inputs_as_of(by: Reader, barrier: Number) -> dict[str, int | None]:
+    """The newest pinned snapshot of each outside table at the barrier, or before it."""
+    return by.seen_of(by.store.inputs_as_of(barrier))
 
 
 @router.get("/{barrier}/input-times")

@@ -95,6 +95,10 @@ class TakeLease(Lasting):
     barrier: Int64
 
 
+class Leases(Body):
+    leases: list[Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]]
+
+
 class Stage(Body):
     owner: Text
     token: Name

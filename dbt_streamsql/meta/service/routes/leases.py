@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path
 
 from dbt_streamsql.meta.records import Lease
 from dbt_streamsql.meta.service.callers import Reader, Runner
-from dbt_streamsql.meta.service.routes.bodies import Lasting, TakeLease
+from dbt_streamsql.meta.service.routes.bodies import Lasting, Leases, TakeLease
 
 router = APIRouter(prefix="/leases", tags=["leases"])
 
@@ -27,10 +27,16 @@ def take(by: Reader, body: TakeLease) -> Lease:
     return by.store.leases.take(body.owner, body.barrier, body.seconds)
 
 
+@router.get("/ended")
+def ended(by: Runner) -> list[str]:
+    """Those that have ended and are still recorded."""
+    return by.store.leases.ended()
+
+
 @router.post("/ended/forget")
-def forget_ended(by: Runner) -> int:
-    """Remove the records of leases that have ended; how many."""
-    return by.store.leases.forget_ended()
+def forget(by: Runner, body: Leases) -> None:
+    """Remove the records of leases: nothing is left of what they held."""
+    by.store.leases.forget(body.leases)
 
 
 @router.post("/{lease}/renew")

@@ -56,6 +56,12 @@ def jobs(by: Reader) -> dict[str, Job]:
     return by.seen_of(by.store.jobs())
 
 
+@router.get("/jobs/provisional")
+def provisional_jobs(by: Reader) -> dict[str, Job]:
+    """The definitions of the unfinished barrier."""
+    return by.seen_of(by.store.provisional_jobs())
+
+
 @router.post("/jobs/drop")
 def drop_job(by: Runner, body: OfTable) -> None:
     """Forget the definition and the latest version of a table."""
