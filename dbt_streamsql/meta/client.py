@@ -282,10 +282,10 @@ class LeasesClient(Leases):
         return self._http.get(list[Lease], "/leases")
 
     def ended(self) -> list[str]:
-        return self._http.get(list[str], "/leases/ended")
+        return self._http.get(list[str], "/leases/records/ended")
 
     def forget(self, leases: Iterable[str]) -> None:
-        self._http.do("/leases/ended/forget", leases=list(leases))
+        self._http.do("/leases/records/forget", leases=list(leases))
 
 
 class StagedClient(StagedLedger):

@@ -10,9 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
-Int64 = Annotated[int, Field(strict=True, ge=-(1 << 63), le=(1 << 63) - 1)]
+# JSON Schema's limits are floats, which cannot name the last one.
+Int64 = Annotated[
+    int,
+    Field(strict=True, ge=-(1 << 63), le=(1 << 63) - 1),
+    WithJsonSchema({"type": "integer", "format": "int64"}),
+]
 Int32 = Annotated[int, Field(strict=True, ge=-(1 << 31), le=(1 << 31) - 1)]
 Real = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]

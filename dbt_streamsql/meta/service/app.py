@@ -119,9 +119,5 @@ async def _unknown(request: Request, error: Exception) -> JSONResponse:
 def _methods(app: FastAPI, path: str) -> list[str]:
     """The methods of an address; a route by itself knows only its own."""
     paths: dict[str, dict[str, object]] = app.openapi()["paths"]
-    return sorted(
-        method.upper()
-        for known, methods in paths.items()
-        if compile_path(known)[0].match(path)
-        for method in methods
-    )
+    known = [path] if path in paths else [p for p in paths if compile_path(p)[0].match(path)]
+    return sorted({method.upper() for each in known for method in paths[each]})

@@ -52,9 +52,10 @@ class Gate:
         self._public = (*PUBLIC, *public)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
+        assert scope["type"] == "http", "the server speaks nothing else"
         began = time.monotonic()
         status = 0
 

@@ -27,13 +27,13 @@ def take(by: Reader, body: TakeLease) -> Lease:
     return by.store.leases.take(body.owner, body.barrier, body.seconds)
 
 
-@router.get("/ended")
+@router.get("/records/ended")
 def ended(by: Runner) -> list[str]:
     """Those that have ended and are still recorded."""
     return by.store.leases.ended()
 
 
-@router.post("/ended/forget")
+@router.post("/records/forget")
 def forget(by: Runner, body: Leases) -> None:
     """Remove the records of leases: nothing is left of what they held."""
     by.store.leases.forget(body.leases)
