@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     Connection,
-    Table,
-    Update,
-    bindparam,
     delete,
     exists,
     func,
@@ -24,7 +20,7 @@ from sqlalchemy import (
     update,
 )
 
-from dbt_streamsql.meta import schema, topology, transitions
+from dbt_streamsql.meta import schema, statements, topology, transitions
 from dbt_streamsql.meta.database import Database
 from dbt_streamsql.meta.leases import Leases
 from dbt_streamsql.meta.reader import unfinished_barriers
@@ -98,7 +94,7 @@ class MetaStore(RunnerStore):
             begun = Barrier(last + 1, "OPEN", fence.token, self._clock())
             connection.execute(update(schema.runner).values(last_barrier=begun.id))
             connection.execute(insert(schema.barrier).values(**vars(begun)))
-            _put_inputs(connection, begun.id, inputs or {}, committed or {})
+            statements.put_inputs(connection, begun.id, inputs or {}, committed or {})
         return begun
 
     def add_inputs(
@@ -110,7 +106,7 @@ class MetaStore(RunnerStore):
     ) -> None:
         """Pin more inputs, or pin an input anew; `committed` as in `begin`."""
         with self._staging(fence, barrier, "pin inputs") as connection:
-            _put_inputs(connection, barrier, inputs, committed or {})
+            statements.put_inputs(connection, barrier, inputs, committed or {})
 
     def stage_job(self, fence: Fence, barrier: int, job: Job) -> None:
         """Register a definition that becomes current when the barrier commits.
@@ -126,9 +122,9 @@ class MetaStore(RunnerStore):
             ):
                 writer = connection.execute(select(of.c.unique_id).where(where)).scalar()
                 topology.check_writer(job.table, writer or "", job.unique_id)
-            _forget(connection, staged, barrier, [job.table])
+            statements.forget(connection, staged, barrier, [job.table])
             connection.execute(insert(staged).values(barrier=barrier, **schema.from_job(job)))
-            topology.topological_order(_reads(connection, barrier))
+            topology.topological_order(statements.reads(connection, barrier))
 
     def processed(self, fence: Fence, version: TableVersion) -> None:
         """Record one staged version."""
@@ -145,7 +141,9 @@ class MetaStore(RunnerStore):
         barrier = transitions.common_barrier(staged)
         rows = [schema.from_version(version) for version in staged]
         with self._staging(fence, barrier, "stage a version") as connection:
-            _forget(connection, schema.version, barrier, [row["table_name"] for row in rows])
+            statements.forget(
+                connection, schema.version, barrier, [row["table_name"] for row in rows]
+            )
             connection.execute(insert(schema.version), rows)
 
     def unstage(self, fence: Fence, barrier: int, table: str) -> list[str]:
@@ -155,7 +153,7 @@ class MetaStore(RunnerStore):
         they are gone. For a model that failed while the others go on.
         """
         with self._staging(fence, barrier, f"unstage {table}") as connection:
-            return _unstage(connection, barrier, table)
+            return statements.unstage(connection, barrier, table)
 
     def precommit(self, fence: Fence, barrier: int) -> None:
         """The point of no return: every table of the barrier is staged, from here on only forward.
@@ -177,7 +175,7 @@ class MetaStore(RunnerStore):
                 ).scalars()
             )
             step = f"precommit barrier {barrier}"
-            found = _barrier(connection, barrier, step)
+            found = statements.barrier_of(connection, barrier, step)
             transitions.demand(step, transitions.to_precommit(found, fence, unbuilt))
             self._move(connection, found, "PRECOMMIT")
 
@@ -191,10 +189,10 @@ class MetaStore(RunnerStore):
             of = schema.version
             where = (of.c.barrier == barrier) & (of.c.table_name == table)
             step = f"mark {table} as written at barrier {barrier}"
-            found = _barrier(connection, barrier, step)
+            found = statements.barrier_of(connection, barrier, step)
             state = connection.execute(select(of.c.state).where(where)).scalar()
             transitions.demand(step, transitions.to_write(found, table, state))
-            _swap(
+            statements.swap(
                 connection,
                 update(of).where(where, of.c.state == state).values(state="WRITTEN"),
                 step,
@@ -202,14 +200,14 @@ class MetaStore(RunnerStore):
             connection.execute(update(of).where(where).values(written_at=self._clock()))
             if snapshot is not None:
                 connection.execute(update(of).where(where).values(snapshot=snapshot))
-                _rename_input(connection, barrier, table, snapshot)
+                statements.rename_input(connection, barrier, table, snapshot)
 
     def commit(self, fence: Fence, barrier: int) -> None:
         """Close the barrier: its versions are the latest, its definitions the current ones."""
         with self._fenced(fence) as connection:
             of, head = schema.version, schema.head
             step = f"commit barrier {barrier}"
-            found = _barrier(connection, barrier, step)
+            found = statements.barrier_of(connection, barrier, step)
             unwritten: list[str] = list(
                 connection.execute(
                     select(of.c.table_name)
@@ -227,7 +225,7 @@ class MetaStore(RunnerStore):
                     select(of.c.table_name, of.c.barrier).where(of.c.barrier == barrier),
                 )
             )
-            _make_current(connection, barrier)
+            statements.make_current(connection, barrier)
             written = (of.c.barrier == barrier) & (of.c.state == "WRITTEN")
             tables: list[str] = list(
                 connection.execute(
@@ -244,10 +242,10 @@ class MetaStore(RunnerStore):
         """
         with self._fenced(fence) as connection:
             step = f"abort barrier {barrier}"
-            found = _barrier(connection, barrier, step)
+            found = statements.barrier_of(connection, barrier, step)
             transitions.demand(step, transitions.to_abort(found))
             self._move(connection, found, "ABORT")
-            _forget(connection, schema.staged_job, barrier)
+            statements.forget(connection, schema.staged_job, barrier)
             self._enter(connection, fence.owner, "abort", {"barrier": barrier})
 
     # jobs and change files
@@ -263,8 +261,8 @@ class MetaStore(RunnerStore):
                 unfinished = schema.to_barrier(row)
                 transitions.demand(f"drop {table}", [transitions.barrier_in(unfinished, "OPEN")])
                 of = schema.version
-                _forget(connection, schema.staged_job, unfinished.id, [table])
-                _forget(connection, of, unfinished.id, [table])
+                statements.forget(connection, schema.staged_job, unfinished.id, [table])
+                statements.forget(connection, of, unfinished.id, [table])
             gone = connection.execute(
                 delete(schema.job).where(schema.job.c.table_name == table)
             ).rowcount
@@ -298,13 +296,13 @@ class MetaStore(RunnerStore):
         of = schema.change_file
         where = (of.c.table_name == table) & (of.c.barrier <= upto_barrier)
         with self._fenced(fence) as connection:
-            return _take_paths(connection, where)
+            return statements.take_paths(connection, where)
 
     def forget_aborted_change_files(self, fence: Fence) -> list[str]:
         """Unlist the change files of aborted barriers; returns their paths."""
         aborted = select(schema.barrier.c.id).where(schema.barrier.c.state == "ABORT")
         with self._fenced(fence) as connection:
-            return _take_paths(connection, schema.change_file.c.barrier.in_(aborted))
+            return statements.take_paths(connection, schema.change_file.c.barrier.in_(aborted))
 
     # growth
 
@@ -372,7 +370,7 @@ class MetaStore(RunnerStore):
     def _staging(self, fence: Fence, barrier: int, step: str) -> Iterator[Connection]:
         """A write transaction into an OPEN barrier of the current runner."""
         with self._fenced(fence) as connection:
-            found = _barrier(connection, barrier, step)
+            found = statements.barrier_of(connection, barrier, step)
             transitions.demand(step, transitions.to_stage(found, fence))
             yield connection
 
@@ -382,122 +380,4 @@ class MetaStore(RunnerStore):
             values["ended_at"] = self._clock()
         of = schema.barrier
         unmoved = (of.c.id == barrier.id) & (of.c.state == barrier.state)
-        _swap(connection, update(of).where(unmoved).values(**values), f"move to {to}")
-
-
-def _barrier(connection: Connection, barrier: int, step: str) -> Barrier:
-    row = (
-        connection.execute(select(schema.barrier).where(schema.barrier.c.id == barrier))
-        .mappings()
-        .first()
-    )
-    return transitions.known(barrier, schema.to_barrier(row) if row else None, step)
-
-
-def _swap(connection: Connection, change: Update, step: str) -> None:
-    """Compare-and-swap: `change` names the state it starts from, and must meet just one row."""
-    met = connection.execute(change).rowcount
-    transitions.demand(step, [transitions.unchanged(met)])
-
-
-def _forget(
-    connection: Connection, of: Table, barrier: int, tables: list[str] | None = None
-) -> None:
-    where = of.c.barrier == barrier
-    if tables is None:
-        connection.execute(delete(of).where(where))
-    elif tables:
-        connection.execute(
-            delete(of).where(where, of.c.table_name == bindparam("gone")),
-            [{"gone": table} for table in tables],
-        )
-
-
-def _put_inputs(
-    connection: Connection,
-    barrier: int,
-    inputs: Mapping[str, int | None],
-    committed: Mapping[str, float],
-) -> None:
-    _forget(connection, schema.barrier_input, barrier, list(inputs))
-    if inputs:
-        connection.execute(
-            insert(schema.barrier_input),
-            [
-                {
-                    "barrier": barrier,
-                    "table_name": table,
-                    "snapshot": snapshot,
-                    "committed_at": committed.get(table),
-                }
-                for table, snapshot in inputs.items()
-            ],
-        )
-
-
-def _unstage(connection: Connection, barrier: int, table: str) -> list[str]:
-    _forget(connection, schema.staged_job, barrier, [table])
-    _forget(connection, schema.version, barrier, [table])
-    of = schema.change_file
-    mine = (of.c.table_name == table) & (of.c.barrier == barrier)
-    return list(connection.execute(select(of.c.path).where(mine).order_by(of.c.path)).scalars())
-
-
-def _rename_input(connection: Connection, barrier: int, table: str, snapshot: int) -> None:
-    of = schema.version
-    for row in connection.execute(select(of).where(of.c.barrier == barrier)).mappings().all():
-        version = schema.to_version(row)
-        if table in version.inputs:
-            inputs = {**version.inputs, table: snapshot}
-            renamed = schema.from_version(replace(version, inputs=inputs))
-            connection.execute(
-                update(of)
-                .where(of.c.barrier == barrier, of.c.table_name == version.table)
-                .values(inputs=renamed["inputs"])
-            )
-
-
-def _take_paths(connection: Connection, where: Any) -> list[str]:
-    of = schema.change_file
-    taken: list[str] = list(
-        connection.execute(
-            select(of.c.path).where(where).order_by(of.c.barrier, of.c.path)
-        ).scalars()
-    )
-    connection.execute(delete(of).where(where))
-    return taken
-
-
-def _reads(connection: Connection, barrier: int) -> dict[str, tuple[str, ...]]:
-    """What each table would read if the barrier committed now."""
-    reads: dict[str, tuple[str, ...]] = {}
-    for row in connection.execute(select(schema.edge)).mappings():
-        reads[row["sink"]] = (*reads.get(row["sink"], ()), row["source"])
-    for row in connection.execute(select(schema.job.c.table_name)).mappings():
-        reads.setdefault(row["table_name"], ())
-    of = schema.staged_job
-    for row in connection.execute(select(of).where(of.c.barrier == barrier)).mappings():
-        reads[row["table_name"]] = schema.to_job(row).sources
-    return reads
-
-
-def _make_current(connection: Connection, barrier: int) -> None:
-    staged, job, edge = schema.staged_job, schema.job, schema.edge
-    mine = select(staged.c.table_name).where(staged.c.barrier == barrier)
-    names = [column.name for column in job.columns]
-    rows = connection.execute(select(staged).where(staged.c.barrier == barrier)).mappings().all()
-    connection.execute(delete(job).where(job.c.table_name.in_(mine)))
-    connection.execute(delete(edge).where(edge.c.sink.in_(mine)))
-    connection.execute(
-        insert(job).from_select(
-            names, select(*(staged.c[name] for name in names)).where(staged.c.barrier == barrier)
-        )
-    )
-    edges = [
-        {"sink": row["table_name"], "source": source}
-        for row in rows
-        for source in schema.to_job(row).sources
-    ]
-    if edges:
-        connection.execute(insert(edge), edges)
-    _forget(connection, staged, barrier)
+        statements.swap(connection, update(of).where(unmoved).values(**values), f"move to {to}")
