@@ -130,6 +130,9 @@ class MetaClient(MetaStore):
     def barrier(self, barrier: int) -> Barrier | None:
         return self._http.find(Barrier, f"/barriers/{barrier}")
 
+    def newest_barriers(self, most: int) -> list[Barrier]:
+        return self._http.get(list[Barrier], "/barriers/newest", most=most)
+
     def unfinished(self) -> list[Barrier]:
         return self._http.get(list[Barrier], "/barriers/unfinished")
 
@@ -217,6 +220,9 @@ class MetaClient(MetaStore):
 
     def latest_all(self, barrier: int | None = None) -> dict[str, TableVersion]:
         return self._http.get(dict[str, TableVersion], "/versions", barrier=barrier)
+
+    def newest_versions(self, most: int) -> list[TableVersion]:
+        return self._http.get(list[TableVersion], "/versions/newest", most=most)
 
     def history(self, table: str) -> list[TableVersion]:
         return self._http.get(list[TableVersion], "/versions/history", table=table)

@@ -13,6 +13,7 @@ from dbt_streamsql.meta.records import Barrier
 
 
 def barrier_of(connection: Connection, barrier: int, step: str) -> Barrier:
+    """The barrier, for a step that needs one."""
     row = (
         connection.execute(select(schema.barrier).where(schema.barrier.c.id == barrier))
         .mappings()
@@ -30,6 +31,7 @@ def swap(connection: Connection, change: Update, step: str) -> None:
 def forget(
     connection: Connection, of: Table, barrier: int, tables: list[str] | None = None
 ) -> None:
+    """Remove the rows of the barrier, or only those of some tables."""
     where = of.c.barrier == barrier
     if tables is None:
         connection.execute(delete(of).where(where))
@@ -46,6 +48,7 @@ def put_inputs(
     inputs: Mapping[str, int | None],
     committed: Mapping[str, float],
 ) -> None:
+    """Pin inputs of the barrier, instead of what was pinned for the same tables."""
     forget(connection, schema.barrier_input, barrier, list(inputs))
     if inputs:
         connection.execute(
@@ -63,6 +66,7 @@ def put_inputs(
 
 
 def unstage(connection: Connection, barrier: int, table: str) -> list[str]:
+    """Take a table out of the barrier; the paths of its change files."""
     forget(connection, schema.staged_job, barrier, [table])
     forget(connection, schema.version, barrier, [table])
     of = schema.change_file
@@ -70,6 +74,7 @@ def unstage(connection: Connection, barrier: int, table: str) -> list[str]:
 
 
 def rename_input(connection: Connection, barrier: int, table: str, snapshot: int) -> None:
+    """Versions of the barrier that read `table` have read this snapshot of it."""
     of = schema.version
     for row in connection.execute(select(of).where(of.c.barrier == barrier)).mappings().all():
         version = schema.to_version(row)
@@ -84,6 +89,7 @@ def rename_input(connection: Connection, barrier: int, table: str, snapshot: int
 
 
 def take_paths(connection: Connection, where: Any) -> list[str]:
+    """Unlist change files; their paths."""
     of = schema.change_file
     taken: list[str] = list(
         connection.execute(
@@ -108,6 +114,7 @@ def reads(connection: Connection, barrier: int) -> dict[str, tuple[str, ...]]:
 
 
 def make_current(connection: Connection, barrier: int) -> None:
+    """The definitions of the barrier take the place of those that were."""
     staged, job, edge = schema.staged_job, schema.job, schema.edge
     mine = select(staged.c.table_name).where(staged.c.barrier == barrier)
     names = [column.name for column in job.columns]

@@ -32,6 +32,7 @@ ROUTES: dict[tuple[str, str], tuple[Any, str, str]] = {
     ("GET", "/v1/health"): (None, "", ""),
     ("GET", "/v1/whoami"): (None, "read", ""),
     ("GET", "/v1/audit"): (None, "admin", ""),
+    ("GET", "/v1/barriers/newest"): ("most=1", "read", ""),
     ("GET", "/v1/barriers/unfinished"): (None, "read", ""),
     ("GET", "/v1/barriers/last-committed"): (None, "read", ""),
     ("GET", "/v1/barriers/kept-from"): (None, "read", ""),
@@ -58,6 +59,7 @@ ROUTES: dict[tuple[str, str], tuple[Any, str, str]] = {
     ("POST", "/v1/barriers/{barrier}/abort"): ({"fence": FENCE}, "run", ""),
     ("GET", "/v1/outside-tables"): (None, "read", ""),
     ("GET", "/v1/versions"): (None, "read", ""),
+    ("GET", "/v1/versions/newest"): ("most=1", "read", ""),
     ("GET", "/v1/versions/latest"): (IN_QUERY, "read", "sees"),
     ("GET", "/v1/versions/history"): (IN_QUERY, "read", "sees"),
     ("GET", "/v1/jobs"): (None, "read", ""),
@@ -79,7 +81,7 @@ ROUTES: dict[tuple[str, str], tuple[Any, str, str]] = {
     ("POST", "/v1/runner/release"): ({"fence": FENCE}, "run", ""),
     ("POST", "/v1/runner/let-go"): ({"fence": FENCE}, "run", ""),
     ("POST", "/v1/runner/note"): ({"fence": FENCE, "action": "a", "detail": {}}, "run", ""),
-    ("GET", "/v1/leases"): (None, "run", ""),
+    ("GET", "/v1/leases"): (None, "read", ""),
     ("POST", "/v1/leases"): ({"owner": "o", "barrier": 1, "seconds": 1}, "read", ""),
     ("GET", "/v1/leases/records/ended"): (None, "run", ""),
     ("POST", "/v1/leases/records/forget"): ({"leases": [HEX]}, "run", ""),
@@ -192,6 +194,7 @@ def test_a_reader_of_one_schema_sees_only_its_tables(client: httpx.Client) -> No
 
     for path in (
         "/v1/versions",
+        "/v1/versions/newest?most=9",
         "/v1/jobs",
         "/v1/topology",
         "/v1/outside-tables",
@@ -206,6 +209,14 @@ def test_a_reader_of_one_schema_sees_only_its_tables(client: httpx.Client) -> No
         assert "lake.mart." in seen(path, "read"), path
         assert "lake.mart." in seen(path, "run shop"), path
         assert "lake.mart." not in seen(path, "read shop"), path
+
+
+def test_only_runners_are_told_the_ids_of_leases_of_others(client: httpx.Client) -> None:
+    body = {"owner": "host:1:x", "barrier": 1, "seconds": 60}
+    taken = ask(client, ("POST", "/v1/leases"), body, text("read")).json()
+    for kind, told in (("read", ""), ("run", taken["id"])):
+        (lease,) = ask(client, ("GET", "/v1/leases"), None, text(kind)).json()
+        assert lease == {**taken, "id": told}
 
 
 def test_a_refused_write_changes_nothing(client: httpx.Client) -> None:

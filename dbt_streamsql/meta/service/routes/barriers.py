@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.records import Barrier, Job, TableVersion
@@ -15,6 +13,7 @@ from dbt_streamsql.meta.service.routes.bodies import (
     Fenced,
     Inputs,
     Keep,
+    Most,
     Number,
     OfTable,
     Versions,
@@ -22,6 +21,12 @@ from dbt_streamsql.meta.service.routes.bodies import (
 )
 
 router = APIRouter(prefix="/barriers", tags=["barriers"])
+
+
+@router.get("/newest")
+def newest_barriers(by: Reader, most: Most) -> list[Barrier]:
+    """The newest barriers in any state, newest first."""
+    return by.store.newest_barriers(most)
 
 
 @router.get("/unfinished")
@@ -43,9 +48,7 @@ def kept_from(by: Reader) -> int:
 
 
 @router.get("/committed")
-def committed_before(
-    by: Reader, before: AtNumber, most: Annotated[int, Query(ge=1, le=100_000)]
-) -> list[int]:
+def committed_before(by: Reader, before: AtNumber, most: Most) -> list[int]:
     """Committed barriers below one that can still be asked for, newest first."""
     return by.store.committed_before(before, most)
 

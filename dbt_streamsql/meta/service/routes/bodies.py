@@ -30,6 +30,9 @@ Table = Annotated[
 ]
 
 
+Most = Annotated[int, Query(ge=1, le=100_000, description="so many at most")]
+
+
 class Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 

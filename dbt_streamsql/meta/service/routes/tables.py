@@ -11,6 +11,7 @@ from dbt_streamsql.meta.service.routes.bodies import (
     AtNumber,
     Change,
     Fenced,
+    Most,
     OfTable,
     Paths,
     Table,
@@ -31,6 +32,12 @@ def outside_tables(by: Reader) -> list[str]:
 def latest_all(by: Reader, barrier: AtNumber | None = None) -> dict[str, TableVersion]:
     """The newest committed version of every table, now or when a barrier committed."""
     return by.seen_of(by.store.latest_all(barrier))
+
+
+@router.get("/versions/newest")
+def newest_versions(by: Reader, most: Most) -> list[TableVersion]:
+    """What the newest barriers hold, newest first."""
+    return [v for v in by.store.newest_versions(most) if by.identity.sees(v.table)]
 
 
 @router.get("/versions/latest")
