@@ -49,11 +49,11 @@ def _of_one_store(command: Callable[..., int | None]) -> Callable[..., None]:
         **options: Any,
     ) -> None:
         try:
-            url = _url(warehouse, project_dir, profiles_dir, profile, target)
+            url, token = _meta(warehouse, project_dir, profiles_dir, profile, target)
             if url.startswith(_SQLITE) and not Path(url.removeprefix(_SQLITE)).is_file():
                 # Opening it would make one.
                 _nothing(as_json, "nothing has run in this warehouse yet")
-            store = MetaStore.open(url)
+            store = MetaStore.open(url, token=token)
             try:
                 code = command(store, as_json=as_json, **options)
             finally:
@@ -240,18 +240,19 @@ def _summary_row(summary: BarrierSummary) -> tuple[str, ...]:
     )
 
 
-def _url(warehouse: str | None, *named: str | None) -> str:
+def _meta(warehouse: str | None, *named: str | None) -> tuple[str, str]:
+    """Where the store is, and the token for a MetaService."""
     if warehouse is None:
-        from dbt_streamsql.adapter.profiles import meta_url_of
+        from dbt_streamsql.adapter.profiles import meta_of
 
-        return meta_url_of(*named)
+        return meta_of(*named)
     if any(named):
         raise StreamSqlError(
             "CONFIG_INVALID",
             "`--warehouse` stands alone",
             hint="name a warehouse, or a project and its profile",
         )
-    return f"{_SQLITE}{Path(warehouse).expanduser().resolve() / 'streamsql.db'}"
+    return f"{_SQLITE}{Path(warehouse).expanduser().resolve() / 'streamsql.db'}", ""
 
 
 def _nothing(as_json: bool, why: str) -> NoReturn:

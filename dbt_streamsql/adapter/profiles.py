@@ -20,12 +20,12 @@ def settings_of(
     return credentials.settings(root)
 
 
-def meta_url_of(
+def meta_of(
     project_dir: str | None, profiles_dir: str | None, profile: str | None, target: str | None
-) -> str:
-    """The address of the MetaService store of a project's target; the rest as `settings_of`."""
+) -> tuple[str, str]:
+    """The MetaService of a project's target: where its store is, and the token ('' for none)."""
     credentials, root = credentials_of(project_dir, profiles_dir, profile, target)
-    return credentials.meta_url(root)
+    return credentials.meta_url(root), credentials.meta_token or ""
 
 
 def credentials_of(

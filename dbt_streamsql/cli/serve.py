@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
@@ -14,6 +15,10 @@ from dbt_streamsql.cli.options import PROJECT, errors_as_text
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore
 from dbt_streamsql.meta.database import redact
+from dbt_streamsql.meta.tokens import Tokens
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
 
 DEFAULT_PORT = 8123
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -53,6 +58,7 @@ def serve(
     Which store: `--store`, or that of the project's profile. Ctrl-C ends it.
     """
     try:
+        from dbt_streamsql import web
         from dbt_streamsql.meta import service
     except ModuleNotFoundError as error:
         raise StreamSqlError(
@@ -76,12 +82,21 @@ def serve(
     def started(where: str) -> None:
         click.echo(f"MetaService of {redact(url)}")
         click.echo(f"  meta: {where}")
+        click.echo(f"  pages: {where}{web.access.PATH}/")
         click.echo(f"  token file: {tokens}")
         click.echo("Ctrl-C ends it.")
 
     opened = MetaStore.open(url)
+
+    def pages(known: Tokens) -> APIRouter:
+        def verify(token: str) -> web.Sees | None:
+            identity = known.find(token)
+            return identity.sees if identity is not None else None
+
+        return web.router(opened, verify)
+
     try:
-        service.serve(opened, address, tokens, started)
+        service.serve(opened, address, tokens, started, pages, web.PUBLIC)
     finally:
         opened.close()
     click.echo("MetaService has ended.")

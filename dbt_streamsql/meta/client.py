@@ -21,6 +21,7 @@ from dbt_streamsql.meta.records import (
     Fence,
     Job,
     Lease,
+    Pin,
     TableVersion,
 )
 from dbt_streamsql.meta.schema import SCHEMA_VERSION
@@ -133,6 +134,9 @@ class MetaClient(MetaStore):
     def newest_barriers(self, most: int) -> list[Barrier]:
         return self._http.get(list[Barrier], "/barriers/newest", most=most)
 
+    def recent(self, newest: int, upto: int | None = None) -> list[Barrier]:
+        return self._http.get(list[Barrier], "/barriers/recent", newest=newest, upto=upto)
+
     def unfinished(self) -> list[Barrier]:
         return self._http.get(list[Barrier], "/barriers/unfinished")
 
@@ -223,6 +227,13 @@ class MetaClient(MetaStore):
 
     def newest_versions(self, most: int) -> list[TableVersion]:
         return self._http.get(list[TableVersion], "/versions/newest", most=most)
+
+    def versions_between(self, first: int, last: int) -> list[TableVersion]:
+        found = list[TableVersion]
+        return self._http.get(found, "/versions/between", first=first, last=last)
+
+    def pins_between(self, first: int, last: int) -> dict[int, dict[str, Pin]]:
+        return self._http.get(dict[int, dict[str, Pin]], "/pins", first=first, last=last)
 
     def history(self, table: str) -> list[TableVersion]:
         return self._http.get(list[TableVersion], "/versions/history", table=table)

@@ -58,8 +58,8 @@ class Barrier:
 class Pin:
     """The version of a root table that a barrier reads; `committed_at` is None if not known."""
 
-    snapshot: int | None
-    committed_at: float | None = None
+    snapshot: Int64 | None
+    committed_at: Real | None = None
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,11 @@ def test_the_command_serves_a_new_store_to_its_user_and_ends_in_order(
     url = url_of(process)
     token = tmp_path / "warehouse" / "streamsql.db.token"
     assert token.stat().st_mode & 0o777 == 0o600
+    bearer = {"Authorization": f"Bearer {token.read_text().strip()}"}
+    assert httpx.get(f"{url}/ui/").status_code == 200, "the page holds no data"
+    for path in ("/ui/api/status", "/metrics"):
+        assert httpx.get(url + path).status_code == 401
+        assert httpx.get(url + path, headers=bearer).status_code == 200
     store = MetaStore.open(url)
     fence = store.acquire()
     assert store.begin(fence).id == 1

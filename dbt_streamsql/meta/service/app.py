@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
@@ -108,11 +109,15 @@ async def _invalid(_: Request, error: Exception) -> JSONResponse:
 
 async def _unknown(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    code = "META_MISSING" if error.status_code == 404 else "META_REQUEST"
-    message = _WORDS.get(error.status_code, "the request is not understood")
-    answer = _answer(error.status_code, Problem(code=code, message=message))
-    if error.status_code == 405:
-        answer.headers["Allow"] = ", ".join(_methods(request.app, request.url.path))
+    status, message = error.status_code, str(error.detail)
+    if message == HTTPStatus(status).phrase:
+        message = _WORDS.get(status, message)
+    code = {401: "META_DENIED", 404: "META_MISSING"}.get(status, "META_REQUEST")
+    answer = _answer(status, Problem(code=code, message=message))
+    answer.headers.update(error.headers or {})
+    methods = _methods(request.app, request.url.path) if status == 405 else []
+    if methods:
+        answer.headers["Allow"] = ", ".join(methods)
     return answer
 
 

@@ -63,7 +63,10 @@ class Gate:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *_HEADERS]
+                given = list(message.get("headers", ()))
+                names = {name for name, _ in given}
+                missing = [(name, value) for name, value in _HEADERS if name not in names]
+                message["headers"] = [*given, *missing]
             await send(message)
 
         who = "-"

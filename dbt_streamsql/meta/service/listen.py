@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Literal
 
 import uvicorn
+from fastapi import APIRouter
 from starlette.types import ASGIApp
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import local_tokens, tokens
 from dbt_streamsql.meta.service.app import LOOPBACK, create_app
 from dbt_streamsql.meta.store import MetaStore
+from dbt_streamsql.meta.tokens import Tokens
 
 KEEP_ALIVE_SECONDS = 75
 """Longer than the client keeps an idle connection, so that none ends under a request."""
@@ -67,16 +69,27 @@ class Address:
             )
 
 
+Pages = Callable[[Tokens], APIRouter]
+
+
 def serve(
-    store: MetaStore, address: Address, token_file: Path, started: Callable[[str], None]
+    store: MetaStore,
+    address: Address,
+    token_file: Path,
+    started: Callable[[str], None],
+    pages: Pages | None = None,
+    public: Collection[str] = (),
 ) -> None:
     """Serve until SIGINT or SIGTERM. `started` is told the URL when connections are accepted.
 
-    A token file that is not there is made. Errors: META_SERVICE.
+    A token file that is not there is made. `pages` are routes in addition, and `public` their
+    paths as in `create_app`. Errors: META_SERVICE.
     """
     address.check()
     tokens.make(token_file)
-    app = create_app(store, tokens.load(token_file), hosts=address.hosts)
+    known = tokens.load(token_file)
+    routers = [pages(known)] if pages is not None else []
+    app = create_app(store, known, hosts=address.hosts, routers=routers, public=public)
     with listening(address) as listener:
         port = listener.getsockname()[1]
         server = server_of(app, address)

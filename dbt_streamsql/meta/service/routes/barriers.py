@@ -29,6 +29,12 @@ def newest_barriers(by: Reader, most: Most) -> list[Barrier]:
     return by.store.newest_barriers(most)
 
 
+@router.get("/recent")
+def recent(by: Reader, newest: Most, upto: AtNumber | None = None) -> list[Barrier]:
+    """The newest barriers in any state, up to one if given; oldest first."""
+    return by.store.recent(newest, upto)
+
+
 @router.get("/unfinished")
 def unfinished(by: Reader) -> list[Barrier]:
     """Barriers in OPEN or PRECOMMIT; at most one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta.records import ChangeFile, Job, TableVersion
+from dbt_streamsql.meta.records import ChangeFile, Job, Pin, TableVersion
 from dbt_streamsql.meta.service.callers import Reader, Runner
 from dbt_streamsql.meta.service.routes.bodies import (
     AtNumber,
@@ -32,6 +32,19 @@ def outside_tables(by: Reader) -> list[str]:
 def latest_all(by: Reader, barrier: AtNumber | None = None) -> dict[str, TableVersion]:
     """The newest committed version of every table, now or when a barrier committed."""
     return by.seen_of(by.store.latest_all(barrier))
+
+
+@router.get("/pins")
+def pins_between(by: Reader, first: AtNumber, last: AtNumber) -> dict[int, dict[str, Pin]]:
+    """The pinned inputs of the barriers first to last, both included, by barrier and table."""
+    found = by.store.pins_between(first, last)
+    return {barrier: by.seen_of(pins) for barrier, pins in found.items()}
+
+
+@router.get("/versions/between")
+def versions_between(by: Reader, first: AtNumber, last: AtNumber) -> list[TableVersion]:
+    """What the barriers first to last hold, both included."""
+    return [v for v in by.store.versions_between(first, last) if by.identity.sees(v.table)]
 
 
 @router.get("/versions/newest")
