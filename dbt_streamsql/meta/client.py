@@ -100,6 +100,9 @@ class MetaClient(MetaStore):
             self._end(fence)
             self._http.do("/runner/let-go", fence=fence)
 
+    def newest_barrier(self, fence: Fence) -> int:
+        return self._http.post(int, "/runner/newest-barrier", fence=fence)
+
     def resume(self, fence: Fence) -> bool:
         try:
             self._http.do("/runner/heartbeat", fence=fence)

@@ -78,13 +78,23 @@ class RunnerStore(MetaReader):
 
     def release(self, fence: Fence) -> None:
         """Give the right back; harmless when it was lost already."""
-        with self.database.write() as connection:
-            connection.execute(
-                update(schema.runner)
-                .where(schema.runner.c.token == fence.token, schema.runner.c.owner == fence.owner)
-                .values(owner="")
-            )
-        self.let_go()
+        of = schema.runner
+        mine = (of.c.token == fence.token) & (of.c.owner == fence.owner)
+        try:
+            with self.database.write() as connection:
+                connection.execute(update(of).where(mine).values(owner=""))
+        finally:
+            # Also when the store does not answer: a process that lives on would wait for itself.
+            self.let_go()
+
+    def newest_barrier(self, fence: Fence) -> int:
+        """The newest barrier there is while the fence is current, else META_CONFLICT.
+
+        What belongs to it or to an earlier one is this runner's to remove; what a successor makes
+        has a higher number.
+        """
+        with self._fenced(fence) as connection:
+            return int(connection.execute(select(schema.runner.c.last_barrier)).scalar_one())
 
     def let_go(self) -> None:
         """Free the runner lock as a process does that dies: the fence is not given back."""

@@ -66,11 +66,12 @@ def put_inputs(
 
 
 def unstage(connection: Connection, barrier: int, table: str) -> list[str]:
-    """Take a table out of the barrier; the paths of its change files."""
+    """Take a table out of the barrier; the paths of its change files, which stay listed."""
     forget(connection, schema.staged_job, barrier, [table])
     forget(connection, schema.version, barrier, [table])
     of = schema.change_file
-    return take_paths(connection, (of.c.table_name == table) & (of.c.barrier == barrier))
+    mine = (of.c.table_name == table) & (of.c.barrier == barrier)
+    return list(connection.execute(select(of.c.path).where(mine).order_by(of.c.path)).scalars())
 
 
 def rename_input(connection: Connection, barrier: int, table: str, snapshot: int) -> None:

@@ -83,6 +83,7 @@ ROUTES: dict[tuple[str, str], tuple[Any, str, str]] = {
     ("POST", "/v1/runner/heartbeat"): ({"fence": FENCE}, "run", ""),
     ("POST", "/v1/runner/release"): ({"fence": FENCE}, "run", ""),
     ("POST", "/v1/runner/let-go"): ({"fence": FENCE}, "run", ""),
+    ("POST", "/v1/runner/newest-barrier"): ({"fence": FENCE}, "run", ""),
     ("POST", "/v1/runner/note"): ({"fence": FENCE, "action": "a", "detail": {}}, "run", ""),
     ("GET", "/v1/leases"): (None, "read", ""),
     ("POST", "/v1/leases"): ({"owner": "o", "barrier": 1, "seconds": 1}, "read", ""),

@@ -49,6 +49,12 @@ def let_go(by: Runner, body: Fenced) -> None:
     by.service.let_go(by.name, body.fence)
 
 
+@router.post("/newest-barrier")
+def newest_barrier(by: Runner, body: Fenced) -> int:
+    """The newest barrier there is; META_CONFLICT when the fence is not current."""
+    return by.store.newest_barrier(body.fence)
+
+
 @router.post("/note")
 def note(by: Runner, body: Note) -> None:
     """Add a line to the audit log."""
