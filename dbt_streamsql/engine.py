@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,23 +19,20 @@ from dbt_streamsql.compiler.parse import statements, without_qualify
 from dbt_streamsql.compiler.udf import Function, Parameter, expand
 from dbt_streamsql.definitions import Definitions, check_config, configuration_of
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import Job, MetaStore, TableVersion
+from dbt_streamsql.meta import Job, MetaStore
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.relational import CLOCK
-from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.quoting import TableName
 from dbt_streamsql.reading import Reader, Reading
-from dbt_streamsql.runtime import changelog, changelog_table, publish, staged
-from dbt_streamsql.runtime.compare import beyond_rounding, differing
-from dbt_streamsql.runtime.context import Version, Warehouse, readable
+from dbt_streamsql.runtime import changelog, changelog_table, publish, staged, verification
+from dbt_streamsql.runtime.context import Version, Warehouse
 from dbt_streamsql.runtime.epoch import Epoch
-from dbt_streamsql.runtime.frames import clock_row
 from dbt_streamsql.runtime.job import plan_of
 from dbt_streamsql.runtime.report import Report, TableReport, reports_of
 from dbt_streamsql.runtime.session import embedded
 from dbt_streamsql.runtime.sessions import Sessions
 from dbt_streamsql.runtime.spark_catalog import SparkCatalog
 from dbt_streamsql.runtime.staged import Build
-from dbt_streamsql.storage import functions, inputs
+from dbt_streamsql.storage import functions
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
@@ -419,47 +416,7 @@ class Engine:
         columns may differ in their last bits, as they do when the query itself is asked twice.
         """
         table = TableName.parse(name, self.catalog)
-        jobs = self._warehouse.store.jobs()
-        job = jobs.get(str(table))
-        version = self._warehouse.store.latest(str(table))
-        if job is None or version is None:
-            raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
-
-        def consumed(source: TableName) -> str | None:
-            if str(source) not in version.inputs:
-                return None
-            text = self._as_now(source, version.inputs[str(source)])
-            return readable(jobs.get(str(source)), text)
-
-        names = ", ".join(quote(column["name"]) for column in job.columns)
-        query = f"({self._meant(job, version, consumed)})"
-        stored = inputs.version(table, version.snapshot)
-        with self._warehouse.sessions.use() as spark:
-            # Spark cannot carry constraints of correlated sub-queries through a UNION.
-            spark.conf.set("spark.sql.constraintPropagation.enabled", False)
-            try:
-                rows = spark.sql(differing(names, query, stored)).collect()
-            finally:
-                spark.conf.unset("spark.sql.constraintPropagation.enabled")
-        floats = {c["name"] for c in job.columns if c["type"] in {"float", "double"}}
-        return beyond_rounding(rows, floats) if floats else rows
-
-    def _meant(
-        self, job: Job, version: TableVersion, read: Callable[[TableName], str | None]
-    ) -> str:
-        """The query of a view over what it has read: where it leaves a choice, the one made."""
-        plan = plan_of(job)
-        if not plan.canonical:
-            return self._reading.rewritten(job.sql, read)
-        clock = version.inputs.get(CLOCK)
-        return plan.filled(
-            lambda table: str(clock_row(clock) if table == CLOCK else read(TableName.parse(table)))
-        )
-
-    def _as_now(self, source: TableName, version: int | None) -> str:
-        meta = inputs.load(self.spark, source)
-        assert meta is not None
-        return inputs.as_now(self.spark, source, meta, version)
+        return verification.differing(self._warehouse, table, self._reading.rewritten)
 
     def plan(self, name: str) -> CompiledPlan:
         """The plan of a registered view."""

@@ -19,7 +19,7 @@ from dbt_common.exceptions import DbtBaseException
 
 from dbt_streamsql.adapter import checks, model_config, python_models, seeds, tables
 from dbt_streamsql.adapter.causes import cause_of, trace_of
-from dbt_streamsql.adapter.outcomes import POLICIES, Outcomes
+from dbt_streamsql.adapter.outcomes import Outcomes, check_policy
 from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
 from dbt_streamsql.adapter.relations import RelationsAdapter
 from dbt_streamsql.errors import Place, StreamSqlError
@@ -50,10 +50,6 @@ _THREE_PARTS = re.compile(
 
 def _named_in(text: str) -> set[TableName]:
     return {TableName.parse(match.group(0)) for match in _THREE_PARTS.finditer(text)}
-
-
-_HELD = "`publish: passed_subgraph` publishes what does not depend on what failed"
-_LOOK = "To look at it: `dbt show --vars 'consistency: read_uncommitted'`"
 
 
 class PublishError(DbtBaseException):
@@ -94,43 +90,17 @@ class StreamSqlAdapter(RelationsAdapter):
         engine = self.host.open_epoch
         if engine is not None:
             try:
-                self._end_run(engine)
+                self._outcomes.publish(engine, self._policy)
             except Exception as error:  # noqa: BLE001 - raised again, in dbt's words
                 logger.debug(f"Publishing failed: {trace_of(error)}")
                 raise PublishError(cause_of(error)) from None
         super().clear_transaction()
 
-    def _end_run(self, engine: Engine) -> None:
-        failed = self._outcomes.failed()
-        if failed and self._policy == "run":
-            barrier = engine.hold()
-            names = ", ".join(sorted(node.split(".")[2] for node in failed))
-            logger.warning(
-                f"Nothing of this run is published, since it failed in {names}. {_HELD}"
-            )
-            if barrier:
-                logger.warning(f"Barrier {barrier} stays staged until the next run. {_LOOK}")
-            return
-        if failed and self._policy == "passed_subgraph":
-            held = engine.withdraw(self._outcomes.blamed())
-            if held:
-                logger.warning(f"Not published, since they failed: {', '.join(sorted(held))}")
-        report = engine.publish()
-        if any(table.mode != "noop" for table in report.tables.values()):
-            logger.info(f"Published barrier {report.barrier}")
-
     @property
     def _policy(self) -> str:
         """When this run is published. Error: CONFIG_INVALID."""
         chosen = self.config.cli_vars.get("publish", self.config.credentials.publish)
-        if chosen not in POLICIES:
-            raise StreamSqlError(
-                "CONFIG_INVALID",
-                "unknown `publish`",
-                given=repr(chosen),
-                allowed=", ".join(POLICIES),
-            )
-        return str(chosen)
+        return check_policy(chosen)
 
     def cleanup_connections(self) -> None:
         """The end of a command. An epoch that is still open was interrupted: it leaves nothing."""

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from dbt.adapters.events.logging import AdapterLogger
+
+from dbt_streamsql.errors import StreamSqlError
+
+if TYPE_CHECKING:
+    from dbt_streamsql.engine import Engine
+
+logger = AdapterLogger("StreamSQL")
 
 POLICIES = ("run", "passed_subgraph", "model")
 """When a run is published: at its end if nothing failed; at its end, without what failed and what
@@ -35,12 +44,38 @@ class Outcomes:
         with self._lock:
             self._needs[test] = tuple(nodes)
 
-    def failed(self) -> Mapping[str, str]:
-        """Nodes that failed, and how; tests too."""
+    def publish(self, engine: Engine, policy: str) -> None:
+        """End the run of an open epoch: publish it, or what the policy leaves of it."""
         with self._lock:
-            return dict(self._failed)
+            failed = dict(self._failed)
+        if failed and policy == "run":
+            barrier = engine.hold()
+            names = ", ".join(sorted(node.split(".")[2] for node in failed))
+            logger.warning(
+                f"Nothing of this run is published, since it failed in {names}. "
+                "`publish: passed_subgraph` publishes what does not depend on what failed"
+            )
+            if barrier:
+                logger.warning(
+                    f"Barrier {barrier} stays staged until the next run. "
+                    "To look at it: `dbt show --vars 'consistency: read_uncommitted'`"
+                )
+            return
+        if failed and policy == "passed_subgraph":
+            # The failure of a test is that of the nodes that it looks at.
+            blamed = {node for name in failed for node in self._needs.get(name, (name,))}
+            held = engine.withdraw(blamed)
+            if held:
+                logger.warning(f"Not published, since they failed: {', '.join(held)}")
+        report = engine.publish()
+        if any(table.mode != "noop" for table in report.tables.values()):
+            logger.info(f"Published barrier {report.barrier}")
 
-    def blamed(self) -> set[str]:
-        """The same, with the nodes that failed tests look at in the place of the tests."""
-        with self._lock:
-            return {node for test in self._failed for node in self._needs.get(test, (test,))}
+
+def check_policy(policy: object) -> str:
+    """The policy by its name. Error: CONFIG_INVALID."""
+    if policy not in POLICIES:
+        raise StreamSqlError(
+            "CONFIG_INVALID", "unknown `publish`", given=repr(policy), allowed=", ".join(POLICIES)
+        )
+    return str(policy)
