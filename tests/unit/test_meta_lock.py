@@ -17,8 +17,10 @@ import pytest
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore, TableVersion
+from dbt_streamsql.meta.client import MetaClient
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 HOLD = """
@@ -168,27 +170,31 @@ def test_a_release_that_the_store_does_not_hear_of_frees_the_lock_all_the_same(
     try:
         fence = store.acquire()
 
-        def unreachable() -> None:
+        def unreachable(*_: object, **__: object) -> None:
             raise StreamSqlError("META_UNREACHABLE", "the connection was lost")
 
         with monkeypatch.context() as lost:
-            lost.setattr(store.database, "write", unreachable)
+            if isinstance(store, MetaClient):
+                lost.setattr(store._http, "post", unreachable)
+            else:
+                lost.setattr(store.database, "write", unreachable)
             with pytest.raises(StreamSqlError):
                 store.release(fence)
-        assert store.acquire().token == fence.token + 1
+        # A service finds out that nobody is there any more.
+        assert store.acquire(wait=meta_url.startswith("http")).token == fence.token + 1
     finally:
         store.close()
 
 
-def test_who_has_lost_the_fence_is_not_told_what_may_be_removed(meta_url: str) -> None:
+def test_who_has_lost_the_fence_is_not_told_what_may_be_removed(
+    meta_url: str, lose_lock: Callable[[MetaStore], None]
+) -> None:
     first, second = MetaStore.open(meta_url), MetaStore.open(meta_url)
     try:
         stale = first.acquire()
         barrier = first.begin(stale, {}).id
         assert first.newest_barrier(stale) == barrier
-        # The connection that held the lock is gone, and nobody has told the process.
-        assert first._lock is not None
-        first._lock.release()
+        lose_lock(first)
         fence = second.acquire()
         second.abort(fence, barrier)
         begun = second.begin(fence, {}).id
