@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from dbt_streamsql import cli_status
 from dbt_streamsql.__version__ import version
 from dbt_streamsql.cli.serve import serve
 from dbt_streamsql.cli.server import server
+from dbt_streamsql.cli.status import barrier, status, topology
 
 
 @click.group()
@@ -16,6 +16,5 @@ def main() -> None:
     """Materialized views for dbt on Spark: what dbt has no command for."""
 
 
-cli_status.register(main)
-main.add_command(server)
-main.add_command(serve)
+for command in (status, topology, barrier, server, serve):
+    main.add_command(command)

@@ -40,7 +40,15 @@ def errors_as_text(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def for_one_warehouse(command: Callable[..., Any]) -> Callable[..., Any]:
     """Options that say which warehouse is meant; the command is told its settings."""
+    return _choosing(_settings, command)
 
+
+def for_one_store(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same; the command is told where its store is, and the token for a MetaService."""
+    return _choosing(_meta, command)
+
+
+def _choosing(choose: Callable[..., Any], command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def run(
         warehouse: str | None,
@@ -51,7 +59,14 @@ def for_one_warehouse(command: Callable[..., Any]) -> Callable[..., Any]:
         **options: Any,
     ) -> Any:
         named = (project_dir, profiles_dir, profile, target)
-        return command(_settings(warehouse, *named), **options)
+        if warehouse is not None and any(named):
+            raise StreamSqlError(
+                "CONFIG_INVALID",
+                "`--warehouse` stands alone",
+                hint="name a warehouse, or a project and its profile",
+            )
+        folder = Path(warehouse).expanduser().resolve() if warehouse is not None else None
+        return command(choose(folder, *named), **options)
 
     wrapped = errors_as_text(run)
     for option in (
@@ -67,15 +82,17 @@ def print_json(body: dict[str, Any]) -> None:
     click.echo(json.dumps(body))
 
 
-def _settings(warehouse: str | None, *named: str | None) -> SessionSettings:
+def _settings(warehouse: Path | None, *named: str | None) -> SessionSettings:
     if warehouse is not None:
-        if any(named):
-            raise StreamSqlError(
-                "CONFIG_INVALID",
-                "`--warehouse` stands alone",
-                hint="name a warehouse, or a project and its profile",
-            )
-        return SessionSettings(warehouse=str(Path(warehouse).expanduser().resolve()))
+        return SessionSettings(warehouse=str(warehouse))
     from dbt_streamsql.adapter.profiles import settings_of
 
     return settings_of(*named)
+
+
+def _meta(warehouse: Path | None, *named: str | None) -> tuple[str, str]:
+    if warehouse is not None:
+        return f"sqlite:///{warehouse / 'streamsql.db'}", ""
+    from dbt_streamsql.adapter.profiles import meta_of
+
+    return meta_of(*named)

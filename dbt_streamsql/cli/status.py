@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
@@ -18,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.cli.options import for_one_store
 from dbt_streamsql.meta import MetaStore, draw, history, overview
 from dbt_streamsql.meta.overview import BarrierDetail, BarrierSummary, Node, Status
 
@@ -29,51 +30,19 @@ _SQLITE = "sqlite:///"
 _PIPED_WIDTH = 200
 
 
-def register(main: click.Group) -> None:
-    """Give the command `streamsql` these commands."""
-    for command in (status, topology, barrier):
-        main.add_command(command)
-
-
-def _of_one_store(command: Callable[..., int | None]) -> Callable[..., None]:
-    """Options that say which store is meant; errors as text with exit code 2."""
+def _of_one_store(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command is told the store, opened for it."""
 
     @wraps(command)
-    def run(
-        warehouse: str | None,
-        project_dir: str | None,
-        profiles_dir: str | None,
-        profile: str | None,
-        target: str | None,
-        as_json: bool,
-        **options: Any,
-    ) -> None:
-        try:
-            url, token = _meta(warehouse, project_dir, profiles_dir, profile, target)
-            if url.startswith(_SQLITE) and not Path(url.removeprefix(_SQLITE)).is_file():
-                # Opening it would make one.
-                _nothing(as_json, "nothing has run in this warehouse yet")
-            store = MetaStore.open(url, token=token)
-            try:
-                code = command(store, as_json=as_json, **options)
-            finally:
-                store.close()
-        except StreamSqlError as error:
-            click.echo(str(error), err=True)
-            sys.exit(2)
-        sys.exit(code or 0)
+    def run(where: tuple[str, str], as_json: bool, **options: Any) -> Any:
+        url, token = where
+        if url.startswith(_SQLITE) and not Path(url.removeprefix(_SQLITE)).is_file():
+            # Opening it would make one.
+            _nothing(as_json, "nothing has run in this warehouse yet")
+        with closing(MetaStore.open(url, token=token)) as store:
+            return command(store, as_json=as_json, **options)
 
-    folder = click.Path(file_okay=False)
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="print JSON"),
-        click.option("--target", help="of the profile"),
-        click.option("--profile", help="instead of the project's"),
-        click.option("--profiles-dir", type=folder, help="folder of profiles.yml, as dbt's"),
-        click.option("--project-dir", type=folder, help="folder of dbt_project.yml, as dbt's"),
-        click.option("--warehouse", type=folder, help="a warehouse folder, instead of a profile"),
-    ):
-        run = option(run)
-    return run
+    return for_one_store(run)
 
 
 def _newest(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -238,21 +207,6 @@ def _summary_row(summary: BarrierSummary) -> tuple[str, ...]:
         _delay(summary.delay, exact=True),
         f"{slow.table} {_seconds(slow.seconds)} s" if slow else "",
     )
-
-
-def _meta(warehouse: str | None, *named: str | None) -> tuple[str, str]:
-    """Where the store is, and the token for a MetaService."""
-    if warehouse is None:
-        from dbt_streamsql.adapter.profiles import meta_of
-
-        return meta_of(*named)
-    if any(named):
-        raise StreamSqlError(
-            "CONFIG_INVALID",
-            "`--warehouse` stands alone",
-            hint="name a warehouse, or a project and its profile",
-        )
-    return f"{_SQLITE}{Path(warehouse).expanduser().resolve() / 'streamsql.db'}", ""
 
 
 def _nothing(as_json: bool, why: str) -> NoReturn:
