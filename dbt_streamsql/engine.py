@@ -248,6 +248,29 @@ class Engine:
             epoch, self._epoch = self._epoch, None
             return epoch.leave() if epoch is not None else 0
 
+    def undo(self, barrier: int) -> None:
+        """Give up what a run that was held back has staged.
+
+        Errors: META_CONFLICT when there is no such open barrier, WAREHOUSE_BUSY.
+        """
+        with self._lock:
+            store = self._warehouse.store
+            fence = store.acquire()
+            try:
+                states = {found.id: found.state for found in store.unfinished()}
+                if states.get(barrier) != "OPEN":
+                    raise StreamSqlError(
+                        "META_CONFLICT",
+                        f"barrier {barrier} cannot be undone",
+                        given=states.get(barrier, "not an unfinished barrier"),
+                        allowed=", ".join(f"barrier {number}" for number in states)
+                        or "none is open",
+                        hint="a published barrier stays, and one in PRECOMMIT will be published",
+                    )
+                publish.recover(self._warehouse, fence)
+            finally:
+                store.release(fence)
+
     def withdraw(self, nodes: Collection[str]) -> list[str]:
         """Take views, by their dbt ids, and all that reads them out of the open epoch; their
         tables."""

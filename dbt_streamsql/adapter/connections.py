@@ -15,7 +15,7 @@ from dbt.adapters.spark.connections import SparkConnectionManager
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
 from dbt_streamsql.adapter.causes import cause_of, trace_of
-from dbt_streamsql.adapter.host import Host, host_of, project_root
+from dbt_streamsql.adapter.host import Host, host_of_profile, project_root
 from dbt_streamsql.adapter.model_config import Reads
 from dbt_streamsql.adapter.secrets import scrub
 from dbt_streamsql.errors import StreamSqlError
@@ -143,16 +143,7 @@ class StreamSqlConnectionManager(SparkConnectionManager):
 
     @property
     def host(self) -> Host:
-        root = project_root(self.profile)
-        credentials = self.profile.credentials
-        return host_of(
-            credentials.settings(root),
-            credentials.meta_url(root),
-            meta_token=credentials.meta_token or "",
-            server=credentials.server,
-            consistency=credentials.consistency,
-            query_timeout=credentials.query_timeout,
-        )
+        return host_of_profile(self.profile.credentials, project_root(self.profile))
 
     @contextmanager
     def exception_handler(self, sql: str) -> Iterator[None]:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.runtime import remote
 from dbt_streamsql.runtime.session import (
@@ -244,6 +244,18 @@ def host_of(
                 consistency=consistency,
             )
         return _hosts[key]
+
+
+def host_of_profile(credentials: Any, root: Path) -> Host:
+    """The host for `StreamSqlCredentials`, the target of a project in the folder `root`."""
+    return host_of(
+        credentials.settings(root),
+        credentials.meta_url(root),
+        meta_token=credentials.meta_token or "",
+        server=credentials.server,
+        consistency=credentials.consistency,
+        query_timeout=credentials.query_timeout,
+    )
 
 
 def project_root(config: object) -> Path:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import click
 
 from dbt_streamsql.__version__ import version
+from dbt_streamsql.cli.query import query, wait
 from dbt_streamsql.cli.serve import serve
 from dbt_streamsql.cli.server import server
 from dbt_streamsql.cli.status import barrier, status, topology
+from dbt_streamsql.cli.undo import abort
 
 
 @click.group()
@@ -16,5 +18,6 @@ def main() -> None:
     """Materialized views for dbt on Spark: what dbt has no command for."""
 
 
-for command in (status, topology, barrier, server, serve):
+for command in (status, topology, barrier, query, wait, server, serve):
     main.add_command(command)
+barrier.add_command(abort)

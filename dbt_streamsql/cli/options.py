@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from pyspark.errors import PySparkException
 
+from dbt_streamsql.adapter.causes import cause_of
+from dbt_streamsql.adapter.host import Host, host_of, host_of_profile
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.session import SessionSettings
 
@@ -46,6 +49,19 @@ def for_one_warehouse(command: Callable[..., Any]) -> Callable[..., Any]:
 def for_one_store(command: Callable[..., Any]) -> Callable[..., Any]:
     """The same; the command is told where its store is, and the token for a MetaService."""
     return _choosing(_meta, command)
+
+
+def for_one_engine(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same; the command is told an engine, opened for it: Spark starts."""
+
+    @wraps(command)
+    def run(host: Host, **options: Any) -> Any:
+        try:
+            return command(host.engine, **options)
+        except PySparkException as error:
+            raise StreamSqlError("SQL_INVALID", cause_of(error)) from error
+
+    return _choosing(_host, run)
 
 
 def _choosing(choose: Callable[..., Any], command: Callable[..., Any]) -> Callable[..., Any]:
@@ -88,6 +104,16 @@ def _settings(warehouse: Path | None, *named: str | None) -> SessionSettings:
     from dbt_streamsql.adapter.profiles import settings_of
 
     return settings_of(*named)
+
+
+def _host(warehouse: Path | None, *named: str | None) -> Host:
+    if warehouse is not None:
+        meta, _ = _meta(warehouse)
+        return host_of(SessionSettings(warehouse=str(warehouse)), meta)
+    from dbt_streamsql.adapter.profiles import credentials_of
+
+    credentials, root = credentials_of(*named)
+    return host_of_profile(credentials, root)
 
 
 def _meta(warehouse: Path | None, *named: str | None) -> tuple[str, str]:

@@ -1,0 +1,20 @@
+"""`streamsql barrier abort`: a run that was held back is given up before the next one does so."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from dbt_streamsql.cli.options import for_one_engine
+from dbt_streamsql.engine import Engine
+
+
+@click.command()
+@click.argument("number", type=click.IntRange(min=1))
+@for_one_engine
+def abort(engine: Engine, as_json: bool, number: int) -> None:
+    """Remove what barrier NUMBER has staged. It must be one that was never published."""
+    engine.undo(number)
+    said = f"barrier {number} is undone: nothing of it is left"
+    click.echo(json.dumps({"undone": number}) if as_json else said)

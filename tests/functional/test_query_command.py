@@ -1,0 +1,93 @@
+"""`streamsql query`, `wait` and `barrier abort`, on a project's own profile."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from dbt_streamsql.cli import main
+
+pytestmark = pytest.mark.spark
+
+VIEW = "{{ config(materialized='materialized_view') }} select "
+BOTH = "select n, total from lake.shop.counted, lake.shop.summed"
+
+
+@pytest.fixture
+def shop(project):
+    """Two views over one table, of which the second is behind."""
+    project.write("seeds/orders.csv", "id,amount\n1,10\n")
+    project.write("models/counted.sql", VIEW + "count(*) as n from {{ ref('orders') }}")
+    project.write("models/summed.sql", VIEW + "sum(amount) as total from {{ ref('orders') }}")
+    assert project.dbt("build").ok
+    project.sql("insert into lake.shop.orders values (2, 20)")
+    assert project.dbt("run", "-s", "counted").ok
+    return project
+
+
+def streamsql(project, *arguments):
+    folders = ["--project-dir", str(project.root), "--profiles-dir", str(project.root)]
+    return CliRunner().invoke(main, [*arguments, *folders])
+
+
+def rows(project, *arguments):
+    done = streamsql(project, "query", *arguments, "--json")
+    assert done.exit_code == 0, done.output
+    return [tuple(json.loads(line).values()) for line in done.stdout.splitlines()]
+
+
+def test_a_query_reads_one_cut_at_the_level_that_is_asked_for(shop):
+    assert rows(shop, BOTH) == [(1, 10)]
+    assert rows(shop, BOTH, "-c", "repeatable_read") == [(1, 10)]
+    assert rows(shop, BOTH + ";", "-c", "read_uncommitted") == [(2, 10)]
+    last = shop.host.engine._warehouse.store.last_committed()
+    assert shop.dbt("run").ok
+    assert rows(shop, BOTH) == [(2, 30)]
+    assert rows(shop, BOTH, "--barrier", str(last)) == [(1, 10)]
+    shown = streamsql(
+        shop, "query", "select total, cast(null as int) as gone from lake.shop.summed"
+    )
+    assert "30" in shown.stdout
+    assert "NULL" in shown.stdout
+
+
+def test_what_cannot_be_answered_is_told_with_exit_code_2(shop):
+    for arguments, told in (
+        ((BOTH, "--max-staleness", "0 seconds"), "CONSISTENCY_UNAVAILABLE"),
+        ((BOTH, "--max-staleness", "soon"), "CONFIG_INVALID"),
+        ((BOTH, "--barrier", "999"), "META_CONFLICT"),
+        (("select * from lake.shop.nowhere",), "nowhere"),
+    ):
+        done = streamsql(shop, "query", *arguments)
+        assert done.exit_code == 2, done.output
+        assert told in done.stderr
+        assert "Traceback" not in done.output
+
+
+def test_waiting_ends_with_the_barrier_or_with_its_time(shop):
+    last = shop.host.engine._warehouse.store.last_committed()
+    done = streamsql(shop, "wait", "--barrier", str(last))
+    assert done.stdout == f"barrier {last} is published\n"
+    late = streamsql(shop, "wait", "--barrier", str(last + 1), "--timeout", "0.3")
+    assert late.exit_code == 2
+    assert "CONSISTENCY_UNAVAILABLE" in late.stderr
+
+
+def test_a_run_that_was_held_back_can_be_given_up(shop):
+    shop.write("tests/never.sql", "select 1 from {{ ref('summed') }}")
+    assert not shop.dbt("build", "--exclude", "orders").ok
+    store = shop.host.engine._warehouse.store
+    held = store.unfinished()[0].id
+    assert rows(shop, "select total from lake.shop.summed", "-c", "read_uncommitted") == [(30,)]
+    listed = json.loads(streamsql(shop, "barrier", "show", str(held), "--json").stdout)
+    assert listed["summary"]["state"] == "OPEN"
+    wrong = streamsql(shop, "barrier", "abort", str(held + 1))
+    assert wrong.exit_code == 2
+    assert f"barrier {held}" in wrong.stderr
+    done = streamsql(shop, "barrier", "abort", str(held))
+    assert done.exit_code == 0, done.output
+    assert store.unfinished() == []
+    assert shop.host.engine.sweep() == 0
+    assert rows(shop, "select total from lake.shop.summed", "-c", "read_uncommitted") == [(10,)]
