@@ -175,6 +175,7 @@ class Reading:
             seen = found.tables.get(str(name))
             if seen is None:
                 return None
+            self._demand_there(name, seen, found.barrier)
             text = inputs.version(self._where(name, seen), seen.snapshot)
             return self._shown(text) if str(name) in jobs else text
 
@@ -198,6 +199,20 @@ class Reading:
         shown = visible(columns)
         names = ", ".join(quote(column.name) for column in shown)
         return text if shown == columns else f"(SELECT {names} FROM {text})"
+
+    def _demand_there(self, name: TableName, seen: Seen, barrier: int) -> None:
+        if str(name) != seen.table or seen.snapshot is None:
+            return
+        meta = inputs.load(self._warehouse.sessions.main, name)
+        listed = meta is not None and meta.format == "iceberg"
+        if meta is not None and listed and seen.snapshot not in meta.snapshots:
+            raise StreamSqlError(
+                "CONSISTENCY_UNAVAILABLE",
+                f"the version of {name} at barrier {barrier} is gone",
+                given="somebody has replaced the table, or expired its snapshots",
+                hint="run what reads it (`dbt run`, or Engine.advance()), "
+                "or read with consistency read_uncommitted",
+            )
 
     def _where(self, name: TableName, seen: Seen) -> TableName:
         """Where a version lies: a staged table may have been published by a rename just now."""

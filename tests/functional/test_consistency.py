@@ -221,6 +221,22 @@ def test_a_root_is_read_as_the_views_beside_it_have_seen_it(shop):
     assert tuple(shop.reader.sql(query).first()) == (300, 300)
 
 
+def test_a_root_that_was_made_anew_is_refused_until_its_views_have_seen_it(shop):
+    spark, table = shop.engine.spark, f"{shop.base}.shopping"
+    query = f"SELECT count(*) FROM {table} s JOIN {shop.base}.user_item_amount a USING (userId)"
+    spark.sql(f"DROP TABLE {table} PURGE")
+    spark.sql(
+        f"CREATE TABLE {table} USING iceberg AS SELECT 'user1' AS userId, 'item1' AS itemId, "
+        "1L AS amount, 2L AS price"
+    )
+    with pytest.raises(StreamSqlError) as error:
+        shop.reader.sql(query)
+    assert error.value.code == "CONSISTENCY_UNAVAILABLE"
+    assert table in error.value.message
+    shop.engine.advance()
+    assert shop.reader.sql(query).first()[0] == 1
+
+
 def test_tables_that_no_barrier_holds_together_are_refused(shop):
     shop.buy()
     shop.engine.begin()
