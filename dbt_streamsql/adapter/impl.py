@@ -317,8 +317,8 @@ class StreamSqlAdapter(RelationsAdapter):
     @available.parse(lambda *a, **k: "select 1 as step")
     def streamsql_explain(self, query: Any) -> str:
         """A query whose rows say how a view, or the text of a query, is kept up to date."""
-        engine = self.host.engine
         with self.connections.exception_handler(""):
+            engine = self.host.engine
             if isinstance(query, StreamSqlRelation):
                 plan = engine.plan(str(self._name(query)))
             else:

@@ -138,13 +138,15 @@ class RelationsAdapter(SparkAdapter):
         view_names = {row[1] for row in views if row[0]}
         found = [self._view_or_function(schema_relation, name) for name in view_names]
         if names := [row[1] for row in tables if row[0] and row[1] not in view_names]:
-            engine = self.host.engine
-            for name in names:
-                relation = self._relation(schema_relation, name, RelationType.Table)
-                key = TableName(relation.database, relation.schema, name)
-                if engine.knows(key.sql):
-                    relation = relation.incorporate(type=RelationType.MaterializedView)
-                found.append(relation)
+            # The first thing of a command that asks MetaService.
+            with self.connections.exception_handler(""):
+                engine = self.host.engine
+                for name in names:
+                    relation = self._relation(schema_relation, name, RelationType.Table)
+                    key = TableName(relation.database, relation.schema, name)
+                    if engine.knows(key.sql):
+                        relation = relation.incorporate(type=RelationType.MaterializedView)
+                    found.append(relation)
         return found
 
     def _views(self, where: str) -> list[tuple[Any, ...]]:
