@@ -233,9 +233,7 @@ def substituted() -> Iterator[None]:
 
 
 def warehouse(process: Process) -> Warehouse:
-    return Warehouse(
-        cast("Any", Sessions(process)), cast("Any", process.store), "simulated", "lake"
-    )
+    return Warehouse(cast("Any", Sessions(process)), cast("Any", process.store), "lake")
 
 
 def begun(process: Process) -> Epoch:

@@ -31,6 +31,8 @@ from dbt_streamsql.meta import (
 class MemoryStore(MemoryReader):
     """What `MetaStore` does. One object is one process; the ledger is shared."""
 
+    id = "simulated"
+
     def __init__(self, ledger: Ledger, clock: Clock) -> None:
         super().__init__(ledger, clock)
         self._owner = ""
