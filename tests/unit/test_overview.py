@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
 import pytest
@@ -18,8 +18,10 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def store(meta_url: str, clock: Clock) -> Iterator[MetaStore]:
-    opened = MetaStore.open(meta_url, clock=clock)
+def store(
+    open_store: Callable[[Callable[[], float]], MetaStore], clock: Clock
+) -> Iterator[MetaStore]:
+    opened = open_store(clock)
     yield opened
     opened.close()
 
