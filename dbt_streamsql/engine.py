@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +19,7 @@ from dbt_streamsql.compiler.udf import Function, Parameter, expand
 from dbt_streamsql.definitions import Definitions, check_config, configuration_of
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job, MetaStore
+from dbt_streamsql.meta.waiting import wait_for
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.reading import Reader, Reading
@@ -35,8 +35,6 @@ from dbt_streamsql.runtime.staged import Build
 from dbt_streamsql.storage import functions
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-
-_POLL_SECONDS = 0.1
 
 
 class Engine:
@@ -407,17 +405,7 @@ class Engine:
 
         Error: CONSISTENCY_UNAVAILABLE when it is not within `seconds` (None: for ever).
         """
-        end = None if seconds is None else time.monotonic() + seconds
-        while (last := self._warehouse.store.last_committed()) < barrier:
-            if end is not None and time.monotonic() > end:
-                raise StreamSqlError(
-                    "CONSISTENCY_UNAVAILABLE",
-                    f"barrier {barrier} was not committed in time",
-                    given=f"barrier {last} after {seconds:g} s",
-                    hint="see whether a run is at work: `streamsql status`",
-                )
-            time.sleep(_POLL_SECONDS)
-        return last
+        return wait_for(self._warehouse.store, barrier, seconds)
 
     def changelog(
         self, name: str, from_barrier: int, to_barrier: int | None = None, mode: str = "retract"

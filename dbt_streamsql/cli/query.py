@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from contextlib import closing
 
 import click
@@ -15,11 +14,9 @@ from rich.table import Table
 from dbt_streamsql.cli.options import for_one_engine, for_one_store
 from dbt_streamsql.durations import seconds_of
 from dbt_streamsql.engine import Engine
-from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import LEVELS, MetaStore
 from dbt_streamsql.meta.draw import printable
-
-_POLL_SECONDS = 0.2
+from dbt_streamsql.meta.waiting import wait_for
 
 
 @click.command()
@@ -65,15 +62,7 @@ def query(
 def wait(where: tuple[str, str], as_json: bool, barrier: int, timeout: str) -> None:
     """Wait until a barrier, or a later one, is published: then its changes can be read."""
     url, token = where
-    end = time.monotonic() + seconds_of(timeout, "--timeout")
+    seconds = seconds_of(timeout, "--timeout")
     with closing(MetaStore.open(url, token=token)) as store:
-        while (last := store.last_committed()) < barrier:
-            if time.monotonic() > end:
-                raise StreamSqlError(
-                    "CONSISTENCY_UNAVAILABLE",
-                    f"barrier {barrier} was not published in time",
-                    given=f"barrier {last} after {timeout}",
-                    hint="see what runs: `streamsql status`",
-                )
-            time.sleep(_POLL_SECONDS)
+        last = wait_for(store, barrier, seconds)
     click.echo(json.dumps({"barrier": last}) if as_json else f"barrier {last} is published")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, select
+from sqlalchemy import ColumnElement, Select, Table, and_, func, select
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import audit, schema, topology
@@ -80,20 +80,7 @@ class MetaReader:
 
     def inputs_as_of(self, barrier: int) -> dict[str, int | None]:
         """The newest pinned snapshot of each outside table at that barrier, or before it."""
-        pins, at = schema.barrier_input, schema.barrier
-        newest = (
-            select(pins.c.table_name, func.max(pins.c.barrier).label("barrier"))
-            .join(at, at.c.id == pins.c.barrier)
-            .where(pins.c.barrier <= barrier, at.c.state == "COMMIT")
-            .group_by(pins.c.table_name)
-            .subquery()
-        )
-        rows = self._rows(
-            select(pins).join(
-                newest,
-                and_(pins.c.table_name == newest.c.table_name, pins.c.barrier == newest.c.barrier),
-            )
-        )
+        rows = self._rows(_newest_as_of(schema.barrier_input, barrier))
         return {row["table_name"]: row["snapshot"] for row in rows}
 
     def input_times(self, barrier: int) -> dict[str, float | None]:
@@ -179,21 +166,7 @@ class MetaReader:
 
     def _rows_as_of(self, barrier: int) -> list[Any]:
         of, at = schema.version, schema.barrier
-        newest = (
-            select(of.c.table_name, func.max(of.c.barrier).label("barrier"))
-            .join(at, at.c.id == of.c.barrier)
-            .where(of.c.barrier <= barrier, at.c.state == "COMMIT")
-            .group_by(of.c.table_name)
-            .subquery()
-        )
-        query = (
-            select(of)
-            .join(
-                newest,
-                and_(of.c.table_name == newest.c.table_name, of.c.barrier == newest.c.barrier),
-            )
-            .order_by(of.c.table_name)
-        )
+        query = _newest_as_of(of, barrier).order_by(of.c.table_name)
         with self.database.read() as connection:
             kept_from: int = connection.execute(select(schema.runner.c.kept_from)).scalar_one()
             state = connection.execute(select(at.c.state).where(at.c.id == barrier)).scalar()
@@ -308,3 +281,17 @@ def _heads() -> Select[Any]:
         # by the small table: ordered by the big one, SQLite would walk through all of it
         .order_by(head.c.table_name)
     )
+
+
+def _newest_as_of(of: Table, barrier: int) -> Select[Any]:
+    """The newest committed row of each table, at that barrier or before it."""
+    at = schema.barrier
+    newest = (
+        select(of.c.table_name, func.max(of.c.barrier).label("barrier"))
+        .join(at, at.c.id == of.c.barrier)
+        .where(of.c.barrier <= barrier, at.c.state == "COMMIT")
+        .group_by(of.c.table_name)
+        .subquery()
+    )
+    same = and_(of.c.table_name == newest.c.table_name, of.c.barrier == newest.c.barrier)
+    return select(of).join(newest, same)

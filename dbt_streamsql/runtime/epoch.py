@@ -93,9 +93,6 @@ class Epoch:
             version = self.open.staged.get(table) or self.open.pins.get(table)
         return version.meta if version is not None else None
 
-    def pinned(self, table: str) -> Version:
-        return pin(self.open, table)
-
     # -- views -------------------------------------------------------------------------------
 
     def define(
