@@ -23,7 +23,15 @@ from dbt_streamsql.meta.waiting import wait_for
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.reading import Reader, Reading
-from dbt_streamsql.runtime import changelog, changelog_table, publish, staged, verification
+from dbt_streamsql.revising import Revising
+from dbt_streamsql.runtime import (
+    changelog,
+    changelog_table,
+    publish,
+    revision,
+    staged,
+    verification,
+)
 from dbt_streamsql.runtime.context import Version, Warehouse
 from dbt_streamsql.runtime.epoch import Epoch
 from dbt_streamsql.runtime.job import plan_of
@@ -221,9 +229,7 @@ class Engine:
         with self._lock:
             if self._epoch is None:
                 self._sweep_once()
-                self._epoch = Epoch(
-                    self._warehouse, self._reading.rewritten, self._definitions.refreshed
-                )
+                self._epoch = self._new_epoch()
                 self._epoch.pin_roots()
         return self._warehouse.store.last_committed()
 
@@ -252,22 +258,7 @@ class Engine:
         Errors: META_CONFLICT when there is no such open barrier, WAREHOUSE_BUSY.
         """
         with self._lock:
-            store = self._warehouse.store
-            fence = store.acquire()
-            try:
-                states = {found.id: found.state for found in store.unfinished()}
-                if states.get(barrier) != "OPEN":
-                    raise StreamSqlError(
-                        "META_CONFLICT",
-                        f"barrier {barrier} cannot be undone",
-                        given=states.get(barrier, "not an unfinished barrier"),
-                        allowed=", ".join(f"barrier {number}" for number in states)
-                        or "none is open",
-                        hint="a published barrier stays, and one in PRECOMMIT will be published",
-                    )
-                publish.recover(self._warehouse, fence)
-            finally:
-                store.release(fence)
+            publish.undo(self._warehouse, barrier)
 
     def withdraw(self, nodes: Collection[str]) -> list[str]:
         """Take views, by their dbt ids, and all that reads them out of the open epoch; their
@@ -299,6 +290,38 @@ class Engine:
             versions = list(epoch.open.done.values())
         barrier = self._warehouse.store.last_committed()
         return Report(barrier, reports_of(versions, barrier))
+
+    def revise(
+        self,
+        name: str,
+        *,
+        to_barrier: int | None = None,
+        sql: str = "",
+        mode: revision.Mode = "auto",
+    ) -> Report:
+        """Make a table and all views that come from it anew from an earlier barrier, or corrected.
+
+        `name`: a view, or a table that views read. `to_barrier`: the committed barrier to go back
+        to; views then take up again what came after it, a table of others loses it. `sql`: a
+        view's new query, or INSERT, UPDATE, DELETE and MERGE statements on a table of others.
+        `mode`: incremental, full, or auto (full only where it must be). One barrier publishes all.
+        Errors: DEFINITION_MISSING, REVISION_IMPOSSIBLE, CONFIG_INVALID, META_CONFLICT.
+        """
+        with self._lock:
+            versions = self._revising().run(self._revision(name, to_barrier, sql, mode))
+        barrier = self._warehouse.store.last_committed()
+        return Report(barrier, reports_of(versions, barrier))
+
+    def plan_revision(
+        self,
+        name: str,
+        *,
+        to_barrier: int | None = None,
+        sql: str = "",
+        mode: revision.Mode = "auto",
+    ) -> revision.RevisionPlan:
+        """What `revise` would do; nothing is changed. Errors: those of `revise`."""
+        return self._revising().plan(self._revision(name, to_barrier, sql, mode))
 
     def sweep(self) -> int:
         """Remove what dead processes left; how many things."""
@@ -460,6 +483,25 @@ class Engine:
         """`expanded`, for a query that is kept. Error: FUNCTION_INVALID."""
         refuse_calls(sql, "a view")
         return self.expanded(sql)
+
+    def _new_epoch(self) -> Epoch:
+        return Epoch(self._warehouse, self._reading.rewritten, self._definitions.refreshed)
+
+    def _revising(self) -> Revising:
+        if self._epoch is not None:
+            raise StreamSqlError(
+                "REVISION_IMPOSSIBLE",
+                "an epoch is open, and a revision is one of its own",
+                hint="publish it or abort it first",
+            )
+        return Revising(self._warehouse, self._definitions, self._new_epoch)
+
+    def _revision(
+        self, name: str, to_barrier: int | None, sql: str, mode: revision.Mode
+    ) -> revision.Revision:
+        table = TableName.parse(name, self.catalog)
+        view = str(table) in self._warehouse.store.jobs()
+        return revision.Revision(table, to_barrier, self._kept(sql) if sql and view else sql, mode)
 
     def _staged(self, name: TableName) -> Version | None:
         epoch = self._epoch

@@ -42,6 +42,7 @@ CODES: dict[str, str] = {
     "PYTHON_MODEL": "A python model failed, or returned something that is not a DataFrame.",
     "QUERY_TIMEOUT": "A query took longer than the profile allows.",
     "RESERVED_NAME": "A column name is reserved for the engine.",
+    "REVISION_IMPOSSIBLE": "A table cannot be revised in the way that was asked for.",
     "SERVER": "The warm engine cannot be started, or not for this profile.",
     "SERVER_BUSY": "The warm engine is in use.",
     "SQL_INVALID": "Spark refuses the query.",

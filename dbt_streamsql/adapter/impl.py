@@ -17,6 +17,7 @@ from dbt_common.contracts.constraints import ConstraintType
 from dbt_common.events.event_manager_client import add_callback_to_manager
 from dbt_common.exceptions import DbtBaseException
 
+from dbt_streamsql import revising
 from dbt_streamsql.adapter import checks, model_config, python_models, seeds, tables
 from dbt_streamsql.adapter.causes import cause_of, trace_of
 from dbt_streamsql.adapter.outcomes import Outcomes, check_policy
@@ -395,6 +396,18 @@ class StreamSqlAdapter(RelationsAdapter):
         """Remove what dead processes left; how many things."""
         with self.connections.exception_handler("sweep"):
             return self.host.engine.sweep()
+
+    @available.parse(lambda *a, **k: [])
+    def streamsql_revise(
+        self, table: str, to_barrier: int | None, sql: str, mode: Any, dry_run: bool
+    ) -> list[str]:
+        """Revise a table (see `Engine.revise`), or only look; a line for each table."""
+        engine = self.host.engine
+        with self.connections.exception_handler(sql or f"revise {table}"):
+            asked = {"to_barrier": to_barrier, "sql": sql or "", "mode": mode}
+            if dry_run:
+                return revising.told_before(engine.plan_revision(table, **asked))
+            return revising.told_after(engine.revise(table, **asked))
 
     @available.parse(lambda *a, **k: None)
     def streamsql_flush_for(self, sql: str) -> None:

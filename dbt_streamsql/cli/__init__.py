@@ -6,6 +6,7 @@ import click
 
 from dbt_streamsql.__version__ import version
 from dbt_streamsql.cli.query import query, wait
+from dbt_streamsql.cli.revise import revise
 from dbt_streamsql.cli.serve import serve
 from dbt_streamsql.cli.server import server
 from dbt_streamsql.cli.status import barrier, status, topology
@@ -18,6 +19,6 @@ def main() -> None:
     """Materialized views for dbt on Spark: what dbt has no command for."""
 
 
-for command in (status, topology, barrier, query, wait, server, serve):
+for command in (status, topology, barrier, query, wait, revise, server, serve):
     main.add_command(command)
 barrier.add_command(abort)

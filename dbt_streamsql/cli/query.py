@@ -7,15 +7,12 @@ import sys
 from contextlib import closing
 
 import click
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
 from dbt_streamsql.cli.options import for_one_engine, for_one_store
+from dbt_streamsql.cli.tables import console, print_table
 from dbt_streamsql.durations import seconds_of
 from dbt_streamsql.engine import Engine
 from dbt_streamsql.meta import LEVELS, MetaStore
-from dbt_streamsql.meta.draw import printable
 from dbt_streamsql.meta.waiting import wait_for
 
 
@@ -47,12 +44,8 @@ def query(
         for row in rows:
             click.echo(json.dumps(row.asDict(recursive=True), default=str))
         return
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in frame.columns:
-        table.add_column(printable(name), overflow="fold")
-    for row in rows:
-        table.add_row(*(printable("NULL" if value is None else str(value)) for value in row))
-    Console(highlight=False, markup=False).print(table)
+    shown = [["NULL" if value is None else str(value) for value in row] for row in rows]
+    print_table(console(), frame.columns, shown)
 
 
 @click.command()

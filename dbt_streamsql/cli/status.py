@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -14,12 +13,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import click
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from dbt_streamsql.cli.options import for_one_store
+from dbt_streamsql.cli.tables import console, plain, print_table
 from dbt_streamsql.meta import MetaStore, draw, history, overview
 from dbt_streamsql.meta.overview import BarrierDetail, BarrierSummary, Node, Status
 
@@ -27,7 +23,6 @@ NOTHING = 3
 """Exit code when there is nothing to tell: no store yet, or no such barrier."""
 _DRAWN = {"text": draw.text, "mermaid": draw.mermaid, "dot": draw.dot}
 _SQLITE = "sqlite:///"
-_PIPED_WIDTH = 200
 
 
 def _of_one_store(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,17 +61,17 @@ def status(store: MetaStore, as_json: bool, newest: int) -> None:
     if as_json:
         click.echo(json.dumps(asdict(told)))
         return
-    console = _console()
+    out = console()
     for line in _headlines(told):
-        console.print(_plain(line))
-    _print(
-        console,
+        out.print(plain(line))
+    print_table(
+        out,
         ("table", "state", "barrier", "mode", "rows", "seconds", "delay", "changed"),
         (_node_row(node, time.time()) for node in told.tables),
     )
     for contribution in told.contributions[:1]:
-        console.print(
-            _plain(
+        out.print(
+            plain(
                 f"contributes most: {contribution.table}, {_seconds(contribution.seconds)} s "
                 f"({contribution.share:.0%}) of the critical paths, the slowest step "
                 f"of {contribution.bottleneck_of} barriers"
@@ -118,8 +113,8 @@ def list_barriers(store: MetaStore, as_json: bool, newest: int) -> None:
     if as_json:
         click.echo(json.dumps([asdict(summary) for summary in found]))
         return
-    _print(
-        _console(),
+    print_table(
+        console(),
         ("barrier", "state", "started", "seconds", "tables", "greatest delay", "slowest job"),
         (_summary_row(summary) for summary in found),
     )
@@ -140,9 +135,9 @@ def show(store: MetaStore, as_json: bool, number: int) -> None:
 
 
 def _tell_barrier(found: BarrierDetail) -> None:
-    console, at = _console(), found.summary
+    out, at = console(), found.summary
     took = f", {_seconds(at.seconds)} s" if at.seconds is not None else ""
-    console.print(_plain(f"barrier {at.id}: {at.state}, begun {_moment(at.started_at)}{took}"))
+    out.print(plain(f"barrier {at.id}: {at.state}, begun {_moment(at.started_at)}{took}"))
     late = {delay.table: delay for delay in found.delays}
     slow = at.path.bottleneck
     rows = []
@@ -163,10 +158,10 @@ def _tell_barrier(found: BarrierDetail) -> None:
             )
         )
     heads = ("table", "state", "mode", "started", "finished", "seconds", "read", "rows")
-    _print(console, (*heads, "delay", "since a change of"), rows)
+    print_table(out, (*heads, "delay", "since a change of"), rows)
     if at.path.steps:
         steps = " -> ".join(f"{s.table} {_seconds(s.seconds)} s" for s in at.path.steps)
-        console.print(_plain(f"critical path: {steps} (* contributes most)"))
+        out.print(plain(f"critical path: {steps} (* contributes most)"))
 
 
 def _headlines(told: Status) -> Iterable[str]:
@@ -212,33 +207,6 @@ def _summary_row(summary: BarrierSummary) -> tuple[str, ...]:
 def _nothing(as_json: bool, why: str) -> NoReturn:
     click.echo(json.dumps({"found": False, "why": why}) if as_json else f"{why}.")
     sys.exit(NOTHING)
-
-
-def _console() -> Console:
-    stream = sys.stdout
-    # Cut to 80 columns, names would be lost to whoever reads from a pipe.
-    piped = not stream.isatty() and "COLUMNS" not in os.environ
-    return Console(file=stream, width=_PIPED_WIDTH if piped else None, highlight=False)
-
-
-def _print(console: Console, heads: Iterable[str], rows: Iterable[tuple[str, ...]]) -> None:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    right = ("seconds", "delay", "barrier", "read", "rows", "greatest delay")
-    for head in heads:
-        table.add_column(
-            head,
-            justify="right" if head in right else "left",
-            overflow="fold",
-            no_wrap=head in right,
-        )
-    for row in rows:
-        table.add_row(*(_plain(cell) for cell in row))
-    console.print(table)
-
-
-def _plain(text: str) -> Text:
-    """Neither markup nor control characters: names are whatever their owners call them."""
-    return Text(draw.printable(text))
 
 
 def _text(value: object) -> str:

@@ -6,6 +6,8 @@ from dbt_streamsql.meta.cut import LEVELS, Consistency, Cut, Seen, check_level, 
 from dbt_streamsql.meta.reader import MetaReader
 from dbt_streamsql.meta.records import (
     NOOP,
+    ROLLBACK,
+    ROLLED_BACK,
     Barrier,
     BarrierState,
     ChangeFile,
@@ -21,6 +23,8 @@ from dbt_streamsql.meta.store import MetaStore
 __all__ = [
     "LEVELS",
     "NOOP",
+    "ROLLBACK",
+    "ROLLED_BACK",
     "Barrier",
     "BarrierState",
     "ChangeFile",

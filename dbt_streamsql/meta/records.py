@@ -32,6 +32,13 @@ NOOP = "noop"
 """The `mode` of a version that only says: at this barrier the table is still what it was."""
 
 
+ROLLBACK = "rollback"
+"""The `mode` of a version that is an earlier one of the table."""
+
+ROLLED_BACK = "rolled_back_to"
+"""In the stats of a version: the barrier whose rows it goes on from, instead of the newest."""
+
+
 @dataclass(frozen=True)
 class Fence:
     """The right to write: the newest `token` wins, `owner` is `host:pid:random`."""

@@ -9,6 +9,9 @@ APPEND = "append a column"
 COMPATIBLE = "compatible state"
 SHADOW = "shadow rebuild"
 
+FROM_STORED = (APPEND, COMPATIBLE)
+"""The verdicts after which rows are made from stored ones."""
+
 STORED = "stored"
 """The hole of `Redefinition.sql` for the rows of the old version."""
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import NOOP, Fence, Job, TableVersion
+from dbt_streamsql.meta import NOOP, ROLLED_BACK, Fence, Job, TableVersion
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import changelog
@@ -188,9 +188,10 @@ class _Table:
         old = self.epoch.latest[self.job.table].snapshot
         staged = self.epoch.staged[self.job.table]
         barrier = self.epoch.barrier()
-        # Only an incremental run writes one, and what it says is what it did.
+        # Only an incremental run writes one, and what it says is what it did: to the version that
+        # it went on from.
         files = self.epoch.warehouse.store.change_files(self.job.table, barrier - 1, barrier)
-        if files:
+        if files and ROLLED_BACK not in self.version.stats:
             known = self.local.view(Feed(self.job, (files[-1].path,)).read(self.spark))
             names = ", ".join(quote(name) for name in changelog.names_of(self.job))
             return changes.consolidated(f"SELECT * FROM {known}", names)

@@ -7,6 +7,7 @@ import posixpath
 import threading
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from dbt_streamsql.errors import StreamSqlError
@@ -66,11 +67,28 @@ class Warehouse:
         return posixpath.join(self.location, name.schema, folder) if self.location else ""
 
 
+@dataclass(frozen=True)
+class Replay:
+    """How some views are made anew from an earlier barrier, and all others left as they are.
+
+    `starts`: the versions that their rows go back to before the changes since then are applied;
+    `anew`: why others of them are computed in full; `since`: the barrier that they all go back to
+    (0: none does). `roots`: the snapshots of outside tables to read.
+    """
+
+    views: tuple[str, ...]
+    starts: Mapping[str, TableVersion]
+    anew: Mapping[str, str]
+    roots: Mapping[str, int | None]
+    since: int = 0
+
+
 @dataclass
 class Open:
     """The state of one open epoch. `lock` guards everything that jobs in threads share.
 
-    `clock` is what `now()` means in it, in microseconds since 1970.
+    `clock` is what `now()` means in it, in microseconds since 1970; `replay` is set while views
+    are revised.
     """
 
     warehouse: Warehouse
@@ -85,11 +103,20 @@ class Open:
     staging_count: int = 0
     clock: int = field(default_factory=lambda: time.time_ns() // 1000)
     changes: SharedChanges = field(default_factory=SharedChanges)
+    replay: Replay | None = None
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def readers(self, table: str) -> bool:
         """Whether another view reads this one."""
         return any(table in job.sources for job in self.jobs.values())
+
+    def before(self, table: str) -> TableVersion | None:
+        """The version that a job goes on from; None for a table that has none yet."""
+        return self.start(table) or self.latest.get(table)
+
+    def start(self, table: str) -> TableVersion | None:
+        """The earlier version that the table goes back to in this epoch, if it does."""
+        return self.replay.starts.get(table) if self.replay is not None else None
 
     def barrier(self) -> int:
         """The barrier's number; it begins with the first thing to stage."""
@@ -119,9 +146,9 @@ class Open:
         users = [
             job
             for name, job in self.jobs.items()
-            if name in self.latest
-            and table in job.sources
-            and self.latest[name].inputs.get(table) == seen
+            if table in job.sources
+            and (last := self.before(name)) is not None
+            and last.inputs.get(table) == seen
         ]
         columns = dict.fromkeys(
             column
@@ -152,10 +179,14 @@ def pin(epoch: Open, table: str) -> Version:
                     f"{table} does not exist",
                     hint="create it, or run the model that builds it first",
                 )
-            previous = epoch.latest.get(table)
+            previous = epoch.before(table)
             snapshot = found.current
             if previous is not None and table in epoch.jobs:
                 snapshot = previous.snapshot
+            elif epoch.replay is not None:
+                snapshot = epoch.replay.roots.get(table, snapshot)
+            if epoch.start(table) is not None:
+                found = replace(found, current=snapshot)
             barrier = previous.barrier if previous is not None else 0
             epoch.pins[table] = Version(name, found, snapshot, barrier)
         return epoch.pins[table]

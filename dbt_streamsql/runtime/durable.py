@@ -19,6 +19,8 @@ STAGED_STEPS: dict[str, str] = {
 """Plain tables are published one by one, apart from barriers."""
 
 STEPS: dict[str, str] = {
+    "revise.write": "the correction of an outside table is written where nobody looks",
+    "revise.publish": "the correction becomes visible",
     "barrier.begin": "the barrier gets its number and its inputs",
     "job.stage": "a definition is registered, provisionally",
     "table.build": "a new table is built in the hidden schema",

@@ -13,7 +13,7 @@ from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import METADATA, Redefinition
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import changelog_table, lineage, publish, upkeep
-from dbt_streamsql.runtime.context import Open, Version, Warehouse, log, pin, repin
+from dbt_streamsql.runtime.context import Open, Replay, Version, Warehouse, log, pin, repin
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.job import Rewrite, ViewJob
 from dbt_streamsql.storage.iceberg import files, metadata, staging
@@ -132,7 +132,18 @@ class Epoch:
         job = self.open.jobs.get(table)
         if job is None:
             raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
-        return self._once(table, lambda: self._run(*self._current(job)))
+        why = self.open.replay.anew.get(table, "") if self.open.replay is not None else ""
+        return self._once(table, lambda: self._run(*self._current(job), why))
+
+    def revise(
+        self, replay: Replay, definition: tuple[Job, CompiledPlan, Redefinition | None] | None
+    ) -> None:
+        """Make views anew from an earlier barrier, one of them with a new definition if that is
+        given; no other table is touched."""
+        self.open.replay = replay
+        if definition is not None:
+            self.define(*definition, replay.anew.get(definition[0].table, ""))
+        self.advance(replay.views)
 
     def advance(self, tables: Iterable[str] | None = None) -> None:
         """Bring views (all by default) to this epoch; independent ones side by side."""
@@ -179,8 +190,10 @@ class Epoch:
     def _run(
         self, job: Job, plan: CompiledPlan, change: Redefinition | None, why: str = ""
     ) -> TableVersion:
+        replay = self.open.replay
+        taking_part = self.open.jobs if replay is None else replay.views
         for source in changelog_table.runs_first(job, self.open.jobs):
-            if source in self.open.jobs and source != job.table:
+            if source in taking_part and source != job.table:
                 self.ensure(source)
         version = ViewJob(self.open, job, plan, change, why, self._rewrite).run()
         told = changelog_table.stage(self.open, job, version)

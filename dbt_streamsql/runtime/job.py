@@ -14,11 +14,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.meta import NOOP, ChangeFile, Job, TableVersion
+from dbt_streamsql.meta import NOOP, ROLLBACK, ROLLED_BACK, ChangeFile, Job, TableVersion
 from dbt_streamsql.meta.history import OLDEST_CHANGE
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill
-from dbt_streamsql.plan.redefinition import METADATA, SHADOW, Redefinition
+from dbt_streamsql.plan.redefinition import FROM_STORED, METADATA, SHADOW, Redefinition
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import WEIGHT, Column
 from dbt_streamsql.quoting import TableName, quote
@@ -86,11 +86,15 @@ class ViewJob:
                 **self.estimate.stats(),
                 "strategy": strategy,
                 "bytes_read": read,
+                "plan": self.plan.fingerprint,
             }
-            # What other rows took than those of the inputs says nothing of a next time.
-            stats |= {} if self.restored else {"plan": self.plan.fingerprint}
-            made = oldest_changes(self.epoch, self.inputs, self.epoch.latest.get(self.job.table))
-            stats |= {OLDEST_CHANGE: made} if made else {}
+            replay = self.epoch.replay
+            if replay is not None and self.rolled_back is not None:
+                # What is replayed was in time when it was first taken up.
+                stats |= {ROLLED_BACK: replay.since}
+            else:
+                made = oldest_changes(self.epoch, self.inputs, self.previous)
+                stats |= {OLDEST_CHANGE: made} if made else {}
             version = replace(version, stats=stats)
         return self._told(version, self.change) if self.change is not None else version
 
@@ -107,7 +111,6 @@ class ViewJob:
         self.inputs = {source: pin(self.epoch, source) for source in self.job.sources}
         self.consumed = {source: at.snapshot for source, at in self.inputs.items()}
         self.clocked = CLOCK in self.plan.tables
-        self.restored = False
         change = self.change
         self.redefined = self.asked
         if change is not None and change.verdict == SHADOW:
@@ -115,7 +118,8 @@ class ViewJob:
         if self.clocked:
             self.consumed[CLOCK] = self.epoch.clock
         self.name = TableName.parse(self.job.table)
-        previous = self.epoch.latest.get(self.job.table)
+        self.rolled_back = self.epoch.start(self.job.table)
+        self.previous = previous = self.epoch.before(self.job.table)
         self.moves = {source: self._move(source, previous) for source in self.inputs}
         self.estimate = self._estimate(previous)
         reason = self._why_full(previous)
@@ -125,7 +129,7 @@ class ViewJob:
         still = all(move.kind == "none" for move in self.moves.values())
         follows = change.sql if change is not None else ""
         if not reason and still and not self.clocked and not follows:
-            return unchanged(previous, self.consumed)
+            return self._still(meta, previous)
         foreign = self._foreign_write(meta, previous)
         if reason or foreign or self.plan.mode == "full":
             if self.plan.mode == "full":
@@ -176,7 +180,8 @@ class ViewJob:
         ]
         if moved and lagging:
             return f"the columns of {', '.join(lagging)} have changed since it was read"
-        if self.job.refresh_mode == "auto" and self.plan.mode == "incremental":
+        guarded = self.job.refresh_mode == "auto" and self.plan.mode == "incremental"
+        if guarded and self.rolled_back is None:
             return self.estimate.dear
         return ""
 
@@ -189,8 +194,13 @@ class ViewJob:
         changed = sum(self.moves[source].rows for source in moved)
         asked = total > GUARDED_ROWS and self.job.refresh_mode == "auto"
         past = self.epoch.warehouse.store.history(self.job.table) if asked else []
-        # What another query of that name took says nothing of this one.
-        own = [run for run in past if run.stats.get("plan") == self.plan.fingerprint]
+        # What another query of that name took says nothing of this one, nor what its rows took.
+        own = [
+            run
+            for run in past
+            if run.stats.get("plan") == self.plan.fingerprint
+            and run.stats.get("definition") not in FROM_STORED
+        ]
         return estimate(changed, total, own, WORTH_TO_READERS if self._is_read else WORTH)
 
     @property
@@ -206,6 +216,17 @@ class ViewJob:
             return ""
         return "somebody else wrote to the view's table"
 
+    def _still(self, meta: Metadata, previous: TableVersion) -> TableVersion:
+        """The record that the rows are those of `previous`, to which the table may have to go
+        back."""
+        if self.rolled_back is None or meta.refs.get(MAIN) == previous.snapshot:
+            return unchanged(previous, self.consumed)
+        barrier = self.epoch.barrier()
+        self._announce(Version(self.name, meta, previous.snapshot, barrier))
+        why = f"nothing that it reads has changed since barrier {previous.barrier}"
+        kept = unchanged(previous, self.consumed)
+        return replace(kept, barrier=barrier, mode=ROLLBACK, reason=why)
+
     # -- incremental -------------------------------------------------------------------------
 
     def _incremental(
@@ -216,7 +237,7 @@ class ViewJob:
         branch = staging.branch_name(barrier)
         outcome = self._write(spark, self.name, branch, meta, previous, feed=self._is_read)
         if not outcome.changed:
-            return unchanged(previous, self.consumed)
+            return self._still(meta, previous)
         staged = _loaded(spark, self.name)
         head = staged.refs[branch]
         if outcome.feed is not None and outcome.feed.rows is not None:
@@ -290,7 +311,6 @@ class ViewJob:
                     staging.drop_table(spark, at)
                 raise
             staged = _loaded(spark, at)
-        self.restored = True
         return self._replacement(at, staged, meta, "incremental", "")
 
     def _readings(self, spark: SparkSession, previous: TableVersion) -> dict[str, Reading]:

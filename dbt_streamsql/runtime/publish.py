@@ -11,15 +11,16 @@ from collections.abc import Iterable
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from dbt_streamsql.meta import NOOP, Fence, TableVersion
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import NOOP, ROLLED_BACK, Fence, TableVersion
 from dbt_streamsql.plan.relational import CLOCK
-from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime import changelog_table, lineage
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime import changelog_table, correcting, lineage
 from dbt_streamsql.runtime.context import Warehouse, log
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import files, metadata, pins, staging
-from dbt_streamsql.storage.iceberg.refs import Moves, move
+from dbt_streamsql.storage.iceberg.refs import Moves, move, set_current
 
 
 def roll_forward(warehouse: Warehouse, fence: Fence, barrier: int) -> None:
@@ -55,6 +56,28 @@ def recover(warehouse: Warehouse, fence: Fence) -> None:
     sweep(warehouse, fence)
 
 
+def undo(warehouse: Warehouse, barrier: int) -> None:
+    """Give up what a run that was held back has staged.
+
+    Errors: META_CONFLICT when there is no such open barrier, WAREHOUSE_BUSY.
+    """
+    store = warehouse.store
+    fence = store.acquire()
+    try:
+        states = {found.id: found.state for found in store.unfinished()}
+        if states.get(barrier) != "OPEN":
+            raise StreamSqlError(
+                "META_CONFLICT",
+                f"barrier {barrier} cannot be undone",
+                given=states.get(barrier, "not an unfinished barrier"),
+                allowed=", ".join(f"barrier {number}" for number in states) or "none is open",
+                hint="a published barrier stays, and one in PRECOMMIT will be published",
+            )
+        recover(warehouse, fence)
+    finally:
+        store.release(fence)
+
+
 def sweep(
     warehouse: Warehouse, fence: Fence, published: Iterable[TableVersion] | None = None
 ) -> int:
@@ -81,6 +104,10 @@ def sweep(
         with durable("sweep.staging"):
             staging.drop_table(spark, name)
         gone += 1
+    if everywhere:
+        roots = {source for source, _ in store.topology()} - set(tables)
+        names = [TableName.parse(root) for root in sorted(roots)]
+        gone += correcting.sweep(spark, names, warehouse.store_id)
     gone += _sweep_changes(warehouse, fence)
     dropped = changelog_table.sweep(warehouse, fence)
     # A changelog reads its view, which nothing else may read.
@@ -159,6 +186,10 @@ def _publish(spark: SparkSession, version: TableVersion) -> int | None:
     if meta is None or version.snapshot not in meta.snapshots:
         log.warning("%s was dropped by somebody else: it is built anew next time", table)
         return None
+    if ROLLED_BACK in version.stats:
+        if meta.current != version.snapshot:
+            set_current(spark, table, version.snapshot)
+        return None
     if meta.lineage(meta.current, version.snapshot) is not None:
         return None
     try:
@@ -168,14 +199,7 @@ def _publish(spark: SparkSession, version: TableVersion) -> int | None:
         if "not an ancestor" not in str(error):
             raise
         log.warning("%s was written by somebody else: this barrier's version wins", table)
-        spark.sql(
-            f"CALL {quote(table.catalog)}.system.set_current_snapshot("
-            "table => :table, snapshot_id => :snapshot)",
-            args={
-                "table": f"{quote(table.schema)}.{quote(table.table)}",
-                "snapshot": version.snapshot,
-            },
-        )
+        set_current(spark, table, version.snapshot)
     return None
 
 

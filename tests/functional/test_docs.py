@@ -14,7 +14,10 @@ _BLOCK = re.compile(r"(?:`([\w/.]+)`[^`]*?:\n+)?```(\w+)\n(.*?)```", re.DOTALL)
 _EXAMPLE = re.compile(r"```python\n(.*?)```\n+```text\n(.*?)```", re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["changelog.md", "consistency.md", "materialized_view.md"])
+PAGES = ("changelog.md", "consistency.md", "materialized_view.md", "revision.md")
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_the_example_of_the_page_prints_what_the_page_says(engine, schema, page):
     found = _EXAMPLE.search((DOCS / page).read_text(encoding="utf-8"))
     assert found is not None

@@ -57,6 +57,19 @@ def move(spark: SparkSession, name: TableName, moves: Moves) -> None:
     change.commit()
 
 
+def set_current(spark: SparkSession, name: TableName, snapshot: int) -> None:
+    """Make a snapshot the one that main shows, whether main has it in its past or not."""
+    spark.sql(
+        f"CALL {quote(name.catalog)}.system.set_current_snapshot("
+        "table => :table, snapshot_id => :snapshot)",
+        args={"table": _path(name), "snapshot": snapshot},
+    )
+
+
+def _path(name: TableName) -> str:
+    return f"{quote(name.schema)}.{quote(name.table)}"
+
+
 def _by_sql(spark: SparkSession, name: TableName, moves: Moves) -> None:
     alter = f"ALTER TABLE {name.sql}"
     for kind, made in (("BRANCH", moves.branches), ("TAG", moves.tags)):
@@ -67,7 +80,7 @@ def _by_sql(spark: SparkSession, name: TableName, moves: Moves) -> None:
         spark.sql(
             f"CALL {quote(name.catalog)}.system.fast_forward("
             "table => :table, branch => 'main', to => :branch)",
-            args={"table": f"{quote(name.schema)}.{quote(name.table)}", "branch": moves.forward},
+            args={"table": _path(name), "branch": moves.forward},
         )
     for kind, gone in (("BRANCH", moves.drop_branches), ("TAG", moves.drop_tags)):
         for ref in gone:

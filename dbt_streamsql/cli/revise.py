@@ -1,0 +1,63 @@
+"""`streamsql revise`: a table and all that comes from it, made anew from an earlier barrier."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dbt_streamsql.cli.options import for_one_engine
+from dbt_streamsql.engine import Engine
+from dbt_streamsql.meta.draw import printable
+from dbt_streamsql.revising import told_after, told_before
+from dbt_streamsql.runtime.revision import MODES, Mode, RevisionPlan
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("table")
+@click.option("--to-barrier", type=click.IntRange(min=1), help="go back to this one")
+@click.option("--sql", "file", type=_FILE, help="file with a correction")
+@click.option("--mode", type=click.Choice(MODES), default="auto", show_default=True)
+@click.option("--dry-run", is_flag=True, help="print what would be done, and change nothing")
+@for_one_engine
+def revise(
+    engine: Engine,
+    as_json: bool,
+    table: str,
+    to_barrier: int | None,
+    file: Path | None,
+    mode: Mode,
+    dry_run: bool,
+) -> None:
+    """Make TABLE (schema.name) and all that comes from it anew, and publish it as one barrier.
+
+    With --to-barrier a view and what reads it go back to that barrier, and take up again what came
+    after it; a table of others goes back for good. With --sql a table of others is corrected by
+    INSERT, UPDATE, DELETE and MERGE statements, and a view gets another query.
+    """
+    sql = file.read_text(encoding="utf-8") if file is not None else ""
+    if dry_run:
+        plan = engine.plan_revision(table, to_barrier=to_barrier, sql=sql, mode=mode)
+        _print(as_json, _as_json(plan), told_before(plan))
+        return
+    report = engine.revise(table, to_barrier=to_barrier, sql=sql, mode=mode)
+    tables = {name: asdict(of) for name, of in report.tables.items()}
+    _print(as_json, {"barrier": report.barrier, "tables": tables}, told_after(report))
+
+
+def _print(as_json: bool, body: dict[str, Any], lines: list[str]) -> None:
+    click.echo(json.dumps(body) if as_json else printable("\n".join(lines)))
+
+
+def _as_json(plan: RevisionPlan) -> dict[str, Any]:
+    return {
+        "barrier": plan.barrier,
+        "upto": plan.upto,
+        "steps": [asdict(step) for step in plan.steps],
+        "left_alone": list(plan.left_alone),
+    }

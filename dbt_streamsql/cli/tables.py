@@ -1,0 +1,43 @@
+"""Tables of text, for people: as wide as the terminal, or wide enough when there is none."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import Literal
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dbt_streamsql.meta.draw import printable
+
+_PIPED_WIDTH = 200
+_NUMBERS = ("seconds", "delay", "barrier", "read", "rows", "greatest delay")
+
+
+def console() -> Console:
+    """Where to print."""
+    stream = sys.stdout
+    # Cut to 80 columns, names would be lost to whoever reads from a pipe.
+    piped = not stream.isatty() and "COLUMNS" not in os.environ
+    return Console(file=stream, width=_PIPED_WIDTH if piped else None, highlight=False)
+
+
+def print_table(at: Console, heads: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    """Print rows under their heads."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for head in heads:
+        number = head in _NUMBERS
+        justify: Literal["left", "right"] = "right" if number else "left"
+        table.add_column(plain(head), justify=justify, overflow="fold", no_wrap=number)
+    for row in rows:
+        table.add_row(*(plain(cell) for cell in row))
+    at.print(table)
+
+
+def plain(text: str) -> Text:
+    """Neither markup nor control characters: names are whatever their owners call them."""
+    return Text(printable(text))

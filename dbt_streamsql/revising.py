@@ -1,0 +1,125 @@
+"""Carry out a revision: see `runtime/revision.py` for what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from dbt_streamsql.compiler.correction import correction
+from dbt_streamsql.definitions import Definitions, configuration_of
+from dbt_streamsql.meta import Job, TableVersion
+from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.redefinition import SHADOW, Redefinition
+from dbt_streamsql.runtime import correcting, revision
+from dbt_streamsql.runtime.context import Warehouse, log
+from dbt_streamsql.runtime.epoch import Epoch
+from dbt_streamsql.runtime.report import Report
+from dbt_streamsql.runtime.revision import Revision, RevisionPlan, Step
+
+Definition = tuple[Job, CompiledPlan, Redefinition | None]
+
+
+@dataclass(frozen=True)
+class Revising:
+    """Revisions of one engine; `begin` opens an epoch."""
+
+    warehouse: Warehouse
+    definitions: Definitions
+    begin: Callable[[], Epoch]
+
+    def plan(self, asked: Revision) -> RevisionPlan:
+        """What a revision would do. Errors: see `run`."""
+        found = revision.plan(self.warehouse, asked)
+        self._statements(asked)
+        anew = self._definition(asked)
+        if anew is None:
+            return found
+        return replace(found, steps=(_redefined(found.steps[0], anew), *found.steps[1:]))
+
+    def run(self, asked: Revision) -> list[TableVersion]:
+        """Do it, as one barrier; what became of the views.
+
+        Errors: DEFINITION_MISSING, REVISION_IMPOSSIBLE, CONFIG_INVALID, META_CONFLICT, and those
+        of an epoch. Nothing is changed then, but for an outside table that was corrected already:
+        its views follow in the next run.
+        """
+        self.plan(asked)  # before waiting for others
+        epoch = self.begin()
+        try:
+            # Only now nobody else changes what it depends on.
+            found = self.plan(asked)
+            root = self._statements(asked)
+            if root is not None:
+                spark, store = self.warehouse.sessions.main, self.warehouse.store_id
+                correcting.correct(spark, asked.table, store, found.root, root)
+            epoch.revise(found.replay, self._definition(asked))
+            versions = [epoch.open.done[view] for view in found.replay.views]
+            revision.check(found, versions)
+            self.warehouse.store.note(epoch.open.fence, "revise", _told(found))
+        except BaseException:
+            epoch.abort()
+            raise
+        epoch.publish()
+        log.info("%s was revised, and %s views with it", asked.table, len(versions))
+        return versions
+
+    def _statements(self, asked: Revision) -> list[str] | None:
+        """The correction of an outside table; None for a view."""
+        if str(asked.table) in self.warehouse.store.jobs():
+            return None
+        at = correcting.place(asked.table, self.warehouse.store_id)
+        return correction(asked.sql, asked.table, at) if asked.sql else []
+
+    def _definition(self, asked: Revision) -> Definition | None:
+        """The new definition of a view; None when it keeps its own."""
+        current = self.warehouse.store.jobs().get(str(asked.table))
+        if current is None or not asked.sql:
+            return None
+        known = configuration_of(current)
+        return self.definitions.define(
+            *(current, current.table, asked.sql, current.refresh_mode, current.unique_id),
+            known["properties"],
+            changelog=known["changelog"],
+        )
+
+
+def _redefined(step: Step, definition: Definition) -> Step:
+    _, compiled, change = definition
+    if step.mode == "full" or change is None:
+        return step
+    full = compiled.mode == "full" or change.verdict == SHADOW
+    reason = f"{change.verdict}: {change.reason}"
+    return replace(step, mode="full" if full else "incremental", reason=reason)
+
+
+def _told(found: RevisionPlan) -> dict[str, object]:
+    """The revision, for the audit log."""
+    asked = found.revision
+    told = {"table": str(asked.table), "mode": asked.mode, "upto": found.upto}
+    told |= {"to_barrier": found.barrier} if found.barrier else {}
+    told |= {"sql": asked.sql} if asked.sql else {}
+    return {**told, "views": list(found.replay.views)}
+
+
+def told_before(found: RevisionPlan) -> list[str]:
+    """What a revision would do, as lines for people."""
+    back = f"back to barrier {found.barrier}, then " if found.barrier else ""
+    lines = [f"{back}up to barrier {found.upto} again; nothing is changed yet"]
+    for step in found.steps:
+        rows = f"undone {step.undone:,}, read again {step.replayed:,}"
+        lines.append(f"{step.table}: {step.mode}, {rows}{_because(step.reason)}")
+    left = ", ".join(found.left_alone)
+    return [*lines, f"left alone: {left}"] if left else lines
+
+
+def told_after(report: Report) -> list[str]:
+    """What a revision did, as lines for people."""
+    lines = [
+        f"{of.table}: {of.mode}, +{of.rows_inserted:,} -{of.rows_deleted:,}{_because(of.reason)}"
+        for of in report.tables.values()
+    ]
+    return [*lines, f"published as barrier {report.barrier}"]
+
+
+def _because(reason: str) -> str:
+    return f" ({reason})" if reason else ""
