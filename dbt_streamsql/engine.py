@@ -3,49 +3,38 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pyspark import SparkContext
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import SparkSession
 
-from dbt_streamsql.compiler.calls import refuse_calls
 from dbt_streamsql.compiler.compile import compile_view
-from dbt_streamsql.compiler.parse import statements, without_qualify
-from dbt_streamsql.compiler.udf import Function, Parameter, expand
-from dbt_streamsql.definitions import Definitions, check_config, configuration_of
+from dbt_streamsql.definitions import Definitions, check_config
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import Job, MetaStore
-from dbt_streamsql.meta.waiting import wait_for
+from dbt_streamsql.meta import MetaStore
 from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.queries import Queries
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.reading import Reader, Reading
 from dbt_streamsql.revising import Revising
 from dbt_streamsql.runtime import (
-    changelog,
     changelog_table,
     publish,
     revision,
     staged,
-    verification,
 )
-from dbt_streamsql.runtime.context import Version, Warehouse
+from dbt_streamsql.runtime.context import Warehouse
 from dbt_streamsql.runtime.epoch import Epoch
-from dbt_streamsql.runtime.job import plan_of
 from dbt_streamsql.runtime.report import Report, TableReport, reports_of
 from dbt_streamsql.runtime.session import embedded
 from dbt_streamsql.runtime.sessions import Sessions
-from dbt_streamsql.runtime.spark_catalog import SparkCatalog
 from dbt_streamsql.runtime.staged import Build
-from dbt_streamsql.storage import functions
 from dbt_streamsql.storage.iceberg import staging
-from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 
-class Engine:
+class Engine(Queries):
     """A warehouse of materialized views. Safe from several threads; `close` it when done."""
 
     def __init__(
@@ -58,15 +47,11 @@ class Engine:
         consistency: str = "read_committed",
         meta_token: str = "",
     ) -> None:
-        self.spark = spark
-        self.catalog = catalog
-        self._owns_spark = owns_spark
         sessions = Sessions(spark, query_timeout)
-        self._warehouse = Warehouse(sessions, MetaStore.open(meta, token=meta_token), catalog)
-        self._known = SparkCatalog(spark, catalog, self._at, self.rewrite, self._pinned)
-        self._reading = Reading(self._warehouse, self._known, consistency, self.expanded)
+        store = MetaStore.open(meta, token=meta_token)
+        super().__init__(spark, catalog, Warehouse(sessions, store, catalog), consistency)
+        self._owns_spark = owns_spark
         self._definitions = Definitions(self._known)
-        self._epoch: Epoch | None = None
         self._swept = False
         self._lock = threading.RLock()
 
@@ -162,11 +147,6 @@ class Engine:
             version = epoch.define(job, plan, change, asked)
         return reports_of([version], version.barrier)[job.table]
 
-    def configuration(self, name: str) -> dict[str, Any] | None:
-        """The `refresh_mode`, `properties` and `changelog` of a registered view; else None."""
-        job = self._jobs().get(str(TableName.parse(name, self.catalog)))
-        return configuration_of(job) if job is not None else None
-
     def create_table_as(
         self, build: Build, *, spark: SparkSession | None = None, atomic: bool = True
     ) -> bool:
@@ -209,10 +189,6 @@ class Engine:
             finally:
                 if opened is None:
                     store.release(fence)
-
-    def knows(self, name: str) -> bool:
-        """Whether this is a registered materialized view."""
-        return str(TableName.parse(name, self.catalog)) in self._warehouse.store.jobs()
 
     # -- epochs ------------------------------------------------------------------------------
 
@@ -338,137 +314,6 @@ class Engine:
         if self._epoch is not None:
             self._epoch.touch(str(TableName.parse(name, self.catalog)))
 
-    def staged(self, name: str) -> bool:
-        """Whether the open epoch has an unpublished version of the table."""
-        return self._staged(TableName.parse(name, self.catalog)) is not None
-
-    # -- reading -----------------------------------------------------------------------------
-
-    def rewrite(
-        self,
-        sql: str,
-        consistency: str | None = None,
-        max_staleness: float | None = None,
-        beside: Collection[str] = (),
-    ) -> str:
-        """The query as `sql` would run it; without a consistency, in an open epoch, over what that
-        has staged. `beside`: tables that other queries read at the same barrier.
-
-        The engine's own columns of a view are left out, so that `SELECT *` means the query's.
-        Calls of `streamsql_changelog` are written out.
-        """
-        epoch = self._epoch
-        if epoch is not None and consistency is None:
-            return self._reading.in_run(sql, epoch.open)
-        return self._reading.at(sql, consistency, max_staleness=max_staleness, beside=beside)
-
-    def visible(self, sql: str) -> str:
-        """The query without the engine's own columns, over no version in particular: for DDL."""
-        return self._reading.visible(self._kept(sql), self._jobs())
-
-    def function(
-        self,
-        name: str,
-        body: str,
-        *,
-        parameters: Iterable[Mapping[str, Any]],
-        returns: str,
-        kind: str = "scalar",
-        volatility: str = "",
-    ) -> functions.FunctionView:
-        """How a SQL function is kept, checked but not stored. Error: FUNCTION_INVALID."""
-        at = TableName.parse(name, self.catalog).checked()
-        known = tuple(Parameter(**parameter) for parameter in parameters)
-        function = Function(str(at), kind, known, returns, body, volatility).checked()
-        whole = replace(function, body=self.expanded(body))
-        view = functions.view_of(at).sql
-        return functions.FunctionView(view, functions.PROPERTY, function.to_json(), whole.sample)
-
-    def expanded(self, sql: str) -> str:
-        """The query with stored functions and QUALIFY written out: what Spark itself can read.
-
-        Errors: FUNCTION_INVALID, CYCLE.
-        """
-
-        def find(name: TableName) -> Function | None:
-            text = functions.stored(self.spark, name)
-            return Function.from_json(text) if text is not None else None
-
-        return without_qualify(expand(sql, find))
-
-    def statements(self, text: str) -> list[str]:
-        """The statements of a text, without the semicolons between them."""
-        return statements(text)
-
-    def sql(
-        self,
-        text: str,
-        consistency: str | None = None,
-        barrier: int | None = None,
-        max_staleness: float | None = None,
-    ) -> DataFrame:
-        """A query over one consistent cut of the views and of the tables that they read.
-
-        `consistency` (default: the engine's): read_uncommitted, read_committed, repeatable_read;
-        `barrier`: none newer than that one; `max_staleness`: seconds that the oldest change which
-        the cut does not hold may be old. What repeatable_read reads is held until `close`.
-        Errors: CONFIG_INVALID, CONSISTENCY_UNAVAILABLE, META_CONFLICT.
-        """
-        return self.spark.sql(self._reading.at(text, consistency, barrier, max_staleness))
-
-    def reader(self, consistency: str = "repeatable_read", barrier: int | None = None) -> Reader:
-        """A reader whose queries all see one committed barrier until it is closed.
-
-        `barrier`: that one instead of the newest. Errors: CONFIG_INVALID, META_CONFLICT.
-        """
-        return self._reading.reader(consistency, barrier)
-
-    def wait_for(self, barrier: int, seconds: float | None = None) -> int:
-        """Wait until that barrier, or a later one, is committed; its number.
-
-        Error: CONSISTENCY_UNAVAILABLE when it is not within `seconds` (None: for ever).
-        """
-        return wait_for(self._warehouse.store, barrier, seconds)
-
-    def changelog(
-        self, name: str, from_barrier: int, to_barrier: int | None = None, mode: str = "retract"
-    ) -> DataFrame:
-        """The changes of a view after one committed barrier (0: before the first) up to another.
-
-        Columns: the view's, `_barrier` and `_op`. `mode`: retract (`-` old rows, `+` new ones),
-        upsert (by key: `+` new, `*` changed, `-` gone, with its key alone), append (`+` only).
-        Errors: DEFINITION_MISSING, CONFIG_INVALID, CHANGELOG_UNAVAILABLE, CHANGELOG_MODE.
-        """
-        view = TableName.parse(name, self.catalog)
-        text = changelog.query(self._warehouse, view, from_barrier, to_barrier, mode)
-        return self.spark.sql(text)
-
-    def verify(self, name: str) -> list[Row]:
-        """The rows where a view differs from its query at the same barrier: [] when it is right.
-
-        Each row has a column `_side`: `missing` from the view or `surplus` in it. Floating point
-        columns may differ in their last bits, as they do when the query itself is asked twice.
-        """
-        table = TableName.parse(name, self.catalog)
-        return verification.differing(self._warehouse, table, self._reading.rewritten)
-
-    def plan(self, name: str) -> CompiledPlan:
-        """The plan of a registered view."""
-        table = str(TableName.parse(name, self.catalog))
-        job = self._jobs().get(table)
-        if job is None:
-            raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
-        return plan_of(job)
-
-    def explain(self, name: str) -> str:
-        """How a registered view is maintained, with its program."""
-        return self.plan(name).explain()
-
-    def kept(self, name: str) -> str:
-        """How a registered view is kept up to date, in one line ('' when it is not a view)."""
-        job = self._jobs().get(str(TableName.parse(name, self.catalog)))
-        return plan_of(job).summary if job is not None else ""
-
     def close(self) -> None:
         """Abort an open epoch and let go of the store (and of Spark, when it was opened here)."""
         self.abort()
@@ -478,11 +323,6 @@ class Engine:
             self.spark.stop()
 
     # -- inside ------------------------------------------------------------------------------
-
-    def _kept(self, sql: str) -> str:
-        """`expanded`, for a query that is kept. Error: FUNCTION_INVALID."""
-        refuse_calls(sql, "a view")
-        return self.expanded(sql)
 
     def _new_epoch(self) -> Epoch:
         return Epoch(self._warehouse, self._reading.rewritten, self._definitions.refreshed)
@@ -503,29 +343,12 @@ class Engine:
         view = str(table) in self._warehouse.store.jobs()
         return revision.Revision(table, to_barrier, self._kept(sql) if sql and view else sql, mode)
 
-    def _staged(self, name: TableName) -> Version | None:
-        epoch = self._epoch
-        return epoch.staged(str(name)) if epoch is not None else None
-
-    def _pinned(self, name: TableName) -> Metadata | None:
-        epoch = self._epoch
-        return epoch.known(str(name)) if epoch is not None else None
-
-    def _at(self, name: TableName) -> TableName:
-        version = self._staged(name)
-        return version.at if version is not None else name
-
     def _sweep_once(self) -> None:
         """The first work of a process removes what dead ones left staged for plain tables."""
         with self._lock:
             if not self._swept:
                 staged.sweep(self._warehouse)
                 self._swept = True
-
-    def _jobs(self) -> Mapping[str, Job]:
-        """The definitions as the open epoch has them, else the current ones."""
-        epoch = self._epoch
-        return epoch.open.jobs if epoch is not None else self._warehouse.store.jobs()
 
     @contextmanager
     def _in_epoch(self) -> Iterator[Epoch]:
