@@ -15,6 +15,7 @@ from dbt_streamsql.compiler.compile import compile_view
 from dbt_streamsql.definitions import Definitions, check_config
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta.boundaries import store_of
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.queries import Queries
 from dbt_streamsql.quoting import TableName
@@ -64,6 +65,7 @@ class Engine(Queries):
         catalog: str = "lake",
         meta: str | None = None,
         meta_token: str = "",
+        boundary: str = "",
         query_timeout: float | None = None,
         consistency: str = "read_committed",
     ) -> Engine:
@@ -72,6 +74,7 @@ class Engine(Queries):
         `meta` is the SQLAlchemy URL of MetaService's store (default: SQLite in the warehouse), or
         where a MetaService serves one, `http://127.0.0.1:<port>` or `https://…`; `meta_token` is
         for a service ('': the token that a service on this host keeps in its file).
+        `boundary`: the part of the topology that this engine runs, with barriers of its own.
         `query_timeout`: seconds that the refresh of one view may take (None: any time).
         `consistency`: of queries that do not name one.
         Errors: JAVA_MISSING, JAR_UNAVAILABLE, CONNECTION, META_UNREACHABLE, META_VERSION,
@@ -95,7 +98,7 @@ class Engine(Queries):
         return cls(
             session,
             catalog,
-            meta,
+            store_of(meta, boundary),
             owns_spark=owns,
             query_timeout=query_timeout,
             consistency=consistency,

@@ -28,7 +28,7 @@ from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 
 class Queries:
-    """The half of an engine that changes nothing; in an open epoch it sees what that has staged."""
+    """The half of an engine that changes nothing; an open epoch shows what it has staged."""
 
     def __init__(
         self, spark: SparkSession, catalog: str, warehouse: Warehouse, consistency: str

@@ -16,6 +16,7 @@ from dbt_streamsql.adapter.causes import listed
 from dbt_streamsql.adapter.outcomes import POLICIES
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import LEVELS
+from dbt_streamsql.meta.boundaries import store_of
 from dbt_streamsql.quoting import check_name
 from dbt_streamsql.runtime.session import METHODS, SessionSettings
 from dbt_streamsql.storage.locations import Roots
@@ -30,6 +31,7 @@ _TEXT = (
     "warehouse",
     "meta",
     "meta_token",
+    "boundary",
     "method",
     "host",
     "token",
@@ -69,6 +71,8 @@ class StreamSqlCredentials(Credentials):
     meta: Optional[str] = field(default=None, repr=False)  # noqa: UP045
     # For a MetaService; one on this host has its token in a file.
     meta_token: Optional[str] = field(default=None, repr=False)  # noqa: UP045
+    # The part of the topology that this target runs, with barriers of its own.
+    boundary: Optional[str] = None  # noqa: UP045
     # embedded: a Spark in this process; connect: sc://host:port; cluster: the driver is here.
     method: str = "embedded"
     host: Optional[str] = None  # noqa: UP045
@@ -145,7 +149,7 @@ class StreamSqlCredentials(Credentials):
 
     def meta_url(self, root: Path) -> str:
         """The MetaService store: what the profile says, or a SQLite file beside the tables."""
-        return self.meta or self.meta_file(root)
+        return store_of(self.meta or self.meta_file(root), self.boundary or "")
 
     def meta_file(self, root: Path) -> str:
         """The store of a profile that names none: a SQLite file beside the tables."""
@@ -187,12 +191,22 @@ def _problems(data: Any) -> Iterator[str]:
             yield "`method: connect` needs a `host`"
         if method == "cluster" and not data.get("master"):
             yield "`method: cluster` needs a `master`, such as spark://host:7077"
-    meta = data.get("meta")
-    if data.get("meta_token") and not str(meta).startswith(("http://", "https://")):
-        yield "`meta_token` is for a `meta` that is a MetaService, such as http://127.0.0.1:8123"
+    yield from _meta_problems(data)
     warehouse = data.get("warehouse")
     if isinstance(warehouse, str) and "://" in warehouse and not data.get("catalog_properties"):
         yield "a `warehouse` URI needs `catalog_properties` with a `type`: SQLite needs a folder"
+
+
+def _meta_problems(data: Any) -> Iterator[str]:
+    meta = data.get("meta")
+    if data.get("meta_token") and not str(meta).startswith(("http://", "https://")):
+        yield "`meta_token` is for a `meta` that is a MetaService, such as http://127.0.0.1:8123"
+    boundary = data.get("boundary")
+    if isinstance(boundary, str):
+        try:
+            store_of(str(meta or "sqlite:///file.db"), boundary)
+        except StreamSqlError as error:
+            yield f"`boundary`: {error.message} ({error.given}; {error.allowed or error.hint})"
 
 
 def _mapping_problems(key: str, value: Any) -> Iterator[str]:

@@ -22,9 +22,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.schema import CreateSchema
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import schema
+from dbt_streamsql.meta.boundaries import schema_of
 from dbt_streamsql.meta.lock import ADVISORY_KEY
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ class Database:
         parsed = _parse(url)
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
         self.file = Path(str(parsed.database)) if self.is_sqlite else None
+        self.schema = "" if self.is_sqlite else schema_of(url)
         # SQLite lets one writer in at a time and makes the others poll: queue here instead
         self._writing = threading.Lock()
         try:
@@ -108,6 +111,8 @@ class Database:
                     connection.execute(
                         text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_KEY + 1}
                     )
+                if self.schema:
+                    connection.execute(CreateSchema(self.schema, if_not_exists=True))
                 schema.METADATA.create_all(connection)
                 found = list(connection.execute(_VERSIONS).scalars())
                 if not found:

@@ -12,6 +12,7 @@ import os
 import secrets
 import socket
 import time
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
@@ -91,7 +92,7 @@ class FileLock:
 class AdvisoryLock:
     """A PostgreSQL session lock on a connection of its own."""
 
-    def __init__(self, engine: Engine, holder: Callable[[], str], key: int = ADVISORY_KEY) -> None:
+    def __init__(self, engine: Engine, holder: Callable[[], str], key: int) -> None:
         self._engine = engine
         self._holder = holder
         self._key = key
@@ -124,6 +125,11 @@ class AdvisoryLock:
                 connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": self._key})
             connection.invalidate()
             connection.close()
+
+
+def runner_key(schema: str) -> int:
+    """The advisory lock of the runner of a store: one for each schema of a database."""
+    return ADVISORY_KEY + (zlib.crc32(schema.encode()) << 8 if schema else 0)
 
 
 def _names(path: Path, fd: int) -> bool:

@@ -125,7 +125,8 @@ class RunnerStore(MetaReader):
         file = self.database.file
         if file is not None:
             return lock.FileLock(Path(f"{file}.lock"))
-        return lock.AdvisoryLock(self.database.engine, lambda: self.fence().owner)
+        key = lock.runner_key(self.database.schema)
+        return lock.AdvisoryLock(self.database.engine, lambda: self.fence().owner, key)
 
     def note(self, fence: Fence, action: str, detail: Mapping[str, Any]) -> None:
         """Add a line to the audit log, for what is more than a commit: a revision, a rollback."""

@@ -232,7 +232,7 @@ class _Table:
 
     def _build(self, rows: str) -> TableVersion:
         barrier = self.epoch.barrier()
-        at = staging.staging_name(self.name, barrier, self.epoch.next_staging_number())
+        at = self.epoch.staging_place(self.name)
         new = self.meta is None
         location = self.epoch.warehouse.place_of(self.name) if new else ""
         with durable("table.build"), staging.stamped(self.spark, barrier):

@@ -17,6 +17,7 @@ from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.sessions import Sessions
 from dbt_streamsql.runtime.shared import SharedChanges
 from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 log = logging.getLogger("dbt_streamsql")
@@ -159,10 +160,12 @@ class Open:
         )
         return tuple(columns) if len(users) > 1 else ()
 
-    def next_staging_number(self) -> int:
+    def staging_place(self, table: TableName) -> TableName:
+        """Where the next new table of this barrier is built."""
         with self.lock:
             self.staging_count += 1
-            return self.staging_count
+            number = self.staging_count
+        return staging.staging_name(table, self.barrier(), number, self.warehouse.store_id)
 
 
 def pin(epoch: Open, table: str) -> Version:

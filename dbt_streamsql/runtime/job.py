@@ -419,7 +419,7 @@ class ViewJob:
     ) -> tuple[TableName, Metadata]:
         """Build a staging table from a query."""
         barrier = self.epoch.barrier()
-        at = staging.staging_name(self.name, barrier, self.epoch.next_staging_number())
+        at = self.epoch.staging_place(self.name)
         location = "" if meta is not None else self.epoch.warehouse.place_of(self.name)
         properties = {**staging.VIEW_PROPERTIES, **self.job.config.get("properties", {})}
         with durable("table.build"), staging.stamped(spark, barrier):

@@ -94,7 +94,8 @@ def sweep(
         tables = sorted({*store.jobs(), *store.latest_all()})
         # Those of plain tables have no barrier: see `runtime/staged.py`.
         names = staging.staged_tables(spark, warehouse.catalog)
-        staged = [name for name in names if 0 <= staging.staged_barrier(name) <= newest]
+        ours = {name: staging.staged_barrier(name, store.id) for name in names}
+        staged = [name for name, barrier in ours.items() if 0 <= barrier <= newest]
     else:
         moved = [version for version in published if version.mode != NOOP]
         tables = [version.table for version in moved if version.branch]

@@ -44,9 +44,9 @@ def branch_name(barrier: int) -> str:
     return f"streamsql_{barrier}"
 
 
-def staging_name(table: TableName, barrier: int, number: int) -> TableName:
-    """Where a new table is built: the barrier in the name says whose it is."""
-    return TableName(table.catalog, STAGING_SCHEMA, f"b{barrier}_{number}")
+def staging_name(table: TableName, barrier: int, number: int, store: str) -> TableName:
+    """Where a new table is built: the barrier, and the store that counts it, say whose it is."""
+    return TableName(table.catalog, STAGING_SCHEMA, f"b{barrier}_{number}_{store}")
 
 
 def stamped(spark: SparkSession, barrier: int) -> AbstractContextManager[None]:
@@ -162,7 +162,8 @@ def create_schema(spark: SparkSession, catalog: str, schema: str) -> None:
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quote(catalog)}.{quote(schema)}")
 
 
-def staged_barrier(name: TableName) -> int:
-    """The barrier that a staging table belongs to (-1: not one of ours)."""
-    number = name.table.partition("_")[0].removeprefix("b")
-    return int(number) if number.isdigit() else -1
+def staged_barrier(name: TableName, store: str) -> int:
+    """The barrier of this store that a staging table belongs to (-1: none)."""
+    barrier, _, rest = name.table.partition("_")
+    number = barrier.removeprefix("b")
+    return int(number) if number.isdigit() and rest.partition("_")[2] == store else -1

@@ -1,0 +1,59 @@
+"""Boundaries: parts of a topology with barriers and a runner of their own, each in its own store.
+
+What is of another boundary is an outside table: read as it was published when a run begins.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from dbt_streamsql.errors import StreamSqlError
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
+_SEARCHED = re.compile(r"-csearch_path=(\w+)")
+
+
+def store_of(url: str, boundary: str) -> str:
+    """Where the store of a boundary is, beside the one at `url`; that itself for none ('').
+
+    A SQLite file of its own in the same folder, or a schema of its own in the same PostgreSQL
+    database. Error: CONFIG_INVALID.
+    """
+    if not boundary:
+        return url
+    if not NAME.fullmatch(boundary):
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            "a boundary cannot have this name",
+            given=repr(boundary),
+            allowed="up to 31 of a-z, 0-9 and _, beginning with a letter",
+        )
+    if url.startswith(("http://", "https://")):
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            "a MetaService serves the store of one boundary",
+            given=f"boundary {boundary}, with the address of a MetaService",
+            hint="serve that boundary (`streamsql serve` with its profile), "
+            "and give its address without `boundary`",
+        )
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        return url  # refused where it is opened
+    if parsed.get_backend_name() == "sqlite":
+        stem, dot, ending = str(parsed.database).rpartition(".")
+        named = f"{stem}-{boundary}.{ending}" if dot else f"{ending}-{boundary}"
+        parsed = parsed.set(database=named)
+    else:
+        path = f"-csearch_path=streamsql_{boundary}"
+        parsed = parsed.update_query_dict({"options": path})
+    return parsed.render_as_string(hide_password=False)
+
+
+def schema_of(url: str) -> str:
+    """The PostgreSQL schema that such a URL names ('': the server's own choice)."""
+    found = _SEARCHED.search(str(make_url(url).query.get("options", "")))
+    return found[1] if found else ""
