@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 
 def drop_schema(engine, name):
     """Forget the views of a schema and drop everything in it."""
@@ -16,3 +18,24 @@ def drop_schema(engine, name):
         for row in engine.spark.sql(f"SHOW {kind}S IN lake.{name}").collect():
             engine.spark.sql(f"DROP {kind} lake.{name}.`{row[column]}`")
     engine.spark.sql(f"DROP NAMESPACE lake.{name}")
+
+
+def own_catalog(spark, folder):
+    """A warehouse apart from all others: `name` of its catalog, and `session()` for new sessions."""
+    name = "c" + folder.name.replace("-", "")
+    settings = {
+        "": "org.apache.iceberg.spark.SparkCatalog",
+        ".type": "jdbc",
+        ".uri": f"jdbc:sqlite:{folder / 'catalog.db'}",
+        ".warehouse": str(folder),
+        ".jdbc.schema-version": "V1",
+        ".cache-enabled": "false",
+    }
+
+    def session():
+        made = spark.newSession()
+        for key, value in settings.items():
+            made.conf.set(f"spark.sql.catalog.{name}{key}", value)
+        return made
+
+    return SimpleNamespace(name=name, session=session)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests_support import own_catalog
 
 from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
@@ -21,19 +22,8 @@ LEVELS = ("read_uncommitted", "read_committed", "repeatable_read")
 def shop(spark, tmp_path_factory):
     """A warehouse of its own: the levels are about all that is unfinished in a warehouse."""
     folder = tmp_path_factory.mktemp("shop")
-    session = spark.newSession()
-    catalog = f"shop{folder.name.replace('-', '')}"
-    settings = {
-        "": "org.apache.iceberg.spark.SparkCatalog",
-        ".type": "jdbc",
-        ".uri": f"jdbc:sqlite:{folder / 'catalog.db'}",
-        ".warehouse": str(folder),
-        ".jdbc.schema-version": "V1",
-        ".cache-enabled": "false",
-    }
-    conf = {f"spark.sql.catalog.{catalog}{key}": value for key, value in settings.items()}
-    for key, value in conf.items():
-        session.conf.set(key, value)
+    own = own_catalog(spark, folder)
+    session, catalog = own.session(), own.name
     session.sql(f"CREATE NAMESPACE {catalog}.shop")
     base = f"{catalog}.shop"
     session.sql(
@@ -55,9 +45,7 @@ def shop(spark, tmp_path_factory):
         "GROUP BY userId, itemId",
     )
     engine.publish()
-    another = session.newSession()
-    for key, value in conf.items():
-        another.conf.set(key, value)
+    another = own.session()
     reader = Engine.open(spark=another, catalog=catalog)
     yield Shop(base, engine, reader)
     engine.close()

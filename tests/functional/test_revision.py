@@ -7,6 +7,7 @@ import random
 from types import SimpleNamespace
 
 import pytest
+from tests_support import own_catalog
 
 from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
@@ -22,18 +23,8 @@ VIEWS = ("lines", "by_customer", "by_kind", "top", "apart")
 def shop(spark, tmp_path_factory):
     """Orders and customers; two views over orders, one over both, one over a view, one apart."""
     folder = tmp_path_factory.mktemp("revised")
-    session = spark.newSession()
-    catalog = f"rev{folder.name.replace('-', '')}"
-    settings = {
-        "": "org.apache.iceberg.spark.SparkCatalog",
-        ".type": "jdbc",
-        ".uri": f"jdbc:sqlite:{folder / 'catalog.db'}",
-        ".warehouse": str(folder),
-        ".jdbc.schema-version": "V1",
-        ".cache-enabled": "false",
-    }
-    for key, value in settings.items():
-        session.conf.set(f"spark.sql.catalog.{catalog}{key}", value)
+    own = own_catalog(spark, folder)
+    session, catalog = own.session(), own.name
     base = f"{catalog}.shop"
     session.sql(f"CREATE NAMESPACE {base}")
     for table, columns in (
