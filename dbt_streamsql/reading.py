@@ -174,10 +174,11 @@ class Reading:
         def chosen(name: TableName) -> str | None:
             seen = found.tables.get(str(name))
             if seen is None:
-                return None
+                # It may be a view of another boundary.
+                shown = self._shown(name.sql) if str(name) in known else name.sql
+                return None if shown == name.sql else shown
             self._demand_there(name, seen, found.barrier)
-            text = inputs.version(self._where(name, seen), seen.snapshot)
-            return self._shown(text) if str(name) in jobs else text
+            return self._shown(inputs.version(self._where(name, seen), seen.snapshot))
 
         return written_out(self._warehouse, asked, self.rewritten(sql, chosen))
 

@@ -77,6 +77,14 @@ def test_a_view_of_another_boundary_is_read_as_it_was_published(teams):
     assert stock.verify(f"{base}.twice") == []
 
 
+def test_the_columns_of_a_view_of_another_boundary_are_those_of_its_query(teams):
+    base, sales, stock = teams
+    sales.create_materialized_view(f"{base}.sold", total(base))
+    assert len(sales.spark.table(f"{base}.sold").columns) > 1, "it has columns of the engine"
+    stock.create_materialized_view(f"{base}.same", f"SELECT * FROM {base}.sold")
+    assert rows(stock, f"{base}.same") == rows(stock, f"{base}.sold") == [(10,)]
+
+
 def test_targets_of_a_project_run_its_boundaries(project):
     """By two targets of one profile; each knows only its own models."""
     import yaml
