@@ -15,7 +15,7 @@ from dbt_streamsql.compiler.compile import compile_view
 from dbt_streamsql.definitions import Definitions, check_config
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore
-from dbt_streamsql.meta.boundaries import store_of
+from dbt_streamsql.meta.places import STORE_FILE, in_file, store_of
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.queries import Queries
 from dbt_streamsql.quoting import TableName
@@ -94,7 +94,7 @@ class Engine(Queries):
                 )
             path = Path(folder.removeprefix("file:"))
             path.mkdir(parents=True, exist_ok=True)
-            meta = f"sqlite:///{path / 'streamsql.db'}"
+            meta = in_file(path / STORE_FILE)
         return cls(
             session,
             catalog,

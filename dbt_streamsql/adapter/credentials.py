@@ -16,14 +16,13 @@ from dbt_streamsql.adapter.causes import listed
 from dbt_streamsql.adapter.outcomes import POLICIES
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import LEVELS
-from dbt_streamsql.meta.boundaries import store_of
+from dbt_streamsql.meta.places import STORE_FILE, in_file, store_of
 from dbt_streamsql.quoting import check_name
 from dbt_streamsql.runtime.session import METHODS, SessionSettings
 from dbt_streamsql.storage.locations import Roots
 
 DEFAULT_CATALOG = "lake"
 DEFAULT_WAREHOUSE = "warehouse"
-META_FILE = "streamsql.db"
 
 _TEXT = (
     "database",
@@ -157,7 +156,7 @@ class StreamSqlCredentials(Credentials):
         folder = root / DEFAULT_WAREHOUSE
         if warehouse and "://" not in warehouse:
             folder = Path(warehouse)
-        return f"sqlite:///{folder / META_FILE}"
+        return in_file(folder / STORE_FILE)
 
 
 def _located(place: str, root: Path) -> str:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dbt_streamsql.meta.places import file_of
 from dbt_streamsql.runtime import remote
 from dbt_streamsql.runtime.session import (
     SessionSettings,
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
     from dbt_streamsql.engine import Engine
 
-
-_SQLITE = "sqlite:///"
 
 # At its end Python looks through all objects for garbage: dbt's, pandas' and SQLAlchemy's modules
 # take it a second, of a short command the fifth part. Nothing is freed by it that is needed.
@@ -151,9 +150,10 @@ class Host:
             if self._engine is None:
                 from dbt_streamsql.engine import Engine
 
-                if self.meta.startswith(_SQLITE):
+                file = file_of(self.meta)
+                if file is not None:
                     # Over Spark Connect nothing else makes the folder.
-                    Path(self.meta.removeprefix(_SQLITE)).parent.mkdir(parents=True, exist_ok=True)
+                    file.parent.mkdir(parents=True, exist_ok=True)
                 self._engine = Engine.open(
                     self.settings.warehouse or None,
                     spark=spark,

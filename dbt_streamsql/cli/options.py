@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from dbt_streamsql.adapter.causes import cause_of
 from dbt_streamsql.adapter.host import Host, host_of, host_of_profile
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta.places import STORE_FILE, in_file
 from dbt_streamsql.runtime.session import SessionSettings
 
 FOLDER = click.Path(file_okay=False)
@@ -118,7 +119,7 @@ def _host(warehouse: Path | None, *named: str | None) -> Host:
 
 def _meta(warehouse: Path | None, *named: str | None) -> tuple[str, str]:
     if warehouse is not None:
-        return f"sqlite:///{warehouse / 'streamsql.db'}", ""
+        return in_file(warehouse / STORE_FILE), ""
     from dbt_streamsql.adapter.profiles import meta_of
 
     return meta_of(*named)

@@ -15,6 +15,7 @@ from dbt_streamsql.cli.options import PROJECT, errors_as_text
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore
 from dbt_streamsql.meta.database import redact
+from dbt_streamsql.meta.places import STORE_FILE, file_of, in_file
 from dbt_streamsql.meta.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 8123
 _FILE = click.Path(dir_okay=False, path_type=Path)
-_SQLITE = "sqlite:///"
 
 
 @click.command()
@@ -119,13 +119,14 @@ def _of_profile(*named: str | None) -> tuple[str, int]:
 
 def _url_of(store: str) -> str:
     """The SQLAlchemy URL of a store; the folder of a SQLite file is made."""
-    if "://" in store and not store.startswith(_SQLITE):
+    named = file_of(store)
+    if "://" in store and named is None:
         return store
-    file = Path(store.removeprefix(_SQLITE)).expanduser().absolute()
+    file = (named or Path(store)).expanduser().absolute()
     if file.is_dir() or not (file.exists() or file.suffix):
-        file /= "streamsql.db"
+        file /= STORE_FILE
     file.parent.mkdir(parents=True, exist_ok=True)
-    return f"{_SQLITE}{file}"
+    return in_file(file)
 
 
 def _refuse_password(store: str) -> None:
@@ -141,8 +142,9 @@ def _refuse_password(store: str) -> None:
 
 
 def _beside(url: str) -> Path:
-    if url.startswith(_SQLITE):
-        return Path(url.removeprefix(_SQLITE) + ".token")
+    file = file_of(url)
+    if file is not None:
+        return file.with_name(f"{file.name}.token")
     raise StreamSqlError(
         "META_SERVICE",
         "a token file is needed",

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import asdict
 from functools import wraps
-from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -18,11 +17,11 @@ from dbt_streamsql.cli.options import for_one_store
 from dbt_streamsql.cli.tables import console, plain, print_table
 from dbt_streamsql.meta import MetaStore, draw, history, overview
 from dbt_streamsql.meta.overview import BarrierDetail, BarrierSummary, Node, Status
+from dbt_streamsql.meta.places import file_of
 
 NOTHING = 3
 """Exit code when there is nothing to tell: no store yet, or no such barrier."""
 _DRAWN = {"text": draw.text, "mermaid": draw.mermaid, "dot": draw.dot}
-_SQLITE = "sqlite:///"
 
 
 def _of_one_store(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -31,7 +30,8 @@ def _of_one_store(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def run(where: tuple[str, str], as_json: bool, **options: Any) -> Any:
         url, token = where
-        if url.startswith(_SQLITE) and not Path(url.removeprefix(_SQLITE)).is_file():
+        file = file_of(url)
+        if file is not None and not file.is_file():
             # Opening it would make one.
             _nothing(as_json, "nothing has run in this warehouse yet")
         with closing(MetaStore.open(url, token=token)) as store:

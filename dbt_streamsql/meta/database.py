@@ -26,8 +26,8 @@ from sqlalchemy.schema import CreateSchema
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import schema
-from dbt_streamsql.meta.boundaries import schema_of
 from dbt_streamsql.meta.lock import ADVISORY_KEY
+from dbt_streamsql.meta.places import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

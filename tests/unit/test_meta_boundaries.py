@@ -8,7 +8,7 @@ import pytest
 from conftest import new_database
 
 from dbt_streamsql.meta import MetaStore
-from dbt_streamsql.meta.boundaries import store_of
+from dbt_streamsql.meta.places import store_of
 
 if TYPE_CHECKING:
     from pathlib import Path

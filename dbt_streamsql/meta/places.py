@@ -1,19 +1,33 @@
-"""Boundaries: parts of a topology with barriers and a runner of their own, each in its own store.
+"""Where a store is: its address, and that of a boundary's store beside it.
 
-What is of another boundary is an outside table: read as it was published when a run begins.
+A boundary is a part of a topology with barriers and a runner of its own, in its own store. What is
+of another boundary is an outside table: read as it was published when a run begins.
 """
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from dbt_streamsql.errors import StreamSqlError
 
-NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
+STORE_FILE = "streamsql.db"
+_SQLITE = "sqlite:///"
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 _SEARCHED = re.compile(r"-csearch_path=(\w+)")
+
+
+def in_file(file: Path) -> str:
+    """The address of a store in a SQLite file."""
+    return f"{_SQLITE}{file}"
+
+
+def file_of(url: str) -> Path | None:
+    """The SQLite file of a store; None for one elsewhere."""
+    return Path(url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) else None
 
 
 def store_of(url: str, boundary: str) -> str:
@@ -24,7 +38,7 @@ def store_of(url: str, boundary: str) -> str:
     """
     if not boundary:
         return url
-    if not NAME.fullmatch(boundary):
+    if not _NAME.fullmatch(boundary):
         raise StreamSqlError(
             "CONFIG_INVALID",
             "a boundary cannot have this name",
