@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from dbt_streamsql.compiler.parse import parse, replace_tables
@@ -111,7 +112,9 @@ class Reading:
             if job is not None:
                 return _visible(job, name)
             pinned = epoch.pins.get(table) if beside_views else None
-            return inputs.version(name, pinned.snapshot) if pinned is not None else None
+            if pinned is None:
+                return self._of_others(name)
+            return readable(None, inputs.version(name, pinned.snapshot), pinned.meta)
 
         return written_out(self._warehouse, asked, self.rewritten(sql, current))
 
@@ -174,9 +177,7 @@ class Reading:
         def chosen(name: TableName) -> str | None:
             seen = found.tables.get(str(name))
             if seen is None:
-                # It may be a view of another boundary.
-                shown = self._shown(name.sql) if str(name) in known else name.sql
-                return None if shown == name.sql else shown
+                return self._of_others(name)
             self._demand_there(name, seen, found.barrier)
             return self._shown(inputs.version(self._where(name, seen), seen.snapshot))
 
@@ -200,6 +201,15 @@ class Reading:
         shown = visible(columns)
         names = ", ".join(quote(column.name) for column in shown)
         return text if shown == columns else f"(SELECT {names} FROM {text})"
+
+    def _of_others(self, name: TableName) -> str | None:
+        """A table of another boundary without the engine's own columns; None for any other."""
+        try:
+            meta = inputs.load(self._warehouse.sessions.main, name)
+        except (StreamSqlError, PySparkException):
+            return None  # Spark tells it better when it runs the query
+        shown = readable(None, name.sql, meta)
+        return None if shown == name.sql else shown
 
     def _demand_there(self, name: TableName, seen: Seen, barrier: int) -> None:
         if str(name) != seen.table or seen.snapshot is None:

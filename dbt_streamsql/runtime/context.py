@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Fence, Job, MetaStore, TableVersion
+from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.sessions import Sessions
@@ -195,12 +196,23 @@ def pin(epoch: Open, table: str) -> Version:
         return epoch.pins[table]
 
 
-def readable(job: Job | None, text: str) -> str:
-    """The SQL that reads a version of a table without the engine's own columns."""
-    if job is None or not job.config.get("hidden"):
-        return text
-    names = ", ".join(quote(column["name"]) for column in job.columns)
-    return f"(SELECT {names} FROM {text})"
+def readable(job: Job | None, text: str, meta: Metadata | None = None) -> str:
+    """The SQL that reads a version of a table without the engine's own columns.
+
+    Without a `job` it may be a view of another boundary, as `meta` tells.
+    """
+    if job is not None:
+        names = [column["name"] for column in job.columns] if job.config.get("hidden") else []
+    else:
+        names = _visible(meta) if meta is not None else []
+    return f"(SELECT {', '.join(map(quote, names))} FROM {text})" if names else text
+
+
+def _visible(meta: Metadata) -> list[str]:
+    """The columns of a table that has some of an engine beside them; of others none."""
+    names = [field["name"] for field in meta.schemas.get(meta.schema_id, ())]
+    shown = [name for name in names if not name.startswith(HIDDEN_PREFIX)]
+    return shown if shown != names else []
 
 
 def repin(epoch: Open, table: str) -> None:

@@ -477,7 +477,7 @@ class ViewJob:
         if version is None:
             return None
         text = self._version(spark, version)
-        return readable(self.epoch.jobs.get(str(name)), text)
+        return readable(self.epoch.jobs.get(str(name)), text, version.meta)
 
     def _check_columns(self, spark: SparkSession, built: TableName) -> None:
         """Refuse a table that has not the columns of the plan: they would stay empty for ever."""

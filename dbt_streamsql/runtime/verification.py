@@ -37,7 +37,7 @@ def differing(warehouse: Warehouse, table: TableName, rewritten: Rewrite) -> lis
         assert meta is not None
         at = version.inputs[str(source)]
         text = inputs.as_now(warehouse.sessions.main, source, meta, at)
-        return readable(jobs.get(str(source)), text)
+        return readable(jobs.get(str(source)), text, meta)
 
     names = ", ".join(quote(column["name"]) for column in job.columns)
     query = f"({_meant(job, version, consumed, rewritten)})"

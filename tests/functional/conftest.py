@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 import spark_way
 import yaml
+from click.testing import CliRunner, Result
 from dbt.adapters.factory import get_adapter_by_type
 from dbt.cli.main import dbtRunner
+
+from dbt_streamsql.cli import main
 
 
 @dataclass
@@ -64,6 +67,11 @@ class Project:
             if getattr(result, "agate_table", None) is not None:
                 outcome.rows = [tuple(row) for row in result.agate_table.rows]
         return outcome
+
+    def streamsql(self, *arguments: str) -> Result:
+        """Run the command `streamsql` on the project's profile."""
+        folders = ["--project-dir", str(self.root), "--profiles-dir", str(self.root)]
+        return CliRunner().invoke(main, [*arguments, *folders])
 
     def sql(self, text: str) -> list[tuple[Any, ...]]:
         """Rows of a query in a session of its own over the project's catalog."""

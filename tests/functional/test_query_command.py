@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from click.testing import CliRunner
-
-from dbt_streamsql.cli import main
 
 pytestmark = pytest.mark.spark
 
@@ -27,13 +24,8 @@ def shop(project):
     return project
 
 
-def streamsql(project, *arguments):
-    folders = ["--project-dir", str(project.root), "--profiles-dir", str(project.root)]
-    return CliRunner().invoke(main, [*arguments, *folders])
-
-
 def rows(project, *arguments):
-    done = streamsql(project, "query", *arguments, "--json")
+    done = project.streamsql("query", *arguments, "--json")
     assert done.exit_code == 0, done.output
     return [tuple(json.loads(line).values()) for line in done.stdout.splitlines()]
 
@@ -46,8 +38,8 @@ def test_a_query_reads_one_cut_at_the_level_that_is_asked_for(shop):
     assert shop.dbt("run").ok
     assert rows(shop, BOTH) == [(2, 30)]
     assert rows(shop, BOTH, "--barrier", str(last)) == [(1, 10)]
-    shown = streamsql(
-        shop, "query", "select total, cast(null as int) as gone from lake.shop.summed"
+    shown = shop.streamsql(
+        "query", "select total, cast(null as int) as gone from lake.shop.summed"
     )
     assert "30" in shown.stdout
     assert "NULL" in shown.stdout
@@ -60,7 +52,7 @@ def test_what_cannot_be_answered_is_told_with_exit_code_2(shop):
         ((BOTH, "--barrier", "999"), "META_CONFLICT"),
         (("select * from lake.shop.nowhere",), "nowhere"),
     ):
-        done = streamsql(shop, "query", *arguments)
+        done = shop.streamsql("query", *arguments)
         assert done.exit_code == 2, done.output
         assert told in done.stderr
         assert "Traceback" not in done.output
@@ -68,9 +60,9 @@ def test_what_cannot_be_answered_is_told_with_exit_code_2(shop):
 
 def test_waiting_ends_with_the_barrier_or_with_its_time(shop):
     last = shop.host.engine._warehouse.store.last_committed()
-    done = streamsql(shop, "wait", "--barrier", str(last))
+    done = shop.streamsql("wait", "--barrier", str(last))
     assert done.stdout == f"barrier {last} is published\n"
-    late = streamsql(shop, "wait", "--barrier", str(last + 1), "--timeout", "0.3")
+    late = shop.streamsql("wait", "--barrier", str(last + 1), "--timeout", "0.3")
     assert late.exit_code == 2
     assert "CONSISTENCY_UNAVAILABLE" in late.stderr
 
@@ -81,12 +73,12 @@ def test_a_run_that_was_held_back_can_be_given_up(shop):
     store = shop.host.engine._warehouse.store
     held = store.unfinished()[0].id
     assert rows(shop, "select total from lake.shop.summed", "-c", "read_uncommitted") == [(30,)]
-    listed = json.loads(streamsql(shop, "barrier", "show", str(held), "--json").stdout)
+    listed = json.loads(shop.streamsql("barrier", "show", str(held), "--json").stdout)
     assert listed["summary"]["state"] == "OPEN"
-    wrong = streamsql(shop, "barrier", "abort", str(held + 1))
+    wrong = shop.streamsql("barrier", "abort", str(held + 1))
     assert wrong.exit_code == 2
     assert f"barrier {held}" in wrong.stderr
-    done = streamsql(shop, "barrier", "abort", str(held))
+    done = shop.streamsql("barrier", "abort", str(held))
     assert done.exit_code == 0, done.output
     assert store.unfinished() == []
     assert shop.host.engine.sweep() == 0

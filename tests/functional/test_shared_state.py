@@ -1,0 +1,63 @@
+"""The change of a source is computed once a barrier, for all views that read it (HOW 2)."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+VIEWS = 6
+
+
+@pytest.fixture
+def orders(engine, schema):
+    """A source merge-on-read, in two files so that one is untouched by what follows."""
+    table = f"lake.{schema}.orders"
+    engine.spark.sql(
+        f"CREATE TABLE {table} (id BIGINT, amount BIGINT, note STRING) USING iceberg TBLPROPERTIES "
+        "('format-version' = '3', 'write.update.mode' = 'merge-on-read')"
+    )
+    for part in (0, 1):
+        engine.spark.sql(
+            f"INSERT INTO {table} SELECT /*+ COALESCE(1) */ id * 2 + {part}, id % 100, "
+            "repeat(md5(CAST(id AS STRING)), 3) FROM range(20000)"
+        )
+    return table
+
+
+def test_many_views_of_one_source_read_its_change_once(engine, schema, orders):
+    names = [f"lake.{schema}.big_{number}" for number in range(VIEWS)]
+    engine.begin()
+    for number, name in enumerate(names):
+        query = f"SELECT id, amount, note FROM {orders} WHERE amount > {number}"
+        engine.create_materialized_view(name, query)
+    engine.publish()
+
+    def epoch():
+        engine.spark.sql(f"UPDATE {orders} SET amount = amount + 1 WHERE id % 1000 = 50")
+        tables = engine.advance().tables
+        return [tables[name] for name in names]
+
+    epoch()
+    done = epoch()
+    assert {report.mode for report in done} == {"incremental"}
+    reading = [report for report in done if report.bytes_read > 100_000]
+    assert len(reading) == 1, [report.bytes_read for report in done]
+    assert sum(report.jobs for report in done) <= reading[0].jobs + 2 * (VIEWS - 1)
+    assert all(engine.verify(name) == [] for name in names)
+
+
+def test_a_join_reads_the_snapshot_that_its_source_has_and_keeps_no_copy(engine, schema, orders):
+    base = f"lake.{schema}"
+    engine.spark.sql(f"CREATE TABLE {base}.kinds (amount BIGINT, kind STRING) USING iceberg")
+    engine.spark.sql(f"INSERT INTO {base}.kinds SELECT id, concat('k', id % 3) FROM range(100)")
+    engine.create_materialized_view(
+        f"{base}.joined",
+        f"SELECT kind, count(*) AS n FROM {orders} o JOIN {base}.kinds k ON o.amount = k.amount "
+        "GROUP BY kind",
+    )
+    tables = {
+        row[0] for row in engine.spark.sql(f"SHOW TABLES IN {base}").select("tableName").collect()
+    }
+    assert tables == {"orders", "kinds", "joined"}
+    assert engine.spark.table(f"{base}.joined").count() == 3, "a row for each group, no more"
