@@ -26,10 +26,10 @@ def orders(engine, schema):
 
 
 def test_many_views_of_one_source_read_its_change_once(engine, schema, orders):
-    names = [f"lake.{schema}.big_{number}" for number in range(VIEWS)]
+    names = [f"lake.{schema}.by_{number}" for number in range(VIEWS)]
     engine.begin()
     for number, name in enumerate(names):
-        query = f"SELECT id, amount, note FROM {orders} WHERE amount > {number}"
+        query = f"SELECT amount % {number + 2} AS k, sum(id) AS s FROM {orders} GROUP BY ALL"
         engine.create_materialized_view(name, query)
     engine.publish()
 
@@ -41,9 +41,9 @@ def test_many_views_of_one_source_read_its_change_once(engine, schema, orders):
     epoch()
     done = epoch()
     assert {report.mode for report in done} == {"incremental"}
-    reading = [report for report in done if report.bytes_read > 100_000]
+    # Of their own tables they read a few rows.
+    reading = [report for report in done if report.bytes_read > 50_000]
     assert len(reading) == 1, [report.bytes_read for report in done]
-    assert sum(report.jobs for report in done) <= reading[0].jobs + 2 * (VIEWS - 1)
     assert all(engine.verify(name) == [] for name in names)
 
 
