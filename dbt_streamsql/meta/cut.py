@@ -159,12 +159,15 @@ def check_level(level: str) -> Consistency:
 
 
 def _newest(reader: MetaReader, level: Consistency) -> _State:
+    # First of all: a barrier that is committed from here on is in what is read after this.
+    unfinished = _shown(reader.unfinished(), level)
     last = reader.last_committed()
     versions, roots = reader.latest_all(), reader.inputs_as_of(last)
-    for unfinished in _shown(reader.unfinished(), level):
-        last = unfinished.id
-        versions |= {version.table: version for version in reader.versions(last)}
-        roots |= reader.inputs(last)
+    for barrier in unfinished:
+        if barrier.id > last:
+            last = barrier.id
+            versions |= {version.table: version for version in reader.versions(last)}
+            roots |= reader.inputs(last)
     return _State(last, versions, roots)
 
 
@@ -181,7 +184,8 @@ def _together(reader: MetaReader, newest: _State, group: Sequence[str]) -> _Stat
     stale = newest.stale(group)
     if not stale:
         return newest
-    for barrier in reader.committed_before(newest.barrier, LOOKED_BACK):
+    # With that one: others may have been committed while its parts were read.
+    for barrier in reader.committed_before(newest.barrier + 1, LOOKED_BACK):
         earlier = _at(reader, barrier)
         if not earlier.stale(group):
             return earlier
