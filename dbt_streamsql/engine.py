@@ -27,7 +27,9 @@ from dbt_streamsql.runtime import (
     staged,
 )
 from dbt_streamsql.runtime.context import Warehouse
+from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.epoch import Epoch
+from dbt_streamsql.runtime.refusals import telling
 from dbt_streamsql.runtime.report import Report, TableReport, reports_of
 from dbt_streamsql.runtime.session import embedded
 from dbt_streamsql.runtime.sessions import Sessions
@@ -115,6 +117,7 @@ class Engine(Queries):
         sql = self._kept(sql)
         return compile_view(sql, self._known, table=into, refresh_mode=refresh_mode)
 
+    @telling
     def create_materialized_view(
         self,
         name: str,
@@ -150,6 +153,7 @@ class Engine(Queries):
             version = epoch.define(job, plan, change, asked)
         return reports_of([version], version.barrier)[job.table]
 
+    @telling
     def create_table_as(
         self, build: Build, *, spark: SparkSession | None = None, atomic: bool = True
     ) -> bool:
@@ -166,6 +170,7 @@ class Engine(Queries):
         self._sweep_once()
         return staged.run(self._warehouse, session, build)
 
+    @telling
     def drop(self, name: str, *, keep_table: bool = False) -> None:
         """Forget a view and drop its table; DEFINITION_MISSING when it is not a view.
 
@@ -181,12 +186,16 @@ class Engine(Queries):
             try:
                 if opened is None:
                     publish.recover(self._warehouse, fence)
-                store.drop_job(fence, table)
-                changelog_table.drop_of(self._warehouse, fence, table)
+                if not keep_table:
+                    # A runner that has lost its lock unnoticed must not take it away.
+                    store.newest_barrier(fence)
+                    with durable("view.drop"):
+                        staging.drop_table(self.spark, TableName.parse(table))
+                with durable("view.forget"):
+                    store.drop_job(fence, table)
+                    changelog_table.drop_of(self._warehouse, fence, table)
                 if opened is not None:
                     opened.forget(table)
-                if not keep_table:
-                    staging.drop_table(self.spark, TableName.parse(table))
                 if opened is None:
                     publish.sweep(self._warehouse, fence)
             finally:
@@ -199,6 +208,7 @@ class Engine(Queries):
     def epoch_open(self) -> bool:
         return self._epoch is not None
 
+    @telling
     def begin(self) -> int:
         """Open an epoch that later calls join, and pin the inputs of all views at this moment.
 
@@ -212,6 +222,7 @@ class Engine(Queries):
                 self._epoch.pin_roots()
         return self._warehouse.store.last_committed()
 
+    @telling
     def publish(self) -> Report:
         """Publish what the open epoch staged as one barrier; without one, an empty report."""
         with self._lock:
@@ -222,6 +233,7 @@ class Engine(Queries):
         barrier = self._warehouse.store.last_committed()
         return Report(barrier, reports_of(versions, barrier))
 
+    @telling
     def hold(self) -> int:
         """Close the open epoch and leave what it staged where only read_uncommitted looks.
 
@@ -231,6 +243,7 @@ class Engine(Queries):
             epoch, self._epoch = self._epoch, None
             return epoch.leave() if epoch is not None else 0
 
+    @telling
     def undo(self, barrier: int) -> None:
         """Give up what a run that was held back has staged.
 
@@ -245,6 +258,7 @@ class Engine(Queries):
         with self._lock:
             return self._epoch.withdraw(nodes) if self._epoch is not None else []
 
+    @telling
     def abort(self) -> None:
         """Undo everything that the open epoch staged."""
         with self._lock:
@@ -252,6 +266,7 @@ class Engine(Queries):
             if epoch is not None:
                 epoch.abort()
 
+    @telling
     def flush(self) -> None:
         """Publish what is staged so far and go on in a next epoch that reads the same inputs."""
         with self._lock:
@@ -262,6 +277,7 @@ class Engine(Queries):
             self.begin()
             self._epoch.keep_pins(before)
 
+    @telling
     def advance(self) -> Report:
         """One epoch over every view whose inputs changed, in dependency order."""
         with self._in_epoch() as epoch:
@@ -270,6 +286,7 @@ class Engine(Queries):
         barrier = self._warehouse.store.last_committed()
         return Report(barrier, reports_of(versions, barrier))
 
+    @telling
     def revise(
         self,
         name: str,
@@ -302,6 +319,7 @@ class Engine(Queries):
         """What `revise` would do; nothing is changed. Errors: those of `revise`."""
         return self._revising().plan(self._revision(name, to_barrier, sql, mode))
 
+    @telling
     def sweep(self) -> int:
         """Remove what dead processes left; how many things."""
         with self._lock:

@@ -47,6 +47,7 @@ CODES: dict[str, str] = {
     "SERVER_BUSY": "The warm engine is in use.",
     "SQL_INVALID": "Spark refuses the query.",
     "SQL_UNSUPPORTED": "The compiler cannot read the query.",
+    "STORAGE_REFUSED": "The storage takes no write: it is full, or read-only.",
     "TABLE_EXISTS": "A table that should be new is there already.",
     "TABLE_MISSING": "The query reads a table that does not exist.",
     "WAREHOUSE_BUSY": "Another process is running an epoch on this warehouse.",

@@ -18,6 +18,12 @@ STAGED_STEPS: dict[str, str] = {
 }
 """Plain tables are published one by one, apart from barriers."""
 
+DROP_STEPS: dict[str, str] = {
+    "view.drop": "the table of a view that is dropped goes",
+    "view.forget": "MetaService forgets the view",
+}
+"""In this order, so that a drop whose process died can be asked for again."""
+
 STEPS: dict[str, str] = {
     "revise.write": "the correction of an outside table is written where nobody looks",
     "revise.publish": "the correction becomes visible",
@@ -42,6 +48,7 @@ STEPS: dict[str, str] = {
     "table.expire": "versions of a table that are older than those that are kept go",
     "barrier.abort": "an unfinished barrier is given up",
     **STAGED_STEPS,
+    **DROP_STEPS,
 }
 
 Moment = Literal["before", "after"]

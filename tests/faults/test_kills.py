@@ -21,8 +21,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.processes]
 ROUNDS = int(os.environ.get("STREAMSQL_KILLS", "0"))
 """How often the whole matrix is run; 0 for the short list."""
 
-STEPS = [step for step in durable.STEPS if step not in durable.STAGED_STEPS]
-"""Those of an epoch; `test_staged_kills.py` has the others."""
+ELSEWHERE = {*durable.STAGED_STEPS, *durable.DROP_STEPS}
+STEPS = [step for step in durable.STEPS if step not in ELSEWHERE]
+"""Those of an epoch; `test_staged_kills.py` and `test_chaos.py` have the others."""
 
 FORWARD = set(STEPS[STEPS.index("barrier.precommit") + 1 :]) - {"barrier.abort"}
 """The steps after the point of no return."""
