@@ -29,6 +29,12 @@ _SIGNS = (
         "the storage of the warehouse is read-only",
         "make it writable",
     ),
+    (
+        # All that Hadoop says of a folder that it cannot make.
+        re.compile(r"^.*(Mkdirs failed to create).*$", re.MULTILINE),
+        "the storage of the warehouse takes no new folder",
+        "look whether it is full, read-only, or another user's",
+    ),
 )
 _CLASS = re.compile(r"^(Caused by: |: )?([\w.$]+\.)?(?=[A-Z]\w*: )")
 _SHOWN = 300

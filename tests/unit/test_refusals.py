@@ -21,6 +21,8 @@ Caused by: java.io.FileNotFoundException: /w/x.json (Read-only file system)"""
 CATALOG = """Failed to execute: INSERT INTO iceberg_tables
 Caused by: org.sqlite.SQLiteException: [SQLITE_FULL] Insertion failed because database is full"""
 
+FOLDER = "java.io.IOException: Mkdirs failed to create file:/w/s/data (exists=false)"
+
 
 @pytest.mark.parametrize(
     ("error", "what", "given"),
@@ -28,6 +30,7 @@ Caused by: org.sqlite.SQLiteException: [SQLITE_FULL] Insertion failed because da
         (PySparkException(SPARK), "full", "IOException: No space left on device"),
         (Py4JError(ICEBERG), "read-only", "/w/x.json (Read-only file system)"),
         (Py4JError(CATALOG), "full", "[SQLITE_FULL] Insertion failed"),
+        (Py4JError(f"failed\nCaused by: {FOLDER}"), "folder", FOLDER.partition(": ")[2]),
         (OSError(errno.EROFS, "Read-only file system", "/w/lock"), "read-only", "/w/lock"),
     ],
 )
