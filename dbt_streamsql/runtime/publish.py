@@ -127,7 +127,9 @@ def move_pins(warehouse: Warehouse, *, everywhere: bool) -> int:
     # What a reader held may be any table.
     given_back = store.leases.ended()
     if everywhere or given_back:
-        wanted |= {table: set() for table in (*store.jobs(), *store.outside_tables())}
+        # Changelog tables have versions, and no job.
+        known = (*store.jobs(), *store.latest_all(), *store.outside_tables())
+        wanted |= {table: set() for table in known}
     for table, snapshots in to_pin(warehouse).items():
         wanted.setdefault(table, set()).update(snapshots)
     moved = 0

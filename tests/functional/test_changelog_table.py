@@ -262,3 +262,22 @@ def test_a_changelog_can_be_asked_for_in_sql(engine, shop):
     with pytest.raises(StreamSqlError) as caught:
         engine.create_materialized_view(view.replace("revenue", "no"), text)
     assert caught.value.code == "FUNCTION_INVALID"
+
+
+def test_what_a_reader_held_of_a_changelog_is_given_back_with_it(engine, shop):
+    orders, view = shop
+    engine.advance()
+    with engine.reader() as reader:
+        before = reader.sql(f"SELECT count(*) FROM {view}__changelog").first()
+        insert(engine, orders, ("Rome", 5))
+        insert(engine, orders, ("Rome", 6))
+        engine.sweep()
+        assert pinned(engine, view)
+        assert reader.sql(f"SELECT count(*) FROM {view}__changelog").first() == before
+    engine.sweep()
+    assert pinned(engine, view) == []
+
+
+def pinned(engine, view):
+    found = metadata.load(engine.spark, TableName.parse(f"{view}__changelog"))
+    return [ref for ref in found.refs if ref != "main"]
