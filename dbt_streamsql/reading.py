@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Replacement = Callable[[TableName], str | None]
+Hold = Callable[[int], object]
+"""Leases one more barrier that a query reads, until its reader is closed."""
+
+
+def _not_held(barrier: int) -> None:
+    """Of other levels than repeatable_read nothing is held."""
 
 
 class Reading:
@@ -70,13 +76,17 @@ class Reading:
         Errors: CONFIG_INVALID, CONSISTENCY_UNAVAILABLE, META_CONFLICT.
         """
         level = check_level(consistency or self.consistency)
+        hold: Hold = _not_held
         if level == "repeatable_read":
-            barrier = self._held(barrier)
-        return self._over(asked, level, barrier, max_staleness, beside)
+            barrier, hold = self._held(barrier), self._held
+        return self._over(asked, level, barrier, max_staleness, beside, hold)
 
-    def at_barrier(self, asked: str, barrier: int) -> DataFrame:
-        """A query over the versions of a barrier that is leased."""
-        text = self._over(asked, "repeatable_read", barrier)
+    def at_barrier(self, asked: str, barrier: int, hold: Hold) -> str:
+        """A query over the versions of a barrier that is leased; `hold` leases another one."""
+        return self._over(asked, "repeatable_read", barrier, hold=hold)
+
+    def run(self, text: str) -> DataFrame:
+        """What a rewritten query gives."""
         return self._warehouse.sessions.main.sql(text)
 
     def reader(self, consistency: str, barrier: int | None) -> Reader:
@@ -161,6 +171,7 @@ class Reading:
         barrier: int | None,
         max_staleness: float | None = None,
         beside: Collection[str] = (),
+        hold: Hold = _not_held,
     ) -> str:
         sql, store = self._expanded(asked), self._warehouse.store
         jobs = {*store.jobs(), *store.provisional_jobs()}
@@ -173,6 +184,10 @@ class Reading:
         found = cut(store, level, self._named(sql, known).union(beside), barrier)
         if max_staleness is not None:
             self._demand_fresh(found, max_staleness)
+        # Where a table was left behind, an earlier barrier is read than the one that is held.
+        for other in found.barriers:
+            if other != barrier:
+                hold(other)
 
         def chosen(name: TableName) -> str | None:
             seen = found.tables.get(str(name))
@@ -291,20 +306,29 @@ class Reader:
     """
 
     def __init__(self, reading: Reading, leasing: Leasing, lease: Lease) -> None:
-        self._reading, self._leasing, self._lease = reading, leasing, lease
-
-    @property
-    def barrier(self) -> int:
-        return self._lease.barrier
+        self._reading, self._leasing = reading, leasing
+        self.barrier = lease.barrier
+        self._leases = {lease.barrier: lease}
 
     def sql(self, text: str) -> DataFrame:
         """A query over the versions of the reader's barrier."""
-        self._leasing.check(self._lease)
-        return self._reading.at_barrier(text, self.barrier)
+        return self._reading.run(self.rewrite(text))
+
+    def rewrite(self, text: str) -> str:
+        """The query as `sql` would run it."""
+        for lease in list(self._leases.values()):
+            self._leasing.check(lease)
+        return self._reading.at_barrier(text, self.barrier, self._hold)
 
     def close(self) -> None:
         """Let go of the versions: others may remove them."""
-        self._leasing.give_back(self._lease)
+        while self._leases:
+            _, lease = self._leases.popitem()
+            self._leasing.give_back(lease)
+
+    def _hold(self, barrier: int) -> None:
+        if barrier not in self._leases:
+            self._leases[barrier] = self._leasing.take(barrier)
 
     def __enter__(self) -> Self:
         return self

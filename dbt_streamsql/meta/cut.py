@@ -47,12 +47,13 @@ class Cut:
     """What a query reads: by table; those that are missing are read as they are now.
 
     `barrier` is the oldest one among the groups, 0 when no table belongs to one. `roots` are the
-    snapshots of the outside tables that all of it comes from.
+    snapshots of the outside tables that all of it comes from, `barriers` those of all groups.
     """
 
     barrier: int = 0
     tables: Mapping[str, Seen] = field(default_factory=dict)
     roots: Mapping[str, int | None] = field(default_factory=dict)
+    barriers: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def cut(
             found |= {table: state.seen(table) for table in held}
             below |= {root: state.roots[root] for root in roots if root in state.roots}
             barriers.append(state.barrier)
-    return Cut(min(barriers, default=0), found, below)
+    return Cut(min(barriers, default=0), found, below, frozenset(barriers))
 
 
 def check_level(level: str) -> Consistency:
