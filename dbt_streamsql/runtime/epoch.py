@@ -16,7 +16,7 @@ from dbt_streamsql.runtime import changelog_table, lineage, publish, upkeep
 from dbt_streamsql.runtime.context import Open, Replay, Version, Warehouse, log, pin, repin
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.job import Rewrite, ViewJob
-from dbt_streamsql.storage.iceberg import files, metadata, staging
+from dbt_streamsql.storage.iceberg import metadata, staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 PARALLEL = 4
@@ -242,11 +242,10 @@ class Epoch:
         store, fence = self.warehouse.store, self.open.fence
         for name in names if number else ():
             paths = store.unstage(fence, number, name)
-            for path in paths:
-                files.delete_folder(self.warehouse.sessions.main, path)
-            if paths:
+            gone = publish.delete_changes(self.warehouse.sessions.main, paths)
+            if gone:
                 # Last: whoever dies in between leaves files that a sweep can find.
-                store.forget_change_files_at(fence, paths)
+                store.forget_change_files_at(fence, gone)
 
     # -- the end -----------------------------------------------------------------------------
 

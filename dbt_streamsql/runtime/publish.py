@@ -238,9 +238,23 @@ def _sweep_changes(warehouse: Warehouse, fence: Fence) -> int:
         if not behind:
             limit = current.barrier if current is not None else store.last_committed()
             paths += [file.path for file in store.change_files(table, 0, limit)]
+    gone: list[str] = []
     for path in paths:
         with durable("sweep.changes"):
+            gone += delete_changes(spark, [path])
+    if gone:
+        store.forget_change_files_at(fence, gone)
+    return len(gone)
+
+
+def delete_changes(spark: SparkSession, paths: Iterable[str]) -> list[str]:
+    """Delete change files; those that are gone. The others must stay listed for a later sweep."""
+    gone = []
+    for path in paths:
+        try:
             files.delete_folder(spark, path)
-    if paths:
-        store.forget_change_files_at(fence, paths)
-    return len(paths)
+        except OSError as error:
+            log.warning("%s: a later run removes it", error)
+        else:
+            gone.append(path)
+    return gone

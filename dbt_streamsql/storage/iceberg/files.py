@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -46,12 +47,20 @@ def names(spark: SparkSession, folder: str) -> list[str]:
 
 
 def delete_folder(spark: SparkSession, path: str) -> None:
-    """Delete a folder that this warehouse wrote; over Spark Connect only a local one can be."""
+    """Delete a folder that this warehouse wrote; over Spark Connect only a local one can be.
+
+    Error: OSError when it is still there.
+    """
     if is_connect(spark):
-        shutil.rmtree(path.removeprefix("file:"), ignore_errors=True)
-        return
-    place, files = _place(spark, path)
-    files.delete(place, True)
+        folder = Path(path.removeprefix("file:"))
+        shutil.rmtree(folder, ignore_errors=True)
+        left = folder.exists()
+    else:
+        place, files = _place(spark, path)
+        # A local file system says nothing but False, also of what was not there.
+        left = not files.delete(place, True) and files.exists(place)
+    if left:
+        raise OSError(f"{path} cannot be deleted")
 
 
 def _place(spark: SparkSession, path: str) -> tuple[Any, Any]:
