@@ -1,7 +1,7 @@
 """The process that dies: `python fault_child.py '<Orders as JSON>'`.
 
-It runs the epoch, or a recovery, and sends itself a signal at one durable step; if it lives, it
-prints how often it passed each. With
+It runs a task, and sends itself a signal at one durable step. If it lives, it prints how often it
+passed each, in which order, and the error that ended it, as a user is told it. With
 PYSPARK_GATEWAY_PORT in the environment it drives the Spark of the process that started it (as a
 client of a Spark server does); otherwise it has a Spark of its own, which dies with it.
 """
@@ -12,15 +12,24 @@ import json
 import os
 import sys
 import threading
+import traceback
 from collections import Counter
 from dataclasses import asdict, dataclass
 
 import fault_scenario as scenario
+from spark_child import PORT, attach, wear_out
+
+FAILED = 3
+"""The exit code of a task that ended with an error."""
+
+ANY = "*"
+"""Instead of a step: the `nth` passing of any."""
 
 
 @dataclass(frozen=True)
 class Orders:
-    """`task` is epoch, recover, stage or sweep; the `nth` passing of (`step`, `moment`) sends `signal`."""
+    """`task` is epoch, recover, stage, sweep, or one of `fault_scenarios.py`; the `nth` passing of
+    (`step`, `moment`) sends `signal`."""
 
     warehouse: str
     task: str
@@ -34,53 +43,62 @@ class Orders:
         return json.dumps(asdict(self))
 
 
-def attach() -> None:
-    """Make the Spark context of another process this process's own."""
-    from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
+def main(orders: Orders) -> int:
+    from fault_scenarios import SCENARIOS
 
-    gateway = launch_gateway()
-    jvm = gateway.jvm
-    running = jvm.org.apache.spark.SparkContext.getOrCreate()
-    context = jvm.org.apache.spark.api.java.JavaSparkContext.fromSparkContext(running)
-    SparkContext(gateway=gateway, jsc=context, conf=SparkConf(_jvm=jvm, _jconf=context.getConf()))
-
-
-def main(orders: Orders) -> None:
     from dbt_streamsql import Engine
-    from dbt_streamsql.runtime import durable, epoch, upkeep
+    from dbt_streamsql.runtime import durable, epoch
     from dbt_streamsql.runtime.session import embedded
 
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
+    if PORT in os.environ:
         attach()
     if not orders.parallel:
         epoch.PARALLEL = 1
-    # So that tables this small and young are worn.
-    upkeep.SMALL_TABLE, upkeep.SMALL_FILES = 0, 1
-    upkeep.KEPT_SNAPSHOTS, upkeep.EXPIRED_TOGETHER = 2, 0
+    wear_out()
     passed: Counter[str] = Counter()
+    trace: list[tuple[str, str]] = []
     lock = threading.Lock()
 
     def observe(step: str, moment: str) -> None:
         with lock:
             passed[f"{moment} {step}"] += 1
-            here = (step, moment) == (orders.step, orders.moment)
-            if here and passed[f"{moment} {step}"] == orders.nth:
+            trace.append((step, moment))
+            nth = passed[f"{moment} {step}"] if step == orders.step else len(trace)
+            here = (step, moment) == (orders.step, orders.moment) or orders.step == ANY
+            if here and nth == orders.nth:
                 os.kill(os.getpid(), orders.signal)
 
-    # Our session, so that `close` leaves a Spark that belongs to another process alone.
-    engine = Engine.open(orders.warehouse, spark=embedded(orders.warehouse))
-    durable.observers.append(observe)
     tasks = {
         "epoch": scenario.epoch,
         "recover": scenario.recover,
         "stage": scenario.stage,
         "sweep": Engine.sweep,
+        **{name: entry.task for name, entry in SCENARIOS.items()},
     }
-    tasks[orders.task](engine)
-    engine.close()
-    sys.stdout.write(json.dumps(passed))
+    error: dict[str, str] | None = None
+    # Our session, so that `close` leaves a Spark that belongs to another process alone.
+    try:
+        engine = Engine.open(orders.warehouse, spark=embedded(orders.warehouse))
+        durable.observers.append(observe)
+        try:
+            tasks[orders.task](engine)
+        finally:
+            engine.close()
+    except Exception as caught:  # noqa: BLE001 - whatever a user would meet
+        error = _told(caught)
+    sys.stdout.write(json.dumps({"passed": passed, "trace": trace, "error": error}))
+    return FAILED if error else 0
+
+
+def _told(error: Exception) -> dict[str, str]:
+    """An error as a user of the Python API gets it, and as dbt prints it."""
+    from dbt_streamsql.adapter.causes import cause_of
+    from dbt_streamsql.errors import StreamSqlError
+
+    traceback.print_exc()
+    code = error.code if isinstance(error, StreamSqlError) else ""
+    return {"code": code, "kind": type(error).__name__, "text": cause_of(error)}
 
 
 if __name__ == "__main__":
-    main(Orders(**json.loads(sys.argv[1])))
+    sys.exit(main(Orders(**json.loads(sys.argv[1]))))

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import fault_scenario as scenario
-from fault_child import Orders
+import spark_child
+from fault_child import FAILED, Orders
 from pyspark.sql import DataFrame
 
 from dbt_streamsql import Engine
@@ -47,12 +48,18 @@ class World:
 
     @property
     def warehouse(self) -> Path:
-        return self.folder / "warehouse"
+        return self.disk / "warehouse"
+
+    @property
+    def disk(self) -> Path:
+        """Where a file system of its own can be mounted, as small or as read-only as one likes."""
+        return self.folder / "disk"
 
     # -- states of the warehouse -------------------------------------------------------------
 
     def build(self) -> None:
         """Make the shop, with changes that the next epoch will meet, and keep it as `start`."""
+        shutil.rmtree(self.warehouse, ignore_errors=True)
         engine = self.engine()
         then, now = scenario.build(engine)
         engine.close()
@@ -67,7 +74,7 @@ class World:
         return (self.folder / name).is_dir()
 
     def restore(self, name: str) -> None:
-        shutil.rmtree(self.warehouse)
+        shutil.rmtree(self.warehouse, ignore_errors=True)
         shutil.copytree(self.folder / name, self.warehouse)
 
     # -- processes ---------------------------------------------------------------------------
@@ -93,11 +100,7 @@ class World:
         orders = Orders(
             str(self.warehouse), task, step, moment, nth, int(sends), parallel=own_spark
         )
-        environment = dict(os.environ)
-        if not own_spark:
-            gateway = self.spark.sparkContext._gateway.gateway_parameters
-            environment["PYSPARK_GATEWAY_PORT"] = str(gateway.port)
-            environment["PYSPARK_GATEWAY_SECRET"] = gateway.auth_token
+        environment = spark_child.paths() if own_spark else spark_child.environment(self.spark)
         with self.log.open("wb") as log, self.output.open("wb") as output:
             return subprocess.Popen(
                 [sys.executable, str(CHILD), orders.to_json()],
@@ -113,16 +116,29 @@ class World:
     ) -> bool:
         """Let a process die at a durable step; False when it ended without passing there."""
         process = self.start(task, step, moment, nth, own_spark=own_spark)
+        return self.finish(process, -signal.SIGKILL)
+
+    def finish(self, process: subprocess.Popen[bytes], other: int = FAILED) -> bool:
+        """Wait for a process; whether it ended in the other way than by doing its task."""
         code = process.wait(PATIENCE)
         _end_group(process.pid)
-        assert code in (0, -signal.SIGKILL), self.log.read_text(errors="replace")[-4000:]
+        assert code in (0, other), self.said
         return code != 0
 
     def passings(self, task: str) -> dict[str, int]:
         """How often a process that lives passes `<moment> <step>`."""
         assert not self.kill(task, "", "")
-        found: dict[str, int] = json.loads(self.output.read_text())
-        return found
+        return self.told().passed
+
+    def told(self) -> Told:
+        """What the last process that lived has said about its run."""
+        found = json.loads(self.output.read_text())
+        trace = [(step, moment) for step, moment in found["trace"]]
+        return Told(found["passed"], trace, found["error"])
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")[-4000:]
 
     @property
     def log(self) -> Path:
@@ -168,7 +184,9 @@ class World:
         return self._seen(engine, engine.sql)
 
     def _seen(self, engine: Engine, sql: Callable[[str], DataFrame]) -> dict[str, scenario.Rows]:
-        names = [name for name in self.after if engine.knows(f"{scenario.SCHEMA}.{name}")]
+        jobs = engine._warehouse.store.jobs()
+        names = sorted(name.removeprefix(f"{scenario.SCHEMA}.") for name in jobs)
+        names = [name for name in names if staging.exists(engine.spark, _table(name))]
         return {name: _rows(sql(f"SELECT * FROM {scenario.SCHEMA}.{name}")) for name in names}
 
     def leftovers(self, engine: Engine) -> list[str]:
@@ -216,14 +234,24 @@ class World:
 
     def fingerprint(self, engine: Engine) -> Any:
         """Everything durable that another recovery could change."""
+        tables = {n: (t.uuid, t.current, t.refs) for n, t in self.metadata(engine).items()}
+        return tables, self.recorded(engine)
+
+    @staticmethod
+    def recorded(engine: Engine) -> Any:
+        """What MetaService holds for readers and for the next epoch."""
         store = engine._warehouse.store
-        return (
-            {n: (t.uuid, t.current, t.refs) for n, t in self.metadata(engine).items()},
-            store.last_committed(),
-            store.latest_all(),
-            store.jobs(),
-            store.topology(),
-        )
+        return store.last_committed(), store.latest_all(), store.jobs(), store.topology()
+
+
+@dataclass(frozen=True)
+class Told:
+    """How often a process passed each `<moment> <step>`, in which order, and the error that ended
+    it: `code`, `kind` and `text`."""
+
+    passed: dict[str, int]
+    trace: list[tuple[str, str]]
+    error: dict[str, str] | None
 
 
 def wait_until_stopped(process: subprocess.Popen[bytes]) -> None:
@@ -232,10 +260,14 @@ def wait_until_stopped(process: subprocess.Popen[bytes]) -> None:
     while time.monotonic() < deadline:
         pid, status = os.waitpid(process.pid, os.WUNTRACED | os.WNOHANG)
         if pid:
-            assert os.WIFSTOPPED(status)
+            assert os.WIFSTOPPED(status), "the process ended"
             return
         time.sleep(0.05)
     raise AssertionError("the process neither stopped nor ended")
+
+
+def _table(name: str) -> TableName:
+    return TableName.parse(f"{scenario.SCHEMA}.{name}")
 
 
 def _end_group(group: int) -> None:

@@ -1,0 +1,146 @@
+"""What a process does when a fault meets it: one entry each, for `make chaos` and its share of
+`make processes`.
+
+To add one: a builder, a task that can be run again whatever became of its first run, and the views
+and plain tables with their queries, before the task and after each of its points of no return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import fault_scenario as shop
+
+if TYPE_CHECKING:
+    from dbt_streamsql import Engine
+
+Queries = Mapping[str, str]
+"""The tables of the schema and their queries, which may read each other and the base tables."""
+
+DECISIVE = {("barrier.precommit", "after"), ("staged.commit", "after"), ("view.drop", "after")}
+"""Passing one of these leads from one of a scenario's `stages` to the next."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`build` makes the tables of `stages[0]` over the base tables, which change afterwards; then
+    `task` leads through the other stages. `after` is a scenario whose process was killed first,
+    and at the passing of which step."""
+
+    task: Callable[[Engine], object]
+    stages: tuple[Queries, ...]
+    build: Callable[[Engine], object] = lambda engine: None
+    changes: tuple[str, ...] = shop.CHANGES
+    after: tuple[str, str, str, int] | None = None
+
+
+def _define(engine: Engine, views: Queries, told: tuple[str, ...] = ()) -> None:
+    engine.begin()
+    for name, query in views.items():
+        engine.create_materialized_view(f"{shop.SCHEMA}.{name}", query, changelog=name in told)
+    engine.publish()
+
+
+def _two_barriers(views: Queries, told: tuple[str, ...] = ()) -> Callable[[Engine], None]:
+    """The views, maintained once already."""
+
+    def build(engine: Engine) -> None:
+        _define(engine, views, told)
+        for statement in shop.EARLIER:
+            engine.spark.sql(statement)
+        engine.advance()
+
+    return build
+
+
+MAINTAINED = {name: shop.VIEWS[name] for name in ("by_city", "big_cities", "lines")}
+"""A join with its groups, a view over that, and a join that is appended to."""
+
+DIAMOND = {
+    "per_user": "SELECT user_id, count(*) AS n, sum(amount) AS paid FROM lake.shop.orders "
+    "GROUP BY user_id",
+    "per_city": "SELECT city, count(*) AS users FROM lake.shop.users GROUP BY city",
+    "paid_in": "SELECT u.city, sum(p.paid) AS paid FROM lake.shop.per_user p "
+    "JOIN lake.shop.users u ON u.id = p.user_id GROUP BY u.city",
+    "share": "SELECT c.city, p.paid, c.users FROM lake.shop.per_city c "
+    "LEFT JOIN lake.shop.paid_in p ON p.city = c.city",
+}
+"""Two roots, of which one reaches the last view in two ways."""
+
+OLD = {
+    "renamed": "SELECT id, city FROM lake.shop.users",
+    "grown": "SELECT user_id, count(*) AS n FROM lake.shop.orders GROUP BY user_id",
+    "other": "SELECT user_id, max(amount) AS most FROM lake.shop.orders GROUP BY user_id",
+    "reader": "SELECT user_id, most FROM lake.shop.other WHERE most > 2",
+}
+NEW = {
+    "renamed": "SELECT id AS who, city AS place FROM lake.shop.users",
+    "grown": "SELECT user_id, count(*) AS n, sum(qty) AS pieces FROM lake.shop.orders "
+    "GROUP BY user_id",
+    "other": "SELECT user_id, min(amount) AS most FROM lake.shop.orders WHERE qty > 0 "
+    "GROUP BY user_id",
+    "reader": OLD["reader"],
+}
+"""Columns with other names, one more column, another query, and a view over it."""
+
+KEPT = {"lines": MAINTAINED["lines"]}
+DROPPED = {**KEPT, "by_city": MAINTAINED["by_city"]}
+PLAIN = dict.fromkeys(("plain", "fresh"), "SELECT id, id % 7 AS part FROM range(9)")
+
+
+def _redefine(engine: Engine) -> None:
+    engine.begin()
+    for name in ("renamed", "grown", "other"):
+        engine.create_materialized_view(f"{shop.SCHEMA}.{name}", NEW[name])
+    engine.advance()
+    engine.publish()
+
+
+def _drop(engine: Engine) -> None:
+    if engine.knows("lake.shop.by_city"):
+        engine.drop("lake.shop.by_city")
+
+
+def _rebuild(engine: Engine) -> None:
+    engine.begin()
+    engine.create_materialized_view(
+        "lake.shop.by_city", MAINTAINED["by_city"], full_refresh=True, changelog=True
+    )
+    engine.advance()
+    engine.publish()
+
+
+SCENARIOS: dict[str, Scenario] = {
+    "first": Scenario(lambda engine: _define(engine, MAINTAINED), ({}, MAINTAINED), changes=()),
+    "maintain": Scenario(
+        lambda engine: engine.advance(),
+        (MAINTAINED, MAINTAINED),
+        _two_barriers(MAINTAINED, ("by_city",)),
+    ),
+    "diamond": Scenario(
+        lambda engine: engine.advance(), (DIAMOND, DIAMOND), _two_barriers(DIAMOND)
+    ),
+    "redefine": Scenario(_redefine, (OLD, NEW), _two_barriers(OLD)),
+    "rebuild": Scenario(
+        _rebuild, (MAINTAINED, MAINTAINED), _two_barriers(MAINTAINED, ("by_city",))
+    ),
+    "drop": Scenario(_drop, (DROPPED, KEPT), _two_barriers(DROPPED, ("by_city",)), changes=()),
+    "plain": Scenario(
+        shop.stage,
+        ({}, {"plain": PLAIN["plain"]}, PLAIN),
+        changes=(),
+    ),
+    "undo": Scenario(
+        shop.recover,
+        (DIAMOND,),
+        after=("diamond", "barrier.precommit", "before", 1),
+    ),
+    "finish": Scenario(
+        shop.recover,
+        (DIAMOND,),
+        after=("diamond", "table.written", "before", 2),
+    ),
+}
+"""By name. `undo` and `finish` are recoveries that meet a fault themselves."""

@@ -1,0 +1,84 @@
+"""A share of `make chaos`: faults of all kinds, each in the middle of another piece of work.
+
+More scenarios: an entry in `fault_scenarios.py`, and a fault or two here.
+"""
+
+from __future__ import annotations
+
+import pytest
+from fault_campaign import WEIGHTS, Fault, Tally, draw
+from fault_disk import unavailable
+from fault_kinds import KINDS, ON_A_DISK, kill_at
+from fault_scenarios import SCENARIOS
+
+from dbt_streamsql.runtime.durable import DROP_STEPS
+
+pytestmark = [pytest.mark.spark, pytest.mark.processes]
+
+SHARE = """
+kill/first/1 kill/diamond/2 kill/redefine/3 kill/rebuild/4 kill/plain/5
+kill/undo/6 kill/finish/7
+kill-twice/diamond/1 kill-twice/redefine/2 kill-twice/first/3
+zombie/first/1 zombie/maintain/2 zombie/diamond/3 zombie/redefine/4 zombie/drop/5 zombie/plain/6
+zombie/finish/7
+pause/diamond/1 pause/plain/2
+full/first/1 full/maintain/2 full/diamond/3 full/redefine/4 full/plain/5 full/finish/6
+read-only/first/1 read-only/maintain/2 read-only/redefine/3 read-only/plain/4 read-only/undo/5
+""".split()  # noqa: SIM905 - a line for each kind
+
+
+@pytest.mark.parametrize("text", SHARE)
+def test_a_fault_leaves_nothing_lost_doubled_mixed_or_behind(stages, faults, text):
+    fault = Fault.parse(text)
+    if fault.impossible:
+        pytest.skip(fault.impossible)
+    faults.count(fault, fault.run(stages))
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("step", DROP_STEPS)
+def test_a_drop_whose_process_died_can_be_asked_for_again(stages, faults, step, moment):
+    kill_at(stages, "drop", stages.known("drop").trace.index((step, moment)))
+    faults.count(Fault("kill", "drop", 0), f"{moment} {step}")
+
+
+def test_the_share_has_every_kind_and_every_scenario():
+    shared = [Fault.parse(text) for text in SHARE]
+    # Kills with a Spark of their own are in test_kills.py.
+    assert {fault.kind for fault in shared} == set(KINDS) - {"kill-spark"}
+    assert {fault.scenario for fault in shared} == set(SCENARIOS)
+
+
+def test_a_campaign_is_the_same_for_the_same_seed_and_draws_all_kinds():
+    assert list(draw(7, 300)) == list(draw(7, 300))
+    assert {fault.kind for fault in draw(7, 300)} == set(WEIGHTS) == set(KINDS)
+    assert [Fault.parse(str(fault)) for fault in draw(7, 30)] == list(draw(7, 30))
+
+
+def test_where_nothing_can_be_mounted_the_tally_says_so(monkeypatch):
+    monkeypatch.setattr("fault_disk.unavailable", lambda: "mounting a tmpfs is refused")
+    tally = Tally()
+    for kind in ON_A_DISK:
+        tally.meet(Fault(kind, "first", 1), stages=None)
+    assert tally.met == 0
+    assert "full: mounting a tmpfs is refused 1" in str(tally)
+
+
+def test_a_disk_that_is_full_takes_no_more_and_one_that_is_protected_nothing(tmp_path):
+    if unavailable():
+        pytest.skip(unavailable())
+    from fault_disk import mounted
+
+    with mounted(tmp_path / "disk") as disk:
+        file = disk.folder / "file"
+        disk.fill(4096)
+        with pytest.raises(OSError, match="No space left"):
+            file.write_bytes(b"x" * 10_000)
+        disk.empty()
+        file.write_bytes(b"x" * 10_000)
+        disk.protect()
+        with pytest.raises(OSError, match="Read-only"):
+            (disk.folder / "another").write_bytes(b"x")
+        disk.release()
+        (disk.folder / "another").write_bytes(b"x")
+    assert not file.exists()
