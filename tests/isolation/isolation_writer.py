@@ -1,0 +1,91 @@
+"""The writer: epoch after epoch, until it kills itself at a step.
+
+`python isolation_writer.py '<Orders as JSON>'`, with the Spark of the process that starts it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from random import Random
+
+import isolation_tables as bank
+from spark_child import attach, wear_out
+
+SLOW = 0.3
+"""Seconds that it stays at some steps, so that readers meet what is unfinished."""
+
+LAST_CHANCE = ("barrier.precommit", "before")
+"""All is staged, and all will be undone if it dies here."""
+
+
+@dataclass(frozen=True)
+class Orders:
+    """It dies at the `nth` passing of any step, or, if `staged`, at the next last chance after
+    that. `planted` is a bug of `planted_isolation.py`."""
+
+    warehouse: str
+    seed: int
+    nth: int
+    staged: bool
+    planted: str
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def main(orders: Orders) -> None:
+    from planted_isolation import WRITERS
+
+    from dbt_streamsql import Engine
+    from dbt_streamsql.runtime import durable
+    from dbt_streamsql.runtime.session import embedded
+
+    attach()
+    wear_out()
+    rng = Random(orders.seed)
+    passed = 0
+
+    def observe(step: str, moment: str) -> None:
+        nonlocal passed
+        passed += 1
+        last_chance = (step, moment) == LAST_CHANCE
+        if last_chance or rng.random() < 0.1:
+            time.sleep(SLOW)
+        if passed >= orders.nth and (last_chance or not orders.staged):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    engine = Engine.open(orders.warehouse, spark=embedded(orders.warehouse))
+    with ExitStack() as bugs:
+        if orders.planted in WRITERS:
+            bugs.enter_context(WRITERS[orders.planted]())
+        engine.begin()
+        engine.abort()
+        durable.observers.append(observe)
+        while True:
+            _epoch(engine, rng)
+
+
+def _epoch(engine, rng: Random) -> None:
+    """All views, or one of them only, or one of them computed anew and then all."""
+    last = engine.spark.sql("SELECT max(n) FROM lake.bank.steps").first()[0]
+    bank.write(engine, last + 1)
+    kind = rng.choice(("all", "all", "one", "anew"))
+    engine.begin()
+    if kind != "all":
+        view = rng.choice(sorted(bank.VIEWS))
+        engine.create_materialized_view(
+            f"{bank.SCHEMA}.{view}", bank.VIEWS[view], full_refresh=kind == "anew"
+        )
+    if kind != "one":
+        engine.advance()
+    engine.publish()
+
+
+if __name__ == "__main__":
+    main(Orders(**json.loads(sys.argv[1])))
