@@ -7,10 +7,12 @@ SEED ?= 1000
 SEEDS ?= 20000
 JOBS ?= 1
 ROUNDS ?= 1
+N ?= 50
+READS ?= 1000
 WHAT ?= view replace wear warm dag
 
 .DEFAULT_GOAL := help
-.PHONY: help install check format test processes browser property mutants suites differential simulate kills injections conformance bench bench-ivm demo openapi clean
+.PHONY: help install check format test processes browser property mutants suites differential simulate kills chaos isolation injections conformance bench bench-ivm demo openapi clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +56,12 @@ mutants: install ## bugs planted one at a time, of which the tests must find 95 
 
 kills: install ## SIGKILL before and after every durable step, then rerun; ROUNDS=… of all
 	STREAMSQL_KILLS=$(ROUNDS) $(PYTEST) -m '' tests/faults $(ARGS)
+
+chaos: install ## kills, zombies, full and read-only disks at random; N=… of them from SEED=…, or FAULT=… again
+	PYTHONPATH=tests $(BIN)/python tests/faults/chaos.py --faults $(N) --seed $(SEED) $(if $(FAULT),--fault $(FAULT)) $(ARGS)
+
+isolation: install ## READS=… at every level of consistency beside a writer that is killed, from SEED=…
+	PYTHONPATH=tests $(BIN)/python tests/isolation/run.py --reads $(READS) --seed $(SEED) $(ARGS)
 
 injections: install ## every naughty string in every place of a config, rendered, compared and stored
 	STREAMSQL_INJECTIONS=all STREAMSQL_SEED=$(SEED) $(PYTEST) -s tests/functional/injections $(ARGS)
