@@ -19,10 +19,12 @@ from dbt_streamsql.meta.places import STORE_FILE, in_file, store_of
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.queries import Queries
 from dbt_streamsql.quoting import TableName
+from dbt_streamsql.rebuilding import Rebuilt, rebuild
 from dbt_streamsql.revising import Revising
 from dbt_streamsql.runtime import (
     changelog_table,
     publish,
+    remembered,
     revision,
     staged,
 )
@@ -186,7 +188,9 @@ class Engine(Queries):
             try:
                 if opened is None:
                     publish.recover(self._warehouse, fence)
-                if not keep_table:
+                if keep_table:
+                    remembered.forget(self.spark, TableName.parse(table))
+                else:
                     # A runner that has lost its lock unnoticed must not take it away.
                     store.newest_barrier(fence)
                     with durable("view.drop"):
@@ -329,6 +333,15 @@ class Engine(Queries):
                 return publish.sweep(self._warehouse, fence) + staged.sweep(self._warehouse)
             finally:
                 self._warehouse.store.release(fence)
+
+    def rebuild(self, store: str = "", *, dry_run: bool = False) -> Rebuilt:
+        """Let a store that was lost, and is empty now, remember what the tables tell.
+
+        `store`: the id of the lost one, where it is not this one's. `dry_run` only looks.
+        Errors: META_CONFLICT, CONFIG_INVALID through a MetaService, WAREHOUSE_BUSY.
+        """
+        with self._lock:
+            return rebuild(self._warehouse, self._reading, store, dry_run=dry_run)
 
     def touch(self, name: str) -> None:
         """Tell the open epoch that this run has written a table by other means."""

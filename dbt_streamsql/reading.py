@@ -194,7 +194,7 @@ class Reading:
             if seen is None:
                 return self._of_others(name)
             self._demand_there(name, seen, found.barrier)
-            return self._shown(inputs.version(self._where(name, seen), seen.snapshot))
+            return self.shown(inputs.version(self._where(name, seen), seen.snapshot))
 
         return written_out(self._warehouse, asked, self.rewritten(sql, chosen))
 
@@ -209,7 +209,7 @@ class Reading:
             return True
         return False
 
-    def _shown(self, text: str) -> str:
+    def shown(self, text: str) -> str:
         """A version without the engine's own columns: another definition may have made it."""
         fields = self._warehouse.sessions.main.sql(f"SELECT * FROM {text}").schema
         columns = tuple(Column(f.name, f.dataType.simpleString(), f.nullable) for f in fields)

@@ -151,7 +151,7 @@ def _metadata(session: SparkSession, name: TableName) -> Metadata | None:
 
 
 def _stats(meta: Metadata) -> dict[str, Any]:
-    from dbt_streamsql.storage.iceberg.staging import BARRIER_PROPERTY
+    from dbt_streamsql.storage.iceberg.stamp import BARRIER_PROPERTY
 
     newest = meta.snapshots.get(meta.current) if meta.current is not None else None
     stats: dict[str, Any] = {}

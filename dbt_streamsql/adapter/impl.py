@@ -20,9 +20,9 @@ from dbt_common.exceptions import DbtBaseException
 from dbt_streamsql import revising
 from dbt_streamsql.adapter import checks, model_config, python_models, seeds, tables
 from dbt_streamsql.adapter.causes import cause_of, trace_of
+from dbt_streamsql.adapter.operations import OperationsAdapter
 from dbt_streamsql.adapter.outcomes import Outcomes, check_policy
 from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
-from dbt_streamsql.adapter.relations import RelationsAdapter
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.operators import HEADINGS, cells
 from dbt_streamsql.quoting import (
@@ -64,7 +64,7 @@ class StreamSqlConfig(SparkConfig):
     """Model configs; those of materialized views are checked by `model_config`."""
 
 
-class StreamSqlAdapter(RelationsAdapter):
+class StreamSqlAdapter(OperationsAdapter):
     AdapterSpecificConfigs = StreamSqlConfig
     CONSTRAINT_SUPPORT: ClassVar[dict[ConstraintType, ConstraintSupport]] = {
         ConstraintType.check: ConstraintSupport.ENFORCED,
@@ -390,12 +390,6 @@ class StreamSqlAdapter(RelationsAdapter):
             with self.connections.limited():
                 self.host.engine.create_table_as(build, spark=self.session, atomic=atomic)
         return AdapterResponse(_message="OK")
-
-    @available.parse(lambda *a, **k: 0)
-    def streamsql_sweep(self) -> int:
-        """Remove what dead processes left; how many things."""
-        with self.connections.exception_handler("sweep"):
-            return self.host.engine.sweep()
 
     @available.parse(lambda *a, **k: [])
     def streamsql_revise(

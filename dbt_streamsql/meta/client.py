@@ -34,6 +34,8 @@ from dbt_streamsql.meta.wire import Edge, Grant, Greeting, StagedOwner, Sweep
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from dbt_streamsql.meta.rebuilding import Ledger
+
 
 _STAGES = "/staged/heartbeat"
 
@@ -65,6 +67,19 @@ class MetaClient(MetaStore):
     @property
     def id(self) -> str:
         return self.greeting.store
+
+    def check_empty(self) -> None:
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            "a store is rebuilt where it is, not through a MetaService",
+            given=f"meta: {self._http.url}",
+            allowed="the address of the store itself: sqlite:///<file> or postgresql+psycopg://…",
+            hint="stop `streamsql serve`, and run the command on its host with a profile that "
+            "names no service",
+        )
+
+    def rebuild(self, fence: Fence, ledger: Ledger) -> None:  # noqa: ARG002 - never done here
+        self.check_empty()
 
     def acting_for(self, who: str) -> MetaClient:
         raise NotImplementedError(f"a service enters the name of its token, not {who}")

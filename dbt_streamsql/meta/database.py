@@ -54,7 +54,6 @@ class Database:
     def __init__(self, url: str) -> None:
         """Open, or create, the store at `url`; else META_UNREACHABLE or META_VERSION."""
         self.url = redact(url)
-        self.id = hashlib.sha256(url.encode()).hexdigest()[:8]
         parsed = _parse(url)
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
         self.file = Path(str(parsed.database)) if self.is_sqlite else None
@@ -67,6 +66,7 @@ class Database:
             raise _unreachable(self.url, error) from error
         try:
             self._prepare()
+            self.id = self._name_it(url)
         except BaseException:
             self.engine.dispose()
             raise
@@ -135,6 +135,21 @@ class Database:
                 allowed=f"version {schema.SCHEMA_VERSION}",
                 hint="use the dbt-streamsql that wrote it, or another warehouse",
             )
+
+    def _name_it(self, url: str) -> str:
+        """What the store is called in tags and tables, whatever its address becomes.
+
+        It is called after its first address: made anew there, it has the same name.
+        """
+        of = schema.runner.c.store_id
+        with self.read() as connection:
+            known = str(connection.execute(select(of)).scalar_one())
+        if not known:
+            known = hashlib.sha256(url.encode()).hexdigest()[:8]
+            with self.write() as connection:
+                named = update(schema.runner).where(of == "")
+                connection.execute(named.values(store_id=known))
+        return known
 
     def _upgraded(self) -> list[int]:
         """Bring an older store to this version, all of the way or not at all."""

@@ -20,7 +20,7 @@ from sqlalchemy import (
 
 from dbt_streamsql.meta.records import Barrier, ChangeFile, Job, TableVersion
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Raise it when a table below changes, and say in `UPGRADES` how an older store gets there."""
 
 UPGRADES: dict[int, tuple[str, ...]] = {
@@ -30,6 +30,7 @@ UPGRADES: dict[int, tuple[str, ...]] = {
         "ALTER TABLE streamsql_table_version ADD COLUMN written_at DOUBLE PRECISION",
         "ALTER TABLE streamsql_barrier_input ADD COLUMN committed_at DOUBLE PRECISION",
     ),
+    4: ("ALTER TABLE streamsql_runner ADD COLUMN store_id TEXT NOT NULL DEFAULT ''",),
 }
 """By the version that they start from; a store of any other version is refused (META_VERSION).
 Tables that are new are made besides."""
@@ -76,6 +77,7 @@ runner = _table(
     _need("owner", Text),
     _need("last_barrier", BigInteger),
     _need("kept_from", BigInteger),
+    Column("store_id", Text, nullable=False, server_default=""),
 )
 barrier = _table(
     "barrier",

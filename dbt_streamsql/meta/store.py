@@ -20,7 +20,7 @@ from sqlalchemy import (
     update,
 )
 
-from dbt_streamsql.meta import schema, statements, topology, transitions
+from dbt_streamsql.meta import rebuilding, schema, statements, topology, transitions
 from dbt_streamsql.meta.database import Database
 from dbt_streamsql.meta.leases import Leases
 from dbt_streamsql.meta.reader import unfinished_barriers
@@ -363,6 +363,21 @@ class MetaStore(RunnerStore):
             )
             connection.execute(update(schema.runner).values(kept_from=cutoff))
         return gone
+
+    # after a loss
+
+    def check_empty(self) -> None:
+        """META_CONFLICT when this store can not be rebuilt: it remembers something."""
+        with self.database.read() as connection:
+            rebuilding.check_empty(connection)
+
+    def rebuild(self, fence: Fence, ledger: rebuilding.Ledger) -> None:
+        """Let an empty store remember what another one did, under the name of that."""
+        with self._fenced(fence) as connection:
+            rebuilding.fill(connection, ledger)
+            told = {"store": ledger.store, "barrier": ledger.last_barrier}
+            self._enter(connection, fence.owner, "rebuild", told)
+        self.database.id = ledger.store
 
     # the inside
 

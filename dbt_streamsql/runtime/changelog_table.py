@@ -22,16 +22,17 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import NOOP, ROLLED_BACK, Fence, Job, TableVersion
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime import changelog
+from dbt_streamsql.runtime import changelog, remembered
 from dbt_streamsql.runtime.context import Open, Version, Warehouse, unchanged
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.feed import Feed
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.sessions import JobCount
 from dbt_streamsql.storage import inputs
-from dbt_streamsql.storage.iceberg import changes, metadata, refs, staging
+from dbt_streamsql.storage.iceberg import changes, metadata, refs, staging, stamp
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.refs import Moves
+from dbt_streamsql.storage.iceberg.stamp import Stamp
 
 SUFFIX = "__changelog"
 _ONE_FILE = 100_000
@@ -165,7 +166,7 @@ class _Table:
                 hint=f"give the view another name, or set `changelog: false` on {self.view}",
             )
         snapshots = self.meta.snapshots.values() if self.meta is not None else ()
-        ours = any(staging.BARRIER_PROPERTY in snapshot.summary for snapshot in snapshots)
+        ours = any(stamp.BARRIER_PROPERTY in snapshot.summary for snapshot in snapshots)
         if not ours and staging.exists(self.spark, self.name):
             raise StreamSqlError(
                 "TABLE_EXISTS",
@@ -213,7 +214,7 @@ class _Table:
         hint = "/*+ COALESCE(1) */ " if few else ""
         with durable("branch.create"):
             refs.move(self.spark, self.name, Moves(branches={branch: meta.current}))
-        with durable("branch.write"), staging.stamped(self.spark, barrier):
+        with durable("branch.write"), staging.stamped(self.spark, self._origin()):
             target = staging.branch_sql(self.name, branch)
             self.spark.sql(f"INSERT INTO {target} SELECT {hint}* FROM ({self._told(rows)})")
         staged = metadata.load(self.spark, self.name)
@@ -235,10 +236,10 @@ class _Table:
         at = self.epoch.staging_place(self.name)
         new = self.meta is None
         location = self.epoch.warehouse.place_of(self.name) if new else ""
-        with durable("table.build"), staging.stamped(self.spark, barrier):
-            snapshot = staging.build(
-                self.spark, at, self._told(rows), location, staging.VIEW_PROPERTIES
-            )
+        kept = remembered.properties(str(self.name), self.epoch.warehouse.store_id, None)
+        properties = {**staging.VIEW_PROPERTIES, **kept}
+        with durable("table.build"), staging.stamped(self.spark, self._origin()):
+            snapshot = staging.build(self.spark, at, self._told(rows), location, properties)
         staged = metadata.load(self.spark, at)
         assert staged is not None
         self._announce(Version(at, staged, snapshot, barrier))
@@ -252,6 +253,9 @@ class _Table:
             rows_inserted=staged.live_rows(snapshot),
             inputs={self.job.table: self.version.snapshot},
         )
+
+    def _origin(self) -> Stamp:
+        return Stamp(self.epoch.barrier(), {self.job.table: self.version.snapshot})
 
     def _announce(self, version: Version) -> None:
         with self.epoch.lock:

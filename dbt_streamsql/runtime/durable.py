@@ -51,6 +51,12 @@ STEPS: dict[str, str] = {
     **DROP_STEPS,
 }
 
+REBUILD_STEPS: dict[str, str] = {
+    "rebuild.publish": "a version becomes visible that others of its barrier have preceded",
+    "rebuild.store": "an empty store remembers what the tables have told",
+}
+"""Of `streamsql meta rebuild`, after a store was lost."""
+
 Moment = Literal["before", "after"]
 Observer = Callable[[str, Moment], None]
 observers: list[Observer] = []
@@ -60,7 +66,7 @@ observers: list[Observer] = []
 @contextmanager
 def durable(step: str) -> Iterator[None]:
     """Run one durable effect under its name."""
-    if step not in STEPS:
+    if step not in STEPS and step not in REBUILD_STEPS:
         raise ValueError(f"unnamed durable step {step!r}")
     for observer in observers:
         observer(step, "before")

@@ -16,7 +16,7 @@ from dbt_streamsql.runtime import changelog_table, lineage, publish, upkeep
 from dbt_streamsql.runtime.context import Open, Replay, Version, Warehouse, log, pin, repin
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.job import Rewrite, ViewJob
-from dbt_streamsql.storage.iceberg import metadata, staging
+from dbt_streamsql.storage.iceberg import metadata, staging, stamp
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 PARALLEL = 4
@@ -47,7 +47,7 @@ class Epoch:
             store.release(fence)
             raise
         self._running: dict[str, Future[TableVersion]] = {}
-        self._failed = False
+        self._held: set[str] = set()
 
     # -- inputs ------------------------------------------------------------------------------
 
@@ -223,7 +223,7 @@ class Epoch:
         spark, name = self.warehouse.sessions.main, TableName.parse(job.table)
         found = metadata.load(spark, name)
         snapshots = found.snapshots.values() if found is not None else ()
-        ours = any(staging.BARRIER_PROPERTY in snapshot.summary for snapshot in snapshots)
+        ours = any(stamp.BARRIER_PROPERTY in snapshot.summary for snapshot in snapshots)
         if not ours and staging.exists(spark, name):
             raise StreamSqlError(
                 "NOT_A_VIEW",
@@ -234,8 +234,8 @@ class Epoch:
     def _unstage(self, table: str) -> None:
         """A view failed: the others go on, and nothing of it is published."""
         with self.open.lock:
-            self._failed = True
             names = (table, str(changelog_table.table_of(table)))
+            self._held.update(names)
             for name in names:
                 self.open.staged.pop(name, None)
             number = self.open.number
@@ -268,11 +268,13 @@ class Epoch:
             if number:
                 store.add_inputs(fence, number, *self.open.pinned())
                 store.processed_many(fence, [replace(v, barrier=number) for v in moved])
+                if self._held:
+                    publish.clear(self.warehouse, number, self._held)
                 with durable("barrier.precommit"):
                     store.precommit(fence, number)
-                publish.roll_forward(self.warehouse, fence, number)
+                publish.roll_forward(self.warehouse, fence, number, self.open.definitions)
                 published = store.versions(number)
-                publish.sweep(self.warehouse, fence, None if self._failed else published)
+                publish.sweep(self.warehouse, fence, None if self._held else published)
                 upkeep.upkeep(self.warehouse, fence, published)
         finally:
             store.release(fence)

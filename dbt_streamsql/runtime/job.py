@@ -22,7 +22,7 @@ from dbt_streamsql.plan.redefinition import FROM_STORED, METADATA, SHADOW, Redef
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import WEIGHT, Column
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime import feed
+from dbt_streamsql.runtime import feed, remembered
 from dbt_streamsql.runtime.context import Open, Version, log, pin, readable, unchanged
 from dbt_streamsql.runtime.cost import (
     GUARDED_ROWS,
@@ -41,10 +41,11 @@ from dbt_streamsql.runtime.sessions import JobCount
 from dbt_streamsql.runtime.shared import SHARED_ROWS, Rows, fetch
 from dbt_streamsql.runtime.write import SMALL_TABLE, Writer
 from dbt_streamsql.storage import inputs
-from dbt_streamsql.storage.iceberg import delta, metadata, refs, staging
+from dbt_streamsql.storage.iceberg import delta, metadata, refs, staging, stamp
 from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.refs import Moves
+from dbt_streamsql.storage.iceberg.stamp import Stamp
 
 MAIN = "main"
 """The branch that readers of a table see; of a staging table nobody does."""
@@ -266,13 +267,13 @@ class ViewJob:
     ) -> Outcome:
         """Run the program over the rows of `table`, which are those of `previous`."""
         assert meta.current is not None
-        barrier = self.epoch.barrier()
+        origin = self._origin()
         local = Local(spark)
         writer = Writer(
             spark,
             local,
             table,
-            barrier,
+            origin,
             branch,
             meta.current,
             meta.live_rows(meta.current),
@@ -284,7 +285,7 @@ class ViewJob:
         clock = (previous.inputs.get(CLOCK), self.consumed.get(CLOCK))
         frames = Frames(spark, self._readings(spark, previous), local, writer, clock)
         try:
-            with staging.stamped(spark, barrier):
+            with staging.stamped(spark, origin):
                 outcome = frames.run(self.plan)
             if outcome.changed:
                 self._write_feed(spark, outcome, meta)
@@ -354,7 +355,7 @@ class ViewJob:
         if not path:
             return None
         needed = {
-            int(snapshot.summary.get(staging.BARRIER_PROPERTY, -1))
+            int(snapshot.summary.get(stamp.BARRIER_PROPERTY, -1))
             for snapshot in path
             if snapshot.operation != "replace"
         }
@@ -393,7 +394,7 @@ class ViewJob:
             names = ", ".join(quote(c.name) for c in self._columns)
             with durable("branch.create"):
                 refs.move(spark, self.name, Moves(branches={branch: meta.current}))
-            with durable("branch.write"), staging.stamped(spark, barrier):
+            with durable("branch.write"), staging.stamped(spark, self._origin()):
                 target = staging.branch_sql(self.name, branch)
                 spark.sql(f"INSERT OVERWRITE {target} ({names}) SELECT {names} FROM ({select})")
             staged = _loaded(spark, self.name)
@@ -418,11 +419,14 @@ class ViewJob:
         self, spark: SparkSession, select: str, meta: Metadata | None
     ) -> tuple[TableName, Metadata]:
         """Build a staging table from a query."""
-        barrier = self.epoch.barrier()
         at = self.epoch.staging_place(self.name)
         location = "" if meta is not None else self.epoch.warehouse.place_of(self.name)
-        properties = {**staging.VIEW_PROPERTIES, **self.job.config.get("properties", {})}
-        with durable("table.build"), staging.stamped(spark, barrier):
+        properties = {
+            **staging.VIEW_PROPERTIES,
+            **self.job.config.get("properties", {}),
+            **remembered.properties(self.job.table, self.epoch.warehouse.store_id, self.job),
+        }
+        with durable("table.build"), staging.stamped(spark, self._origin()):
             staging.build(spark, at, select, location, properties)
         return at, _loaded(spark, at)
 
@@ -444,6 +448,12 @@ class ViewJob:
             rows_deleted=meta.live_rows(meta.current) if meta is not None else 0,
             inputs=self.consumed,
         )
+
+    def _origin(self) -> Stamp:
+        """What the snapshots of this version tell of themselves."""
+        new = self.job.table in self.epoch.definitions
+        text = remembered.packed(self.job) if new else ""
+        return Stamp(self.epoch.barrier(), self.consumed, self.job.fingerprint, text)
 
     @property
     def _columns(self) -> tuple[Column, ...]:

@@ -6,31 +6,45 @@ goes back. Both are idempotent: running them again after a crash in the middle i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache, partial
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import NOOP, ROLLED_BACK, Fence, TableVersion
+from dbt_streamsql.meta import NOOP, ROLLED_BACK, Fence, Job, TableVersion
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import changelog_table, correcting, lineage
+from dbt_streamsql.runtime import changelog_table, correcting, lineage, remembered
 from dbt_streamsql.runtime.context import Warehouse, log
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.storage import inputs
-from dbt_streamsql.storage.iceberg import files, metadata, pins, staging
+from dbt_streamsql.storage.iceberg import files, metadata, pins, staging, stamp
 from dbt_streamsql.storage.iceberg.refs import Moves, move, set_current
 
 
-def roll_forward(warehouse: Warehouse, fence: Fence, barrier: int) -> None:
-    """Publish every staged table of a PRECOMMIT barrier and commit it."""
+def roll_forward(
+    warehouse: Warehouse, fence: Fence, barrier: int, new: Mapping[str, Job] | None = None
+) -> None:
+    """Publish every staged table of a PRECOMMIT barrier and commit it.
+
+    `new` are the definitions that become current with it (None: the store is asked).
+    """
     store, spark = warehouse.store, warehouse.sessions.main
+    definitions = store.staged_jobs(barrier) if new is None else new
+    known = cache(store.jobs)
     for version in store.versions(barrier):
+        job = definitions.get(version.table)
         if not version.to_publish:
+            if version.mode == NOOP and job is not None:
+                with durable("publish.table"):
+                    _learn(warehouse, version, job)
             continue
         with durable("publish.table"):
-            snapshot = _publish(spark, version)
+            if job is not None:
+                _learn(warehouse, version, job)
+            snapshot = _publish(spark, version, partial(_remembered, warehouse, version, known))
         with durable("table.written"):
             store.written(fence, barrier, version.table, snapshot)
     with durable("barrier.commit"):
@@ -171,8 +185,61 @@ def _leased(warehouse: Warehouse) -> dict[str, set[int]]:
     return held
 
 
-def _publish(spark: SparkSession, version: TableVersion) -> int | None:
-    """Make one staged version visible; its snapshot id when publishing gave it another."""
+def clear(warehouse: Warehouse, barrier: int, tables: Collection[str]) -> None:
+    """Remove what views of an OPEN barrier have staged that were taken out of it again.
+
+    Before others of the barrier are published: after that, what waits for it is of the barrier,
+    for whoever has nothing to go by but the tables.
+    """
+    spark, branch = warehouse.sessions.main, staging.branch_name(barrier)
+    versions = warehouse.store.versions(barrier)
+    waiting = {version.table for version in versions if version.branch}
+    for table in sorted(set(tables) - waiting):
+        name = TableName.parse(table)
+        meta = metadata.load(spark, name)
+        if meta is not None and branch in meta.refs:
+            with durable("sweep.branch"):
+                move(spark, name, Moves(drop_branches=(branch,)))
+    built = {version.staged_at for version in versions}
+    for name in staging.staged_tables(spark, warehouse.catalog):
+        ours = staging.staged_barrier(name, warehouse.store_id) == barrier
+        if ours and str(name) not in built:
+            with durable("sweep.staging"):
+                staging.drop_table(spark, name)
+
+
+def _remembered(
+    warehouse: Warehouse, version: TableVersion, known: Callable[[], Mapping[str, Job]]
+) -> Mapping[str, str]:
+    return remembered.properties(version.table, warehouse.store_id, known().get(version.table))
+
+
+def _learn(warehouse: Warehouse, version: TableVersion, job: Job) -> None:
+    """A table, wherever its version waits, learns the new definition that this answers."""
+    spark = warehouse.sessions.main
+    at = TableName.parse(version.staged_at or version.table)
+    meta = metadata.load(spark, at)
+    if meta is None:
+        return
+    made = meta.snapshots.get(version.snapshot) if version.snapshot is not None else None
+    origin = stamp.read(made.summary) if made is not None else None
+    another = origin is None or origin.plan != job.fingerprint
+    wanted = remembered.properties(version.table, warehouse.store_id, job)
+    remembered.keep(spark, at, meta, wanted, version.snapshot if another else None)
+
+
+def make_visible(warehouse: Warehouse, version: TableVersion) -> None:
+    """Publish one staged version of a barrier that can only go forward. Idempotent."""
+    _publish(warehouse.sessions.main, version)
+
+
+def _publish(
+    spark: SparkSession, version: TableVersion, kept: Callable[[], Mapping[str, str]] = dict
+) -> int | None:
+    """Make one staged version visible; its snapshot id when publishing gave it another.
+
+    `kept` is what the table is to remember, if it is one that an earlier release has built.
+    """
     table = TableName.parse(version.table)
     meta = metadata.load(spark, table)
     if version.staged_at:
@@ -193,6 +260,8 @@ def _publish(spark: SparkSession, version: TableVersion) -> int | None:
         if meta.current != version.snapshot:
             set_current(spark, table, version.snapshot)
         return None
+    if remembered.STORE not in meta.properties:
+        remembered.keep(spark, table, meta, kept())
     if meta.lineage(meta.current, version.snapshot) is not None:
         return None
     try:
@@ -208,17 +277,13 @@ def _publish(spark: SparkSession, version: TableVersion) -> int | None:
 
 def _drop_branches(spark: SparkSession, table: TableName, newest: int) -> int:
     meta = metadata.load(spark, table)
-    ours = [name for name in (meta.refs if meta else {}) if 0 <= _barrier_of(name) <= newest]
+    ours = [
+        name for name in (meta.refs if meta else {}) if 0 <= staging.branch_barrier(name) <= newest
+    ]
     for branch in ours:
         with durable("sweep.branch"):
             move(spark, table, Moves(drop_branches=(branch,)))
     return len(ours)
-
-
-def _barrier_of(ref: str) -> int:
-    """The barrier that a branch belongs to (-1: not one of ours)."""
-    prefix, _, number = ref.rpartition("_")
-    return int(number) if prefix == "streamsql" and number.isdigit() else -1
 
 
 def _sweep_changes(warehouse: Warehouse, fence: Fence) -> int:

@@ -28,6 +28,7 @@ from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.changes import version
 from dbt_streamsql.storage.iceberg.delta import Delta, commit
 from dbt_streamsql.storage.iceberg.refs import Moves, move
+from dbt_streamsql.storage.iceberg.stamp import Stamp
 
 SMALL_TABLE = 100_000
 """Rows up to which a table is rewritten whole: one job instead of several."""
@@ -39,16 +40,16 @@ _ROW_ID = f"{HIDDEN_PREFIX}row_id"
 class Writer:
     """Writes to the branch of one view in one session.
 
-    `columns` are all stored columns, `visible` those of the query; `base` is the snapshot that
-    the `branch` of `barrier` starts from, `live` its number of rows; `feed` asks for the view's
-    own change; `small` says that the change fits the driver, `driver` that the driver can write
-    the table.
+    `origin` is what its snapshots tell of themselves; `columns` are all stored columns, `visible`
+    those of the query; `base` is the snapshot that the `branch` starts from, `live` its number of
+    rows; `feed` asks for the view's own change; `small` says that the change fits the driver,
+    `driver` that the driver can write the table.
     """
 
     spark: SparkSession
     local: Local
     table: TableName
-    barrier: int
+    origin: Stamp
     branch: str
     base: int
     live: int
@@ -98,7 +99,7 @@ class Writer:
     def commit(self, delta: Delta) -> None:
         """Put a change on the branch from the driver, which also makes the branch."""
         with durable("branch.write"):
-            commit(self.spark, self.table, self.branch, self.base, self.barrier, delta)
+            commit(self.spark, self.table, self.branch, self.base, self.origin, delta)
 
     @contextmanager
     def writing(self) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +29,12 @@ def to_carry(spark: SparkSession, child: SparkSession) -> dict[str, str]:
 
 
 @contextmanager
-def snapshot_property(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    """Every Iceberg snapshot that the session writes inside the block has the property."""
-    key = f"{_SNAPSHOT_PROPERTY}{name}"
-    spark.conf.set(key, value)
+def snapshot_properties(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    """Every Iceberg snapshot that the session writes inside the block has the properties."""
     try:
+        for name, value in values.items():
+            spark.conf.set(f"{_SNAPSHOT_PROPERTY}{name}", value)
         yield
     finally:
-        spark.conf.unset(key)
+        for name in values:
+            spark.conf.unset(f"{_SNAPSHOT_PROPERTY}{name}")

@@ -35,7 +35,7 @@ def _holds(*_: Any) -> transitions.Requirement:
     return transitions.Requirement("", "", "", holds=True)
 
 
-def _commit_first(warehouse: Any, fence: Fence, barrier: int) -> None:
+def _commit_first(warehouse: Any, fence: Fence, barrier: int, *_: Any) -> None:
     store = warehouse.store
     waiting = [version for version in store.versions(barrier) if version.to_publish]
     with durable("barrier.commit"):
@@ -45,7 +45,7 @@ def _commit_first(warehouse: Any, fence: Fence, barrier: int) -> None:
             publish._publish(warehouse.sessions.main, version)
 
 
-def _record_first(warehouse: Any, fence: Fence, barrier: int) -> None:
+def _record_first(warehouse: Any, fence: Fence, barrier: int, *_: Any) -> None:
     store = warehouse.store
     for version in store.versions(barrier):
         if version.to_publish:
@@ -57,7 +57,7 @@ def _record_first(warehouse: Any, fence: Fence, barrier: int) -> None:
         store.commit(fence, barrier)
 
 
-def _only_the_first(warehouse: Any, fence: Fence, barrier: int) -> None:
+def _only_the_first(warehouse: Any, fence: Fence, barrier: int, *_: Any) -> None:
     """Recovery that takes the table at which its predecessor died for published."""
     store = warehouse.store
     waiting = [version for version in store.versions(barrier) if version.to_publish]

@@ -15,7 +15,8 @@ from sim_store import MemoryStore
 from dbt_streamsql.algebra.zset import ZSet
 from dbt_streamsql.meta import ChangeFile, Job, TableVersion
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg.staging import BARRIER_PROPERTY, STAGING_SCHEMA
+from dbt_streamsql.storage.iceberg.staging import STAGING_SCHEMA
+from dbt_streamsql.storage.iceberg.stamp import BARRIER_PROPERTY
 
 BASES = ("lake.s.a", "lake.s.b")
 

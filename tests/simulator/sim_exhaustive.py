@@ -23,7 +23,7 @@ from sim_runtime import Task, advance, definition, recover, run_models, sweep
 
 from dbt_streamsql.algebra.zset import add
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg.staging import BARRIER_PROPERTY
+from dbt_streamsql.storage.iceberg.stamp import BARRIER_PROPERTY
 
 BARRIERS = 3
 NEVER = 1_000_000

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from pyspark.errors import PySparkException
 
 from dbt_streamsql.algebra.zset import Row, ZSet, add, subtract
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot
-from dbt_streamsql.storage.iceberg.staging import BARRIER_PROPERTY, STAGING_SCHEMA
+from dbt_streamsql.storage.iceberg.staging import STAGING_SCHEMA
 
 MAIN = "main"
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class LakeError(PySparkException):
@@ -91,22 +93,40 @@ class Lake:
     # -- tables ------------------------------------------------------------------------------
 
     def create(
-        self, name: TableName, columns: Sequence[str], rows: ZSet, barrier: str = ""
+        self,
+        name: TableName,
+        columns: Sequence[str],
+        rows: ZSet,
+        stamp: Mapping[str, str] = NOTHING,
+        properties: Mapping[str, str] = NOTHING,
     ) -> None:
         if str(name) in self.tables:
             raise LakeError(f"{name} exists", "TABLE_OR_VIEW_ALREADY_EXISTS")
         self.made += 1
-        empty = Metadata(f"u{self.made}", f"/{self.made}", 3, 0, None, {}, {})
+        empty = Metadata(f"u{self.made}", f"/{self.made}", 3, 0, None, {}, {}, dict(properties))
         self.tables[str(name)] = Table(tuple(columns), empty)
-        self.commit(name, MAIN, None, rows, "append", barrier)
+        self.commit(name, MAIN, None, rows, "append", stamp)
 
     def replace(
-        self, name: TableName, columns: Sequence[str], rows: ZSet, barrier: str = ""
+        self,
+        name: TableName,
+        columns: Sequence[str],
+        rows: ZSet,
+        stamp: Mapping[str, str] = NOTHING,
+        properties: Mapping[str, str] = NOTHING,
     ) -> None:
         """CREATE OR REPLACE: other columns, the history and the refs stay."""
         table = self.table(name)
         table.columns = tuple(columns)
-        self.commit(name, MAIN, table.meta.current, rows, "overwrite", barrier, orphan=True)
+        self.commit(name, MAIN, table.meta.current, rows, "overwrite", stamp, orphan=True)
+        self.set_properties(name, properties)
+
+    def set_properties(self, name: TableName, new: Mapping[str, str | None]) -> None:
+        """Set properties; those without a value go."""
+        table = self.table(name)
+        kept = {key: value for key, value in table.meta.properties.items() if key not in new}
+        kept |= {key: value for key, value in new.items() if value is not None}
+        self._swap(table, properties=kept)
 
     def drop(self, name: TableName) -> None:
         self.tables.pop(str(name), None)
@@ -127,7 +147,7 @@ class Lake:
         parent: int | None,
         rows: ZSet,
         operation: str,
-        barrier: str = "",
+        stamp: Mapping[str, str] = NOTHING,
         *,
         orphan: bool = False,
     ) -> int:
@@ -145,8 +165,7 @@ class Lake:
             "total-data-files": "1" if fresh else str(worn + 1),
             "added-records": str(live),
         }
-        if barrier:
-            summary[BARRIER_PROPERTY] = barrier
+        summary |= stamp
         kind = "overwrite" if operation == "delta" else operation
         before_it = None if orphan else parent
         made = Snapshot(self.made, before_it, self.made, kind, summary, True, self.made)

@@ -38,6 +38,7 @@ from dbt_streamsql.runtime.context import Warehouse
 from dbt_streamsql.runtime.epoch import Epoch
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
 from dbt_streamsql.storage.iceberg import compaction, delta, files, metadata, nearby, refs
+from dbt_streamsql.storage.iceberg.stamp import Stamp
 
 Task = Callable[[Process], None]
 
@@ -152,11 +153,13 @@ class _Pool:
         return [action(item) for item in given]
 
 
-def _commit(spark: Any, name: TableName, branch: str, base: int, barrier: int, rows: ZSet) -> None:
+def _commit(
+    spark: Any, name: TableName, branch: str, base: int, origin: Stamp, rows: ZSet
+) -> None:
     commit = spark.lake.commit
     spark.do(
         f"commit {name} on {branch}",
-        lambda: commit(name, branch, base, rows, "delta", str(barrier)),
+        lambda: commit(name, branch, base, rows, "delta", origin.properties()),
     )
 
 

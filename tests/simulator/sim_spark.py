@@ -18,7 +18,6 @@ from sim_process import Process
 from dbt_streamsql.algebra.zset import ZSet, add
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-from dbt_streamsql.storage.iceberg.staging import BARRIER_PROPERTY
 
 _NAME = r"((?:`[^`]+`\.?){3})"
 _BRANCH = re.compile(
@@ -28,12 +27,14 @@ _READ = re.compile(rf"{_NAME} VERSION AS OF (\d+)")
 _CREATE = re.compile(rf"CREATE TABLE {_NAME} .*? AS (.*)$", re.DOTALL)
 _REPLACE = re.compile(rf"CREATE OR REPLACE TABLE {_NAME} .* AS SELECT \* FROM {_NAME}$")
 _RENAME = re.compile(rf"ALTER TABLE {_NAME} RENAME TO `(\w+)`\.`(\w+)`")
+_MARKED = re.compile(r"'([^']+)' = :(streamsql_property_\d+)")
 _REF = re.compile(
     rf"ALTER TABLE {_NAME} CREATE OR REPLACE (?:BRANCH|TAG) `(\w+)` AS OF VERSION (\d+)"
 )
 _UNREF = re.compile(rf"ALTER TABLE {_NAME} DROP (?:BRANCH|TAG) IF EXISTS `(\w+)`")
 _VIEW = re.compile(r"(\w+)\((.*)\)", re.DOTALL)
-_PROPERTY = f"spark.sql.iceberg.snapshot-property.{BARRIER_PROPERTY}"
+_PROPERTY = "spark.sql.iceberg.snapshot-property."
+_SET = re.compile(rf"ALTER TABLE {_NAME} (?:UN)?SET TBLPROPERTIES")
 
 
 def parsed(sql: str) -> TableName:
@@ -67,8 +68,9 @@ class SimulatedSpark:
         self.locals: dict[str, ZSet] = {}
 
     @property
-    def barrier(self) -> str:
-        return self.conf.get(_PROPERTY, "")
+    def stamp(self) -> dict[str, str]:
+        """The properties of the snapshots that are written now."""
+        return {key.removeprefix(_PROPERTY): value for key, value in self.conf.items()}
 
     def do(self, what: str, action: Callable[[], Any]) -> Any:
         return self.process.do(what, action)
@@ -101,6 +103,19 @@ class SimulatedSpark:
 # -- statements -------------------------------------------------------------------------------
 
 
+def _kept(text: str, args: Mapping[str, Any]) -> dict[str, str]:
+    """The table properties of a statement, by name."""
+    return {key: args[marker] for key, marker in _MARKED.findall(text)}
+
+
+def _properties(spark: SimulatedSpark, text: str, args: Mapping[str, Any]) -> None:
+    found = _SET.match(text)
+    assert found is not None
+    name, count = parsed(found[1]), sum(key[0] == "k" for key in args)
+    new = {args[f"k{n}"]: args.get(f"v{n}") for n in range(count)}
+    spark.do(f"properties of {name}", lambda: spark.lake.set_properties(name, new))
+
+
 def _drop(spark: SimulatedSpark, text: str, _: Mapping[str, Any]) -> None:
     name = parsed(text.removeprefix("DROP TABLE IF EXISTS ").removesuffix(" PURGE"))
     # A statement that finds nothing to do has no effect that could be half done.
@@ -108,23 +123,25 @@ def _drop(spark: SimulatedSpark, text: str, _: Mapping[str, Any]) -> None:
         spark.do(f"drop {name}", lambda: spark.lake.drop(name))
 
 
-def _create(spark: SimulatedSpark, text: str, _: Mapping[str, Any]) -> None:
+def _create(spark: SimulatedSpark, text: str, args: Mapping[str, Any]) -> None:
     found = _CREATE.match(text)
     assert found is not None
+    kept = _kept(text, args)
     name, rows = parsed(found[1]), spark.evaluate(found[2])
     view = _VIEW.search(found[2])
     columns = KINDS[view[1]][1] if view is not None else ()
-    spark.do(f"create {name}", lambda: spark.lake.create(name, columns, rows, spark.barrier))
+    spark.do(f"create {name}", lambda: spark.lake.create(name, columns, rows, spark.stamp, kept))
 
 
-def _replace(spark: SimulatedSpark, text: str, _: Mapping[str, Any]) -> None:
+def _replace(spark: SimulatedSpark, text: str, args: Mapping[str, Any]) -> None:
     found = _REPLACE.match(text)
     assert found is not None
+    kept = _kept(text, args)
     name, staged = parsed(found[1]), spark.lake.table(parsed(found[2]))
     rows = spark.lake.archive[staged.meta.current or 0]
     spark.do(
         f"replace {name}",
-        lambda: spark.lake.replace(name, staged.columns, rows, spark.barrier),
+        lambda: spark.lake.replace(name, staged.columns, rows, spark.stamp, kept),
     )
 
 
@@ -153,7 +170,7 @@ def write_branch(
     commit = spark.lake.commit
     spark.do(
         f"write {name} on {branch}",
-        lambda: commit(name, branch, refs[branch], rows, operation, spark.barrier),
+        lambda: commit(name, branch, refs[branch], rows, operation, spark.stamp),
     )
 
 
@@ -198,6 +215,12 @@ def _tables(spark: SimulatedSpark, text: str, _: Mapping[str, Any]) -> list[Any]
     return [{"tableName": name.table} for name in names if name.schema == schema]
 
 
+def _altered(text: str) -> Callable[..., None]:
+    if " TBLPROPERTIES " in text:
+        return _properties
+    return _rename if " RENAME TO " in text else _ref
+
+
 _STATEMENTS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("INSERT", _insert),
     ("DROP TABLE", _drop),
@@ -208,7 +231,7 @@ _STATEMENTS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("SHOW TABLES", _tables),
     (
         "ALTER TABLE",
-        lambda spark, text, args: (_rename if " RENAME TO " in text else _ref)(spark, text, args),
+        lambda spark, text, args: _altered(text)(spark, text, args),
     ),
 )
 

@@ -9,7 +9,7 @@ from planted_protocol import PLANTED, planted
 from sim_runtime import substituted
 from sim_world import simulate
 
-ENOUGH = 600
+ENOUGH = 1000
 """Seeds in which each bug has to be found."""
 
 

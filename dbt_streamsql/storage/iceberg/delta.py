@@ -23,7 +23,7 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg.files import parquet
 from dbt_streamsql.storage.iceberg.java import is_connect, items, java_class, java_table
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-from dbt_streamsql.storage.iceberg.staging import BARRIER_PROPERTY
+from dbt_streamsql.storage.iceberg.stamp import Stamp
 
 _TYPES: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -58,7 +58,7 @@ def supported(spark: SparkSession, meta: Metadata) -> bool:
 
 
 def commit(
-    spark: SparkSession, name: TableName, branch: str, base: int, barrier: int, delta: Delta
+    spark: SparkSession, name: TableName, branch: str, base: int, origin: Stamp, delta: Delta
 ) -> None:
     """Make a branch at the snapshot `base` and put the change on it, in one commit."""
     table = java_table(spark, name)
@@ -67,7 +67,8 @@ def commit(
     make = manage.replaceBranch if table.refs().containsKey(branch) else manage.createBranch
     make(branch, base).commit()
     change = transaction.newRowDelta().toBranch(branch).validateFromSnapshot(base)
-    change.set(BARRIER_PROPERTY, str(barrier))
+    for key, value in origin.properties().items():
+        change.set(key, value)
     if delta.rows.num_rows:
         change.addRows(_data_file(spark, table, delta.rows))
     if delta.gone:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.storage.conf import snapshot_property
+from dbt_streamsql.storage.conf import snapshot_properties
 from dbt_streamsql.storage.iceberg import files, metadata, pointer, staging
 from dbt_streamsql.storage.staged import (
     StagingPurpose,
@@ -80,7 +80,7 @@ class IcebergStagedTable:
             verb = "CREATE OR REPLACE TABLE"
             pointer.add(spark, self.at, self.base)
         text, values = self.spec.create_as(verb, self.at, query, self.location, self._own)
-        with snapshot_property(spark, TOKEN_PROPERTY, self.token):
+        with snapshot_properties(spark, {TOKEN_PROPERTY: self.token}):
             spark.sql(text, args=values)
         comment_columns(spark, self.at, self.spec.column_comments)
 

@@ -10,17 +10,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.storage.conf import snapshot_property
-from dbt_streamsql.storage.iceberg import metadata, nearby
+from dbt_streamsql.storage.conf import snapshot_properties
+from dbt_streamsql.storage.iceberg import metadata, nearby, stamp
+from dbt_streamsql.storage.iceberg.stamp import Stamp
 from dbt_streamsql.storage.staged import TableSpec
 
 STAGING_SCHEMA = "__streamsql_staging"
-BARRIER_PROPERTY = "streamsql.barrier"
+OWN_PROPERTIES = "streamsql."
+"""How the names of the engine's own table properties begin."""
 _creating = threading.Lock()
 
 VIEW_PROPERTIES: Mapping[str, str] = {
@@ -44,14 +47,20 @@ def branch_name(barrier: int) -> str:
     return f"streamsql_{barrier}"
 
 
+def branch_barrier(ref: str) -> int:
+    """The barrier that a branch belongs to (-1: not one of ours)."""
+    prefix, _, number = ref.rpartition("_")
+    return int(number) if prefix == "streamsql" and number.isdigit() else -1
+
+
 def staging_name(table: TableName, barrier: int, number: int, store: str) -> TableName:
     """Where a new table is built: the barrier, and the store that counts it, say whose it is."""
     return TableName(table.catalog, STAGING_SCHEMA, f"b{barrier}_{number}_{store}")
 
 
-def stamped(spark: SparkSession, barrier: int) -> AbstractContextManager[None]:
-    """Snapshots written by this session inside the block say which barrier they belong to."""
-    return snapshot_property(spark, BARRIER_PROPERTY, str(barrier))
+def stamped(spark: SparkSession, origin: Stamp) -> AbstractContextManager[None]:
+    """Snapshots written by this session inside the block say where they come from."""
+    return snapshot_properties(spark, origin.properties())
 
 
 def branch_sql(table: TableName, branch: str) -> str:
@@ -88,22 +97,36 @@ def publish_replacement(
 ) -> int:
     """Replace a table by the staged one in one commit that keeps its history; the new snapshot id.
 
-    A no-op when the table's newest snapshot already belongs to the barrier.
+    A no-op when the table's newest snapshot is a copy of the staged one.
     """
-    current = metadata.load(spark, table)
+    current, source = metadata.load(spark, table), metadata.load(spark, staged)
     assert current is not None
-    newest = current.snapshots.get(current.current) if current.current is not None else None
-    if newest is None or newest.summary.get(BARRIER_PROPERTY) != str(barrier):
-        markers = ", ".join(f"'{key}' = '{value}'" for key, value in VIEW_PROPERTIES.items())
-        with stamped(spark, barrier):
-            spark.sql(
-                f"CREATE OR REPLACE TABLE {table.sql} USING iceberg "
-                f"TBLPROPERTIES ({markers}) AS SELECT * FROM {staged.sql}"
-            )
+    if source is not None and not _copied(current, source):
+        origin = _stamp(source) or Stamp(barrier, None)
+        properties = {
+            **VIEW_PROPERTIES,
+            **{k: v for k, v in source.properties.items() if k.startswith(OWN_PROPERTIES)},
+        }
+        text, values = TableSpec(table, properties=properties).create_as(
+            "CREATE OR REPLACE TABLE", table, f"SELECT * FROM {staged.sql}", "", {}
+        )
+        with stamped(spark, replace(origin, staged=source.current, replaces=current.current)):
+            spark.sql(text, args=values)
         current = metadata.load(spark, table)
     assert current is not None
     assert current.current is not None
     return current.current
+
+
+def _stamp(meta: metadata.Metadata) -> Stamp | None:
+    """That of the newest snapshot."""
+    newest = meta.snapshots.get(meta.current) if meta.current is not None else None
+    return stamp.read(newest.summary) if newest is not None else None
+
+
+def _copied(table: metadata.Metadata, staged: metadata.Metadata) -> bool:
+    origin = _stamp(table)
+    return origin is not None and origin.staged is not None and origin.staged == staged.current
 
 
 def set_properties(

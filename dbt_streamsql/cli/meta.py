@@ -1,0 +1,41 @@
+"""`streamsql meta`: MetaService's store itself."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+from dbt_streamsql.cli.options import for_one_engine
+from dbt_streamsql.engine import Engine
+from dbt_streamsql.meta.draw import printable
+
+
+@click.group()
+def meta() -> None:
+    """The store of MetaService: what to do when it is lost."""
+
+
+@meta.command()
+@click.option("--store", default="", help="id of the lost store, if its address was another")
+@click.option("--dry-run", is_flag=True, help="look, and change nothing")
+@for_one_engine
+def rebuild(engine: Engine, as_json: bool, store: str, dry_run: bool) -> None:
+    """Rebuild a lost store from what the tables of the catalog tell. It must be empty."""
+    found = engine.rebuild(store, dry_run=dry_run)
+    if as_json:
+        click.echo(json.dumps({"dry_run": dry_run, **asdict(found)}))
+        return
+    verb = "would be" if dry_run else "is"
+    click.echo(
+        f"store {found.store} {verb} rebuilt: {found.barriers} barriers up to {found.barrier}, "
+        f"{len(found.tables)} tables"
+    )
+    for table in found.published:
+        click.echo(printable(f"  {table}: its staged version {verb} published"))
+    for table, reason in sorted(found.tables.items()):
+        how = f"in full: {reason}" if reason else "from changes"
+        click.echo(printable(f"  {table}: goes on {how}"))
+    for table, reason in sorted(found.left.items()):
+        click.echo(printable(f"  {table}: not known again, `dbt run` defines it anew: {reason}"))

@@ -1,0 +1,213 @@
+"""A store that was lost is rebuilt from the tables that it has maintained.
+
+What a dead process has published in part is published to its end first; then the tables tell their
+definitions and versions, and one transaction lets the store remember them. Whoever dies before
+that leaves an empty store and tables as they may be found by the next attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from dbt_streamsql.definitions import Definitions
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import Barrier, Fence, Job, TableVersion
+from dbt_streamsql.meta.rebuilding import Ledger
+from dbt_streamsql.meta.records import Pin
+from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.relational import CLOCK
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime import changelog_table, publish, remains
+from dbt_streamsql.runtime.context import Warehouse, log
+from dbt_streamsql.runtime.durable import durable
+from dbt_streamsql.runtime.remains import Remains
+from dbt_streamsql.runtime.remembered import Definition
+from dbt_streamsql.runtime.spark_catalog import SparkCatalog
+from dbt_streamsql.storage.iceberg import files
+
+if TYPE_CHECKING:
+    from dbt_streamsql.reading import Reading
+
+
+Define = Callable[..., tuple[Job, CompiledPlan, Any]]
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """What became of a lost store.
+
+    `store` is its id, `barrier` the newest one that is known again, `kept_from` the oldest that
+    can be asked for. `tables`: those that it maintains again, each with the reason for which its
+    next refresh is in full ('': from changes). `left`: tables that it had, each with the reason
+    why it does not know them any more; they stay as they are, and `dbt run` defines them anew.
+    `published`: those whose newest version was staged and is visible now.
+    """
+
+    store: str
+    barrier: int
+    kept_from: int
+    barriers: int
+    tables: Mapping[str, str] = field(default_factory=dict)
+    left: Mapping[str, str] = field(default_factory=dict)
+    published: tuple[str, ...] = ()
+
+
+def rebuild(
+    warehouse: Warehouse, reading: Reading, store: str = "", *, dry_run: bool = False
+) -> Rebuilt:
+    """Let the empty store of a warehouse remember what the tables of the catalog tell.
+
+    `store` is the id of the lost one ('': that of this store, which goes by its address).
+    `dry_run` looks, and changes nothing. Errors: META_CONFLICT when the store is not empty or the
+    tables belong to others, CONFIG_INVALID through a MetaService, WAREHOUSE_BUSY.
+    """
+    warehouse.store.check_empty()
+    fence = warehouse.store.acquire()
+    try:
+        return _Rebuilding(warehouse, reading, fence, store, dry_run=dry_run).run()
+    finally:
+        warehouse.store.release(fence)
+
+
+class _Rebuilding:
+    def __init__(
+        self, warehouse: Warehouse, reading: Reading, fence: Fence, store: str, *, dry_run: bool
+    ) -> None:
+        self.warehouse, self.reading, self.fence, self.dry_run = warehouse, reading, fence, dry_run
+        self.spark = warehouse.sessions.main
+        self.store = store or warehouse.store.id
+        self.asked = bool(store)
+
+    def run(self) -> Rebuilt:
+        found = self._look()
+        waiting = found.waiting()
+        if waiting and not self.dry_run:
+            log.warning("barrier %s was published in part: publishing the rest", found.newest)
+            for version in waiting:
+                with durable("rebuild.publish"):
+                    publish.make_visible(self.warehouse, version)
+            found = self._look()
+        definitions, left = self._definitions(found)
+        jobs: dict[str, Job] = {}
+        told: dict[str, str] = {}
+        define = self._compiler(found).define
+        for name, kept in definitions.items():
+            try:
+                jobs[name], told[name] = _compiled(define, name, kept)
+            except StreamSqlError as error:
+                left[name] = f"its query cannot be compiled: {error.message}"
+        for name in jobs:
+            if found.tables[name].history[0].origin.inputs is None:
+                told[name] = "what its newest version was computed from is not kept"
+        known = {**jobs, **found.changelogs({name: definitions[name] for name in jobs})}
+        left |= {
+            name: "the view whose changes it holds is not known"
+            for name in found.tables
+            if name not in known and name not in left
+        }
+        ledger = self._ledger(found, known, list(jobs.values()))
+        if not self.dry_run:
+            with durable("rebuild.store"):
+                self.warehouse.store.rebuild(self.fence, ledger)
+            self._clean(found, known)
+        return Rebuilt(
+            ledger.store,
+            max((barrier.id for barrier in ledger.barriers), default=0),
+            ledger.kept_from,
+            len(ledger.barriers),
+            {**told, **{name: "" for name in known if name not in told}},
+            left,
+            tuple(version.table for version in waiting),
+        )
+
+    def _look(self) -> Remains:
+        metas = remains.tables(self.spark, self.warehouse.catalog)
+        stores = remains.stores(metas)
+        if self.store not in stores and (self.asked or any(stores)):
+            others = ", ".join(f"{of} ({n} tables)" for of, n in sorted(stores.items()) if of)
+            raise StreamSqlError(
+                "META_CONFLICT",
+                f"no table of {self.warehouse.catalog} belongs to the store {self.store}",
+                given=others or "no table belongs to any store",
+                hint="if it is one of these that was lost, name it: `--store <id>`",
+            )
+        return Remains(metas, self.store)
+
+    def _definitions(self, found: Remains) -> tuple[dict[str, Definition], dict[str, str]]:
+        """The definitions by view, and why other tables have none."""
+        known: dict[str, Definition] = {}
+        left: dict[str, str] = {}
+        for name, table in found.tables.items():
+            definition = table.definition()
+            if isinstance(definition, Definition):
+                known[name] = definition
+            elif not changelog_table.view_of(name):
+                left[name] = definition
+        for name, meta in found.metas.items():
+            if remains.stores({name: meta})[""]:
+                left[name] = "its definition is not kept: an earlier release wrote it"
+        return known, left
+
+    def _compiler(self, found: Remains) -> Definitions:
+        """Compiles over the tables as they are, without the engine's own columns."""
+
+        def shown(name: TableName) -> str | None:
+            return self.reading.shown(name.sql) if str(name) in found.tables else None
+
+        def rewritten(sql: str) -> str:
+            return self.reading.rewritten(sql, shown)
+
+        catalog = self.warehouse.catalog
+        return Definitions(
+            SparkCatalog(self.spark, catalog, lambda name: name, rewritten, lambda _: None)
+        )
+
+    def _ledger(self, found: Remains, known: Mapping[str, object], jobs: list[Job]) -> Ledger:
+        versions = found.versions(known)
+        by_barrier: dict[int, list[TableVersion]] = {}
+        for version in versions:
+            by_barrier.setdefault(version.barrier, []).append(version)
+        barriers = []
+        for number, mine in sorted(by_barrier.items()):
+            at = [version.written_at or 0.0 for version in mine]
+            barriers.append(Barrier(number, "COMMIT", self.fence.token, min(at), max(at)))
+        pins = {
+            number: {
+                source: Pin(seen, _committed(found, source, seen))
+                for version in mine
+                for source, seen in version.inputs.items()
+                if source != CLOCK and source not in known
+            }
+            for number, mine in by_barrier.items()
+        }
+        return Ledger(
+            self.store, found.last, found.kept_from(known), barriers, versions, jobs, pins
+        )
+
+    def _clean(self, found: Remains, known: Mapping[str, object]) -> None:
+        """Nobody lists the change files any more, nor what was staged and never published."""
+        for name in known:
+            with durable("sweep.changes"):
+                files.delete_folder(self.spark, f"{found.tables[name].meta.location}-changes")
+        publish.sweep(self.warehouse, self.fence)
+
+
+def _compiled(define: Define, name: str, kept: Definition) -> tuple[Job, str]:
+    """The definition as a job, and why the view is to be refreshed in full ('': it is not)."""
+    job, _, _ = define(
+        *(None, name, kept.sql, kept.refresh_mode, kept.unique_id, kept.properties),
+        changelog=kept.changelog,
+    )
+    if job.fingerprint == kept.fingerprint:
+        return job, ""
+    # As if another compiler had made it, so that nothing is made of the rows that are there.
+    stale = replace(job, fingerprint=kept.fingerprint, plan={**job.plan, "compiler": ""})
+    return stale, "another plan follows from its query now"
+
+
+def _committed(found: Remains, source: str, snapshot: int | None) -> float | None:
+    meta = found.metas.get(source)
+    made = meta.snapshots.get(snapshot) if meta is not None and snapshot is not None else None
+    return made.committed / 1000 if made is not None else None

@@ -1,0 +1,50 @@
+"""What a snapshot tells of itself: its barrier, what it was computed from, and by which plan.
+
+MetaService's store knows the same. Should the store be lost, it is rebuilt from this.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+BARRIER_PROPERTY = "streamsql.barrier"
+VERSION_PROPERTY = "streamsql.version"
+"""One property for all the rest: over Spark Connect each one costs a call."""
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """The origin of a snapshot.
+
+    `inputs` are the snapshots that it was computed from, by table; None when it is not known (an
+    earlier version wrote it). `plan` is the fingerprint of the definition, and `definition` (see
+    `runtime/remembered.py`) its text, where the table's property may still be that of an earlier
+    one. Of a table that took the place of another, `staged` is the snapshot of the staging table
+    that it copies, and `replaces` the one that the old table had.
+    """
+
+    barrier: int
+    inputs: Mapping[str, int | None] | None = field(default_factory=dict)
+    plan: str = ""
+    definition: str = ""
+    staged: int | None = None
+    replaces: int | None = None
+
+    def properties(self) -> dict[str, str]:
+        """The snapshot properties that say so."""
+        told = {key: value for key, value in vars(self).items() if value not in (None, "")}
+        told.pop("barrier")
+        told["inputs"] = dict(self.inputs) if self.inputs is not None else None
+        text = json.dumps(told, sort_keys=True)
+        return {BARRIER_PROPERTY: str(self.barrier), VERSION_PROPERTY: text}
+
+
+def read(summary: Mapping[str, str]) -> Stamp | None:
+    """The stamp of a snapshot; None when no barrier wrote it."""
+    barrier = summary.get(BARRIER_PROPERTY, "")
+    if not barrier.isdigit():
+        return None
+    told = json.loads(summary.get(VERSION_PROPERTY, '{"inputs": null}'))
+    return Stamp(int(barrier), **told)
