@@ -24,9 +24,13 @@ DROP_STEPS: dict[str, str] = {
 }
 """In this order, so that a drop whose process died can be asked for again."""
 
-STEPS: dict[str, str] = {
+REVISION_STEPS: dict[str, str] = {
     "revise.write": "the correction of an outside table is written where nobody looks",
     "revise.publish": "the correction becomes visible",
+}
+"""Before the epoch in which the views of the table follow."""
+
+STEPS: dict[str, str] = {
     "barrier.begin": "the barrier gets its number and its inputs",
     "job.stage": "a definition is registered, provisionally",
     "table.build": "a new table is built in the hidden schema",
@@ -49,6 +53,7 @@ STEPS: dict[str, str] = {
     "barrier.abort": "an unfinished barrier is given up",
     **STAGED_STEPS,
     **DROP_STEPS,
+    **REVISION_STEPS,
 }
 
 REBUILD_STEPS: dict[str, str] = {

@@ -112,6 +112,24 @@ def _rebuild(engine: Engine) -> None:
     engine.publish()
 
 
+COUNTED = {
+    "pieces": "SELECT user_id, sum(qty) AS n FROM lake.shop.orders GROUP BY user_id",
+    "many": "SELECT user_id, n FROM lake.shop.pieces WHERE n > 3",
+}
+CORRECTED = {
+    **COUNTED,
+    "pieces": "SELECT user_id, sum(qty) AS n FROM lake.shop.orders WHERE id >= 20 GROUP BY user_id",
+}
+
+
+def _correct(engine: Engine) -> None:
+    engine.revise("lake.shop.orders", sql="DELETE FROM lake.shop.orders WHERE id < 20")
+
+
+def _revise(engine: Engine) -> None:
+    engine.revise("lake.shop.pieces", to_barrier=1)
+
+
 SCENARIOS: dict[str, Scenario] = {
     "first": Scenario(lambda engine: _define(engine, MAINTAINED), ({}, MAINTAINED), changes=()),
     "maintain": Scenario(
@@ -127,6 +145,12 @@ SCENARIOS: dict[str, Scenario] = {
         _rebuild, (MAINTAINED, MAINTAINED), _two_barriers(MAINTAINED, ("by_city",))
     ),
     "drop": Scenario(_drop, (DROPPED, KEPT), _two_barriers(DROPPED, ("by_city",)), changes=()),
+    "revise": Scenario(
+        _revise, (COUNTED, COUNTED), _two_barriers(COUNTED, ("pieces",)), changes=()
+    ),
+    "correct": Scenario(
+        _correct, (COUNTED, CORRECTED), _two_barriers(COUNTED, ("pieces",)), changes=()
+    ),
     "plain": Scenario(
         shop.stage,
         ({}, {"plain": PLAIN["plain"]}, PLAIN),
