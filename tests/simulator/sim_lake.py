@@ -178,6 +178,15 @@ class Lake:
         )
         return made.id
 
+    def compact(self, name: TableName, read: int | None) -> None:
+        """Rewrite what was read into the newest version; refused, as Iceberg does, when the files
+        that were read have lost rows since or are not there any more."""
+        meta = self.table(name).meta
+        since = meta.lineage(meta.current, read)
+        if since is None or any(snapshot.operation != "append" for snapshot in since):
+            raise LakeError("Cannot commit, found new delete for replaced data file")
+        self.commit(name, MAIN, meta.current, self.archive[meta.current or 0], "replace")
+
     def move(
         self, name: TableName, change: Callable[[Metadata, dict[str, int]], int | None]
     ) -> None:

@@ -199,10 +199,8 @@ def _call(spark: SimulatedSpark, text: str, args: Mapping[str, Any]) -> None:
         spark.do(f"expire {name}", lambda: spark.lake.expire(name, args["keep"], before))
     else:
         assert "rewrite_data_files" in text, text
-        meta = spark.lake.table(name).meta
-        rows = spark.lake.archive[meta.current or 0]
-        commit = spark.lake.commit
-        spark.do(f"compact {name}", lambda: commit(name, MAIN, meta.current, rows, "replace"))
+        read = spark.lake.table(name).meta.current
+        spark.do(f"compact {name}", lambda: spark.lake.compact(name, read))
 
 
 def _namespaces(spark: SimulatedSpark, _: str, __: Mapping[str, Any]) -> list[Any]:
