@@ -18,6 +18,7 @@ from dbt_streamsql.meta.records import (
     TableVersion,
     VersionState,
 )
+from dbt_streamsql.meta.retention import Forgotten, Outlook, Retention
 from dbt_streamsql.meta.store import MetaStore
 
 __all__ = [
@@ -32,10 +33,13 @@ __all__ = [
     "Cut",
     "Entry",
     "Fence",
+    "Forgotten",
     "Job",
     "Lease",
     "MetaReader",
     "MetaStore",
+    "Outlook",
+    "Retention",
     "Seen",
     "TableVersion",
     "VersionState",

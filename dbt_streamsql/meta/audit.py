@@ -1,7 +1,7 @@
 """The audit log: who committed, gave up, dropped, took over or revised what, and when.
 
 A line is written in the transaction of what it tells, so that there is one for each and none for
-what did not happen. Lines are never changed or removed.
+what did not happen. Lines are never changed; old ones go as `meta/retention.py` says.
 """
 
 from __future__ import annotations

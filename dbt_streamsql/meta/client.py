@@ -24,6 +24,7 @@ from dbt_streamsql.meta.records import (
     Pin,
     TableVersion,
 )
+from dbt_streamsql.meta.retention import Forgotten, Outlook, Retention
 from dbt_streamsql.meta.schema import SCHEMA_VERSION
 from dbt_streamsql.meta.staged import StagedLedger, StagedRecord
 from dbt_streamsql.meta.store import MetaStore
@@ -227,10 +228,18 @@ class MetaClient(MetaStore):
     def abort(self, fence: Fence, barrier: int) -> None:
         self._http.do(f"/barriers/{barrier}/abort", fence=fence)
 
-    def forget_before(self, fence: Fence, keep: int) -> int:
-        if keep < 1:
-            raise ValueError("keep at least one barrier")
-        return self._http.post(int, "/barriers/old/forget", fence=fence, keep=keep)
+    def outlook(self, retention: Retention) -> Outlook:
+        return self._http.get(Outlook, "/barriers/old/outlook", **vars(retention))
+
+    def keep_from(self, fence: Fence, retention: Retention) -> int:
+        return self._http.post(int, "/barriers/old/keep", fence=fence, retention=retention)
+
+    def surplus(self, barrier: int) -> dict[str, int]:
+        return self._http.get(dict[str, int], "/barriers/old/surplus", barrier=barrier)
+
+    def forget(self, fence: Fence, retention: Retention) -> Forgotten:
+        path = "/barriers/old/forget"
+        return self._http.post(Forgotten, path, fence=fence, retention=retention)
 
     # tables
 
@@ -253,8 +262,8 @@ class MetaClient(MetaStore):
     def pins_between(self, first: int, last: int) -> dict[int, dict[str, Pin]]:
         return self._http.get(dict[int, dict[str, Pin]], "/pins", first=first, last=last)
 
-    def history(self, table: str) -> list[TableVersion]:
-        return self._http.get(list[TableVersion], "/versions/history", table=table)
+    def history(self, table: str, after: int = 0) -> list[TableVersion]:
+        return self._http.get(list[TableVersion], "/versions/history", table=table, after=after)
 
     def jobs(self) -> dict[str, Job]:
         return self._http.get(dict[str, Job], "/jobs")

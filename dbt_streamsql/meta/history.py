@@ -99,11 +99,17 @@ class History:
 def load(reader: MetaReader, newest: int = NEWEST, upto: int | None = None) -> History:
     """The newest barriers (up to `upto`, if given) of a store, in a handful of queries."""
     # One more than asked for: what the tables were at it is what they were before the others.
-    found = reader.recent(newest + 1, upto)
+    asked = reader.recent(newest + 1, upto)
+    kept = reader.kept_from()
+    # Of an earlier one there are only the versions that are still in force.
+    found = [barrier for barrier in asked if barrier.id >= kept]
     before: Mapping[str, TableVersion] = {}
-    if len(found) > newest:
+    if len(found) < len(asked):
+        in_force = reader.latest_all(kept)
+        before = {table: at for table, at in in_force.items() if at.barrier < kept}
+    elif len(found) > newest:
         base = next((b for b in found if b.state == "COMMIT"), None)
-        if base is not None and base.id >= reader.kept_from():
+        if base is not None:
             before = reader.latest_all(base.id)
             found = [barrier for barrier in found if barrier.id > base.id]
     if not found:

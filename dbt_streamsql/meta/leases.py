@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import schema
@@ -38,8 +38,8 @@ class Leases:
         lease = Lease(uuid.uuid4().hex, owner, barrier, now, now + seconds)
         of, at = schema.lease, schema.barrier
         with self._database.write() as connection:
+            kept = _kept_from(connection)
             state = connection.execute(select(at.c.state).where(at.c.id == barrier)).scalar()
-            kept: int = connection.execute(select(schema.runner.c.kept_from)).scalar_one()
             demand(f"lease barrier {barrier}", leasable(barrier, state, kept))
             connection.execute(insert(of).values(**vars(lease)))
         return lease
@@ -48,6 +48,7 @@ class Leases:
         """Hold it longer; until when. LEASE_LOST when it has ended."""
         of, now = schema.lease, self._clock()
         with self._database.write() as connection:
+            _kept_from(connection)
             met = connection.execute(
                 update(of)
                 .where(of.c.id == lease, of.c.expires_at > now)
@@ -91,3 +92,10 @@ class Leases:
         of = schema.lease
         with self._database.write() as connection:
             connection.execute(delete(of).where(of.c.id.in_(list(leases))))
+
+
+def _kept_from(connection: Connection) -> int:
+    """The oldest barrier that can be held. It stays that until the transaction ends: who moves it
+    has seen the lease, or the lease is refused. (SQLite has one writer at a time anyway.)"""
+    asked = select(schema.runner.c.kept_from).with_for_update(read=True)
+    return int(connection.execute(asked).scalar_one())

@@ -145,16 +145,26 @@ class MetaReader:
         rows = self._rows(_heads()) if barrier is None else self._rows_as_of(barrier)
         return {row["table_name"]: schema.to_version(row) for row in rows}
 
-    def history(self, table: str) -> list[TableVersion]:
-        """Every committed version of the table that is not forgotten, newest first.
+    def history(self, table: str, after: int = 0) -> list[TableVersion]:
+        """The committed versions of the table that are not forgotten, newest first, down to the
+        one in force at barrier `after` (0: all).
 
         Those of an earlier table of the same name, dropped since, are among them.
         """
         of, at = schema.version, schema.barrier
+        committed = at.c.state == "COMMIT"
+        in_force = (
+            select(of.c.barrier)
+            .join(at, at.c.id == of.c.barrier)
+            .where(of.c.table_name == table, of.c.barrier <= after, committed)
+            .order_by(of.c.barrier.desc())
+            .limit(1)
+        )
+        first = func.coalesce(in_force.scalar_subquery(), 0)
         rows = self._rows(
             select(of)
             .join(at, at.c.id == of.c.barrier)
-            .where(of.c.table_name == table, at.c.state == "COMMIT")
+            .where(of.c.table_name == table, of.c.barrier >= first, committed)
             .order_by(of.c.barrier.desc())
         )
         return [schema.to_version(row) for row in rows]
@@ -166,7 +176,7 @@ class MetaReader:
 
     def _rows_as_of(self, barrier: int) -> list[Any]:
         of, at = schema.version, schema.barrier
-        query = _newest_as_of(of, barrier).order_by(of.c.table_name)
+        query = _versions_as_of(barrier).order_by(of.c.table_name)
         with self.database.read() as connection:
             kept_from: int = connection.execute(select(schema.runner.c.kept_from)).scalar_one()
             state = connection.execute(select(at.c.state).where(at.c.id == barrier)).scalar()
@@ -281,6 +291,27 @@ def _heads() -> Select[Any]:
         # by the small table: ordered by the big one, SQLite would walk through all of it
         .order_by(head.c.table_name)
     )
+
+
+def _versions_as_of(barrier: int) -> Select[Any]:
+    """As `_newest_as_of`, by two steps in the index for each table, however long its history."""
+    of, at = schema.version, schema.barrier
+    after, past = of.alias(), of.alias()
+    names = select(func.min(of.c.table_name).label("name")).cte("names", recursive=True)
+    following = select(func.min(after.c.table_name)).where(after.c.table_name > names.c.name)
+    names = names.union_all(select(following.scalar_subquery()).where(names.c.name.is_not(None)))
+    newest = (
+        select(past.c.barrier)
+        .join(at, at.c.id == past.c.barrier)
+        .where(
+            past.c.table_name == names.c.name, past.c.barrier <= barrier, at.c.state == "COMMIT"
+        )
+        .order_by(past.c.barrier.desc())
+        .limit(1)
+        .correlate(names)
+    )
+    same = and_(of.c.table_name == names.c.name, of.c.barrier == newest.scalar_subquery())
+    return select(of).join_from(names, of, same)
 
 
 def _newest_as_of(of: Table, barrier: int) -> Select[Any]:

@@ -10,17 +10,10 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    Connection,
-    delete,
-    exists,
-    func,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import Connection, delete, exists, insert, select, update
 
 from dbt_streamsql.meta import rebuilding, schema, statements, topology, transitions
+from dbt_streamsql.meta import retention as rules
 from dbt_streamsql.meta.database import Database
 from dbt_streamsql.meta.leases import Leases
 from dbt_streamsql.meta.reader import unfinished_barriers
@@ -33,6 +26,7 @@ from dbt_streamsql.meta.records import (
     Job,
     TableVersion,
 )
+from dbt_streamsql.meta.retention import Forgotten, Outlook, Retention
 from dbt_streamsql.meta.runner import RunnerStore
 from dbt_streamsql.meta.staged import StagedLedger
 
@@ -312,57 +306,36 @@ class MetaStore(RunnerStore):
             of = schema.change_file
             connection.execute(delete(of).where(of.c.path.in_(list(paths))))
 
-    def forget_before(self, fence: Fence, keep: int) -> int:
-        """Keep the newest `keep` (>= 1) committed barriers; returns how many barriers went.
+    def outlook(self, retention: Retention) -> Outlook:
+        """Which barriers the retention would let go now; changes nothing."""
+        with self.database.read() as connection:
+            return rules.outlook(connection, retention, self._clock())
 
-        Older closed barriers go with their versions and inputs, unless such a version is still
-        the latest of its table or a change file of the barrier is still listed. What is leased
-        stays, and everything after it.
+    def keep_from(self, fence: Fence, retention: Retention) -> int:
+        """Let earlier barriers go: from here on nobody can ask for them, or lease them.
+
+        Returns the oldest barrier that can be read. Their rows stay until `forget`, so that what
+        they name can be removed.
         """
-        if keep < 1:
-            raise ValueError("keep at least one barrier")
-        at, of, head, files = schema.barrier, schema.version, schema.head, schema.change_file
         with self._fenced(fence) as connection:
-            cutoff = connection.execute(
-                select(at.c.id)
-                .where(at.c.state == "COMMIT")
-                .order_by(at.c.id.desc())
-                .limit(1)
-                .offset(keep - 1)
-            ).scalar()
-            if cutoff is None:
-                return 0
-            leased = select(func.min(schema.lease.c.barrier)).where(
-                schema.lease.c.expires_at > self._clock()
-            )
-            cutoff = min(cutoff, connection.execute(leased).scalar() or cutoff)
-            old = at.c.id < cutoff
-            closed = at.c.state.in_(("COMMIT", "ABORT"))
-            connection.execute(
-                delete(of).where(
-                    of.c.barrier < cutoff,
-                    of.c.barrier.in_(select(at.c.id).where(old, closed)),
-                    ~exists().where(
-                        head.c.table_name == of.c.table_name, head.c.barrier == of.c.barrier
-                    ),
-                )
-            )
-            gone = connection.execute(
-                delete(at).where(
-                    old,
-                    closed,
-                    ~exists().where(of.c.barrier == at.c.id),
-                    ~exists().where(files.c.barrier == at.c.id),
-                )
-            ).rowcount
-            pins = schema.barrier_input
-            connection.execute(
-                delete(pins).where(
-                    pins.c.barrier < cutoff, ~exists().where(at.c.id == pins.c.barrier)
-                )
-            )
-            connection.execute(update(schema.runner).values(kept_from=cutoff))
-        return gone
+            return rules.move(connection, retention, self._clock())
+
+    def surplus(self, barrier: int) -> dict[str, int]:
+        """By table, how many versions there are that were superseded at the barrier, or before.
+
+        With `kept_from()`: those whose snapshots nobody can ask for any more.
+        """
+        with self.database.read() as connection:
+            return rules.surplus(connection, barrier)
+
+    def forget(self, fence: Fence, retention: Retention) -> Forgotten:
+        """Remove the rows of barriers that have gone, after what they name is removed, and the
+        lines of the audit log that are older than the retention; of these 10,000 always stay.
+
+        A barrier with a change file that is still listed stays too. Again while there is `more`.
+        """
+        with self._fenced(fence) as connection:
+            return rules.forget(connection, retention, self._clock())
 
     # after a loss
 

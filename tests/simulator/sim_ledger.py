@@ -105,10 +105,11 @@ class MemoryReader:
                 newest.update(held[number])
         return {table: newest[table] for table in sorted(newest)}
 
-    def history(self, table: str) -> list[TableVersion]:
+    def history(self, table: str, after: int = 0) -> list[TableVersion]:
         held = self.ledger.versions
-        numbers = [n for n in sorted(held, reverse=True) if self._state(n) == "COMMIT"]
-        return [held[number][table] for number in numbers if table in held[number]]
+        known = [n for n in sorted(held) if self._state(n) == "COMMIT" and table in held[n]]
+        first = max((n for n in known if n <= after), default=0)
+        return [held[number][table] for number in reversed(known) if number >= first]
 
     def kept_from(self) -> int:
         return self.ledger.kept_from

@@ -6,6 +6,7 @@ book-keeping that `MetaStore` leaves to SQL. `test_store_in_memory.py` shows tha
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,8 +21,11 @@ from dbt_streamsql.meta import (
     Barrier,
     ChangeFile,
     Fence,
+    Forgotten,
     Job,
     Lease,
+    Outlook,
+    Retention,
     TableVersion,
     topology,
     transitions,
@@ -223,30 +227,90 @@ class MemoryStore(MemoryReader):
         with self._fenced(fence, "forget change files"):
             self._take(lambda file: file.path in gone)
 
-    def forget_before(self, fence: Fence, keep: int) -> int:
-        if keep < 1:
-            raise ValueError("keep at least one barrier")
-        with self._fenced(fence, "forget barriers"):
+    def outlook(self, retention: Retention) -> Outlook:
+        of, now = self.ledger, self._clock()
+        ended = {b.id: b.ended_at or 0.0 for b in of.barriers.values() if b.state == "COMMIT"}
+        kept, newest = of.kept_from, sorted(ended)
+        if not newest:
+            return Outlook(kept, kept)
+        young = [number for number in newest if ended[number] >= now - retention.seconds]
+        few = newest[-retention.barriers :]
+        wanted = max(
+            min(young, default=newest[-1]), few[0] if len(few) == retention.barriers else 0
+        )
+        keep = max(kept, min([wanted, *(lease.barrier for lease in self.leases.live())]))
+        gone = [number for number in newest if kept <= number < keep]
+        if not gone:
+            return Outlook(kept, kept)
+        oldest = min(ended[number] for number in gone)
+        return Outlook(kept, keep, len(gone), now - retention.seconds - oldest)
+
+    def keep_from(self, fence: Fence, retention: Retention) -> int:
+        with self._fenced(fence, "keep"):
+            keep = self.outlook(retention).keep_from
+            if keep > self.ledger.kept_from:
+                self.ledger.kept_from = keep
+                for name, lease in self.ledger.leases.items():
+                    if lease.barrier < keep:
+                        self.ledger.leases[name] = replace(lease, expires_at=0.0)
+        return keep
+
+    def surplus(self, barrier: int) -> dict[str, int]:
+        found = self._superseded(self.ledger.versions, barrier)
+        return dict(sorted(Counter(table for _, table in found).items()))
+
+    def forget(self, fence: Fence, retention: Retention) -> Forgotten:
+        with self._fenced(fence, "forget"):
             of = self.ledger
-            committed = sorted(b.id for b in of.barriers.values() if b.state == "COMMIT")
-            if len(committed) < keep:
-                return 0
-            leased = [lease.barrier for lease in self.leases.live()]
-            cutoff = min([committed[-keep], *leased])
-            old = [b for b in of.barriers if b < cutoff and self._state(b) in ("COMMIT", "ABORT")]
-            for number in old:
-                held = of.versions.get(number, {})
-                for table in [t for t in held if of.heads.get(t) != number]:
-                    del held[table]
-                if not held:
-                    of.versions.pop(number, None)
-            listed = {file.barrier for file in of.files}
-            gone = [n for n in old if n not in of.versions and n not in listed]
+            kept = of.kept_from
+            old = self._superseded(self.ledger.versions, kept)
+            pins = self._superseded(of.inputs, kept)
+            for number, table in old:
+                del of.versions[number][table]
+            for number, table in pins:
+                del of.inputs[number][table]
+            if not of.leases:
+                old += self._unread(of.versions, lambda table: table not in of.heads)
+                pins += self._unread(of.inputs, lambda _: True)
+            used = {n for rows in (of.versions, of.inputs) for n, held in rows.items() if held}
+            used |= {file.barrier for file in of.files}
+            gone = [number for number in of.barriers if number < kept and number not in used]
             for number in gone:
                 del of.barriers[number]
+                of.versions.pop(number, None)
                 of.inputs.pop(number, None)
-            of.kept_from = cutoff
-        return len(gone)
+        return Forgotten(len(gone), len(old), len(pins))
+
+    def _superseded(
+        self, rows: Mapping[int, Mapping[str, Any]], barrier: int
+    ) -> list[tuple[int, str]]:
+        """The rows below a barrier that are not in force at it."""
+        in_force: dict[str, int] = {}
+        for number in sorted(rows):
+            if number <= barrier and self._state(number) == "COMMIT":
+                in_force.update(dict.fromkeys(rows[number], number))
+        return [
+            (number, table)
+            for number in sorted(rows)
+            for table in rows[number]
+            if number < barrier and in_force.get(table) != number
+        ]
+
+    def _unread(
+        self, rows: Mapping[int, dict[str, Any]], goes: Callable[[str], bool]
+    ) -> list[tuple[int, str]]:
+        """Take out the rows below `kept_from` of tables that no version was computed from."""
+        of = self.ledger
+        read = {name for held in of.versions.values() for v in held.values() for name in v.inputs}
+        gone = [
+            (number, table)
+            for number in rows
+            for table in rows[number]
+            if number < of.kept_from and goes(table) and table not in read
+        ]
+        for number, table in gone:
+            del rows[number][table]
+        return gone
 
     # the inside
 

@@ -11,11 +11,12 @@ from sim_ledger import Ledger
 from sim_store import MemoryStore
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import NOOP, ChangeFile, Fence, Job, MetaStore, TableVersion
+from dbt_streamsql.meta import NOOP, ChangeFile, Fence, Job, MetaStore, Retention, TableVersion
 
-CALLS = 200
+CALLS = 220
 TABLES = ("lake.s.a", "lake.s.b", "lake.s.c")
 OUTSIDE = ("lake.s.x", "lake.s.y")
+RETENTIONS = (Retention(20.0), Retention(0.0), Retention(9e9, 2), Retention(30.0, 3))
 PATHS = ("p1", "p2", "p3", "p4")
 
 
@@ -121,7 +122,8 @@ def a_call(rng, pair: Pair, last: int):
         (2, "forget_change_files", fence, table, barrier),
         (2, "forget_aborted_change_files", fence),
         (2, "forget_change_files_at", fence, rng.sample(PATHS, 2)),
-        (3, "forget_before", fence, rng.randrange(4)),
+        (2, "keep_from", fence, rng.choice(RETENTIONS)),
+        (1, "forget", fence, Retention()),
         (4, "leases.take", "me", barrier, 5.0),
         (2, "leases.renew", lease, 5.0),
         (1, "leases.give_back", lease),
@@ -159,6 +161,9 @@ def questions(rng, last):
     yield "committed_before", barrier, 2
     for name in ("latest", "history", "readers"):
         yield name, table
+    yield "history", table, barrier
+    yield "surplus", barrier
+    yield "outlook", rng.choice(RETENTIONS)
     yield "change_files", table, rng.randrange(3), barrier
 
 
@@ -187,7 +192,7 @@ QUESTIONS_OF_A_BARRIER = (
 )
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(6, 12))
 def test_the_same_calls_get_the_same_answers_and_the_same_refusals(tmp_path, seed):
     rng, time = random.Random(seed), Time()
     real = MetaStore.open(f"sqlite:///{tmp_path / 'meta.db'}", time)

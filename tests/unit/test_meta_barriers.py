@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import Barrier, ChangeFile, Fence, Job, MetaStore, TableVersion
+from dbt_streamsql.meta import Barrier, ChangeFile, Fence, Job, MetaStore, Retention, TableVersion
 from dbt_streamsql.meta.transitions import BARRIER_MOVES, UNFINISHED
 
 if TYPE_CHECKING:
@@ -254,7 +254,8 @@ def test_barrier_numbers_are_never_used_again(store: MetaStore, fence: Fence) ->
     first = barrier_in(store, fence, "ABORT")
     for _ in range(3):
         published(store, fence)
-    store.forget_before(fence, keep=1)
+    store.keep_from(fence, Retention(barriers=1))
+    store.forget(fence, Retention())
     assert store.barrier(first) is None
     assert store.begin(fence, {}).id == 5
 
@@ -275,7 +276,7 @@ def test_an_older_barrier_can_be_read_as_it_was(store: MetaStore, fence: Fence) 
     assert snapshots(None) == snapshots(4) == {TOTALS: 4, ORDERS: 2}
     assert "ABORT" in refused(lambda: store.latest_all(aborted)).given
     assert "no such barrier" in refused(lambda: store.latest_all(99)).given
-    store.forget_before(fence, keep=1)
+    store.keep_from(fence, Retention(barriers=1))
     assert "forgotten" in refused(lambda: store.latest_all(first)).given
 
 
@@ -404,27 +405,3 @@ def test_change_files_are_listed_by_range_without_aborted_ones(
     assert store.forget_aborted_change_files(fence) == ["c/2"]
     assert store.forget_change_files(fence, TOTALS, 1) == ["c/1"]
     assert store.change_files(TOTALS, 0, 3) == [ChangeFile(TOTALS, 3, "c/3", 30)]
-
-
-def test_forgetting_keeps_what_is_still_the_latest_version_of_a_table(
-    store: MetaStore, fence: Fence
-) -> None:
-    published(store, fence, TableVersion(0, ORDERS, snapshot=1), TableVersion(0, TOTALS))
-    listed = store.begin(fence, {ORDERS: 1}).id
-    store.add_change_file(fence, ChangeFile(TOTALS, listed, "c", 1))
-    store.abort(fence, listed)
-    for snapshot in range(10, 16):
-        published(store, fence, TableVersion(0, TOTALS, snapshot=snapshot))
-    before = store.latest_all()
-    assert store.forget_before(fence, keep=100) == 0
-    assert store.forget_before(fence, keep=2) == 4
-    assert store.latest_all() == before
-    assert [v.table for v in store.versions(1)] == [ORDERS]
-    assert store.barrier(listed) is not None, "its change file is not deleted yet"
-    assert store.aborted_change_files()
-    assert store.inputs(listed)
-    store.forget_aborted_change_files(fence)
-    assert store.forget_before(fence, keep=2) == 1
-    assert store.inputs(listed) == {}
-    with pytest.raises(ValueError, match="at least one"):
-        store.forget_before(fence, keep=0)

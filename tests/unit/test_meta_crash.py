@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import ChangeFile, Fence, Job, MetaStore, TableVersion
+from dbt_streamsql.meta import ChangeFile, Fence, Job, MetaStore, Retention, TableVersion
 
 Step = Callable[[MetaStore, Fence], object]
 ORDERS, A, B = "lake.shop.orders", "lake.shop.a", "lake.shop.b"
@@ -115,7 +115,8 @@ def test_every_kind_of_write_checks_the_fence(meta_url: str) -> None:
         lambda s, f: s.drop_job(f, A),
         lambda s, f: s.forget_change_files(f, A, 1),
         lambda s, f: s.forget_aborted_change_files(f),
-        lambda s, f: s.forget_before(f, keep=1),
+        lambda s, f: s.keep_from(f, Retention()),
+        lambda s, f: s.forget(f, Retention()),
     ]
     for fence in (stale, Fence(stale.token, "other:1:x"), Fence(stale.token + 1, stale.owner)):
         for write in writes:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import Fence, MetaStore, TableVersion
+from dbt_streamsql.meta import Fence, MetaStore, Retention, TableVersion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 TOTALS = "lake.shop.totals"
+NEWEST = Retention(barriers=1)
 
 
 class Clock:
@@ -86,22 +87,9 @@ def test_only_a_barrier_that_stays_the_same_can_be_leased(
         store.abort(fence, barrier)
     if state == "forgotten":
         commit(store, fence)
-        store.forget_before(fence, 1)
+        store.keep_from(fence, NEWEST)
         barrier = first
     with pytest.raises(StreamSqlError) as error:
         store.leases.take("host:1:a", barrier)
     assert error.value.code == "META_CONFLICT"
     assert store.leases.live() == []
-
-
-def test_a_leased_barrier_and_what_follows_it_is_not_forgotten(
-    store: MetaStore, fence: Fence, clock: Clock
-) -> None:
-    barriers = [commit(store, fence) for _ in range(4)]
-    lease = store.leases.take("host:1:a", barriers[1], 60)
-    store.forget_before(fence, 1)
-    assert store.kept_from() == barriers[1]
-    assert store.latest_all(barriers[1])[TOTALS].snapshot == barriers[1]
-    store.leases.give_back(lease.id)
-    store.forget_before(fence, 1)
-    assert store.kept_from() == barriers[3]

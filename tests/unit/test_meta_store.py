@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
+import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import Job, MetaStore, TableVersion
+from dbt_streamsql.meta import Job, MetaReader, MetaStore, Retention, TableVersion
 from dbt_streamsql.meta.database import redact
 from dbt_streamsql.meta.schema import SCHEMA_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -195,57 +196,99 @@ def test_json_is_stored_as_text_with_sorted_keys(tmp_path: Path) -> None:
     store.close()
 
 
-def test_every_call_stays_fast_after_ten_thousand_barriers(tmp_path: Path) -> None:
+TABLES = [f"lake.shop.t{number:02d}" for number in range(20)]
+INPUT = "lake.shop.in"
+
+
+@pytest.fixture
+def long_used(tmp_path: Path) -> Iterator[MetaStore]:
+    """A store with 10,000 barriers over 20 tables, one a minute until now."""
     store = MetaStore.open(f"sqlite:///{tmp_path}/meta.db")
-    fence = store.acquire()
-    tables = [f"lake.shop.t{number:02d}" for number in range(20)]
     with store.database.write() as connection:
-        # a history of noops over 20 tables, written directly: the calls would take minutes
+        # written directly: the calls would take minutes
         raw = connection.exec_driver_sql
         numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 10000) "
-        raw(f"{numbers}INSERT INTO streamsql_barrier SELECT i, 'COMMIT', 1, i, i FROM n")
+        ended = f"{time.time()} - 60 * (10000 - i)"
         raw(
-            f"{numbers}INSERT INTO streamsql_barrier_input SELECT i, 'lake.shop.in', i, NULL FROM n"
+            f"{numbers}INSERT INTO streamsql_barrier SELECT i, 'COMMIT', 1, {ended}, {ended} FROM n"
         )
+        raw(f"{numbers}INSERT INTO streamsql_barrier_input SELECT i, '{INPUT}', i, NULL FROM n")
         raw("CREATE TEMP TABLE t(name)")
-        raw("INSERT INTO t VALUES (?)", [(table,) for table in tables])
+        raw("INSERT INTO t VALUES (?)", [(table,) for table in TABLES])
         raw(
             f"{numbers}INSERT INTO streamsql_table_version SELECT i, name, 'PROCESSED', i, '', "
-            "'', 0, 'noop', '', 0, 0, 0, 0.0, '{\"lake.shop.in\": 1}', '{}', NULL, NULL FROM n, t"
+            f"'', 0, 'noop', '', 0, 0, 0, 0.0, '{{\"{INPUT}\": 1}}', '{{}}', NULL, NULL FROM n, t"
         )
         raw("INSERT INTO streamsql_head SELECT name, 10000 FROM t")
+        raw(
+            f"{numbers}INSERT INTO streamsql_audit SELECT i, {ended}, 'me', 'commit', '{{}}' FROM n"
+        )
         raw("UPDATE streamsql_runner SET last_barrier = 10000")
+    yield store
+    store.close()
+
+
+def test_every_step_stays_fast_after_ten_thousand_barriers(long_used: MetaStore) -> None:
+    store = long_used
+    fence = store.acquire()
     seconds: dict[str, float] = {}
 
-    def timed(call: Callable[..., object], *args: object, name: str = "") -> None:
+    def timed(call: Callable[..., object], *args: object) -> None:
         start = time.perf_counter()
         call(*args)
-        name = name or call.__name__
+        name = call.__name__
         seconds[name] = min(seconds.get(name, 9e9), time.perf_counter() - start)
 
     for barrier in (10_001, 10_002, 10_003):
-        rows = [TableVersion(barrier, table, mode="noop") for table in tables[1:]]
-        timed(store.unfinished)
-        timed(store.begin, fence, {"lake.shop.in": 1})
-        timed(store.stage_job, fence, barrier, Job(tables[0], "m", "s"))
-        timed(store.processed, fence, TableVersion(barrier, tables[0], snapshot=barrier))
+        rows = [TableVersion(barrier, table, mode="noop") for table in TABLES[1:]]
+        timed(store.begin, fence, {INPUT: 1})
+        timed(store.stage_job, fence, barrier, Job(TABLES[0], "m", "s"))
+        timed(store.processed, fence, TableVersion(barrier, TABLES[0], snapshot=barrier))
         timed(store.processed_many, fence, rows)
         timed(store.precommit, fence, barrier)
-        timed(store.written, fence, barrier, tables[0])
+        timed(store.written, fence, barrier, TABLES[0])
         timed(store.commit, fence, barrier)
-        timed(store.last_committed)
-        timed(store.latest, tables[0])
-        timed(store.latest_all)
-        timed(store.latest_all, 5000, name="latest_all of barrier 5000")
-        timed(store.versions, 5000)
-        timed(store.jobs)
-    assert len(store.latest_all()) == 20
-    timed(store.forget_before, fence, 100)
+        timed(store.keep_from, fence, Retention())
+    timed(store.forget, fence, Retention())
+    while store.forget(fence, Retention()).more:
+        pass
     assert store.barrier(9_000) is None
-    assert len(store.latest_all()) == 20
+    assert len(store.latest_all()) == len(store.latest_all(store.kept_from())) == 20
     for name, value in seconds.items():
         print(f"{name:28} {1000 * value:8.2f} ms")
     # generous: a scan of the history where an index should serve shows as far more
-    limit = {"forget_before": 30.0, "latest_all of barrier 5000": 5.0}
+    limit = {"forget": 30.0}
     assert all(value < limit.get(name, 0.5) for name, value in seconds.items())
-    store.close()
+
+
+def test_every_question_stays_fast_after_ten_thousand_barriers(long_used: MetaStore) -> None:
+    store, first = long_used, TABLES[0]
+    store.leases.take("host:1:a", 5000)
+    asked: list[tuple[Any, ...]] = [
+        *((name,) for name in ("unfinished", "last_committed", "kept_from", "outside_tables")),
+        *((name,) for name in ("jobs", "provisional_jobs", "topology", "latest_all", "audit")),
+        *((name,) for name in ("tables_with_change_files", "aborted_change_files", "fence")),
+        *((name, 50) for name in ("newest_barriers", "recent")),
+        ("newest_versions", 10),
+        *((name, 5000) for name in ("barrier", "inputs", "inputs_as_of", "input_times")),
+        *((name, 5000) for name in ("versions", "staged_jobs", "latest_all")),
+        *((name, first) for name in ("latest", "readers")),
+        *((name, 9991, 10_000) for name in ("versions_between", "pins_between")),
+        ("committed_before", 10_000, 500),
+        ("history", first, 9900),
+        ("change_files", first, 1, 10_000),
+        ("outlook", Retention()),
+    ]
+    public = {name for name in vars(MetaReader) if not name.startswith("_")}
+    assert public - {"topological_order"} <= {name for name, *_ in asked}
+    slow = {}
+    for name, *given in asked:
+        taken = []
+        for _ in range(5):
+            start = time.perf_counter()
+            getattr(store, name)(*given)
+            taken.append(time.perf_counter() - start)
+        slow[f"{name}{tuple(given)}"] = 1000 * statistics.median(taken)
+    for question, milliseconds in slow.items():
+        print(f"{question:50} {milliseconds:8.2f} ms")
+    assert {question: ms for question, ms in slow.items() if ms >= 20} == {}

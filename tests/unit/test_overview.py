@@ -9,7 +9,7 @@ from dataclasses import asdict
 import pytest
 from histories import CLEAN, ITEMS, ORDERS, REPORT, REVENUE, TOP, TOTALS, USERS, Clock, Story, tell
 
-from dbt_streamsql.meta import MetaStore, delay, history, overview
+from dbt_streamsql.meta import MetaStore, Retention, delay, history, overview
 
 
 @pytest.fixture
@@ -130,7 +130,8 @@ def test_a_window_of_the_newest_barriers_knows_what_was_before_it(
 
 def test_forgotten_barriers_are_done_without(store: MetaStore, clock: Clock) -> None:
     story = tell(store, clock, 12)
-    story.store.forget_before(story.fence, 2)
+    story.store.keep_from(story.fence, Retention(barriers=2))
+    story.store.forget(story.fence, Retention())
     told = overview.barriers(history.load(store))
     assert [summary.id for summary in told] == [12, 11]
     assert told[0].delay is not None

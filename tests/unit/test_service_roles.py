@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 TABLE, ELSEWHERE, HEX = "lake.shop.totals", "lake.mart.prices", "0" * 32
 FENCE = {"token": 1, "owner": "host:1:x"}
+RETAIN = {"fence": FENCE, "retention": {"seconds": 1.0, "barriers": 1}}
 OF_TABLE = {"fence": FENCE, "table": TABLE}
 JOB = {"table": TABLE, "unique_id": "m", "sql": "select 1"}
 VERSION = {"barrier": 1, "table": TABLE}
@@ -45,7 +46,10 @@ ROUTES: dict[tuple[str, str], tuple[Any, str, str]] = {
     ("GET", "/v1/barriers/{barrier}/versions"): (None, "read", ""),
     ("GET", "/v1/barriers/{barrier}/jobs"): (None, "read", ""),
     ("POST", "/v1/barriers"): ({"fence": FENCE, "inputs": {TABLE: 1}}, "run", ""),
-    ("POST", "/v1/barriers/old/forget"): ({"fence": FENCE, "keep": 1}, "run", ""),
+    ("GET", "/v1/barriers/old/outlook"): ("seconds=1&barriers=1", "read", ""),
+    ("GET", "/v1/barriers/old/surplus"): ("barrier=1", "read", ""),
+    ("POST", "/v1/barriers/old/keep"): (RETAIN, "run", ""),
+    ("POST", "/v1/barriers/old/forget"): (RETAIN, "run", ""),
     ("POST", "/v1/barriers/{barrier}/inputs"): ({"fence": FENCE, "inputs": {}}, "run", ""),
     ("POST", "/v1/barriers/{barrier}/jobs"): ({"fence": FENCE, "job": JOB}, "run", "changes"),
     ("POST", "/v1/barriers/{barrier}/versions"): (

@@ -12,7 +12,7 @@ from histories import CLEAN, ORDERS, REPORT, REVENUE, SOURCES, TOP, Clock, Story
 from playwright.sync_api import expect
 from service import served
 
-from dbt_streamsql.meta import MetaStore, TableVersion
+from dbt_streamsql.meta import MetaStore, Retention, TableVersion
 from dbt_streamsql.web import everything
 
 pytestmark = pytest.mark.processes
@@ -238,7 +238,8 @@ def test_no_rule_of_accessibility_is_broken_seriously(page, address, at: str, sc
 def test_a_new_barrier_appears_by_itself_and_the_focus_stays(
     page, store: MetaStore, clock: Clock
 ) -> None:
-    store.forget_before(fence := store.acquire(), 12)
+    store.keep_from(fence := store.acquire(), Retention(barriers=12))
+    store.forget(fence, Retention())
     store.release(fence)
     with served(store) as url:
         show(page, f"{url}/ui/")

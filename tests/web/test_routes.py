@@ -15,7 +15,7 @@ from histories import CLEAN, ITEMS, ORDERS, REPORT, REVENUE, SOURCES, TOP, USERS
 from prometheus_client.parser import text_string_to_metric_families
 from service import create_app
 
-from dbt_streamsql.meta import MetaStore, TableVersion
+from dbt_streamsql.meta import MetaStore, Retention, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.web import Sees, everything
 
@@ -175,7 +175,8 @@ def test_counters_go_on_when_barriers_are_forgotten(
 ) -> None:
     before = metrics(client)
     fence = store.acquire()
-    store.forget_before(fence, 1)
+    store.keep_from(fence, Retention(barriers=1))
+    store.forget(fence, Retention())
     store.release(fence)
     after = metrics(client)
     totals = {key: value for key, value in before.items() if key[0].endswith("_total")}

@@ -6,16 +6,19 @@ from fastapi import APIRouter
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.records import Barrier, Job, TableVersion
+from dbt_streamsql.meta.retention import Forgotten, Outlook, Retention
 from dbt_streamsql.meta.service.callers import Reader, Runner
 from dbt_streamsql.meta.service.routes.bodies import (
     AtNumber,
     Definition,
     Fenced,
+    HowMany,
     Inputs,
-    Keep,
     Most,
     Number,
     OfTable,
+    Retain,
+    Seconds,
     Versions,
     Written,
 )
@@ -57,6 +60,18 @@ def kept_from(by: Reader) -> int:
 def committed_before(by: Reader, before: AtNumber, most: Most) -> list[int]:
     """Committed barriers below one that can still be asked for, newest first."""
     return by.store.committed_before(before, most)
+
+
+@router.get("/old/outlook")
+def outlook(by: Reader, seconds: Seconds, barriers: HowMany) -> Outlook:
+    """Which barriers a retention would let go now."""
+    return by.store.outlook(Retention(seconds, barriers))
+
+
+@router.get("/old/surplus")
+def surplus(by: Reader, barrier: AtNumber) -> dict[str, int]:
+    """By table, how many versions were superseded at a barrier, or before it."""
+    return by.seen_of(by.store.surplus(barrier))
 
 
 @router.get("/{barrier}")
@@ -104,10 +119,16 @@ def begin(by: Runner, body: Inputs) -> Barrier:
     return by.store.begin(body.fence, body.inputs, body.committed)
 
 
+@router.post("/old/keep")
+def keep_from(by: Runner, body: Retain) -> int:
+    """Let earlier barriers go; the oldest one that can be read."""
+    return by.store.keep_from(body.fence, body.retention)
+
+
 @router.post("/old/forget")
-def forget_before(by: Runner, body: Keep) -> int:
-    """Keep the newest barriers only; how many went."""
-    return by.store.forget_before(body.fence, body.keep)
+def forget(by: Runner, body: Retain) -> Forgotten:
+    """Remove the rows of barriers that have gone."""
+    return by.store.forget(body.fence, body.retention)
 
 
 @router.post("/{barrier}/inputs")

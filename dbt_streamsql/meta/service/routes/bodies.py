@@ -17,6 +17,7 @@ from dbt_streamsql.meta.records import (
     TableVersion,
     Text,
 )
+from dbt_streamsql.meta.retention import Retention
 
 _HIGHEST = (1 << 63) - 1
 
@@ -29,8 +30,10 @@ Table = Annotated[
     ),
 ]
 
-
 Most = Annotated[int, Query(ge=1, le=100_000, description="so many at most")]
+
+HowMany = Annotated[int, Query(ge=1, le=_HIGHEST)]
+Seconds = Annotated[float, Query(ge=0, allow_inf_nan=False)]
 
 
 class Body(BaseModel):
@@ -76,8 +79,8 @@ class Paths(Fenced):
     paths: list[Text]
 
 
-class Keep(Fenced):
-    keep: Annotated[Int64, Field(ge=1)]
+class Retain(Fenced):
+    retention: Retention
 
 
 class Note(Fenced):

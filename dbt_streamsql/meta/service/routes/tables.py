@@ -64,10 +64,10 @@ def latest(by: Reader, table: Table) -> TableVersion:
 
 
 @router.get("/versions/history")
-def history(by: Reader, table: Table) -> list[TableVersion]:
-    """Every committed version of a table that is not forgotten, newest first."""
+def history(by: Reader, table: Table, after: AtNumber = 0) -> list[TableVersion]:
+    """The committed versions of a table, newest first, down to the one in force at `after`."""
     by.see(table)
-    return by.store.history(table)
+    return by.store.history(table, after)
 
 
 @router.get("/jobs")
