@@ -36,8 +36,12 @@ def attach() -> None:
 
 
 def wear_out() -> None:
-    """Tables as small and young as those of tests are worn: upkeep finds something to do."""
+    """Tables as small and young as those of tests are worn: upkeep finds something to do, and old
+    barriers go at once, in every engine that is opened from here on."""
+    from dbt_streamsql import engine
+    from dbt_streamsql.meta import Retention, retention
     from dbt_streamsql.runtime import upkeep
 
     upkeep.SMALL_TABLE, upkeep.SMALL_FILES = 0, 1
-    upkeep.KEPT_SNAPSHOTS, upkeep.EXPIRED_TOGETHER = 2, 0
+    retention.TOGETHER = 1
+    setattr(engine, "retention_of", lambda *_: Retention(barriers=2))  # noqa: B010 - for mypy

@@ -146,7 +146,9 @@ class _History:
         if not 0 <= after <= upto:
             problem = "the first barrier is not before the second"
         elif unknown := [number for number in (after, upto) if not self._committed(number)]:
-            problem = f"barrier {unknown[0]} is not a committed one"
+            old = unknown[0] < self._store.kept_from()
+            why = "is older than what is kept" if old else "is not a committed one"
+            problem = f"barrier {unknown[0]} {why}"
         else:
             problem = self._gone(after)
         if problem:
@@ -181,10 +183,15 @@ class _History:
         return _Signed(f"({' UNION ALL '.join(parts)})", tuple(versions))
 
     def _committed(self, number: int) -> bool:
-        if number < self._store.kept_from():
-            return False
-        found = self._store.barrier(number) if number else None
-        return number == 0 or (found is not None and found.state == "COMMIT")
+        if number == 0:
+            return True
+        found = self._store.barrier(number)
+        kept = number >= self._store.kept_from()
+        return kept and found is not None and found.state == "COMMIT"
+
+    def _whole(self) -> bool:
+        """Whether the first version of the view is known, so that before it there was nothing."""
+        return self._store.kept_from() == 0 or self._versions[-1].created
 
     def _gone(self, after: int) -> str:
         """Why the changes since a barrier cannot be told; '' when they can."""
@@ -195,7 +202,9 @@ class _History:
                 return ""
             if version.created and position + 1 < len(self._versions):
                 return f"the view was dropped, and made anew at barrier {version.barrier}"
-        return "" if self._versions else "it has no version"
+        if not self._versions:
+            return "it has no version"
+        return "" if self._whole() else "its first versions are older than what is kept"
 
     def _oldest(self) -> int | None:
         oldest = None
@@ -203,7 +212,7 @@ class _History:
             if self._unreadable(version):
                 break
             oldest = version.barrier
-            if position + 1 == len(self._versions):
+            if position + 1 == len(self._versions) and self._whole():
                 oldest = 0
             if version.created:
                 break

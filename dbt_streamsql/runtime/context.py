@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import Fence, Job, MetaStore, TableVersion
+from dbt_streamsql.meta import Fence, Job, MetaStore, Retention, TableVersion
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.durable import durable
@@ -39,11 +39,12 @@ class Version:
 
 @dataclass
 class Warehouse:
-    """One warehouse: its Spark sessions, its catalog and its MetaService store."""
+    """One warehouse: its Spark sessions, its catalog, its MetaService store, and what is kept."""
 
     sessions: Sessions
     store: MetaStore
     catalog: str
+    retention: Retention = field(default_factory=Retention)
 
     @property
     def store_id(self) -> str:

@@ -9,6 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
+GC_STEPS: dict[str, str] = {
+    "sweep.orphans": "files in a view's folder that nothing names go",
+}
+"""What only `streamsql gc` does; its other steps are those of an epoch's end."""
+
 STAGED_STEPS: dict[str, str] = {
     "staged.record": "MetaService learns what will be staged, and by whom",
     "staged.begin": "the rows of a plain table are written where nobody looks",
@@ -49,8 +54,11 @@ STEPS: dict[str, str] = {
     "sweep.changes": "change files that everybody has read go",
     "sweep.changelog": "a changelog table that no view wants any more goes",
     "table.compact": "small files of a worn table are merged",
-    "table.expire": "versions of a table that are older than those that are kept go",
+    "ledger.keep": "from here on nobody can ask for barriers that are too old",
+    "table.expire": "versions of a table that only those barriers have go",
+    "ledger.forget": "MetaService forgets those barriers",
     "barrier.abort": "an unfinished barrier is given up",
+    **GC_STEPS,
     **STAGED_STEPS,
     **DROP_STEPS,
     **REVISION_STEPS,

@@ -12,7 +12,7 @@ from dbt_streamsql.meta import NOOP, Job, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import METADATA, Redefinition
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import changelog_table, lineage, publish, upkeep
+from dbt_streamsql.runtime import changelog_table, lineage, publish, retention, upkeep
 from dbt_streamsql.runtime.context import Open, Replay, Version, Warehouse, log, pin, repin
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.job import Rewrite, ViewJob
@@ -35,7 +35,7 @@ class Epoch:
         self._refreshed = refreshed
         store = warehouse.store
         before = store.fence()
-        fence = store.acquire(wait=True, on_wait=_waiting)
+        fence = store.acquire(wait=True, on_wait=waiting)
         # Who ran before has died if it did not give its fence back; who ran while this one
         # waited may have died as well.
         crashed = before.owner or fence.token != before.token + 1
@@ -276,6 +276,7 @@ class Epoch:
                 published = store.versions(number)
                 publish.sweep(self.warehouse, fence, None if self._held else published)
                 upkeep.upkeep(self.warehouse, fence, published)
+                retention.after_run(self.warehouse, fence)
         finally:
             store.release(fence)
         if number:
@@ -313,5 +314,5 @@ class Epoch:
             self.warehouse.store.release(self.open.fence)
 
 
-def _waiting(owner: str) -> None:
+def waiting(owner: str) -> None:
     log.warning("waiting for the run of %s on this warehouse to end (Ctrl-C to stop)", owner)

@@ -1,4 +1,4 @@
-"""A view does not wear out: small files are merged and old snapshots go, at a barrier.
+"""A view does not wear out: small files are merged, at a barrier.
 
 Every epoch adds a small file and marks rows of older files as deleted. After a barrier is
 published, the most worn of its tables is compacted: the cost is that of its small and much-deleted
@@ -16,12 +16,11 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.meta import Fence, TableVersion
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import publish
 from dbt_streamsql.runtime.context import Warehouse, log
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.write import SMALL_TABLE
 from dbt_streamsql.storage.iceberg import compaction, metadata
-from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot
+from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 SMALL_FILES = 16
 """Files beyond those that the size of a table warrants: every epoch adds one."""
@@ -29,20 +28,13 @@ SMALL_FILES = 16
 DELETED_SHARE = 0.3
 """Of the rows in the files."""
 
-KEPT_SNAPSHOTS = 100
-"""The newest snapshots of a view that stay. The last two always do: the newest version, and its
-compaction."""
-
-EXPIRED_TOGETHER = 100
-"""Older ones wait until they are so many: looking for their files costs more than their place."""
-
 _FULL_FILE = 64 << 20
 _PARTS = 8
 """Files that hold less than this part of a small table are merged."""
 
 
 def upkeep(warehouse: Warehouse, fence: Fence, published: Iterable[TableVersion]) -> None:
-    """Compact the most worn table of a published barrier, and expire old snapshots of all."""
+    """Compact the most worn table of a published barrier."""
     spark = warehouse.sessions.main
     tables = {version.table: version for version in published if version.branch}
     found = {table: metadata.load(spark, TableName.parse(table)) for table in tables}
@@ -55,15 +47,6 @@ def upkeep(warehouse: Warehouse, fence: Fence, published: Iterable[TableVersion]
         key = tuple(job.plan["plan"]["key"]) if job is not None else ()
         with durable("table.compact"):
             _compact(spark, TableName.parse(worst), metas[worst], key)
-    many = KEPT_SNAPSHOTS + EXPIRED_TOGETHER
-    due = {table: meta for table, meta in metas.items() if len(meta.snapshots) > many}
-    needed = publish.to_pin(warehouse) if due else {}
-    for table, meta in due.items():
-        # Where pinning failed, what somebody needs must wait until it succeeds.
-        unpinned = needed.get(table, set()) & set(meta.snapshots) - set(meta.refs.values())
-        if meta.current is not None and not unpinned:
-            with durable("table.expire"):
-                _expire(spark, TableName.parse(table), meta.snapshots[meta.current])
 
 
 def wear(meta: Metadata) -> float:
@@ -88,10 +71,3 @@ def _compact(spark: SparkSession, table: TableName, meta: Metadata, key: tuple[s
         compaction.compact(spark, table, key, min(size // _PARTS, _FULL_FILE))
     except (PySparkException, Py4JError) as error:
         log.warning("%s could not be compacted: %s", table, str(error).splitlines()[0])
-
-
-def _expire(spark: SparkSession, table: TableName, newest: Snapshot) -> None:
-    try:
-        compaction.expire(spark, table, KEPT_SNAPSHOTS, newest.committed)
-    except (PySparkException, Py4JError) as error:
-        log.warning("old versions of %s stay: %s", table, str(error).splitlines()[0])

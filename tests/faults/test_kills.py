@@ -21,9 +21,14 @@ pytestmark = [pytest.mark.spark, pytest.mark.processes]
 ROUNDS = int(os.environ.get("STREAMSQL_KILLS", "0"))
 """How often the whole matrix is run; 0 for the short list."""
 
-ELSEWHERE = {*durable.STAGED_STEPS, *durable.DROP_STEPS, *durable.REVISION_STEPS}
+ELSEWHERE = {
+    *durable.STAGED_STEPS,
+    *durable.DROP_STEPS,
+    *durable.REVISION_STEPS,
+    *durable.GC_STEPS,
+}
 STEPS = [step for step in durable.STEPS if step not in ELSEWHERE]
-"""Those of an epoch; `test_staged_kills.py` and `test_chaos.py` have the others."""
+"""Those of an epoch; `test_staged_kills.py`, `test_chaos.py` and `test_retention.py` have the others."""
 
 FORWARD = set(STEPS[STEPS.index("barrier.precommit") + 1 :]) - {"barrier.abort"}
 """The steps after the point of no return."""
@@ -54,8 +59,11 @@ EPOCH = [
     ("sweep.changelog", "before", 1),
     ("pins.move", "after", 4),
     ("table.compact", "before", 1),
+    ("ledger.keep", "before", 1),
     ("table.expire", "before", 1),
     ("table.expire", "after", 1),
+    ("ledger.forget", "before", 1),
+    ("ledger.forget", "after", 1),
 ]
 UNDO = [
     ("barrier.abort", "after", 1),

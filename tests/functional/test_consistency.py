@@ -7,6 +7,7 @@ from tests_support import own_catalog
 
 from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import Retention
 from dbt_streamsql.runtime import durable
 
 pytestmark = pytest.mark.spark
@@ -149,8 +150,8 @@ def test_a_reader_keeps_its_answer_whatever_is_published(shop):
 
 
 def test_what_a_reader_holds_outlives_the_expiry_of_snapshots(shop, monkeypatch):
-    monkeypatch.setattr("dbt_streamsql.runtime.upkeep.KEPT_SNAPSHOTS", 1)
-    monkeypatch.setattr("dbt_streamsql.runtime.upkeep.EXPIRED_TOGETHER", 0)
+    monkeypatch.setattr(shop.engine._warehouse, "retention", Retention(barriers=1))
+    monkeypatch.setattr("dbt_streamsql.meta.retention.TOGETHER", 1)
     whole = f"{shop.query} JOIN {shop.base}.shopping s ON s.userId = a.userId"
     with shop.reader.reader() as reader:
         before = reader.sql(whole).collect()

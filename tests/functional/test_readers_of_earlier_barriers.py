@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbt_streamsql.runtime import upkeep
+from dbt_streamsql.meta import Retention, retention
 
 pytestmark = pytest.mark.spark
 
@@ -12,8 +12,8 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def both(engine, schema, monkeypatch):
     """A query over two views of one table, of which one has been left behind; versions go at once."""
-    monkeypatch.setattr(upkeep, "KEPT_SNAPSHOTS", 2)
-    monkeypatch.setattr(upkeep, "EXPIRED_TOGETHER", 0)
+    monkeypatch.setattr(engine._warehouse, "retention", Retention(barriers=2))
+    monkeypatch.setattr(retention, "TOGETHER", 1)
     at = f"lake.{schema}"
     engine.spark.sql(f"CREATE TABLE {at}.orders (id INT, amount INT)")
     insert(engine, at, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dbt_streamsql.meta import Retention, retention
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import upkeep
 from dbt_streamsql.storage.iceberg import metadata
@@ -69,8 +70,8 @@ def test_without_wear_nothing_is_rewritten(spark, engine, views):
 
 def test_old_versions_go_but_not_those_that_somebody_needs(spark, engine, views, monkeypatch):
     base, groups, totals = views
-    monkeypatch.setattr(upkeep, "KEPT_SNAPSHOTS", 2)
-    monkeypatch.setattr(upkeep, "EXPIRED_TOGETHER", 2)
+    monkeypatch.setattr(engine._warehouse, "retention", Retention(barriers=2))
+    monkeypatch.setattr(retention, "TOGETHER", 2)
     spark.sql(f"ALTER TABLE {groups} CREATE TAG audited")
     audited = spark.table(groups).count()
     _epochs(spark, engine, base, 6)

@@ -15,9 +15,9 @@ from unittest.mock import patch
 
 from sim_store import MemoryStore
 
-from dbt_streamsql.meta import Barrier, Fence, TableVersion, transitions
+from dbt_streamsql.meta import Barrier, Fence, Outlook, Retention, TableVersion, transitions
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import context, epoch, job, publish
+from dbt_streamsql.runtime import context, epoch, job, publish, retention
 from dbt_streamsql.runtime.context import Version
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.feed import Feed
@@ -101,6 +101,7 @@ PUBLISH = publish._publish
 RUN = job.ViewJob._run
 MOVE_PINS = publish.move_pins
 BEGIN = MemoryStore.begin
+OUTLOOK = MemoryStore.outlook
 STAGE_JOB = MemoryStore.stage_job
 
 
@@ -190,6 +191,23 @@ def _forget_first(warehouse: Any, fence: Fence) -> int:
     return len(paths)
 
 
+def _outlook_without_leases(self: MemoryStore, kept: Retention) -> Outlook:
+    with patch.object(self.leases, "live", list):
+        return OUTLOOK(self, kept)
+
+
+def _all_but_the_newest(meta: Any, *_: Any) -> tuple[int, ...]:
+    """Not only what is older than the version in force at the oldest barrier."""
+    return tuple(sorted(set(meta.snapshots) - {*meta.refs.values(), meta.current}))
+
+
+def _rows_by_number(self: MemoryStore, rows: Any, barrier: int) -> list[tuple[int, str]]:
+    """The version in force at the oldest barrier may be older than that."""
+    of = self.ledger
+    old = [(number, table) for number in rows if number < barrier for table in rows[number]]
+    return [(number, table) for number, table in old if of.heads.get(table) != number]
+
+
 def _define_outside(self: Any, given: Any, plan: Any, change: Any, why: str = "") -> TableVersion:
     if self.open.jobs.get(given.table) != given:
         self._stage(given)
@@ -244,6 +262,9 @@ PLANTED: dict[str, tuple[Change, ...]] = {
     "a reader misses changes": ((job.ViewJob, "_feed", _the_last_file),),
     "change files go before they are read": ((publish, "_sweep_changes", _files_of_readers_too),),
     "change files are forgotten before they go": ((publish, "_sweep_changes", _forget_first),),
+    "a barrier goes that a reader holds": ((MemoryStore, "outlook", _outlook_without_leases),),
+    "versions go that a barrier has": ((retention, "_old", _all_but_the_newest),),
+    "rows go that are in force": ((MemoryStore, "_superseded", _rows_by_number),),
 }
 """What is wrong, and what is put in place of what."""
 

@@ -37,6 +37,12 @@ class Checks:
     barrier: int = 0
     held: dict[str, dict[str, int | None]] = field(default_factory=dict)
     """What readers with a lease go on reading, by lease."""
+    until: dict[str, float] = field(default_factory=dict)
+    """When the leases of these readers end, those that have not."""
+    born: dict[int, set[str]] = field(default_factory=dict)
+    """The views that had a version when the barrier committed."""
+    lost: dict[str, int] = field(default_factory=dict)
+    """Up to which snapshot each view was lost when somebody else dropped its table."""
 
     @property
     def _jobs(self) -> dict[str, Job]:
@@ -89,6 +95,7 @@ class Checks:
                     self.fail("I2", f"{table} goes back from {before} to {seen} of {source}")
             if self._published(version):
                 self.touched.discard(table)
+        self.born[barrier] = set(latest)
         self.barrier = barrier
         self.committed = {table: version.snapshot for table, version in latest.items()}
 
@@ -135,21 +142,49 @@ class Checks:
             self.fail("I12", f"readers see {seen}, committed was {self.committed}")
         for version in latest.values():
             self._readable(version)
+        self._kept()
         self._leased()
         self.visible()
+
+    def _kept(self) -> None:
+        """Every barrier that is not forgotten can be read as it was."""
+        of = self.simulation.ledger
+        store = MemoryStore(of, self.simulation.clock)
+        for barrier in of.barriers.values():
+            if barrier.state != "COMMIT" or barrier.id < of.kept_from:
+                continue
+            versions = store.latest_all(barrier.id)
+            if missing := self.born.get(barrier.id, set()) - set(versions):
+                self.fail("I3", f"barrier {barrier.id} has lost {sorted(missing)}")
+            for table, version in versions.items():
+                if (version.snapshot or 0) > self.lost.get(table, 0):
+                    self._readable(version)
 
     def lease(self, seconds: float) -> None:
         """A reader comes that goes on reading what is committed now."""
         store = MemoryStore(self.simulation.ledger, self.simulation.clock)
         lease = store.leases.take("reader", self.barrier, seconds)
+        self.until[lease.id] = self.simulation.now + seconds
         self.held[lease.id] = {t: s for t, s in self.committed.items() if t not in self.touched}
+        for table, snapshot in store.inputs_as_of(self.barrier).items():
+            refs = self.simulation.lake.tables[table].meta.refs
+            # Before its tag is set, a process may die, and others may expire it.
+            if any("_pin_" in ref and at == snapshot for ref, at in refs.items()):
+                self.held[lease.id][table] = snapshot
         self.simulation.say(f"   outside: a reader holds barrier {self.barrier} for {seconds} s")
+
+    def tick(self) -> None:
+        """The clock was moved: what ended by it has ended for good."""
+        self.until = {name: end for name, end in self.until.items() if end > self.simulation.now}
 
     def _leased(self) -> None:
         """What a reader holds can be read, whatever has been published since."""
         store = MemoryStore(self.simulation.ledger, self.simulation.clock)
         tables = self.simulation.lake.tables
-        for lease in store.leases.live():
+        live = store.leases.live()
+        if lost := set(self.until) - {lease.id for lease in live}:
+            self.fail("I12", f"{sorted(lost)} ended before their time")
+        for lease in live:
             for table, snapshot in self.held.get(lease.id, {}).items():
                 found = tables.get(table)
                 if found is None or snapshot not in found.meta.snapshots:

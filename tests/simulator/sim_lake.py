@@ -209,6 +209,14 @@ class Lake:
         snapshots = {id_: found for id_, found in meta.snapshots.items() if id_ in kept}
         self._swap(table, snapshots=snapshots)
 
+    def forget(self, name: TableName, snapshots: Sequence[int]) -> None:
+        """Forget just these snapshots; refused when a ref or main still needs one."""
+        meta = self.table(name).meta
+        if needed := {*meta.refs.values(), meta.current}.intersection(snapshots):
+            raise LakeError(f"Cannot expire {needed}. Still referenced by refs")
+        kept = {id_: found for id_, found in meta.snapshots.items() if id_ not in snapshots}
+        self._swap(self.table(name), snapshots=kept)
+
     @staticmethod
     def _swap(table: Table, **parts: object) -> None:
         table.meta = replace(table.meta, **parts)

@@ -28,7 +28,8 @@ from sim_spark import (
 )
 
 from dbt_streamsql.algebra.zset import ZSet, add
-from dbt_streamsql.meta import Job
+from dbt_streamsql.meta import Job, Retention, retention
+from dbt_streamsql.meta.retention import DAY
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import SHADOW, Redefinition
 from dbt_streamsql.plan.schema import Column
@@ -41,6 +42,7 @@ from dbt_streamsql.storage.iceberg import compaction, delta, files, metadata, ne
 from dbt_streamsql.storage.iceberg.stamp import Stamp
 
 Task = Callable[[Process], None]
+KEPT = Retention(seconds=30 * DAY, barriers=2)
 
 
 @cache
@@ -216,8 +218,7 @@ def substituted() -> Iterator[None]:
         # So that tables this small and young are worn.
         (upkeep, "SMALL_TABLE", 0),
         (upkeep, "SMALL_FILES", 2),
-        (upkeep, "KEPT_SNAPSHOTS", 2),
-        (upkeep, "EXPIRED_TOGETHER", 2),
+        (retention, "TOGETHER", 2),
     ]
     level = context.log.level
     context.log.setLevel(logging.CRITICAL)
@@ -236,7 +237,8 @@ def substituted() -> Iterator[None]:
 
 
 def warehouse(process: Process) -> Warehouse:
-    return Warehouse(cast("Any", Sessions(process)), cast("Any", process.store), "lake")
+    sessions, store = cast("Any", Sessions(process)), cast("Any", process.store)
+    return Warehouse(sessions, store, "lake", KEPT)
 
 
 def begun(process: Process) -> Epoch:

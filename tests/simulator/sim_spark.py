@@ -195,8 +195,8 @@ def _call(spark: SimulatedSpark, text: str, args: Mapping[str, Any]) -> None:
             raise LakeError(f"Cannot find snapshot {at}")
         spark.do(f"set {name} to {at}", lambda: spark.lake.move(name, lambda *_: at))
     elif "expire_snapshots" in text:
-        before = int(text.split("timestamp_millis(")[1].split("L)", maxsplit=1)[0])
-        spark.do(f"expire {name}", lambda: spark.lake.expire(name, args["keep"], before))
+        ids = [int(number) for number in re.findall(r"(\d+)L", text)]
+        spark.do(f"expire {ids} of {name}", lambda: spark.lake.forget(name, ids))
     else:
         assert "rewrite_data_files" in text, text
         read = spark.lake.table(name).meta.current

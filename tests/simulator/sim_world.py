@@ -13,19 +13,21 @@ from sim_runtime import Task, advance, definition, recover, run_models, sweep, t
 from dbt_streamsql.algebra.zset import ZSet, add
 from dbt_streamsql.meta import Job
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.durable import REVISION_STEPS, STAGED_STEPS, STEPS
+from dbt_streamsql.runtime.durable import GC_STEPS, REVISION_STEPS, STAGED_STEPS, STEPS
 
 VIEWS = ("lake.s.v0", "lake.s.v1", "lake.s.v2")
-ELSEWHERE = {*STAGED_STEPS, *REVISION_STEPS, "sweep.changelog"}
+ELSEWHERE = {*STAGED_STEPS, *REVISION_STEPS, *GC_STEPS, "sweep.changelog"}
 PLACES = tuple(step for step in STEPS if step not in ELSEWHERE)
 CALLS = (
     *("store: acquire", "store: begin", "store: define", "store: processed"),
     *("store: precommit", "store: written", "store: commit", "store: newest barrier"),
     *("store: forget change files", "store: abort", "store: release"),
+    *("store: keep", "store: forget"),
 )
 CLEANING = (
     *("publish.table", "table.written", "barrier.commit", "barrier.abort", "pins.move"),
     *("sweep.branch", "sweep.staging", "sweep.changes", "store: forget change files"),
+    *("ledger.keep", "table.expire", "ledger.forget"),
 )
 """What recovery and the end of an epoch pass, and what may go wrong most there."""
 
@@ -104,6 +106,7 @@ class World:
         for _ in range(rng.randrange(4)):
             self._outside()
         self.simulation.now += rng.choice([0, 1, 60, -3600, 86_400, -86_400])
+        self.checks.tick()
         task, name = self._task()
         before = self.checks.barrier, dict(self.checks.committed)
         process = self._do(task, self._fault(rng.randint(1, POINTS)), name)
@@ -258,6 +261,7 @@ class World:
         elif deed == "drop":
             lake.drop(_name(view))
             self.checks.touched.add(view)
+            self.checks.lost[view] = lake.made
             for held in self.checks.held.values():
                 held.pop(view, None)
         self.simulation.say(f"   outside: {deed} {view if deed in ('insert', 'drop') else base}")

@@ -37,18 +37,37 @@ def compact(spark: SparkSession, table: TableName, key: Sequence[str], small: in
     ).collect()
 
 
-def expire(spark: SparkSession, table: TableName, keep: int, before: int) -> None:
-    """Forget all snapshots but the newest `keep`, those with a tag or a branch, and those that
-    were committed at `before` (milliseconds since 1970) or later."""
-    if not is_connect(spark):
-        found = java_table(spark, table)
-        found.expireSnapshots().expireOlderThan(before).retainLast(keep).commit()
+def expire(spark: SparkSession, table: TableName, snapshots: Sequence[int]) -> None:
+    """Forget these snapshots, and the files that only they need.
+
+    By their ids: nobody's clock decides. One that has got a tag or a branch meanwhile makes it
+    fail, and nothing is forgotten.
+    """
+    if not snapshots:
         return
+    if not is_connect(spark):
+        change = java_table(spark, table).expireSnapshots()
+        for snapshot in snapshots:
+            change = change.expireSnapshotId(snapshot)
+        change.commit()
+        return
+    ids = ", ".join(f"{int(snapshot)}L" for snapshot in snapshots)
     spark.sql(
         f"CALL {quote(table.catalog)}.system.expire_snapshots("
-        f"table => :table, older_than => timestamp_millis({int(before)}L), retain_last => :keep)",
-        args={"table": _path(table), "keep": keep},
+        f"table => :table, snapshot_ids => ARRAY({ids}))",
+        args={"table": _path(table)},
     ).collect()
+
+
+def orphans(spark: SparkSession, table: TableName, before: int, *, remove: bool) -> int:
+    """How many files in the table's folder no metadata names, and that were written before a
+    moment (milliseconds since 1970); `remove` deletes them."""
+    found = spark.sql(
+        f"CALL {quote(table.catalog)}.system.remove_orphan_files("
+        f"table => :table, older_than => timestamp_millis({int(before)}L), dry_run => :dry_run)",
+        args={"table": _path(table), "dry_run": not remove},
+    )
+    return len(found.collect())
 
 
 def _path(table: TableName) -> str:
