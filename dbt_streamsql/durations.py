@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta.retention import DAY, Retention
 
 
 def seconds_of(value: object, key: str) -> float:
@@ -26,5 +27,36 @@ def seconds_of(value: object, key: str) -> float:
             f"`{key}` is not a length of time",
             given=repr(value),
             allowed="a number of seconds, or a text such as 30 seconds, 5 minutes, 1h 30m, 7 days",
+        )
+    return found
+
+
+def retention_of(retain: object, barriers: object) -> Retention:
+    """What is kept, from what a profile says. Error: CONFIG_INVALID.
+
+    >>> retention_of("7 days", 300)
+    Retention(seconds=604800.0, barriers=300)
+    """
+    if type(barriers) is not int or barriers < 1:
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            "`retain_barriers` is not a number of barriers",
+            given=repr(barriers),
+            allowed="a whole number from 1 on",
+        )
+    return Retention(seconds_of(retain, "retain"), barriers)
+
+
+def orphan_age(value: object) -> float | None:
+    """From which age, in seconds, a file that nothing names may go. Error: CONFIG_INVALID."""
+    if value is None:
+        return None
+    found = seconds_of(value, "orphans_older_than")
+    if found < DAY:
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            "`orphans_older_than` is too short",
+            given=repr(value),
+            allowed="1 day or more: a younger file may be one that somebody is just writing",
         )
     return found

@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.compiler.compile import compile_view
 from dbt_streamsql.definitions import Definitions, check_config
+from dbt_streamsql.durations import orphan_age, retention_of
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta import MetaStore, Retention
 from dbt_streamsql.meta.places import STORE_FILE, in_file, store_of
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.queries import Queries
@@ -23,6 +24,7 @@ from dbt_streamsql.rebuilding import Rebuilt, rebuild
 from dbt_streamsql.revising import Revising
 from dbt_streamsql.runtime import (
     changelog_table,
+    garbage,
     publish,
     remembered,
     revision,
@@ -30,7 +32,8 @@ from dbt_streamsql.runtime import (
 )
 from dbt_streamsql.runtime.context import Warehouse
 from dbt_streamsql.runtime.durable import durable
-from dbt_streamsql.runtime.epoch import Epoch
+from dbt_streamsql.runtime.epoch import Epoch, waiting
+from dbt_streamsql.runtime.garbage import Garbage
 from dbt_streamsql.runtime.refusals import telling
 from dbt_streamsql.runtime.report import Report, TableReport, reports_of
 from dbt_streamsql.runtime.session import embedded
@@ -51,10 +54,12 @@ class Engine(Queries):
         query_timeout: float | None = None,
         consistency: str = "read_committed",
         meta_token: str = "",
+        retention: Retention | None = None,
     ) -> None:
         sessions = Sessions(spark, query_timeout)
         store = MetaStore.open(meta, token=meta_token)
-        super().__init__(spark, catalog, Warehouse(sessions, store, catalog), consistency)
+        warehouse = Warehouse(sessions, store, catalog, retention or Retention())
+        super().__init__(spark, catalog, warehouse, consistency)
         self._owns_spark = owns_spark
         self._definitions = Definitions(self._known)
         self._swept = False
@@ -72,6 +77,8 @@ class Engine(Queries):
         boundary: str = "",
         query_timeout: float | None = None,
         consistency: str = "read_committed",
+        retain: float | str = "7 days",
+        retain_barriers: int = 300,
     ) -> Engine:
         """Open a warehouse folder, or the one that `spark`'s catalog has.
 
@@ -81,9 +88,12 @@ class Engine(Queries):
         `boundary`: the part of the topology that this engine runs, with barriers of its own.
         `query_timeout`: seconds that the refresh of one view may take (None: any time).
         `consistency`: of queries that do not name one.
-        Errors: JAVA_MISSING, JAR_UNAVAILABLE, CONNECTION, META_UNREACHABLE, META_VERSION,
-        META_DENIED.
+        `retain`: how long a barrier can be read after it ended (a number is seconds), and
+        `retain_barriers`: how many of the newest can, at most; see docs/retention.md.
+        Errors: CONFIG_INVALID, JAVA_MISSING, JAR_UNAVAILABLE, CONNECTION, META_UNREACHABLE,
+        META_VERSION, META_DENIED.
         """
+        kept = retention_of(retain, retain_barriers)
         folder = str(Path(warehouse).resolve()) if warehouse is not None else ""
         owns = spark is None and SparkContext._active_spark_context is None  # noqa: SLF001
         session = spark or embedded(folder or str(Path("warehouse").resolve()), catalog)
@@ -107,6 +117,7 @@ class Engine(Queries):
             query_timeout=query_timeout,
             consistency=consistency,
             meta_token=meta_token,
+            retention=kept,
         )
 
     # -- definitions -------------------------------------------------------------------------
@@ -343,6 +354,30 @@ class Engine(Queries):
         with self._lock:
             return rebuild(self._warehouse, self._reading, store, dry_run=dry_run)
 
+    def gc(
+        self, *, dry_run: bool = False, orphans_older_than: float | str | None = "3 days"
+    ) -> Garbage:
+        """Remove at once all that nobody can need any more; what went.
+
+        That is what barriers older than the retention have, what dead processes left, and files
+        in the folders of views that nothing names, from an age of at least a day (None: they
+        stay). Waits for the run of another process. `dry_run`: only what would go.
+        Errors: CONFIG_INVALID, WAREHOUSE_BUSY when this engine has an epoch open.
+        """
+        age = orphan_age(orphans_older_than)
+        if dry_run:
+            return garbage.look(self._warehouse, age)
+        with self._lock:
+            if self._epoch is not None:
+                raise StreamSqlError(
+                    "WAREHOUSE_BUSY", "this engine has an epoch open", hint="publish it first"
+                )
+            fence = self._warehouse.store.acquire(wait=True, on_wait=waiting)
+            try:
+                return garbage.collect(self._warehouse, fence, age)
+            finally:
+                self._warehouse.store.release(fence)
+
     def touch(self, name: str) -> None:
         """Tell the open epoch that this run has written a table by other means."""
         if self._epoch is not None:
@@ -410,4 +445,4 @@ class Engine(Queries):
         staging.set_properties(self.spark, table, wanted, gone)
 
 
-__all__ = ["Engine", "Report", "TableReport"]
+__all__ = ["Engine", "Garbage", "Report", "TableReport"]

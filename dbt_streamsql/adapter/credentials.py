@@ -14,8 +14,9 @@ from dbt_common.exceptions import DbtRuntimeError
 from dbt_streamsql.adapter import secrets
 from dbt_streamsql.adapter.causes import listed
 from dbt_streamsql.adapter.outcomes import POLICIES
+from dbt_streamsql.durations import retention_of
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import LEVELS
+from dbt_streamsql.meta import LEVELS, Retention
 from dbt_streamsql.meta.places import STORE_FILE, in_file, store_of
 from dbt_streamsql.quoting import check_name
 from dbt_streamsql.runtime.session import METHODS, SessionSettings
@@ -45,6 +46,8 @@ _KEYS = (
     "consistency",
     "publish",
     "query_timeout",
+    "retain",
+    "retain_barriers",
     *_MAPPINGS,
     "allowed_roots",
 )
@@ -86,6 +89,9 @@ class StreamSqlCredentials(Credentials):
     server: bool = True
     # Seconds that one statement, or the refresh of one view, may take.
     query_timeout: Optional[int] = None  # noqa: UP045
+    # How long a barrier can be read after it ended, and how many of the newest, at most.
+    retain: Any = "7 days"
+    retain_barriers: int = 300
     # Any Spark settings; they win over the adapter's.
     spark_properties: Dict[str, Any] = field(default_factory=dict, repr=False)  # noqa: UP006
 
@@ -125,6 +131,11 @@ class StreamSqlCredentials(Credentials):
                 hint="correct profiles.yml; docs/profile.md describes every key",
             )
             raise DbtRuntimeError(str(error))
+
+    @property
+    def retention(self) -> Retention:
+        """Which barriers stay readable."""
+        return retention_of(self.retain, self.retain_barriers)
 
     def settings(self, root: Path) -> SessionSettings:
         """How to reach Spark, with folders resolved against `root`, the dbt project's folder."""
@@ -245,6 +256,11 @@ def _server_problems(data: Any) -> Iterator[str]:
     seconds = data.get("query_timeout")
     if seconds is not None and (type(seconds) is not int or seconds < 1):
         yield f"`query_timeout` must be a whole number of seconds from 1 on, not {seconds!r}"
+    kept = {key: data[key] for key in ("retain", "retain_barriers") if data.get(key) is not None}
+    try:
+        retention_of(kept.get("retain", 0), kept.get("retain_barriers", 1))
+    except StreamSqlError as error:
+        yield f"{error.message} ({error.given}; allowed: {error.allowed})"
 
 
 def _name_problems(data: Any) -> Iterator[str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.meta.places import file_of
+from dbt_streamsql.meta.retention import Retention
 from dbt_streamsql.runtime import remote
 from dbt_streamsql.runtime.session import (
     SessionSettings,
@@ -101,12 +102,14 @@ class Host:
         server: bool = True,
         query_timeout: int | None = None,
         consistency: str = "read_committed",
+        retention: Retention | None = None,
     ) -> None:
         """`server`: a warm engine may stand in for an embedded session.
 
         `query_timeout`: seconds that a statement, or the refresh of a view, may take.
-        `consistency`: of queries outside a run.
+        `consistency`: of queries outside a run. `retention`: which barriers stay readable.
         """
+        self._retention = retention or Retention()
         self.settings = settings
         self.query_timeout = query_timeout
         self.consistency = consistency
@@ -162,6 +165,8 @@ class Host:
                     meta_token=self._meta_token,
                     query_timeout=self.query_timeout,
                     consistency=self.consistency,
+                    retain=self._retention.seconds,
+                    retain_barriers=self._retention.barriers,
                 )
             return self._engine
 
@@ -215,12 +220,14 @@ def host_of(
     server: bool = True,
     query_timeout: int | None = None,
     consistency: str = "read_committed",
+    retention: Retention | None = None,
 ) -> Host:
     """The process's host for these settings; the same ones give the same host."""
     key = (
         server,
         query_timeout,
         consistency,
+        retention,
         settings.method,
         settings.host,
         settings.port,
@@ -242,6 +249,7 @@ def host_of(
                 server=server,
                 query_timeout=query_timeout,
                 consistency=consistency,
+                retention=retention,
             )
         return _hosts[key]
 
@@ -255,6 +263,7 @@ def host_of_profile(credentials: Any, root: Path) -> Host:
         server=credentials.server,
         consistency=credentials.consistency,
         query_timeout=credentials.query_timeout,
+        retention=credentials.retention,
     )
 
 

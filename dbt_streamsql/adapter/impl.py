@@ -6,6 +6,7 @@ import re
 import threading
 import uuid
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dbt.adapters.base import ConstraintSupport, available
@@ -402,6 +403,13 @@ class StreamSqlAdapter(OperationsAdapter):
             if dry_run:
                 return revising.told_before(engine.plan_revision(table, **asked))
             return revising.told_after(engine.revise(table, **asked))
+
+    @available.parse(lambda *a, **k: {})
+    def streamsql_gc(self, dry_run: bool, orphans_older_than: str) -> dict[str, Any]:
+        """Remove all that nobody can need any more; what went."""
+        with self.connections.exception_handler("gc"):
+            engine = self.host.engine
+            return asdict(engine.gc(dry_run=dry_run, orphans_older_than=orphans_older_than))
 
     @available.parse(lambda *a, **k: None)
     def streamsql_flush_for(self, sql: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from dbt_streamsql.__version__ import version
+from dbt_streamsql.cli.gc import gc
 from dbt_streamsql.cli.meta import meta
 from dbt_streamsql.cli.query import query, wait
 from dbt_streamsql.cli.revise import revise
@@ -20,6 +21,6 @@ def main() -> None:
     """Materialized views for dbt on Spark: what dbt has no command for."""
 
 
-for command in (status, topology, barrier, query, wait, revise, meta, server, serve):
+for command in (status, topology, barrier, query, wait, revise, gc, meta, server, serve):
     main.add_command(command)
 barrier.add_command(abort)

@@ -57,8 +57,8 @@ def roll_back(warehouse: Warehouse, fence: Fence, barrier: int) -> None:
         warehouse.store.abort(fence, barrier)
 
 
-def recover(warehouse: Warehouse, fence: Fence) -> None:
-    """Finish or undo unfinished barriers, then sweep."""
+def recover(warehouse: Warehouse, fence: Fence) -> int:
+    """Finish or undo unfinished barriers, then sweep; how many things went."""
     for barrier in warehouse.store.unfinished():
         if barrier.state == "PRECOMMIT":
             log.warning("barrier %s was staged when its process died: publishing it", barrier.id)
@@ -67,7 +67,7 @@ def recover(warehouse: Warehouse, fence: Fence) -> None:
         else:
             log.warning("barrier %s was never published: undone", barrier.id)
             roll_back(warehouse, fence, barrier.id)
-    sweep(warehouse, fence)
+    return sweep(warehouse, fence)
 
 
 def undo(warehouse: Warehouse, barrier: int) -> None:

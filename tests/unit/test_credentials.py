@@ -6,8 +6,9 @@ import pytest
 from dbt_common.exceptions import DbtRuntimeError
 
 from dbt_streamsql.adapter.credentials import StreamSqlCredentials
-from dbt_streamsql.adapter.host import host_of
+from dbt_streamsql.adapter.host import host_of, host_of_profile
 from dbt_streamsql.adapter.secrets import scrub
+from dbt_streamsql.meta import Retention
 
 
 def _load(**profile) -> StreamSqlCredentials:
@@ -136,3 +137,16 @@ def test_the_token_of_a_metaservice_is_a_secret(monkeypatch):
     assert scrub("Bearer hush-meta-token") == "Bearer ***"
     for meta in ({}, {"meta": "sqlite:///x.db"}):
         assert "`meta_token` is for" in _refused(schema="s", meta_token="hush-meta-token", **meta)
+
+
+def test_what_is_kept_is_a_length_of_time_and_a_number(tmp_path):
+    assert _load(schema="s").retention == Retention(7 * 86_400.0, 300)
+    kept = _load(schema="s", retain="36 hours", retain_barriers=10).retention
+    assert kept == Retention(129_600.0, 10)
+    assert _load(schema="s", retain=90).retention.seconds == 90
+    assert "`retain` is not a length of time ('soon'" in _refused(schema="s", retain="soon")
+    for wrong in (0, -1, "5", True, 1.5):
+        told = _refused(schema="s", retain_barriers=wrong)
+        assert "`retain_barriers` is not a number of barriers" in told
+    one, two = _load(schema="s"), _load(schema="s", retain="1 day")
+    assert host_of_profile(one, tmp_path) is not host_of_profile(two, tmp_path)

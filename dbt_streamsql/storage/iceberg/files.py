@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.storage.iceberg.java import is_connect, java_class
@@ -41,9 +42,29 @@ def read(spark: SparkSession, path: str) -> bytes:
 
 
 def names(spark: SparkSession, folder: str) -> list[str]:
-    """The names of what lies in a folder; not over Spark Connect."""
+    """The names of what lies in a folder, none where there is no such folder; over Spark Connect
+    only a local one can be seen."""
+    if is_connect(spark):
+        local = Path(folder.removeprefix("file:"))
+        return [found.name for found in local.iterdir()] if local.is_dir() else []
     place, files = _place(spark, folder)
+    if not files.exists(place):
+        return []
     return [found.getPath().getName() for found in files.listStatus(place)]
+
+
+def size(spark: SparkSession, folder: str) -> tuple[int, int] | None:
+    """How many files a folder holds at any depth, and their bytes; None where it is not known."""
+    if is_connect(spark):
+        local = Path(folder.removeprefix("file:"))
+        sizes = [found.stat().st_size for found in local.rglob("*") if found.is_file()]
+        return (len(sizes), sum(sizes)) if local.is_dir() else None
+    try:
+        place, files = _place(spark, folder)
+        found = files.getContentSummary(place)
+        return int(found.getFileCount()), int(found.getLength())
+    except Py4JError:
+        return None  # Iceberg reaches it by another way than Hadoop's
 
 
 def delete_folder(spark: SparkSession, path: str) -> None:
