@@ -216,7 +216,8 @@ class _History:
                 oldest = 0
             if version.created:
                 break
-        return None if oldest is None else max(oldest, self._store.kept_from())
+        # 0 is before the first version, whichever barriers are kept.
+        return max(oldest, self._store.kept_from()) if oldest else oldest
 
     def _unreadable(self, version: TableVersion) -> str:
         known = self._meta.snapshots if self._meta is not None else {}
