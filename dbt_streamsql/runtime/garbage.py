@@ -101,7 +101,7 @@ def look(warehouse: Warehouse, orphans: float | None) -> Garbage:
         for table, meta in metas.items()
     )
     names = staging.staged_tables(spark, warehouse.catalog)
-    left = sum(0 <= staging.staged_barrier(name) <= newest for name in names)
+    left = sum(0 <= staging.staged_barrier(name, store.id) <= newest for name in names)
     versions = sum(store.surplus(ahead.keep_from).values())
     ledger = Forgotten(ahead.barriers, versions)
     return Garbage(True, ahead.keep_from, left, ledger, found)
