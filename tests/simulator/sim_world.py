@@ -13,10 +13,16 @@ from sim_runtime import Task, advance, definition, recover, run_models, sweep, t
 from dbt_streamsql.algebra.zset import ZSet, add
 from dbt_streamsql.meta import Job
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.durable import GC_STEPS, REVISION_STEPS, STAGED_STEPS, STEPS
+from dbt_streamsql.runtime.durable import (
+    DROP_STEPS,
+    GC_STEPS,
+    REVISION_STEPS,
+    STAGED_STEPS,
+    STEPS,
+)
 
 VIEWS = ("lake.s.v0", "lake.s.v1", "lake.s.v2")
-ELSEWHERE = {*STAGED_STEPS, *REVISION_STEPS, *GC_STEPS, "sweep.changelog"}
+ELSEWHERE = {*STAGED_STEPS, *DROP_STEPS, *REVISION_STEPS, *GC_STEPS, "sweep.changelog"}
 PLACES = tuple(step for step in STEPS if step not in ELSEWHERE)
 CALLS = (
     *("store: acquire", "store: begin", "store: define", "store: processed"),
