@@ -15,7 +15,7 @@ from dbt_streamsql.compiler.compile import compile_view
 from dbt_streamsql.definitions import Definitions, check_config
 from dbt_streamsql.durations import orphan_age, retention_of
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import MetaStore, Retention
+from dbt_streamsql.meta import Fence, MetaStore, Published, Retention
 from dbt_streamsql.meta.places import STORE_FILE, in_file, store_of
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.queries import Queries
@@ -26,6 +26,7 @@ from dbt_streamsql.runtime import (
     changelog_table,
     garbage,
     publish,
+    published_views,
     remembered,
     revision,
     staged,
@@ -337,13 +338,23 @@ class Engine(Queries):
     @telling
     def sweep(self) -> int:
         """Remove what dead processes left; how many things."""
-        with self._lock:
-            fence = self._warehouse.store.acquire(wait=True)
-            try:
-                publish.recover(self._warehouse, fence)
-                return publish.sweep(self._warehouse, fence) + staged.sweep(self._warehouse)
-            finally:
-                self._warehouse.store.release(fence)
+        with self._alone() as fence:
+            return publish.sweep(self._warehouse, fence) + staged.sweep(self._warehouse)
+
+    def publish_views(self, schema: str, *, with_schema: bool = False) -> list[str]:
+        """Keep a SQL view of every maintained view in a schema of the catalog, for readers without
+        an engine: all show one barrier, the newest. Their names; `with_schema`: `<schema>_<name>`.
+
+        Errors: CONFIG_INVALID, TABLE_EXISTS.
+        """
+        with self._alone() as fence:
+            views = Published(schema, with_schema)
+            return published_views.publish(self._warehouse, fence, views)
+
+    def stop_views(self, schema: str) -> list[str]:
+        """Drop the SQL views of a schema and keep none there any more; their names."""
+        with self._alone() as fence:
+            return published_views.stop(self._warehouse, fence, schema)
 
     def rebuild(self, store: str = "", *, dry_run: bool = False) -> Rebuilt:
         """Let a store that was lost, and is empty now, remember what the tables tell.
@@ -418,6 +429,17 @@ class Engine(Queries):
             if not self._swept:
                 staged.sweep(self._warehouse)
                 self._swept = True
+
+    @contextmanager
+    def _alone(self) -> Iterator[Fence]:
+        """The right to write outside of an epoch, when what dead processes left is cleared."""
+        with self._lock:
+            fence = self._warehouse.store.acquire(wait=True)
+            try:
+                publish.recover(self._warehouse, fence)
+                yield fence
+            finally:
+                self._warehouse.store.release(fence)
 
     @contextmanager
     def _in_epoch(self) -> Iterator[Epoch]:

@@ -19,6 +19,7 @@ from dbt_streamsql.plan.schema import Column, visible
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.context import Open, Warehouse, readable
 from dbt_streamsql.runtime.leasing import Leasing
+from dbt_streamsql.runtime.published_views import CURRENT
 from dbt_streamsql.runtime.spark_catalog import SparkCatalog
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import staging
@@ -264,7 +265,8 @@ class Reading:
             found = self._known.table(name)
         except StreamSqlError:
             return None  # Spark tells it better when it runs the query
-        return found if found.view_sql else None
+        # A published view names its versions itself.
+        return found if found.view_sql and CURRENT not in found.view_sql else None
 
     def _held(self, barrier: int | None) -> int | None:
         """The barrier to read for long, held by a lease until this engine is closed; None while

@@ -183,7 +183,14 @@ class _Rebuilding:
             for number, mine in by_barrier.items()
         }
         return Ledger(
-            self.store, found.last, found.kept_from(known), barriers, versions, jobs, pins
+            self.store,
+            found.last,
+            found.kept_from(known),
+            barriers,
+            versions,
+            jobs,
+            pins,
+            found.published,
         )
 
     def _clean(self, found: Remains, known: Mapping[str, object]) -> None:

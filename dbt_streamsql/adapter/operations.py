@@ -19,6 +19,17 @@ class OperationsAdapter(RelationsAdapter):
         with self.connections.exception_handler("sweep"):
             return self.host.engine.sweep()
 
+    @available.parse(lambda *_, **__: [])
+    def streamsql_publish_views(
+        self, schema: str, with_schema: bool = False, stop: bool = False
+    ) -> list[str]:
+        """Keep, or drop, SQL views of the maintained ones in a schema; their names."""
+        with self.connections.exception_handler("publish views"):
+            engine = self.host.engine
+            if stop:
+                return engine.stop_views(schema)
+            return engine.publish_views(schema, with_schema=with_schema)
+
     @available.parse(lambda *_, **__: {})
     def streamsql_rebuild(self, store: str = "", dry_run: bool = False) -> dict[str, Any]:
         """Rebuild a lost store from the tables; what became of it (see `Rebuilt`)."""

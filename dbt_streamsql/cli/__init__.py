@@ -7,6 +7,7 @@ import click
 from dbt_streamsql.__version__ import version
 from dbt_streamsql.cli.gc import gc
 from dbt_streamsql.cli.meta import meta
+from dbt_streamsql.cli.publish_views import publish_views
 from dbt_streamsql.cli.query import query, wait
 from dbt_streamsql.cli.revise import revise
 from dbt_streamsql.cli.serve import serve
@@ -21,6 +22,19 @@ def main() -> None:
     """Materialized views for dbt on Spark: what dbt has no command for."""
 
 
-for command in (status, topology, barrier, query, wait, revise, gc, meta, server, serve):
+COMMANDS = (
+    status,
+    topology,
+    barrier,
+    query,
+    wait,
+    revise,
+    gc,
+    publish_views,
+    meta,
+    server,
+    serve,
+)
+for command in COMMANDS:
     main.add_command(command)
 barrier.add_command(abort)

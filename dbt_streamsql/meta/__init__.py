@@ -15,6 +15,7 @@ from dbt_streamsql.meta.records import (
     Fence,
     Job,
     Lease,
+    Published,
     TableVersion,
     VersionState,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "MetaReader",
     "MetaStore",
     "Outlook",
+    "Published",
     "Retention",
     "Seen",
     "TableVersion",

@@ -22,6 +22,7 @@ from dbt_streamsql.meta.records import (
     Job,
     Lease,
     Pin,
+    Published,
     TableVersion,
 )
 from dbt_streamsql.meta.retention import Forgotten, Outlook, Retention
@@ -81,6 +82,15 @@ class MetaClient(MetaStore):
 
     def rebuild(self, fence: Fence, ledger: Ledger) -> None:  # noqa: ARG002 - never done here
         self.check_empty()
+
+    def published(self) -> list[Published]:
+        return self._http.get(list[Published], "/published")
+
+    def publish_views(self, fence: Fence, views: Published) -> None:
+        self._http.do("/published", fence=fence, views=views)
+
+    def stop_views(self, fence: Fence, schema_name: str) -> None:
+        self._http.do("/published/stop", fence=fence, schema_name=schema_name)
 
     def acting_for(self, who: str) -> MetaClient:
         raise NotImplementedError(f"a service enters the name of its token, not {who}")

@@ -9,7 +9,16 @@ from sqlalchemy import ColumnElement, Select, Table, and_, func, select
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import audit, schema, topology
-from dbt_streamsql.meta.records import Barrier, ChangeFile, Entry, Fence, Job, Pin, TableVersion
+from dbt_streamsql.meta.records import (
+    Barrier,
+    ChangeFile,
+    Entry,
+    Fence,
+    Job,
+    Pin,
+    Published,
+    TableVersion,
+)
 from dbt_streamsql.meta.transitions import UNFINISHED
 
 if TYPE_CHECKING:
@@ -255,6 +264,12 @@ class MetaReader:
             .order_by(of.c.barrier, of.c.table_name, of.c.path)
         )
         return [schema.to_change_file(row) for row in rows]
+
+    def published(self) -> list[Published]:
+        """The schemas in which SQL views show the maintained ones, by name."""
+        of = schema.published
+        rows = self._rows(select(of).order_by(of.c.schema_name))
+        return [Published(row["schema_name"], bool(row["with_schema"])) for row in rows]
 
     # the runner
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Table, func, insert, select, update
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import schema, statements
-from dbt_streamsql.meta.records import Barrier, Job, Pin, TableVersion
+from dbt_streamsql.meta.records import Barrier, Job, Pin, Published, TableVersion
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Ledger:
     versions: Sequence[TableVersion] = ()
     jobs: Sequence[Job] = ()
     pins: Mapping[int, Mapping[str, Pin]] = field(default_factory=dict)
+    published: Sequence[Published] = ()
 
 
 def check_empty(connection: Connection) -> None:
@@ -67,6 +68,8 @@ def fill(connection: Connection, ledger: Ledger) -> None:
         {"sink": job.table, "source": source} for job in ledger.jobs for source in job.sources
     ]
     _insert(connection, schema.edge, edges)
+    views = [{"schema_name": v.schema, "with_schema": v.with_schema} for v in ledger.published]
+    _insert(connection, schema.published, views)
     for barrier, pins in ledger.pins.items():
         made = {t: at.committed_at for t, at in pins.items() if at.committed_at is not None}
         snapshots = {table: at.snapshot for table, at in pins.items()}

@@ -127,6 +127,14 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Published:
+    """A schema of SQL views that show the maintained ones; `with_schema`: as `<schema>_<name>`."""
+
+    schema: Name
+    with_schema: bool = False
+
+
+@dataclass(frozen=True)
 class Lease:
     """A committed barrier that `owner` (`host:pid:random`) goes on reading until `expires_at`."""
 

@@ -20,7 +20,7 @@ from sqlalchemy import (
 
 from dbt_streamsql.meta.records import Barrier, ChangeFile, Job, TableVersion
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Raise it when a table below changes, and say in `UPGRADES` how an older store gets there."""
 
 UPGRADES: dict[int, tuple[str, ...]] = {
@@ -31,6 +31,7 @@ UPGRADES: dict[int, tuple[str, ...]] = {
         "ALTER TABLE streamsql_barrier_input ADD COLUMN committed_at DOUBLE PRECISION",
     ),
     4: ("ALTER TABLE streamsql_runner ADD COLUMN store_id TEXT NOT NULL DEFAULT ''",),
+    5: (),
 }
 """By the version that they start from; a store of any other version is refused (META_VERSION).
 Tables that are new are made besides."""
@@ -142,6 +143,7 @@ lease = _table(
     _need("expires_at", Float(53)),
     Index("streamsql_lease_end", "expires_at"),
 )
+published = _table("published", _key("schema_name", Text), _need("with_schema", Boolean))
 audit = _table(
     "audit",
     Column("id", _ID, primary_key=True),

@@ -24,6 +24,7 @@ from dbt_streamsql.meta.records import (
     ChangeFile,
     Fence,
     Job,
+    Published,
     TableVersion,
 )
 from dbt_streamsql.meta.retention import Forgotten, Outlook, Retention
@@ -336,6 +337,23 @@ class MetaStore(RunnerStore):
         """
         with self._fenced(fence) as connection:
             return rules.forget(connection, retention, self._clock())
+
+    # SQL views for others
+
+    def publish_views(self, fence: Fence, views: Published) -> None:
+        """Keep SQL views of the maintained ones in a schema, from now on."""
+        of = schema.published
+        with self._fenced(fence) as connection:
+            connection.execute(delete(of).where(of.c.schema_name == views.schema))
+            connection.execute(
+                insert(of).values(schema_name=views.schema, with_schema=views.with_schema)
+            )
+
+    def stop_views(self, fence: Fence, schema_name: str) -> None:
+        """Keep none in that schema any more; no error when there were none."""
+        of = schema.published
+        with self._fenced(fence) as connection:
+            connection.execute(delete(of).where(of.c.schema_name == schema_name))
 
     # after a loss
 

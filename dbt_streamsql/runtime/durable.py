@@ -70,6 +70,15 @@ REBUILD_STEPS: dict[str, str] = {
 }
 """Of `streamsql meta rebuild`, after a store was lost."""
 
+VIEW_STEPS: dict[str, str] = {
+    "views.begin": "a schema is to hold published views from now on",
+    "views.replace": "a published view can show the newest version",
+    "views.move": "all published views show the newest barrier",
+    "views.drop": "a published view goes whose table is no maintained view any more",
+    "views.end": "a schema holds published views no longer",
+}
+"""Of the SQL views that are kept for readers without an engine, if there are any."""
+
 Moment = Literal["before", "after"]
 Observer = Callable[[str, Moment], None]
 observers: list[Observer] = []
@@ -79,7 +88,7 @@ observers: list[Observer] = []
 @contextmanager
 def durable(step: str) -> Iterator[None]:
     """Run one durable effect under its name."""
-    if step not in STEPS and step not in REBUILD_STEPS:
+    if not any(step in known for known in (STEPS, REBUILD_STEPS, VIEW_STEPS)):
         raise ValueError(f"unnamed durable step {step!r}")
     for observer in observers:
         observer(step, "before")

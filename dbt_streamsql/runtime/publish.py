@@ -16,7 +16,13 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import NOOP, ROLLED_BACK, Fence, Job, TableVersion
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import changelog_table, correcting, lineage, remembered
+from dbt_streamsql.runtime import (
+    changelog_table,
+    correcting,
+    lineage,
+    published_views,
+    remembered,
+)
 from dbt_streamsql.runtime.context import Warehouse, log
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.storage import inputs
@@ -104,6 +110,7 @@ def sweep(
     everywhere = published is None
     # A runner that has lost its lock unnoticed must not take away what its successor stages.
     newest = store.newest_barrier(fence)
+    published_views.refresh(warehouse)
     if published is None:
         tables = sorted({*store.jobs(), *store.latest_all()})
         # Those of plain tables have no barrier: see `runtime/staged.py`.

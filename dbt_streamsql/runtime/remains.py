@@ -14,9 +14,10 @@ from functools import cached_property
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import TableVersion
+from dbt_streamsql.meta import Published, TableVersion
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import changelog_table, remembered
+from dbt_streamsql.runtime.published_views import CURRENT, MARK
 from dbt_streamsql.runtime.remembered import Definition
 from dbt_streamsql.storage.iceberg import metadata, staging, stamp
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot
@@ -127,10 +128,14 @@ class Remains:
         self.metas = metas
         self.staging: dict[str, Metadata] = {}
         self.tables: dict[str, Table] = {}
+        self.published: list[Published] = []
         for name, meta in metas.items():
             if meta.properties.get(remembered.STORE) != store:
                 continue
-            if TableName.parse(name).schema == staging.STAGING_SCHEMA:
+            if TableName.parse(name).table == CURRENT:
+                by_schema = meta.properties.get(MARK) == "schema_name"
+                self.published.append(Published(TableName.parse(name).schema, by_schema))
+            elif TableName.parse(name).schema == staging.STAGING_SCHEMA:
                 self.staging[name] = meta
             else:
                 self.tables[name] = Table(name, meta)

@@ -13,6 +13,7 @@ from dbt_streamsql.meta import (
     Fence,
     Job,
     Lease,
+    Published,
     TableVersion,
     topology,
     transitions,
@@ -113,6 +114,11 @@ class MemoryReader:
 
     def kept_from(self) -> int:
         return self.ledger.kept_from
+
+    @staticmethod
+    def published() -> list[Published]:
+        """Views for readers without an engine are not simulated."""
+        return []
 
     def jobs(self) -> dict[str, Job]:
         return dict(sorted(self.ledger.jobs.items()))

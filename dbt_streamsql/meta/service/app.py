@@ -16,7 +16,15 @@ from starlette.routing import compile_path
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.service.gate import Gate
-from dbt_streamsql.meta.service.routes import barriers, leases, runner, service, staged, tables
+from dbt_streamsql.meta.service.routes import (
+    barriers,
+    leases,
+    published,
+    runner,
+    service,
+    staged,
+    tables,
+)
 from dbt_streamsql.meta.service.state import OWNER_SECONDS, RUNNER_SECONDS, Service
 from dbt_streamsql.meta.store import MetaStore
 from dbt_streamsql.meta.tokens import Tokens
@@ -68,7 +76,7 @@ def create_app(
         separate_input_output_schemas=False,
     )
     app.state.service = state
-    for each in (service, barriers, tables, runner, leases, staged):
+    for each in (service, barriers, tables, published, runner, leases, staged):
         app.include_router(each.router, prefix=API, responses=_ERRORS)
     for extra in routers:
         app.include_router(extra)

@@ -13,6 +13,7 @@ from dbt_streamsql.meta.records import (
     Int64,
     Job,
     Name,
+    Published,
     Real,
     TableVersion,
     Text,
@@ -57,6 +58,14 @@ class Definition(Fenced):
 
 class Versions(Fenced):
     versions: Annotated[list[TableVersion], Field(min_length=1)]
+
+
+class Views(Fenced):
+    views: Published
+
+
+class OfSchema(Fenced):
+    schema_name: Name
 
 
 class OfTable(Fenced):
