@@ -12,7 +12,14 @@ from dbt_streamsql.meta import NOOP, Job, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import METADATA, Redefinition
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import changelog_table, lineage, publish, retention, upkeep
+from dbt_streamsql.runtime import (
+    changelog_table,
+    lineage,
+    publish,
+    remembered,
+    retention,
+    upkeep,
+)
 from dbt_streamsql.runtime.context import Open, Replay, Version, Warehouse, log, pin, repin
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.job import Rewrite, ViewJob
@@ -223,6 +230,15 @@ class Epoch:
         spark, name = self.warehouse.sessions.main, TableName.parse(job.table)
         found = metadata.load(spark, name)
         snapshots = found.snapshots.values() if found is not None else ()
+        owner = found.properties.get(remembered.STORE, "") if found is not None else ""
+        if owner not in ("", self.warehouse.store_id):
+            raise StreamSqlError(
+                "DUPLICATE_WRITER",
+                f"{job.table} is maintained by another MetaService store",
+                given=f"its store is {owner}, this one {self.warehouse.store_id}",
+                hint="drop the view there, with the `boundary` or `meta` that built it; "
+                "if that store is lost: `streamsql meta rebuild`",
+            )
         ours = any(stamp.BARRIER_PROPERTY in snapshot.summary for snapshot in snapshots)
         if not ours and staging.exists(spark, name):
             raise StreamSqlError(

@@ -77,6 +77,15 @@ def test_a_view_of_another_boundary_is_read_as_it_was_published(teams):
     assert stock.verify(f"{base}.twice") == []
 
 
+def test_a_table_has_one_writer_in_all_boundaries(teams):
+    base, sales, stock = teams
+    sales.create_materialized_view(f"{base}.sold", total(base))
+    with pytest.raises(StreamSqlError) as refused:
+        stock.create_materialized_view(f"{base}.sold", total(base))
+    assert refused.value.code == "DUPLICATE_WRITER"
+    assert rows(sales, f"{base}.sold") == [(10,)]
+
+
 def test_the_columns_of_a_view_of_another_boundary_are_those_of_its_query(teams):
     base, sales, stock = teams
     sales.create_materialized_view(f"{base}.sold", total(base))
