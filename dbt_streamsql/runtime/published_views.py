@@ -188,8 +188,8 @@ class _Shelf:
         self._pin([*have.values(), *now.values()], now.values())
         meta = metadata.load(self.spark, self.current)
         if meta is not None and meta.current is not None and len(meta.snapshots) > _SNAPSHOTS:
-            old = [snapshot for snapshot in meta.snapshots if snapshot != meta.current]
-            compaction.expire(self.spark, self.current, old)
+            past = [snapshot for snapshot in meta.snapshots if snapshot != meta.current]
+            compaction.expire(self.spark, self.current, past)
 
     def remove(self) -> list[str]:
         """Drop it all; the names of the views."""

@@ -161,8 +161,6 @@ def test_what_the_views_show_outlives_an_expiry(shop):
         shop.engine.advance()
     name = TableName("lake", "shop", "counted")
     assert len(shop.tags()) == 2
-    shop.spark.sql("INSERT INTO lake.shop.counted SELECT * FROM lake.shop.counted")
-    shop.spark.sql("DELETE FROM lake.shop.counted")
     meta = metadata.load(shop.spark, name)
     compaction.expire(shop.spark, name, sorted(set(meta.snapshots) - set(meta.refs.values())))
     assert shop.shown() == 3
