@@ -6,7 +6,6 @@ import re
 import threading
 import uuid
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dbt.adapters.base import ConstraintSupport, available
@@ -18,7 +17,6 @@ from dbt_common.contracts.constraints import ConstraintType
 from dbt_common.events.event_manager_client import add_callback_to_manager
 from dbt_common.exceptions import DbtBaseException
 
-from dbt_streamsql import revising
 from dbt_streamsql.adapter import checks, model_config, python_models, seeds, tables
 from dbt_streamsql.adapter.causes import cause_of, trace_of
 from dbt_streamsql.adapter.operations import OperationsAdapter
@@ -391,25 +389,6 @@ class StreamSqlAdapter(OperationsAdapter):
             with self.connections.limited():
                 self.host.engine.create_table_as(build, spark=self.session, atomic=atomic)
         return AdapterResponse(_message="OK")
-
-    @available.parse(lambda *a, **k: [])
-    def streamsql_revise(
-        self, table: str, to_barrier: int | None, sql: str, mode: Any, dry_run: bool
-    ) -> list[str]:
-        """Revise a table (see `Engine.revise`), or only look; a line for each table."""
-        engine = self.host.engine
-        with self.connections.exception_handler(sql or f"revise {table}"):
-            asked = {"to_barrier": to_barrier, "sql": sql or "", "mode": mode}
-            if dry_run:
-                return revising.told_before(engine.plan_revision(table, **asked))
-            return revising.told_after(engine.revise(table, **asked))
-
-    @available.parse(lambda *a, **k: {})
-    def streamsql_gc(self, dry_run: bool, orphans_older_than: str) -> dict[str, Any]:
-        """Remove all that nobody can need any more; what went."""
-        with self.connections.exception_handler("gc"):
-            engine = self.host.engine
-            return asdict(engine.gc(dry_run=dry_run, orphans_older_than=orphans_older_than))
 
     @available.parse(lambda *a, **k: None)
     def streamsql_flush_for(self, sql: str) -> None:

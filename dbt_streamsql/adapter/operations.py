@@ -7,6 +7,7 @@ from typing import Any
 
 from dbt.adapters.base.meta import available
 
+from dbt_streamsql import revising
 from dbt_streamsql.adapter.relations import RelationsAdapter
 
 
@@ -35,3 +36,22 @@ class OperationsAdapter(RelationsAdapter):
         """Rebuild a lost store from the tables; what became of it (see `Rebuilt`)."""
         with self.connections.exception_handler("rebuild"):
             return asdict(self.host.engine.rebuild(store, dry_run=dry_run))
+
+    @available.parse(lambda *_, **__: [])
+    def streamsql_revise(
+        self, table: str, to_barrier: int | None, sql: str, mode: Any, dry_run: bool
+    ) -> list[str]:
+        """Revise a table (see `Engine.revise`), or only look; a line for each table."""
+        engine = self.host.engine
+        with self.connections.exception_handler(sql or f"revise {table}"):
+            asked = {"to_barrier": to_barrier, "sql": sql or "", "mode": mode}
+            if dry_run:
+                return revising.told_before(engine.plan_revision(table, **asked))
+            return revising.told_after(engine.revise(table, **asked))
+
+    @available.parse(lambda *_, **__: {})
+    def streamsql_gc(self, dry_run: bool, orphans_older_than: str) -> dict[str, Any]:
+        """Remove all that nobody can need any more; what went."""
+        with self.connections.exception_handler("gc"):
+            engine = self.host.engine
+            return asdict(engine.gc(dry_run=dry_run, orphans_older_than=orphans_older_than))
