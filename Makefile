@@ -31,7 +31,7 @@ format: install ## let ruff put the files in order
 	$(BIN)/ruff format
 
 test: check ## everything a change must pass, under 30 minutes; ARGS='-k join' picks tests
-	$(PYTEST) $(ARGS)
+	$(PYTEST) -n 2 --dist loadfile $(ARGS)
 
 processes: install ## what starts processes: kills, warm engine, Connect, cluster, metastores, PostgreSQL, Delta, browser
 	$(PYTEST) -m processes $(ARGS)

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import tarfile
 import tempfile
+import uuid
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,8 @@ POSTGRESQL_JAR = Jar(
     "2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7",
 )
 
+
+PASSWORD = "of-this-run-only"  # noqa: S105 - made up for the run
 
 SERVER = Jar(
     "io.zonky.test.postgres",
@@ -86,3 +89,14 @@ def server(password: str) -> Iterator[int]:
             yield port
         finally:
             run("pg_ctl", "-w", "-m", "immediate", "stop")
+
+
+def new_database(port: int) -> str:
+    """The SQLAlchemy URL of a database that is empty."""
+    import psycopg
+
+    address = f"://postgres:{PASSWORD}@127.0.0.1:{port}"
+    name = f"meta_{uuid.uuid4().hex}"
+    with psycopg.connect(f"postgresql{address}/postgres", autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return f"postgresql+psycopg{address}/{name}"

@@ -7,7 +7,6 @@ from typing import Any
 
 from dbt.adapters.base.meta import available
 
-from dbt_streamsql import revising
 from dbt_streamsql.adapter.relations import RelationsAdapter
 
 
@@ -42,6 +41,8 @@ class OperationsAdapter(RelationsAdapter):
         self, table: str, to_barrier: int | None, sql: str, mode: Any, dry_run: bool
     ) -> list[str]:
         """Revise a table (see `Engine.revise`), or only look; a line for each table."""
+        from dbt_streamsql import revising
+
         engine = self.host.engine
         with self.connections.exception_handler(sql or f"revise {table}"):
             asked = {"to_barrier": to_barrier, "sql": sql or "", "mode": mode}

@@ -81,11 +81,21 @@ class Leases:
             return [Lease(**row) for row in rows]
 
     def ended(self) -> list[str]:
-        """The leases that have ended and whose records are still there."""
-        of = schema.lease
+        """The leases that have ended and whose records are still there.
+
+        They have ended for good: what they held goes now, and a clock that is set back must not
+        let them live again.
+        """
+        of, now = schema.lease, self._clock()
+        over = of.c.expires_at <= now
         with self._database.read() as connection:
-            found = select(of.c.id).where(of.c.expires_at <= self._clock())
-            return list(connection.execute(found).scalars())
+            if connection.execute(select(of.c.id).where(over).limit(1)).first() is None:
+                return []
+        with self._database.write() as connection:
+            connection.execute(update(of).where(over).values(expires_at=0.0))
+            return list(
+                connection.execute(select(of.c.id).where(of.c.expires_at == 0.0)).scalars()
+            )
 
     def forget(self, leases: Iterable[str]) -> None:
         """Remove the records of leases: nothing is left of what they held."""

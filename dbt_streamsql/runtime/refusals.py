@@ -36,7 +36,7 @@ _SIGNS = (
         "look whether it is full, read-only, or another user's",
     ),
 )
-_CLASS = re.compile(r"^(Caused by: |: )?([\w.$]+\.)?(?=[A-Z]\w*: )")
+_CLASS = re.compile(r"^.*[\w$](Exception|Error): ")
 _SHOWN = 300
 """Characters of the cause."""
 

@@ -11,6 +11,8 @@ from tests_support import own_catalog
 
 from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.storage.iceberg import compaction
 
 pytestmark = pytest.mark.spark
 
@@ -288,6 +290,33 @@ def test_where_an_earlier_version_cannot_be_used_it_is_computed_in_full_or_refus
     done = shop.revise("by_customer", to_barrier=barriers[0])
     assert done.modes["top"] == "full"
     assert done.modes["by_customer"] != "full"
+    assert shop.right()
+
+
+def test_where_a_version_has_expired_the_table_is_computed_in_full(shop):
+    barriers = later(shop)
+    top = f"{shop.base}.top"
+    then = shop.store.latest_all(barriers[0])[top].snapshot
+    compaction.expire(shop.engine.spark, TableName.parse(top), [then])
+    shop.sql("DELETE FROM {b}.by_customer")
+    done = shop.revise("by_customer", to_barrier=barriers[0])
+    assert done.modes["top"] == "full"
+    assert "is gone" in done.reasons["top"]
+    assert done.modes["by_customer"] != "full"
+    assert shop.right()
+
+
+def test_a_view_that_lags_behind_and_is_not_revised_stays_where_it_is(shop):
+    later(shop)
+    shop.sql("INSERT INTO {b}.orders VALUES (9, 2, 90)")
+    # Only this one is brought up to date: `by_kind` reads `by_customer`, which stays behind.
+    shop.engine.create_materialized_view(
+        f"{shop.base}.counted", f"SELECT count(*) AS n FROM {shop.base}.orders"
+    )
+    heads = shop.heads()
+    shop.revise("by_kind", to_barrier=1, mode="full")
+    now = shop.heads()
+    assert [view for view in VIEWS if now[view] != heads[view]] == ["by_kind"]
     assert shop.right()
 
 

@@ -382,7 +382,11 @@ class MemoryLeases:
 
     def ended(self) -> list[str]:
         now, held = self._store._clock(), self._store.ledger.leases
-        return [name for name, lease in held.items() if lease.expires_at <= now]
+        over = [name for name, lease in held.items() if lease.expires_at <= now]
+        if over:
+            with self._store.write("end leases"):
+                held.update({name: replace(held[name], expires_at=0.0) for name in over})
+        return over
 
     def forget(self, leases: Iterable[str]) -> None:
         with self._store.write("forget leases"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from typing import TYPE_CHECKING
 
 import meta_service
@@ -17,12 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-PASSWORD = "of-this-run-only"  # noqa: S105 - made up for the run
-
 
 @pytest.fixture(scope="session")
 def postgres_port() -> Iterator[int]:
-    with postgres.server(PASSWORD) as port:
+    with postgres.server(postgres.PASSWORD) as port:
         yield port
 
 
@@ -46,7 +43,7 @@ def meta_url(
 ) -> Iterator[str]:
     url = f"sqlite:///{tmp_path}/meta.db"
     if "postgresql" in request.param:
-        url = new_database(request.getfixturevalue("postgres_port"))
+        url = postgres.new_database(request.getfixturevalue("postgres_port"))
     if "rest" not in request.param:
         yield url
         return
@@ -54,16 +51,6 @@ def meta_url(
     monkeypatch.setenv("STREAMSQL_CACHE", str(server.cache))
     with server.serving(url):
         yield server.url
-
-
-def new_database(port: int) -> str:
-    import psycopg
-
-    address = f"://postgres:{PASSWORD}@127.0.0.1:{port}"
-    name = f"meta_{uuid.uuid4().hex}"
-    with psycopg.connect(f"postgresql{address}/postgres", autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    return f"postgresql+psycopg{address}/{name}"
 
 
 @pytest.fixture

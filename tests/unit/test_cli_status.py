@@ -112,7 +112,10 @@ def test_no_spark_is_started(warehouse: Path) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def test_names_are_shown_as_they_are_and_cannot_command_a_terminal(tmp_path: Path) -> None:
+def test_names_are_shown_as_they_are_and_cannot_command_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     clock = Clock()
     store = MetaStore.open(f"sqlite:///{tmp_path}/streamsql.db", clock=clock)
     fence = store.acquire()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import postgres
 import pytest
-from conftest import new_database
 
 from dbt_streamsql.meta import MetaStore
 from dbt_streamsql.meta.places import store_of
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/meta.db"
-    return new_database(request.getfixturevalue("postgres_port"))
+    return postgres.new_database(request.getfixturevalue("postgres_port"))
 
 
 def test_each_boundary_has_its_own_runner_and_barriers(url: str) -> None:

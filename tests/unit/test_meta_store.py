@@ -270,6 +270,7 @@ def test_every_question_stays_fast_after_ten_thousand_barriers(long_used: MetaSt
         *((name,) for name in ("jobs", "provisional_jobs", "topology", "latest_all", "audit")),
         *((name,) for name in ("tables_with_change_files", "aborted_change_files", "fence")),
         *((name, 50) for name in ("newest_barriers", "recent")),
+        ("published",),
         ("newest_versions", 10),
         *((name, 5000) for name in ("barrier", "inputs", "inputs_as_of", "input_times")),
         *((name, 5000) for name in ("versions", "staged_jobs", "latest_all")),
