@@ -77,6 +77,19 @@ def test_a_reader_that_is_not_heard_of_loses_its_lease_and_is_told(
     assert store.leases.ended() == []
 
 
+def test_a_lease_that_has_ended_does_not_live_again_when_the_clock_is_set_back(
+    store: MetaStore, fence: Fence, clock: Clock
+) -> None:
+    commit(store, fence)
+    lease = store.leases.take("host:1:a", 1, 60)
+    clock.now += 61
+    assert store.leases.ended() == [lease.id], "what it held may go now"
+    clock.now -= 61
+    assert store.leases.live() == []
+    with pytest.raises(StreamSqlError, match="LEASE_LOST"):
+        store.leases.renew(lease.id, 60)
+
+
 @pytest.mark.parametrize("state", ["OPEN", "ABORT", "missing", "forgotten"])
 def test_only_a_barrier_that_stays_the_same_can_be_leased(
     store: MetaStore, fence: Fence, state: str
