@@ -171,7 +171,8 @@ class _Shelf:
                 log.warning("%s is not published: the name is taken", self._at(name))
                 continue
             same = old is not None and (old.source, old.columns) == (view.source, view.columns)
-            before = old.shown if old is not None and same and old.shown != view.shown else None
+            before = old.shown if old is not None and same and self._there(old) else None
+            before = before if before != view.shown else None
             changed[name] = View(view.source, view.shown, before, view.columns)
         gone = sorted(set(have) - set(wanted))
         if not changed and not gone:
@@ -203,6 +204,11 @@ class _Shelf:
         self._pin(have.values(), ())
         staging.drop_table(self.spark, self.current)
         return sorted(names)
+
+    def _there(self, view: View) -> bool:
+        """Whether a version that a view has shown can still be read."""
+        meta = metadata.load(self.spark, TableName.parse(view.source))
+        return meta is not None and view.shown in meta.snapshots
 
     # -- what there is -----------------------------------------------------------------------
 

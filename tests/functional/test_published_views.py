@@ -170,6 +170,22 @@ def test_what_the_views_show_outlives_an_expiry(shop):
     assert len(shop.tags()) <= 2
 
 
+def test_views_of_versions_that_are_gone_show_the_newest_again(shop):
+    shop.engine.publish_views("bi")
+    shop.order()
+    with dying("views.replace"):
+        shop.engine.advance()
+    # As when the store is lost and the views are built anew: nobody knows what was pinned.
+    name = TableName("lake", "shop", "counted")
+    meta = metadata.load(shop.spark, name)
+    for tag in set(meta.refs) - {"main"}:
+        shop.spark.sql(f"ALTER TABLE {name.sql} DROP TAG `{tag}`")
+    compaction.expire(shop.spark, name, [at for at in meta.snapshots if at != meta.current])
+    shop.reopen()
+    shop.engine.sweep()
+    assert shop.shown() == shop.orders
+
+
 def test_new_renamed_dropped_and_changed_views_follow(shop):
     engine = shop.engine
     engine.publish_views("bi")

@@ -22,7 +22,8 @@ from dbt_streamsql.runtime.durable import STEPS
 
 T = TypeVar("T")
 Kind = Literal["crash", "error", "rival", "zombie"]
-FREE = ("acquire", "release", "lease", "renew a lease", "give a lease back", "forget leases")
+LEASES = ("lease", "renew a lease", "give a lease back", "end leases", "forget leases")
+FREE = ("acquire", "release", *LEASES)
 """Steps of the store that need no fence."""
 
 PATIENCE = 60
