@@ -378,16 +378,8 @@ class Engine(Queries):
         age = orphan_age(orphans_older_than)
         if dry_run:
             return garbage.look(self._warehouse, age)
-        with self._lock:
-            if self._epoch is not None:
-                raise StreamSqlError(
-                    "WAREHOUSE_BUSY", "this engine has an epoch open", hint="publish it first"
-                )
-            fence = self._warehouse.store.acquire(wait=True, on_wait=waiting)
-            try:
-                return garbage.collect(self._warehouse, fence, age)
-            finally:
-                self._warehouse.store.release(fence)
+        with self._runner() as fence:
+            return garbage.collect(self._warehouse, fence, age)
 
     def touch(self, name: str) -> None:
         """Tell the open epoch that this run has written a table by other means."""
@@ -431,15 +423,25 @@ class Engine(Queries):
                 self._swept = True
 
     @contextmanager
-    def _alone(self) -> Iterator[Fence]:
-        """The right to write outside of an epoch, when what dead processes left is cleared."""
+    def _runner(self) -> Iterator[Fence]:
+        """The right to write outside of an epoch; waits for a run of another process."""
         with self._lock:
-            fence = self._warehouse.store.acquire(wait=True)
+            if self._epoch is not None:
+                raise StreamSqlError(
+                    "WAREHOUSE_BUSY", "this engine has an epoch open", hint="publish it first"
+                )
+            fence = self._warehouse.store.acquire(wait=True, on_wait=waiting)
             try:
-                publish.recover(self._warehouse, fence)
                 yield fence
             finally:
                 self._warehouse.store.release(fence)
+
+    @contextmanager
+    def _alone(self) -> Iterator[Fence]:
+        """The same, when what dead processes left is cleared."""
+        with self._runner() as fence:
+            publish.recover(self._warehouse, fence)
+            yield fence
 
     @contextmanager
     def _in_epoch(self) -> Iterator[Epoch]:

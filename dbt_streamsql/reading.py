@@ -22,7 +22,7 @@ from dbt_streamsql.runtime.leasing import Leasing
 from dbt_streamsql.runtime.published_views import CURRENT
 from dbt_streamsql.runtime.spark_catalog import SparkCatalog
 from dbt_streamsql.storage import inputs
-from dbt_streamsql.storage.iceberg import staging
+from dbt_streamsql.storage.iceberg import metadata, staging
 from dbt_streamsql.texts import written_out
 
 if TYPE_CHECKING:
@@ -220,8 +220,11 @@ class Reading:
 
     def _of_others(self, name: TableName) -> str | None:
         """A table of another boundary without the engine's own columns; None for any other."""
+        if name.catalog != self._warehouse.catalog:
+            return None
         try:
-            meta = inputs.load(self._warehouse.sessions.main, name)
+            # An Iceberg table, as all of ours: of others nothing need be asked.
+            meta = metadata.load(self._warehouse.sessions.main, name)
         except (StreamSqlError, PySparkException):
             return None  # Spark tells it better when it runs the query
         shown = readable(None, name.sql, meta)

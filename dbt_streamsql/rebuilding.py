@@ -87,7 +87,7 @@ class _Rebuilding:
             log.warning("barrier %s was published in part: publishing the rest", found.newest)
             for version in waiting:
                 with durable("rebuild.publish"):
-                    publish.make_visible(self.warehouse, version)
+                    publish.make_visible(self.spark, version)
             found = self._look()
         definitions, left = self._definitions(found)
         jobs: dict[str, Job] = {}

@@ -29,12 +29,7 @@ class Revising:
 
     def plan(self, asked: Revision) -> RevisionPlan:
         """What a revision would do. Errors: see `run`."""
-        found = revision.plan(self.warehouse, asked)
-        self._statements(asked)
-        anew = self._definition(asked)
-        if anew is None:
-            return found
-        return replace(found, steps=(_redefined(found.steps[0], anew), *found.steps[1:]))
+        return self._look(asked)[0]
 
     def run(self, asked: Revision) -> list[TableVersion]:
         """Do it, as one barrier; what became of the views.
@@ -43,16 +38,15 @@ class Revising:
         of an epoch. Nothing is changed then, but for an outside table that was corrected already:
         its views follow in the next run.
         """
-        self.plan(asked)  # before waiting for others
+        self._look(asked)  # before waiting for others
         epoch = self.begin()
         try:
             # Only now nobody else changes what it depends on.
-            found = self.plan(asked)
-            root = self._statements(asked)
+            found, root, definition = self._look(asked)
             if root is not None:
                 spark, store = self.warehouse.sessions.main, self.warehouse.store_id
                 correcting.correct(spark, asked.table, store, found.root, root)
-            epoch.revise(found.replay, self._definition(asked))
+            epoch.revise(found.replay, definition)
             versions = [epoch.open.done[view] for view in found.replay.views]
             revision.check(found, versions)
             self.warehouse.store.note(epoch.open.fence, "revise", _told(found))
@@ -63,18 +57,28 @@ class Revising:
         log.info("%s was revised, and %s views with it", asked.table, len(versions))
         return versions
 
-    def _statements(self, asked: Revision) -> list[str] | None:
-        """The correction of an outside table; None for a view."""
-        if str(asked.table) in self.warehouse.store.jobs():
-            return None
+    def _look(self, asked: Revision) -> tuple[RevisionPlan, list[str] | None, Definition | None]:
+        """What is to be done: the plan, an outside table's statements, a view's definition."""
+        found = revision.plan(self.warehouse, asked)
+        current = self.warehouse.store.jobs().get(str(asked.table))
+        if current is None:
+            return found, self._statements(asked), None
+        if not asked.sql:
+            return found, None, None
+        anew = self._definition(asked, current)
+        return (
+            replace(found, steps=(_redefined(found.steps[0], anew), *found.steps[1:])),
+            None,
+            anew,
+        )
+
+    def _statements(self, asked: Revision) -> list[str]:
+        """The correction of an outside table, turned to the place where it is written."""
         at = correcting.place(asked.table, self.warehouse.store_id)
         return correction(asked.sql, asked.table, at) if asked.sql else []
 
-    def _definition(self, asked: Revision) -> Definition | None:
-        """The new definition of a view; None when it keeps its own."""
-        current = self.warehouse.store.jobs().get(str(asked.table))
-        if current is None or not asked.sql:
-            return None
+    def _definition(self, asked: Revision, current: Job) -> Definition:
+        """The new definition of a view."""
         known = configuration_of(current)
         return self.definitions.define(
             *(current, current.table, asked.sql, current.refresh_mode, current.unique_id),

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 
 import click
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
 from dbt_streamsql.cli.options import for_one_engine, print_json
+from dbt_streamsql.cli.tables import console, print_table
 from dbt_streamsql.engine import Engine, Garbage
-from dbt_streamsql.meta.draw import printable
+
+_COUNTS = ("snapshots", "change folders", "orphans", "files", "bytes")
 
 
 @click.command()
@@ -37,22 +36,20 @@ def gc(engine: Engine, as_json: bool, dry_run: bool, orphans_older_than: str) ->
 
 
 def _tell(found: Garbage) -> None:
-    console = Console(highlight=False, markup=False)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("table", "snapshots", "change folders", "orphans", "files", "bytes"):
-        table.add_column(name, justify="left" if name == "table" else "right")
+    out = console()
+    rows_of = []
     for of in found.tables:
         counts = (of.snapshots, of.changes, of.orphans, of.files, of.bytes)
         if any(counts):
             shown = ("" if count is None else f"{count:,}" for count in counts)
-            table.add_row(printable(of.table), *shown)
-    if table.row_count:
-        console.print(table)
+            rows_of.append((of.table, *shown))
+    if rows_of:
+        print_table(out, ("table", *_COUNTS), rows_of, numbers=_COUNTS)
     rows = found.ledger
     would = "would go" if found.dry_run else "went"
-    console.print(
+    out.print(
         f"barriers from {found.kept_from} on can be read; of older ones {would}: "
         f"{rows.barriers:,} barriers, {rows.versions:,} versions, {rows.pins:,} pins, "
         f"{rows.entries:,} lines of the audit log"
     )
-    console.print(f"left by dead runs, and read by all: {found.left:,} things {would}")
+    out.print(f"left by dead runs, and read by all: {found.left:,} things {would}")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 
 import click
 
-from dbt_streamsql.cli.options import for_one_engine
+from dbt_streamsql.cli.options import for_one_engine, print_json
 from dbt_streamsql.engine import Engine
 from dbt_streamsql.meta.draw import printable
 
@@ -25,7 +24,7 @@ def rebuild(engine: Engine, as_json: bool, store: str, dry_run: bool) -> None:
     """Rebuild a lost store from what the tables of the catalog tell. It must be empty."""
     found = engine.rebuild(store, dry_run=dry_run)
     if as_json:
-        click.echo(json.dumps({"dry_run": dry_run, **asdict(found)}))
+        print_json({"dry_run": dry_run, **asdict(found)})
         return
     verb = "would be" if dry_run else "is"
     click.echo(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from dbt_streamsql.cli.options import for_one_engine
+from dbt_streamsql.cli.options import for_one_engine, print_json
 from dbt_streamsql.engine import Engine
 from dbt_streamsql.meta.draw import printable
 
@@ -25,7 +23,7 @@ def publish_views(
     else:
         names = engine.publish_views(schema, with_schema=with_schema)
     if as_json:
-        click.echo(json.dumps({"schema": schema, "published": not stop, "views": names}))
+        print_json({"schema": schema, "published": not stop, "views": names})
         return
     for name in names:
         click.echo(printable(f"{'dropped' if stop else 'published'}: {schema}.{name}"))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dbt_streamsql.cli.options import for_one_engine
+from dbt_streamsql.cli.options import for_one_engine, print_json
 from dbt_streamsql.engine import Engine
 from dbt_streamsql.meta.draw import printable
 from dbt_streamsql.revising import told_after, told_before
@@ -51,7 +50,10 @@ def revise(
 
 
 def _print(as_json: bool, body: dict[str, Any], lines: list[str]) -> None:
-    click.echo(json.dumps(body) if as_json else printable("\n".join(lines)))
+    if as_json:
+        print_json(body)
+    else:
+        click.echo(printable("\n".join(lines)))
 
 
 def _as_json(plan: RevisionPlan) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 from rich.box import SIMPLE_HEAD
@@ -26,11 +26,16 @@ def console() -> Console:
     return Console(file=stream, width=_PIPED_WIDTH if piped else None, highlight=False)
 
 
-def print_table(at: Console, heads: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    """Print rows under their heads."""
+def print_table(
+    at: Console,
+    heads: Iterable[str],
+    rows: Iterable[Iterable[str]],
+    numbers: Collection[str] = _NUMBERS,
+) -> None:
+    """Print rows under their heads; those of `numbers` stand at the right."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for head in heads:
-        number = head in _NUMBERS
+        number = head in numbers
         justify: Literal["left", "right"] = "right" if number else "left"
         table.add_column(plain(head), justify=justify, overflow="fold", no_wrap=number)
     for row in rows:

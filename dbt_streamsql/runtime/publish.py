@@ -50,7 +50,9 @@ def roll_forward(
         with durable("publish.table"):
             if job is not None:
                 _learn(warehouse, version, job)
-            snapshot = _publish(spark, version, partial(_remembered, warehouse, version, known))
+            snapshot = make_visible(
+                spark, version, partial(_remembered, warehouse, version, known)
+            )
         with durable("table.written"):
             store.written(fence, barrier, version.table, snapshot)
     with durable("barrier.commit"):
@@ -235,15 +237,12 @@ def _learn(warehouse: Warehouse, version: TableVersion, job: Job) -> None:
     remembered.keep(spark, at, meta, wanted, version.snapshot if another else None)
 
 
-def make_visible(warehouse: Warehouse, version: TableVersion) -> None:
-    """Publish one staged version of a barrier that can only go forward. Idempotent."""
-    _publish(warehouse.sessions.main, version)
-
-
-def _publish(
+def make_visible(
     spark: SparkSession, version: TableVersion, kept: Callable[[], Mapping[str, str]] = dict
 ) -> int | None:
-    """Make one staged version visible; its snapshot id when publishing gave it another.
+    """Make one staged version of a barrier that can only go forward visible. Idempotent.
+
+    Its snapshot id when publishing gave it another.
 
     `kept` is what the table is to remember, if it is one that an earlier release has built.
     """

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import threading
-from contextlib import contextmanager
 
 import pytest
 from click.testing import CliRunner
+from tests_support import dying
 
 from dbt_streamsql import Engine
 from dbt_streamsql.cli import main
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import durable, published_views
+from dbt_streamsql.runtime import published_views
 from dbt_streamsql.runtime.session import embedded
 from dbt_streamsql.storage.iceberg import compaction, metadata
 
@@ -24,29 +24,6 @@ BOTH = (
     "FROM lake.bi.counted c CROSS JOIN lake.bi.summed s"
 )
 """Of orders that each have the amount 10."""
-
-
-class Died(BaseException):
-    """What a process that is killed does not survive."""
-
-
-@contextmanager
-def dying(step, nth=1, moment="before"):
-    """The process dies at the nth passing of a durable step."""
-    passed = []
-
-    def observe(name, when):
-        if (name, when) == (step, moment):
-            passed.append(name)
-            if len(passed) == nth:
-                raise Died
-
-    durable.observers.append(observe)
-    try:
-        with pytest.raises(Died):
-            yield
-    finally:
-        durable.observers.remove(observe)
 
 
 class Shop:

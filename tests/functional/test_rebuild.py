@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 import pytest
 from click.testing import CliRunner
+from tests_support import dying
 
 from dbt_streamsql import Engine
 from dbt_streamsql.cli import main
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import durable, remembered
+from dbt_streamsql.runtime import remembered
 from dbt_streamsql.runtime.session import embedded
 from dbt_streamsql.storage.iceberg import metadata, staging
 from dbt_streamsql.storage.iceberg.stamp import BARRIER_PROPERTY, Stamp
@@ -35,29 +36,6 @@ CHANGES = (
     "DELETE FROM lake.shop.orders WHERE id IN (4, 5)",
     "UPDATE lake.shop.users SET city = 'far' WHERE id = 3",
 )
-
-
-class Died(BaseException):
-    """What a process that is killed does not survive."""
-
-
-@contextmanager
-def dying(step, nth=1, moment="before"):
-    """The process dies at the nth passing of a durable step."""
-    passed = []
-
-    def observe(name, when):
-        if (name, when) == (step, moment):
-            passed.append(name)
-            if len(passed) == nth:
-                raise Died
-
-    durable.observers.append(observe)
-    try:
-        with pytest.raises(Died):
-            yield
-    finally:
-        durable.observers.remove(observe)
 
 
 class Shop:

@@ -42,7 +42,7 @@ def _commit_first(warehouse: Any, fence: Fence, barrier: int, *_: Any) -> None:
         store.commit(fence, barrier)
     for version in waiting:
         with durable("publish.table"):
-            publish._publish(warehouse.sessions.main, version)
+            publish.make_visible(warehouse.sessions.main, version)
 
 
 def _record_first(warehouse: Any, fence: Fence, barrier: int, *_: Any) -> None:
@@ -52,7 +52,7 @@ def _record_first(warehouse: Any, fence: Fence, barrier: int, *_: Any) -> None:
             with durable("table.written"):
                 store.written(fence, barrier, version.table)
             with durable("publish.table"):
-                publish._publish(warehouse.sessions.main, version)
+                publish.make_visible(warehouse.sessions.main, version)
     with durable("barrier.commit"):
         store.commit(fence, barrier)
 
@@ -63,7 +63,7 @@ def _only_the_first(warehouse: Any, fence: Fence, barrier: int, *_: Any) -> None
     waiting = [version for version in store.versions(barrier) if version.to_publish]
     for version in waiting:
         if version is not waiting[0] or barrier % 2:
-            publish._publish(warehouse.sessions.main, version)
+            publish.make_visible(warehouse.sessions.main, version)
         store.written(fence, barrier, version.table)
     store.commit(fence, barrier)
 
@@ -97,7 +97,7 @@ def _forward_again(spark: Any, version: TableVersion) -> int | None:
     return None
 
 
-PUBLISH = publish._publish
+PUBLISH = publish.make_visible
 RUN = job.ViewJob._run
 MOVE_PINS = publish.move_pins
 BEGIN = MemoryStore.begin
@@ -236,7 +236,7 @@ PLANTED: dict[str, tuple[Change, ...]] = {
         (transitions, "begun_by", _holds),
     ),
     "recovery leaves unfinished barriers": ((publish, "recover", _no_recovery),),
-    "publishing twice is not the same as once": ((publish, "_publish", _forward_again),),
+    "publishing twice is not the same as once": ((publish, "make_visible", _forward_again),),
     "no fence check": ((transitions, "same_fence", _holds),),
     "sweep takes what a successor stages": ((MemoryStore, "newest_barrier", _newest_of_all),),
     "the lock is kept when a release fails": ((MemoryStore, "release", _release_when_told),),

@@ -27,7 +27,7 @@ FOLDER = "java.io.IOException: Mkdirs failed to create file:/w/s/data (exists=fa
 @pytest.mark.parametrize(
     ("error", "what", "given"),
     [
-        (PySparkException(SPARK), "full", "IOException: No space left on device"),
+        (PySparkException(SPARK), "full", "No space left on device"),
         (Py4JError(ICEBERG), "read-only", "/w/x.json (Read-only file system)"),
         (Py4JError(CATALOG), "full", "[SQLITE_FULL] Insertion failed"),
         (Py4JError(f"failed\nCaused by: {FOLDER}"), "folder", FOLDER.partition(": ")[2]),
