@@ -31,10 +31,10 @@ format: install ## let ruff put the files in order
 	$(BIN)/ruff format
 
 test: check ## everything a change must pass, under 30 minutes; ARGS='-k join' picks tests
-	$(PYTEST) -n 2 --dist loadfile $(ARGS)
+	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 processes: install ## what starts processes: kills, warm engine, Connect, cluster, metastores, PostgreSQL, Delta, browser
-	$(PYTEST) -m processes $(ARGS)
+	$(PYTEST) -m processes -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 browser: ## Chromium for the tests of the pages, by apt as root on Debian
 	@$(PYTHON) scripts/get_chromium.py

@@ -14,9 +14,18 @@ from dbt_streamsql.runtime.session import SessionSettings
 
 VARIABLE = "STREAMSQL_TEST_SPARK"
 FROM_ENVIRONMENT = "DBT_ENV_SECRET_TEST_SPARK"
-# Thousands of small queries: the JVM's optimizing compiler costs more than it wins. Without it the
-# JVM reserves 48 MB for code, and one that has filled them may end in the middle of a test.
-QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"}
+# Thousands of small queries: the JVM's optimizing compiler and its concurrent collector cost more
+# than they win. Without that compiler the JVM reserves 48 MB for code, and one that has filled them
+# may end in the middle of a test.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+QUICK = {
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
+    # Nobody looks at a page of Spark's; each query would sort what is kept for it.
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+    "spark.sql.ui.retainedExecutions": "5",
+}
 SMALL_CLUSTER = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",

@@ -294,7 +294,7 @@ class Epoch:
                 upkeep.upkeep(self.warehouse, fence, published)
                 retention.after_run(self.warehouse, fence)
         finally:
-            store.release(fence)
+            self._end()
         if number:
             # Without the runner's lock: nobody is to wait for a lineage server.
             lineage.published(self.warehouse, number)
@@ -317,7 +317,7 @@ class Epoch:
 
     def leave(self) -> int:
         """Close the epoch with its barrier open: what is staged waits for whoever comes next."""
-        self.warehouse.store.release(self.open.fence)
+        self._end()
         return self.open.number
 
     def abort(self) -> None:
@@ -326,6 +326,12 @@ class Epoch:
             if self.open.number:
                 publish.roll_back(self.warehouse, self.open.fence, self.open.number)
                 publish.sweep(self.warehouse, self.open.fence)
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        try:
+            self.open.changes.close()
         finally:
             self.warehouse.store.release(self.open.fence)
 

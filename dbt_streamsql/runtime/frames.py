@@ -18,7 +18,7 @@ from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.feed import Feed
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.outcome import Outcome
-from dbt_streamsql.runtime.shared import Rows
+from dbt_streamsql.runtime.shared import Rows, Shared
 from dbt_streamsql.runtime.write import Writer
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import changes
@@ -50,7 +50,7 @@ class Reading:
     meta: Metadata
     change: Change
     feed: Feed | None = None
-    shared: Rows | None = None
+    shared: Shared | None = None
 
 
 def clock_row(micros: int | None) -> Frame:
@@ -105,8 +105,10 @@ class Frames:
         read = self.reads[table]
         if read.change.kind == "none":
             return None
-        if read.shared is not None:
+        if isinstance(read.shared, Rows):
             known = self.local.rows(read.shared)
+        elif read.shared is not None:
+            known = read.shared.name
         elif read.feed is not None:
             known = self.local.view(read.feed.read(self.spark))
         else:

@@ -20,7 +20,7 @@ from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill
 from dbt_streamsql.plan.redefinition import FROM_STORED, METADATA, SHADOW, Redefinition
 from dbt_streamsql.plan.relational import CLOCK
-from dbt_streamsql.plan.schema import WEIGHT, Column
+from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import feed, remembered
 from dbt_streamsql.runtime.context import Open, Version, log, pin, readable, unchanged
@@ -32,16 +32,15 @@ from dbt_streamsql.runtime.cost import (
     estimate,
 )
 from dbt_streamsql.runtime.durable import durable
-from dbt_streamsql.runtime.feed import Feed
-from dbt_streamsql.runtime.frames import Frames, Reading, clock_row
+from dbt_streamsql.runtime.frames import Frames, clock_row
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.oldest import oldest_changes
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
+from dbt_streamsql.runtime.readings import readings
 from dbt_streamsql.runtime.sessions import JobCount
-from dbt_streamsql.runtime.shared import SHARED_ROWS, Rows, fetch
 from dbt_streamsql.runtime.write import SMALL_TABLE, Writer
 from dbt_streamsql.storage import inputs
-from dbt_streamsql.storage.iceberg import delta, metadata, refs, staging, stamp
+from dbt_streamsql.storage.iceberg import delta, metadata, refs, staging
 from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.refs import Moves
@@ -283,7 +282,8 @@ class ViewJob:
             delta.supported(spark, meta) and not _scattered(meta),
         )
         clock = (previous.inputs.get(CLOCK), self.consumed.get(CLOCK))
-        frames = Frames(spark, self._readings(spark, previous), local, writer, clock)
+        reads = readings(self.epoch, spark, self.inputs, self.moves)
+        frames = Frames(spark, reads, local, writer, clock)
         try:
             with staging.stamped(spark, origin):
                 outcome = frames.run(self.plan)
@@ -313,59 +313,6 @@ class ViewJob:
                 raise
             staged = _loaded(spark, at)
         return self._replacement(at, staged, meta, "incremental", "")
-
-    def _readings(self, spark: SparkSession, previous: TableVersion) -> dict[str, Reading]:
-        readings = {}
-        for source, at in self.inputs.items():
-            move = self.moves[source]
-            written = None
-            if move.kind != "none" and source in self.epoch.jobs:
-                written = self._feed(source, previous.inputs[source])
-            reading = Reading(at.at, at.meta, move, written)
-            readings[source] = replace(reading, shared=self._shared(spark, source, reading))
-        return readings
-
-    def _shared(self, spark: SparkSession, source: str, reading: Reading) -> Rows | None:
-        """The change of an input that several views of this epoch read, computed by the first."""
-        move = reading.change
-        if move.kind == "none" or move.rows > SHARED_ROWS:
-            return None
-        columns = self.epoch.shared_columns(source, move.old)
-        if not columns:
-            return None
-
-        def compute() -> Rows:
-            local = Local(spark)
-            try:
-                if reading.feed is not None:
-                    change = local.view(reading.feed.read(spark))
-                else:
-                    change = str(inputs.read(reading.name, reading.meta, move, columns))
-                names = ", ".join(quote(column) for column in columns)
-                return fetch(spark, f"SELECT {names}, {WEIGHT} FROM {change}")
-            finally:
-                local.close()
-
-        return self.epoch.changes.get((source, move.old, move.new), compute)
-
-    def _feed(self, source: str, seen: int | None) -> Feed | None:
-        """The files that together hold the change since `seen`; None when they do not cover it."""
-        version = self.inputs[source]
-        path = version.meta.lineage(version.snapshot, seen)
-        if not path:
-            return None
-        needed = {
-            int(snapshot.summary.get(stamp.BARRIER_PROPERTY, -1))
-            for snapshot in path
-            if snapshot.operation != "replace"
-        }
-        store = self.epoch.warehouse.store
-        files = store.change_files(source, min(needed, default=0) - 1, self.epoch.barrier())
-        found = {file.barrier: file.path for file in files}
-        if not needed or not needed <= set(found):
-            return None
-        folders = tuple(found[barrier] for barrier in sorted(needed))
-        return Feed(self.epoch.jobs[source], folders)
 
     def _write_feed(self, spark: SparkSession, outcome: Outcome, meta: Metadata) -> None:
         if outcome.feed is None:

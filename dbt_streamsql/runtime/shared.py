@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 SHARED_ROWS = 100_000
-"""Changes up to this size are kept in the driver and shared; a bigger one each view reads."""
+"""Changes up to this size are kept in the driver, bigger ones in Spark's cache."""
 
 Key = tuple[str, int | None, int | None]
 """(table, snapshot before, snapshot after)."""
@@ -27,21 +28,37 @@ class Rows:
     schema: StructType
 
 
+@dataclass(frozen=True)
+class Held:
+    """A big relation in Spark's cache: `name` is that of a view that all sessions see."""
+
+    name: str
+    frame: DataFrame
+
+    def drop(self) -> None:
+        """Free the cache."""
+        self.frame.unpersist()
+        self.frame.sparkSession.catalog.dropGlobalTempView(self.name.partition(".")[2])
+
+
+Shared = Rows | Held
+
+
 @dataclass
 class SharedChanges:
     """The changes that an epoch has computed. Who asks first computes, the others wait."""
 
-    _known: dict[Key, Future[Rows]] = field(default_factory=dict)
+    _known: dict[Key, Future[Shared]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def put(self, key: Key, rows: Rows) -> None:
         """A change that is known already, with all visible columns."""
-        future: Future[Rows] = Future()
+        future: Future[Shared] = Future()
         future.set_result(rows)
         with self._lock:
             self._known[key] = future
 
-    def get(self, key: Key, compute: Callable[[], Rows]) -> Rows:
+    def get(self, key: Key, compute: Callable[[], Shared]) -> Shared:
         with self._lock:
             future = self._known.get(key)
             mine = future is None
@@ -54,8 +71,32 @@ class SharedChanges:
                 future.set_exception(error)
         return future.result()
 
+    def close(self) -> None:
+        """Let go of what was kept, when no job of the epoch runs any more."""
+        with self._lock:
+            known, self._known = self._known, {}
+        for future in known.values():
+            if future.done() and future.exception() is None:
+                found = future.result()
+                if isinstance(found, Held):
+                    found.drop()
+
 
 def fetch(spark: SparkSession, sql: str, args: Mapping[str, Any] | None = None) -> Rows:
     """Run a query and keep its rows."""
     frame = spark.sql(sql, args=dict(args) if args else None)
     return Rows(frame.toArrow(), frame.schema)
+
+
+def hold(spark: SparkSession, sql: str) -> Held:
+    """Run a query whose rows are too many for the driver, and keep them in Spark's cache."""
+    name = f"streamsql_{uuid.uuid4().hex}"
+    frame = spark.sql(sql).persist()
+    held = Held(f"global_temp.{name}", frame)
+    try:
+        frame.createGlobalTempView(name)
+        frame.count()
+    except BaseException:
+        held.drop()
+        raise
+    return held

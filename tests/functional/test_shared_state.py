@@ -47,6 +47,46 @@ def test_many_views_of_one_source_read_its_change_once(engine, schema, orders):
     assert all(engine.verify(name) == [] for name in names)
 
 
+def test_a_change_too_big_for_the_driver_is_computed_once_too(engine, schema):
+    source = f"lake.{schema}.orders"
+    engine.spark.sql(
+        f"CREATE TABLE {source} (id BIGINT, amount BIGINT, note STRING) USING iceberg TBLPROPERTIES "
+        "('format-version' = '3', 'write.update.mode' = 'merge-on-read')"
+    )
+    engine.spark.sql(
+        f"INSERT INTO {source} SELECT id, id % 100, md5(CAST(id AS STRING)) FROM range(400000)"
+    )
+    names = [f"lake.{schema}.by_{number}" for number in range(VIEWS)]
+    engine.begin()
+    for number, name in enumerate(names):
+        query = f"SELECT amount % {number + 2} AS k, sum(id) AS m FROM {source} GROUP BY ALL"
+        engine.create_materialized_view(name, query, refresh_mode="incremental")
+    engine.publish()
+
+    def read_by(views):
+        """Bytes that an epoch reads when a fifth of the rows has changed."""
+        engine.spark.sql(f"UPDATE {source} SET amount = amount + 1 WHERE id % 5 = 0")
+        before = _read_from_files(engine.spark)
+        done = engine.advance().tables
+        read = _read_from_files(engine.spark) - before
+        assert {done[name].mode for name in views} == {"incremental"}
+        assert all(engine.verify(name) == [] for name in views)
+        return read
+
+    by_all = read_by(names)
+    for name in names[2:]:
+        engine.drop(name)
+    by_two = read_by(names[:2])
+    assert by_all < 1.5 * by_two, f"{by_all:,} and {by_two:,} bytes"
+    assert not engine.spark.sparkContext._jsc.getPersistentRDDs(), "what was shared is let go"
+
+
+def _read_from_files(spark):
+    """Bytes that all of Spark has read from the file system so far."""
+    known = spark._jvm.org.apache.hadoop.fs.FileSystem.getAllStatistics()
+    return sum(of.getBytesRead() for of in known)
+
+
 def test_a_join_reads_the_snapshot_that_its_source_has_and_keeps_no_copy(engine, schema, orders):
     base = f"lake.{schema}"
     engine.spark.sql(f"CREATE TABLE {base}.kinds (amount BIGINT, kind STRING) USING iceberg")

@@ -10,6 +10,7 @@ from pathlib import Path
 import databases
 from contract import Target
 from postgres import POSTGRESQL_JAR, server
+from spark_way import QUICK_JAVA
 
 from dbt_streamsql import Engine
 from dbt_streamsql.runtime import jars
@@ -21,10 +22,7 @@ POSTGRESQL_DRIVER = "org.postgresql.Driver"
 SQLITE_DRIVER = "org.sqlite.JDBC"
 STACK = ExitStack()
 """What a target has started; closed when the process has done its checks."""
-QUICK = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
-    "spark.ui.enabled": "false",
-}
+QUICK = {"spark.driver.extraJavaOptions": QUICK_JAVA, "spark.ui.enabled": "false"}
 
 
 def hive(form: str) -> Callable[[Path], Target]:
