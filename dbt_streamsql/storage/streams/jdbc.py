@@ -1,9 +1,10 @@
 """A table or query of any database that Spark's JDBC reader knows.
 
 `mode: incremental` reads the rows whose `column` is greater than before; a position has the
-greatest value (`value`, a text; of timestamps microseconds since 1970) and its Spark type (`type`). `mode: snapshot` reads all rows; a
-position has a number (`n`) and what `changed_by` answered (`seen`, a digest). Rows of a database
-have no versions: a snapshot that is read again is what the database has by then.
+greatest value (`value`, a text; of timestamps microseconds since 1970) and its Spark type
+(`type`). `mode: snapshot` reads all rows; a position has a number (`n`) and what `changed_by`
+answered (`seen`, a digest). Rows of a database have no versions: a snapshot that is read again is
+what the database has by then.
 """
 
 from __future__ import annotations
@@ -106,7 +107,9 @@ class Jdbc:
         nulls = f"(SELECT count(*) FROM {self.relation} WHERE {by} IS NULL)"
         now = f", CURRENT_TIMESTAMP AS {_NOW}" if self.lag is not None else ""
         asked = f"(SELECT max({by}) AS {_TOP}, {nulls} AS {_NULLS}{now} FROM {self.relation})"
-        answer = self._load(spark, f"{asked} {_ALIAS}")
+        # The types that some drivers guess for such columns cannot hold a NULL.
+        types = f"{_TOP} {kind}, {_NULLS} bigint"
+        answer = self._load(spark, f"{asked} {_ALIAS}", customSchema=types)
         top = F.col(_TOP).cast(kind)
         if self.lag is not None:
             micros = F.unix_micros(F.col(_NOW).cast("timestamp")) - int(self.lag * 1_000_000)
@@ -176,8 +179,8 @@ class Jdbc:
     def _url(self) -> str:
         return self.reader["url"]
 
-    def _load(self, spark: SparkSession, relation: str | None = None) -> DataFrame:
-        options = dict(self.reader)
+    def _load(self, spark: SparkSession, relation: str | None = None, **more: str) -> DataFrame:
+        options = {**self.reader, **more}
         if relation is not None:  # one row, which is not read in parts
             for key in _PARTITIONING:
                 options.pop(key, None)
