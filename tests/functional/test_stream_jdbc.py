@@ -117,8 +117,10 @@ def test_a_snapshot_is_all_rows_and_is_taken_only_when_it_may_have_changed(spark
 
 def test_latest_reads_nothing_of_what_was_there(spark, sql, followed):
     sql("CREATE TABLE t (id bigint)")
-    sql("INSERT INTO t VALUES (1)")
     source = followed(table="t", column="id", start="latest")
+    empty = source.end(spark, None).position
+    sql("INSERT INTO t VALUES (1)")
+    assert through(source, spark, "id", after=empty)[0] == [(1,)]
     rows, at = through(source, spark)
     assert rows == []
     sql("INSERT INTO t VALUES (2)")

@@ -1,10 +1,10 @@
 """A table or query of any database that Spark's JDBC reader knows.
 
-`mode: incremental` reads the rows whose `column` is greater than before; a position has the
-greatest value (`value`, a text; of timestamps microseconds since 1970) and its Spark type
-(`type`). `mode: snapshot` reads all rows; a position has a number (`n`) and what `changed_by`
-answered (`seen`, a digest). Rows of a database have no versions: a snapshot that is read again is
-what the database has by then.
+`mode: incremental` reads the rows whose `column` is greater than before; a position has its Spark
+type (`type`) and the greatest value (`value`, a text; microseconds since 1970 of a timestamp;
+None: there was no row). `mode: snapshot` reads all rows; a position has a number (`n`) and what
+`changed_by` answered (`seen`, a digest). Rows of a database have no versions: a snapshot that is
+read again is what the database has by then.
 """
 
 from __future__ import annotations
@@ -106,27 +106,28 @@ class Jdbc:
         by = self._quoted(self._spelled(rows))
         nulls = f"(SELECT count(*) FROM {self.relation} WHERE {by} IS NULL)"
         now = f", CURRENT_TIMESTAMP AS {_NOW}" if self.lag is not None else ""
-        asked = f"(SELECT max({by}) AS {_TOP}, {nulls} AS {_NULLS}{now} FROM {self.relation})"
-        # The types that some drivers guess for such columns cannot hold a NULL.
-        types = f"{_TOP} {kind}, {_NULLS} bigint"
+        # The number first: SQLite's driver cannot tell that a first column of decimals is NULL.
+        asked = f"(SELECT {nulls} AS {_NULLS}, max({by}) AS {_TOP}{now} FROM {self.relation})"
+        types = f"{_NULLS} bigint, {_TOP} {kind}"
         answer = self._load(spark, f"{asked} {_ALIAS}", customSchema=types)
         top = F.col(_TOP).cast(kind)
         if self.lag is not None:
             micros = F.unix_micros(F.col(_NOW).cast("timestamp")) - int(self.lag * 1_000_000)
             top = F.least(top, F.timestamp_micros(micros).cast(kind))
-        found = answer.select(_written(top, kind), F.col(_NULLS).cast("bigint")).collect()[0]
-        if found[1]:
+        written = _written(top, kind)
+        absent, value = answer.select(F.col(_NULLS).cast("bigint"), written).collect()[0]
+        if absent:
             raise self._refusal(
-                "rows have no value in the column by which they are followed", f"{found[1]} rows"
+                "rows have no value in the column by which they are followed", f"{absent} rows"
             )
-        if found[0] is None:
-            return None
-        upto = {"value": found[0], "type": kind}
+        upto = {"value": value, "type": kind}
         if after is None and self.start == "latest":
             return End(upto, 0)
+        if value is None or after == upto:
+            return None
         if after is None and self.most is None:
             return End(upto)
-        return None if after == upto else self._bounded(rows, after, upto)
+        return self._bounded(rows, after, upto)
 
     def _bounded(self, rows: DataFrame, after: Position | None, upto: Position) -> End | None:
         """The same, no further than about the bound: rows of equal value stay together."""
@@ -147,8 +148,10 @@ class Jdbc:
         from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
         by = F.col(quote(self._spelled(rows)))
-        if after is None:
-            return rows.filter(F.lit(False) if self.start == "latest" else by <= _value(upto))
+        if upto["value"] is None or (after is None and self.start == "latest"):
+            return rows.filter(F.lit(False))
+        if after is None or after["value"] is None:
+            return rows.filter(by <= _value(upto))
         return rows.filter((by > _value(after)) & (by <= _value(upto)))
 
     def _kind(self, rows: DataFrame) -> str:

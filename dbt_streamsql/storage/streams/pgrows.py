@@ -62,7 +62,7 @@ class Snapshot:
         return cls.parse(position["snapshot"], lsn_of(position["until"]))
 
     def has(self, xid: int, end: int) -> bool:
-        """Whether it saw what a transaction did; `xid` is without its epoch, as changes have it."""
+        """Whether it saw what a transaction did. `xid` is as changes have it, without epoch."""
         if end > self.until:
             return False
         whole = self.next - self.next % _MODULUS + xid
