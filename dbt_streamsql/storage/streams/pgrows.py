@@ -30,11 +30,14 @@ if TYPE_CHECKING:
     from psycopg import Cursor
     from pyspark.sql import DataFrame, SparkSession
 
-OWN = (("_op", "string"), ("_lsn", "bigint"), ("_seq", "bigint"), ("_ts", "timestamp"))
-"""`_lsn` is the log position after the transaction, `_seq` the place of the change in it: together
-they are the order of all changes. `_ts` is when it was committed."""
+OWN = (("_op", "string"), ("_lsn", "bigint"), ("_seq", "decimal(38,0)"), ("_ts", "timestamp"))
+"""`_lsn` is the log position after the transaction, `_ts` when it was committed; `_seq` is greater
+for each later change, also inside a transaction."""
 
-_BROKEN = f"{HIDDEN_PREFIX}broken"
+_BROKEN, _NUMBER = f"{HIDDEN_PREFIX}broken", f"{HIDDEN_PREFIX}number"
+_MOST_IN_ONE = 10**10
+"""Changes of one transaction that `_seq` has room for."""
+
 _IN_A_BATCH = 20_000
 _MODULUS = 1 << 32
 
@@ -114,8 +117,10 @@ class Rows:
             for name, kind in self._table.columns
             if kind == kinds[name.lower()] == "binary"
         }
+        base = F.col("_lsn").cast("decimal(20,0)") * F.lit(_MOST_IN_ONE).cast("decimal(11,0)")
+        order = (base + F.col(_NUMBER)).cast("decimal(38,0)")
         return records(
-            spark.createDataFrame(table),
+            spark.createDataFrame(table).withColumn("_seq", order),
             columns,
             F.col(AT),
             place,
@@ -173,7 +178,7 @@ class Rows:
     def _schema(self) -> pa.Schema:
         texts = [(name, pa.string()) for name in self._names]
         stamp = pa.timestamp("us", tz="UTC")
-        own = [("_op", pa.string()), ("_lsn", pa.int64()), ("_seq", pa.int64()), ("_ts", stamp)]
+        own = [("_op", pa.string()), ("_lsn", pa.int64()), (_NUMBER, pa.int64()), ("_ts", stamp)]
         return pa.schema([*texts, *own, (AT, pa.string()), (_BROKEN, pa.string())])
 
     def _flush(self) -> None:
