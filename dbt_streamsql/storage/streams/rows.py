@@ -1,0 +1,108 @@
+"""Rows of a source that has types of its own, as the records of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.quoting import quote
+from dbt_streamsql.storage.streams.source import AT, PROBLEM, RAW
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+Columns = tuple[tuple[str, str], ...]
+
+
+def columns_of(found: Columns, declared: Columns, own: Columns, place: Place) -> Columns:
+    """The columns that a source has, with the declared types, and the connector's `own`.
+
+    Errors: CONFIG_INVALID for a declared column that is not there, STREAM_CHANGED for names that
+    Spark cannot tell apart.
+    """
+    types = {name.lower(): kind for name, kind in declared}
+    names = [name.lower() for name, _ in (*found, *own)]
+    missing = [name for name, _ in declared if name.lower() not in names]
+    if missing:
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            "the source has no such column",
+            given=", ".join(missing),
+            allowed=", ".join(name for name, _ in found),
+            place=place,
+        )
+    twice = [name for name in names if names.count(name) > 1 or name.startswith(HIDDEN_PREFIX)]
+    if twice:
+        raise StreamSqlError(
+            "STREAM_CHANGED",
+            "the source has column names that cannot be told apart",
+            given=", ".join(sorted(set(twice))),
+            allowed="names that differ by more than case, and none of the connector's: "
+            + ", ".join(name for name, _ in own),
+            hint="give the columns other names, in a view of the source's database for example",
+            place=place,
+        )
+    return tuple((name, types.get(name.lower(), kind)) for name, kind in found) + own
+
+
+def records(
+    frame: DataFrame,
+    columns: Columns,
+    at: Column,
+    place: Place,
+    *,
+    broken: Column | None = None,
+    inexact: Mapping[str, Column] | None = None,
+) -> DataFrame:
+    """`columns`, cast to their types, and what every record has.
+
+    A value that does not fit its type makes its record one with a problem, as does `broken` (a
+    text, or NULL). `frame` may hold fewer columns: they are NULL. `inexact`: another way to make
+    the value of a column than a cast. Error: CONFIG_INVALID when no value could be cast.
+    """
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    there = {field.name: field.dataType.simpleString() for field in frame.schema}
+    values: dict[str, Column] = {}
+    problems: list[Column] = [] if broken is None else [broken]
+    for name, kind in columns:
+        given = F.col(quote(name)) if name in there else F.lit(None)
+        if there.get(name) == kind.lower():
+            values[name] = given
+            continue
+        values[name] = (inexact or {}).get(name, given.try_cast(kind))
+        if name in there:
+            why = F.concat(
+                F.lit(f"column {name}: "), given.cast("string"), F.lit(f" is not of type {kind}")
+            )
+            problems.append(F.when(given.isNotNull() & values[name].isNull(), why))
+    problem = F.coalesce(*problems) if problems else F.lit(None)
+    problem = problem.cast("string")
+    text = F.to_json(
+        F.struct(*(F.col(quote(name)) for name in there if not name.startswith(HIDDEN_PREFIX))),
+        {"ignoreNullFields": "false"},
+    )
+    wanted = [F.when(problem.isNull(), value).alias(name) for name, value in values.items()]
+    plain = [value.alias(name) for name, value in values.items()]
+    ends = [text.alias(RAW), at.cast("string").alias(AT), problem.alias(PROBLEM)]
+    try:
+        found = frame.select(*(wanted if problems else plain), *ends)
+        _ = found.schema  # over Spark Connect nothing is looked at before
+    except AnalysisException as error:
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            "a declared type does not fit its column",
+            given=str(error).splitlines()[0],
+            allowed=told(there.items()),
+            hint="declare a type that the column can be cast to, or none",
+            place=place,
+        ) from error
+    return found
+
+
+def told(columns: Iterable[Sequence[str]]) -> str:
+    """Columns for a message."""
+    return ", ".join(f"{name} {kind}" for name, kind in columns)

@@ -1,0 +1,58 @@
+"""What every connector of a stream gives: how far it can be read, and the records up to there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Position = Mapping[str, Any]
+"""How far a stream was read, as JSON; only its connector knows what it means."""
+
+RAW, AT, PROBLEM = (f"{HIDDEN_PREFIX}{name}" for name in ("raw", "at", "problem"))
+"""Columns of every record: its text, where it was, and why it cannot be read (NULL: it can)."""
+
+
+@dataclass(frozen=True)
+class End:
+    """How far a stream can be read now.
+
+    `records`: how many are new (None: not known). `oldest`: when the oldest new one was written,
+    seconds since 1970 (None: not known).
+    """
+
+    position: Position
+    records: int | None = None
+    oldest: float | None = None
+
+
+class Source(Protocol):
+    """A stream that is read in batches. The same (after, upto] gives the same records."""
+
+    @property
+    def name(self) -> str:
+        """For messages and lineage: `topic clicks at 127.0.0.1:9092`; never a secret."""
+
+    def columns(self, spark: SparkSession) -> tuple[tuple[str, str], ...]:
+        """(name, Spark type): what a model's SQL may select; the connector's start with `_`."""
+
+    def end(self, spark: SparkSession, after: Position | None) -> End | None:
+        """How far the records after a position go; None when there are none.
+
+        `after` None is the beginning, as the option `start` says. The option
+        `max_records_per_barrier` bounds it.
+        """
+
+    def read(self, spark: SparkSession, after: Position | None, upto: Position) -> DataFrame:
+        """The records after `after`, up to and with `upto`: `columns`, then RAW, AT and PROBLEM.
+
+        A record with a PROBLEM has NULL in all columns.
+        """
+
+    def release(self, spark: SparkSession, upto: Position) -> None:
+        """A barrier that read up to here is published. Most connectors have nothing to do."""
