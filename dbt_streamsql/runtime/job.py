@@ -236,21 +236,17 @@ class ViewJob:
         outcome = self._write(spark, self.name, branch, meta, previous, feed=self._is_read)
         if not outcome.changed:
             return self._still(meta, previous)
-        staged = loaded(spark, self.name)
-        head = staged.refs[branch]
-        if outcome.feed is not None and outcome.feed.rows is not None:
-            self.epoch.changes.put((self.job.table, meta.current, head), outcome.feed.rows)
-        self.stager.announce(Version(self.name, staged, head, barrier))
-        return TableVersion(
-            barrier,
-            self.job.table,
-            snapshot=head,
-            branch=branch,
+        version = self.stager.branched(
+            spark,
+            branch,
             mode="append" if not outcome.deleted else "incremental",
             rows_inserted=outcome.inserted,
             rows_deleted=outcome.deleted,
-            inputs=self.consumed,
         )
+        if outcome.feed is not None and outcome.feed.rows is not None:
+            change = (self.job.table, meta.current, version.snapshot)
+            self.epoch.changes.put(change, outcome.feed.rows)
+        return version
 
     def _write(
         self,
@@ -330,20 +326,10 @@ class ViewJob:
             with durable("branch.write"), staging.stamped(spark, self.stager.origin()):
                 target = staging.branch_sql(self.name, branch)
                 spark.sql(f"INSERT OVERWRITE {target} ({names}) SELECT {names} FROM ({select})")
-            staged = loaded(spark, self.name)
-            head = staged.refs[branch]
-            self.stager.announce(Version(self.name, staged, head, barrier))
-            rows, gone = staged.live_rows(head), meta.live_rows(meta.current)
-            return TableVersion(
-                barrier,
-                self.job.table,
-                snapshot=head,
-                branch=branch,
-                reason=reason,
-                rows_inserted=rows,
-                rows_deleted=gone,
-                inputs=self.consumed,
-            )
+            version = self.stager.branched(spark, branch, reason=reason)
+            rows = self.epoch.staged[version.table].meta.live_rows(version.snapshot)
+            gone = meta.live_rows(meta.current)
+            return replace(version, rows_inserted=rows, rows_deleted=gone)
         at, built = self.stager.build(spark, select, meta)
         self._check_columns(spark, at)
         return self.stager.replacement(at, built, meta, "full", reason)

@@ -75,6 +75,16 @@ class Stager:
             inputs=self.inputs,
         )
 
+    def branched(self, spark: SparkSession, branch: str, **more: Any) -> TableVersion:
+        """The record of what was written on a branch of the job's table; `more` of its fields."""
+        barrier, name = self.epoch.barrier(), TableName.parse(self.job.table)
+        staged = loaded(spark, name)
+        head = staged.refs[branch]
+        self.announce(Version(name, staged, head, barrier))
+        return TableVersion(
+            barrier, self.job.table, snapshot=head, branch=branch, inputs=self.inputs, **more
+        )
+
     def announce(self, version: Version) -> None:
         """Let the jobs that read the table read this version."""
         with self.epoch.lock:

@@ -20,12 +20,12 @@ from dbt_streamsql.meta.history import OLDEST_CHANGE
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import upserts
-from dbt_streamsql.runtime.context import Open, Version, pin, unchanged
+from dbt_streamsql.runtime.context import Open, pin, unchanged
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.job import Rewrite
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.sessions import JobCount
-from dbt_streamsql.runtime.stager import Stager, loaded
+from dbt_streamsql.runtime.stager import Stager
 from dbt_streamsql.runtime.streams import (
     POSITION,
     QUARANTINE,
@@ -190,17 +190,9 @@ class StreamJob:
         with durable("branch.write"), staging.stamped(spark, stager.origin()):
             target = staging.branch_sql(name, branch)
             spark.sql(f"INSERT INTO {target} ({names}) SELECT {names} FROM ({select})")
-        staged = loaded(spark, name)
-        head = staged.refs[branch]
-        stager.announce(Version(name, staged, head, barrier))
-        return TableVersion(
-            barrier,
-            stager.job.table,
-            snapshot=head,
-            branch=branch,
-            mode="append",
-            rows_inserted=staged.live_rows(head) - staged.live_rows(meta.current),
-        )
+        version = stager.branched(spark, branch, mode="append")
+        rows = self.epoch.staged[version.table].meta.live_rows(version.snapshot)
+        return replace(version, rows_inserted=rows - meta.live_rows(meta.current))
 
     def _upsert(
         self,

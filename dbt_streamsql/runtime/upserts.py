@@ -16,10 +16,9 @@ from dbt_streamsql.meta import TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime.context import Version
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.matching import same
-from dbt_streamsql.runtime.stager import Stager, loaded
+from dbt_streamsql.runtime.stager import Stager
 from dbt_streamsql.runtime.streams import SEQUENCE, Stream
 from dbt_streamsql.runtime.write import Writer
 from dbt_streamsql.storage.iceberg import delta, staging
@@ -150,14 +149,9 @@ def write(
     if not outcome.changed:
         return None
     stager.write_feed(spark, outcome, meta, visible)
-    staged = loaded(spark, name)
-    head = staged.refs[branch]
-    stager.announce(Version(name, staged, head, barrier))
-    return TableVersion(
-        barrier,
-        stager.job.table,
-        snapshot=head,
-        branch=branch,
+    return stager.branched(
+        spark,
+        branch,
         mode="incremental" if outcome.deleted else "append",
         rows_inserted=outcome.inserted,
         rows_deleted=outcome.deleted,
