@@ -192,8 +192,10 @@ SCENARIOS: dict[str, Scenario] = {
         _stream,
         # New and late orders of known and of new users; some are of nothing.
         (
-            "INSERT INTO lake.shop.orders SELECT IF(id % 2 = 0, -1 - id, 300 + id), id % 29, 1, "
-            "id % 3 FROM range(0, 200, 3)",
+            (
+                "INSERT INTO lake.shop.orders SELECT IF(id % 2 = 0, -1 - id, 300 + id), id % 29, 1, "
+                "id % 3 FROM range(0, 200, 3)"
+            ),
         ),
     ),
     "plain": Scenario(
