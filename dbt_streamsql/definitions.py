@@ -102,6 +102,7 @@ class Definitions:
         if current is not None:
             kept = (current.created_barrier, current.table_uuid)
             job = replace(job, created_barrier=kept[0], table_uuid=kept[1])
+            _refuse_other_rows(stream, stream_of(current), Place(job.unique_id or table))
         made = [(column["name"], column["type"]) for column in job.columns]
         old = [(c["name"], c["type"]) for c in current.columns] if current is not None else made
         if made != old:
@@ -189,6 +190,27 @@ class Definitions:
             },
             columns=[{"name": c.name, "type": c.type} for c in plan.columns],
             sources=plan.sources,
+        )
+
+
+def _refuse_other_rows(stream: Stream, before: Stream | None, place: Place) -> None:
+    """Refuse what would give the rows that are there another meaning."""
+    if before is None:
+        return
+    parts = {
+        "key": (before.key, stream.key),
+        "sequence_by": (before.sequence_by, stream.sequence_by),
+        "connector": (before.spec.get("connector"), stream.spec.get("connector")),
+    }
+    other = {name: pair for name, pair in parts.items() if pair[0] != pair[1]}
+    if other:
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            f"another {', '.join(other)} gives other rows than the table has",
+            given="; ".join(f"{name}: {new!r}" for name, (_, new) in other.items()),
+            allowed="; ".join(f"{name}: {old!r}" for name, (old, _) in other.items()),
+            hint="`dbt run --full-refresh` of this model reads its stream again",
+            place=place,
         )
 
 
