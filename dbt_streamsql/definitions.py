@@ -4,8 +4,8 @@ some of that is another."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
@@ -14,13 +14,18 @@ from dbt_streamsql.compiler.bind import open_views
 from dbt_streamsql.compiler.compile import MODES, compile_view
 from dbt_streamsql.compiler.identity import identity
 from dbt_streamsql.compiler.redefine import redefinition
-from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.compiler.streaming import Upserts, compile_stream
+from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Job
+from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import METADATA, SHADOW, Redefinition
+from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.job import plan_of
 from dbt_streamsql.runtime.spark_catalog import SparkCatalog
+from dbt_streamsql.runtime.streams import STREAM, Stream, is_beside, stream_of
+from dbt_streamsql.runtime.upserts import extended
 from dbt_streamsql.storage.conf import settings_of
 
 _NOT_OF_QUERIES = ("spark.sql.catalog.", "spark.sql.iceberg.", "spark.sql.warehouse.")
@@ -62,8 +67,61 @@ class Definitions:
         job = self._job(plan, refresh_mode, unique_id, options)
         return job, plan, self._change(current, job, plan) if current is not None else None
 
+    def define_stream(
+        self,
+        current: Job | None,
+        table: str,
+        sql: str,
+        stream: Stream,
+        columns: Sequence[Column],
+        unique_id: str,
+        properties: Mapping[str, str],
+    ) -> tuple[Job, CompiledPlan]:
+        """The definition of a streaming table, and its plan. `columns` are those of the stream.
+
+        Errors: those of `compile_stream`; CONFIG_INVALID when the table would have other columns.
+        """
+        info = TableInfo(TableName.parse(stream.name), tuple(columns), versioned=True)
+        text = extended(stream, sql) if stream.key else ""
+        upsert = Upserts(stream.key, stream.leave_out, text) if stream.key else None
+        plan = compile_stream(sql, info, self._known, table=table, upsert=upsert)
+        job = Job(
+            table=table,
+            unique_id=unique_id or (current.unique_id if current is not None else ""),
+            sql=sql,
+            config={
+                "hidden": [column.name for column in plan.hidden],
+                **({"sequence": plan.hidden[0].type} if plan.hidden else {}),
+                **_options(properties, changelog=False),
+                STREAM: asdict(stream),
+            },
+            fingerprint=plan.fingerprint,
+            plan={"plan": json.loads(plan.to_json()), "stamps": {}, "compiler": self._compiler},
+            columns=[{"name": c.name, "type": c.type} for c in plan.columns],
+        )
+        if current is not None:
+            kept = (current.created_barrier, current.table_uuid)
+            job = replace(job, created_barrier=kept[0], table_uuid=kept[1])
+            _refuse_other_rows(stream, stream_of(current), Place(job.unique_id or table))
+        made = [(column["name"], column["type"]) for column in job.columns]
+        old = [(c["name"], c["type"]) for c in current.columns] if current is not None else made
+        if made != old:
+            raise StreamSqlError(
+                "CONFIG_INVALID",
+                "the query gives other columns than the table has",
+                given=", ".join(f"{name} {kind}" for name, kind in made),
+                allowed=", ".join(f"{name} {kind}" for name, kind in old),
+                hint="`dbt run --full-refresh` of this model reads its stream again",
+                place=Place(job.unique_id or table),
+            )
+        return job, plan
+
     def refreshed(self, job: Job) -> tuple[Job, CompiledPlan, Redefinition | None]:
         """The definition as it is to run now, as `define` gives it."""
+        if stream_of(job) is not None:
+            return job, plan_of(job), None
+        if is_beside(job):
+            return job, plan_of(job), None
         known = configuration_of(job)
         return self.define(
             job,
@@ -132,6 +190,27 @@ class Definitions:
             },
             columns=[{"name": c.name, "type": c.type} for c in plan.columns],
             sources=plan.sources,
+        )
+
+
+def _refuse_other_rows(stream: Stream, before: Stream | None, place: Place) -> None:
+    """Refuse what would give the rows that are there another meaning."""
+    if before is None:
+        return
+    parts = {
+        "key": (before.key, stream.key),
+        "sequence_by": (before.sequence_by, stream.sequence_by),
+        "connector": (before.spec.get("connector"), stream.spec.get("connector")),
+    }
+    other = {name: pair for name, pair in parts.items() if pair[0] != pair[1]}
+    if other:
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            f"another {', '.join(other)} gives other rows than the table has",
+            given="; ".join(f"{name}: {new!r}" for name, (_, new) in other.items()),
+            allowed="; ".join(f"{name}: {old!r}" for name, (old, _) in other.items()),
+            hint="`dbt run --full-refresh` of this model reads its stream again",
+            place=place,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,11 @@ from pyspark.sql import SparkSession
 from dbt_streamsql.compiler.compile import compile_view
 from dbt_streamsql.definitions import Definitions, check_config
 from dbt_streamsql.durations import orphan_age, retention_of
-from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Fence, MetaStore, Published, Retention
 from dbt_streamsql.meta.places import STORE_FILE, in_file, store_of
 from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.queries import Queries
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.rebuilding import Rebuilt, rebuild
@@ -40,6 +41,7 @@ from dbt_streamsql.runtime.report import Report, TableReport, reports_of
 from dbt_streamsql.runtime.session import embedded
 from dbt_streamsql.runtime.sessions import Sessions
 from dbt_streamsql.runtime.staged import Build
+from dbt_streamsql.runtime.streams import Stream, all_beside, check_stream, opened
 from dbt_streamsql.storage.iceberg import staging
 
 
@@ -56,10 +58,13 @@ class Engine(Queries):
         consistency: str = "read_committed",
         meta_token: str = "",
         retention: Retention | None = None,
+        connections: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         sessions = Sessions(spark, query_timeout)
         store = MetaStore.open(meta, token=meta_token)
-        warehouse = Warehouse(sessions, store, catalog, retention or Retention())
+        warehouse = Warehouse(
+            sessions, store, catalog, retention or Retention(), connections or {}
+        )
         super().__init__(spark, catalog, warehouse, consistency)
         self._owns_spark = owns_spark
         self._definitions = Definitions(self._known)
@@ -80,6 +85,7 @@ class Engine(Queries):
         consistency: str = "read_committed",
         retain: float | str = "7 days",
         retain_barriers: int = 300,
+        connections: Mapping[str, Mapping[str, str]] | None = None,
     ) -> Engine:
         """Open a warehouse folder, or the one that `spark`'s catalog has.
 
@@ -91,6 +97,7 @@ class Engine(Queries):
         `consistency`: of queries that do not name one.
         `retain`: how long a barrier can be read after it ended (a number is seconds), and
         `retain_barriers`: how many of the newest can, at most; see docs/retention.md.
+        `connections`: options of streams, by the name that a source's `connection` says.
         Errors: CONFIG_INVALID, JAVA_MISSING, JAR_UNAVAILABLE, CONNECTION, META_UNREACHABLE,
         META_VERSION, META_DENIED.
         """
@@ -119,6 +126,7 @@ class Engine(Queries):
             consistency=consistency,
             meta_token=meta_token,
             retention=kept,
+            connections=connections,
         )
 
     # -- definitions -------------------------------------------------------------------------
@@ -168,6 +176,60 @@ class Engine(Queries):
         return reports_of([version], version.barrier)[job.table]
 
     @telling
+    def create_streaming_table(
+        self,
+        name: str,
+        sql: str,
+        *,
+        stream: str,
+        source: Mapping[str, Any],
+        connection: str = "",
+        key: Sequence[str] = (),
+        sequence_by: str = "",
+        delete_when: str = "",
+        leave_out: Sequence[str] = (),
+        on_error: str = "fail",
+        unique_id: str = "",
+        full_refresh: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> TableReport:
+        """Define a table that takes the records of a stream, each once, and take those there are.
+
+        `stream` is the name by which `sql` reads it, `source` how it is declared (`connector`,
+        `format`, `columns`, `options`; see docs/sources.md), `connection` the name of options that
+        the engine was opened with. With a `key` the record of a key with the greatest
+        `sequence_by` says what its row is, and that there is none where `delete_when` is true:
+        both are expressions over the query's columns, of which `leave_out` are not stored.
+        `on_error`: fail, or quarantine, which keeps what cannot be read in `<name>__quarantine`.
+        `full_refresh` reads the stream from its beginning again.
+
+        Joins the open epoch (see `begin`), else it is an epoch of its own.
+        Errors: CONFIG_INVALID, SQL_UNSUPPORTED, BAD_RECORD, STREAM_LOST.
+        """
+        table = TableName.parse(name, self.catalog).checked()
+        read = str(TableName.parse(stream, self.catalog))
+        wanted = Stream(
+            *(read, dict(source), connection, tuple(key), sequence_by, delete_when),
+            *(tuple(leave_out), on_error),
+        )
+        check_stream(wanted, unique_id or str(table))
+        place = Place(unique_id or str(table))
+        sql = self._kept(sql)
+        with self._in_epoch() as epoch:
+            current = epoch.open.jobs.get(str(table))
+            read_from = opened(wanted, self._warehouse.connections, place, str(table))
+            found = read_from.columns(self.spark)
+            job, plan = self._definitions.define_stream(
+                None if full_refresh else current,
+                *(str(table), sql, wanted, [Column(*column) for column in found]),
+                *(unique_id, properties or {}),
+            )
+            self._set_properties(table, job.config["properties"])
+            asked = "a full refresh was asked for" if full_refresh and current is not None else ""
+            version = epoch.define(job, plan, None, asked)
+        return reports_of([version], version.barrier)[job.table]
+
+    @telling
     def create_table_as(
         self, build: Build, *, spark: SparkSession | None = None, atomic: bool = True
     ) -> bool:
@@ -200,19 +262,24 @@ class Engine(Queries):
             try:
                 if opened is None:
                     publish.recover(self._warehouse, fence)
+                beside = [job.table for job in all_beside(store.jobs()[table])]
                 if keep_table:
-                    remembered.forget(self.spark, TableName.parse(table))
+                    for each in (table, *beside):
+                        remembered.forget(self.spark, TableName.parse(each))
                 else:
                     # A runner that has lost its lock unnoticed must not take it away.
                     store.newest_barrier(fence)
                     with durable("view.drop"):
-                        staging.drop_table(self.spark, TableName.parse(table))
+                        for each in (table, *beside):
+                            staging.drop_table(self.spark, TableName.parse(each))
                 with durable("view.forget"):
-                    store.drop_job(fence, table)
+                    for each in (*beside, table):
+                        store.drop_job(fence, each)
                     changelog_table.drop_of(self._warehouse, fence, table)
                 if opened is not None:
-                    opened.forget(table)
-                if opened is None:
+                    for each in (table, *beside):
+                        opened.forget(each)
+                else:
                     publish.sweep(self._warehouse, fence)
             finally:
                 if opened is None:

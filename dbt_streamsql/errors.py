@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 CODES: dict[str, str] = {
     "ATOMIC_UNSUPPORTED": "The target cannot publish this table in one step.",
+    "BAD_RECORD": "A record of a stream cannot be read as its source is declared.",
     "CHANGELOG_MODE": "The changes of the view cannot be told in this mode.",
     "CHANGELOG_UNAVAILABLE": "The changes between two barriers are not known, or no more.",
     "CONFIG_INVALID": "A profile or a model config has unknown keys or wrong values.",
@@ -48,9 +49,8 @@ CODES: dict[str, str] = {
     "SQL_INVALID": "Spark refuses the query.",
     "SQL_UNSUPPORTED": "The compiler cannot read the query.",
     "STORAGE_REFUSED": "The storage takes no write: it is full, or read-only.",
-    "STREAM_CHANGED": "A source was changed in a way that its declaration does not allow.",
-    "STREAM_LOST": "A source no longer has the records that were to be read next.",
-    "STREAM_UNREACHABLE": "The system that a source is read from cannot be reached, or refuses.",
+    "STREAM_CHANGED": "A stream is no longer what it was, or does what its declaration forbids.",
+    "STREAM_LOST": "Records of a stream that were not read yet are gone, or its position is.",
     "TABLE_EXISTS": "A table that should be new is there already.",
     "TABLE_MISSING": "The query reads a table that does not exist.",
     "WAREHOUSE_BUSY": "Another process is running an epoch on this warehouse.",

@@ -12,14 +12,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.definitions import Definitions
-from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Barrier, Fence, Job, TableVersion
 from dbt_streamsql.meta.rebuilding import Ledger
 from dbt_streamsql.meta.records import Pin
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.relational import CLOCK
+from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import changelog_table, publish, remains
+from dbt_streamsql.runtime import changelog_table, publish, remains, streams
 from dbt_streamsql.runtime.context import Warehouse, log
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.remains import Remains
@@ -92,12 +93,17 @@ class _Rebuilding:
         definitions, left = self._definitions(found)
         jobs: dict[str, Job] = {}
         told: dict[str, str] = {}
-        define = self._compiler(found).define
+        compiler = self._compiler(found)
         for name, kept in definitions.items():
             try:
-                jobs[name], told[name] = _compiled(define, name, kept)
+                if kept.stream:
+                    jobs[name], told[name] = self._stream(compiler, name, kept), ""
+                elif not kept.beside:
+                    jobs[name], told[name] = _compiled(compiler.define, name, kept)
             except StreamSqlError as error:
                 left[name] = f"its query cannot be compiled: {error.message}"
+        for job in list(jobs.values()):
+            jobs |= {o.table: o for o in streams.all_beside(job) if o.table in found.tables}
         for name in jobs:
             if found.tables[name].history[0].origin.inputs is None:
                 told[name] = "what its newest version was computed from is not kept"
@@ -163,6 +169,17 @@ class _Rebuilding:
         return Definitions(
             SparkCatalog(self.spark, catalog, lambda name: name, rewritten, lambda _: None)
         )
+
+    def _stream(self, compiler: Definitions, name: str, kept: Definition) -> Job:
+        """The definition of a streaming table as a job."""
+        stream = streams.from_json(kept.stream)
+        place = Place(kept.unique_id or name)
+        source = streams.opened(stream, self.warehouse.connections, place, name)
+        columns = [Column(*column) for column in source.columns(self.spark)]
+        job, _ = compiler.define_stream(
+            None, name, kept.sql, stream, columns, kept.unique_id, kept.properties
+        )
+        return job
 
     def _ledger(self, found: Remains, known: Mapping[str, object], jobs: list[Job]) -> Ledger:
         versions = found.versions(known)

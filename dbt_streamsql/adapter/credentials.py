@@ -50,6 +50,7 @@ _KEYS = (
     "retain_barriers",
     *_MAPPINGS,
     "allowed_roots",
+    "connections",
 )
 _CHANGE_TEXTS = ("spark.sql.variable.substitute", "spark.sql.parser.escapedStringLiterals")
 _SHOWN_AS = {"database": "catalog"}
@@ -95,6 +96,9 @@ class StreamSqlCredentials(Credentials):
     # Any Spark settings; they win over the adapter's.
     spark_properties: Dict[str, Any] = field(default_factory=dict, repr=False)  # noqa: UP006
 
+    # Options of streams by name; sources say `connection: <name>`.
+    connections: Dict[str, Any] = field(default_factory=dict, repr=False)  # noqa: UP006
+
     _ALIASES: ClassVar[Dict[str, str]] = {"catalog": "database"}  # noqa: UP006
 
     @property
@@ -136,6 +140,11 @@ class StreamSqlCredentials(Credentials):
     def retention(self) -> Retention:
         """Which barriers stay readable."""
         return retention_of(self.retain, self.retain_barriers)
+
+    @property
+    def stream_options(self) -> dict[str, dict[str, str]]:
+        """`connections`, in Spark's spelling."""
+        return {name: texts(options) for name, options in self.connections.items()}
 
     def settings(self, root: Path) -> SessionSettings:
         """How to reach Spark, with folders resolved against `root`, the dbt project's folder."""
@@ -189,6 +198,7 @@ def _problems(data: Any) -> Iterator[str]:
             yield f"`{shown}` must be text, not {_kind(value)} (put it in quotes)"
     for key in _MAPPINGS:
         yield from _mapping_problems(key, data.get(key))
+    yield from _connection_problems(data.get("connections"))
     yield from _root_problems(data.get("allowed_roots"))
     yield from secrets.problems_of(data)
     yield from _server_problems(data)
@@ -232,6 +242,18 @@ def _mapping_problems(key: str, value: Any) -> Iterator[str]:
             yield f"`{key}: {name}` must be text, a number or true/false, not {_kind(inner)}"
         elif name in _CHANGE_TEXTS and str(inner).lower() != "false":
             yield f"`{key}: {name}` would change the texts of configs: only false is allowed"
+
+
+def _connection_problems(value: Any) -> Iterator[str]:
+    if value is None:
+        return
+    if not isinstance(value, dict):
+        yield f"`connections` must be a mapping of names to options, not {_kind(value)}"
+        return
+    for name, options in value.items():
+        if options is None:
+            yield f"`connections: {name}` has no options"
+        yield from _mapping_problems(f"connections: {name}", options)
 
 
 def _root_problems(value: Any) -> Iterator[str]:

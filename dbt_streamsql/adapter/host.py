@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import atexit
 import gc
+import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from dbt_streamsql.engine import Engine
 
+Connections = Mapping[str, Mapping[str, str]]
 
 # At its end Python looks through all objects for garbage: dbt's, pandas' and SQLAlchemy's modules
 # take it a second, of a short command the fifth part. Nothing is freed by it that is needed.
@@ -103,13 +105,16 @@ class Host:
         query_timeout: int | None = None,
         consistency: str = "read_committed",
         retention: Retention | None = None,
+        connections: Connections | None = None,
     ) -> None:
         """`server`: a warm engine may stand in for an embedded session.
 
         `query_timeout`: seconds that a statement, or the refresh of a view, may take.
         `consistency`: of queries outside a run. `retention`: which barriers stay readable.
+        `connections`: options of streams by name.
         """
         self._retention = retention or Retention()
+        self._connections = connections or {}
         self.settings = settings
         self.query_timeout = query_timeout
         self.consistency = consistency
@@ -167,6 +172,7 @@ class Host:
                     consistency=self.consistency,
                     retain=self._retention.seconds,
                     retain_barriers=self._retention.barriers,
+                    connections=self._connections,
                 )
             return self._engine
 
@@ -221,6 +227,7 @@ def host_of(
     query_timeout: int | None = None,
     consistency: str = "read_committed",
     retention: Retention | None = None,
+    connections: Connections | None = None,
 ) -> Host:
     """The process's host for these settings; the same ones give the same host."""
     key = (
@@ -239,6 +246,7 @@ def host_of(
         tuple(sorted(settings.spark_properties.items())),
         meta,
         meta_token,
+        json.dumps(connections or {}, sort_keys=True),
     )
     with _hosts_lock:
         if key not in _hosts:
@@ -250,6 +258,7 @@ def host_of(
                 query_timeout=query_timeout,
                 consistency=consistency,
                 retention=retention,
+                connections=connections,
             )
         return _hosts[key]
 
@@ -264,6 +273,7 @@ def host_of_profile(credentials: Any, root: Path) -> Host:
         consistency=credentials.consistency,
         query_timeout=credentials.query_timeout,
         retention=credentials.retention,
+        connections=credentials.stream_options,
     )
 
 

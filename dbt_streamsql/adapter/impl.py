@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 import uuid
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,10 +18,9 @@ from dbt_common.exceptions import DbtBaseException
 
 from dbt_streamsql.adapter import checks, model_config, python_models, seeds, tables
 from dbt_streamsql.adapter.causes import cause_of, trace_of
-from dbt_streamsql.adapter.operations import OperationsAdapter
-from dbt_streamsql.adapter.outcomes import Outcomes, check_policy
+from dbt_streamsql.adapter.maintained import MaintainedAdapter
+from dbt_streamsql.adapter.outcomes import Outcomes
 from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
-from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.operators import HEADINGS, cells
 from dbt_streamsql.quoting import (
     TableName,
@@ -63,7 +61,7 @@ class StreamSqlConfig(SparkConfig):
     """Model configs; those of materialized views are checked by `model_config`."""
 
 
-class StreamSqlAdapter(OperationsAdapter):
+class StreamSqlAdapter(MaintainedAdapter):
     AdapterSpecificConfigs = StreamSqlConfig
     CONSTRAINT_SUPPORT: ClassVar[dict[ConstraintType, ConstraintSupport]] = {
         ConstraintType.check: ConstraintSupport.ENFORCED,
@@ -75,7 +73,6 @@ class StreamSqlAdapter(OperationsAdapter):
 
     def __init__(self, config: Any, mp_context: Any) -> None:
         super().__init__(config, mp_context)
-        self._beginning = threading.Lock()
         self._outcomes = Outcomes()
         add_callback_to_manager(self._outcomes.heard)
 
@@ -95,12 +92,6 @@ class StreamSqlAdapter(OperationsAdapter):
                 logger.debug(f"Publishing failed: {trace_of(error)}")
                 raise PublishError(cause_of(error)) from None
         super().clear_transaction()
-
-    @property
-    def _policy(self) -> str:
-        """When this run is published. Error: CONFIG_INVALID."""
-        chosen = self.config.cli_vars.get("publish", self.config.credentials.publish)
-        return check_policy(chosen)
 
     def cleanup_connections(self) -> None:
         """The end of a command. An epoch that is still open was interrupted: it leaves nothing."""
@@ -254,57 +245,6 @@ class StreamSqlAdapter(OperationsAdapter):
         with self.connections.exception_handler(""):
             return self._roots.locate(location_root, "location_root")
 
-    @available.parse(lambda *a, **k: None)
-    def streamsql_materialize(
-        self,
-        relation: StreamSqlRelation,
-        sql: str,
-        unique_id: str,
-        config: Any,
-        full_refresh: bool = False,
-        old_relation: StreamSqlRelation | None = None,
-        keep: bool = False,
-    ) -> AdapterResponse:
-        """Bring one materialized view up to date in this run's epoch; opens the epoch if needed.
-
-        `keep`: as the view is configured now, whatever the model's config says.
-
-        Returns what `run_results.json` and dbt's log line tell about it.
-        """
-        with self.connections.exception_handler(sql):
-            name = str(self._name(relation))
-            self._refuse_function(relation)
-            options = model_config.of_materialized_view(name, config)
-            tables.check_grants(name, config)
-            if relation.database != self.config.credentials.database:
-                raise StreamSqlError(
-                    "CONFIG_INVALID",
-                    "a materialized view lives in the profile's catalog",
-                    given=f"catalog {relation.database}",
-                    allowed=self.config.credentials.database,
-                    hint="remove `catalog_name` or `database`; its inputs may be in any catalog",
-                    place=Place(name),
-                )
-            engine = self.host.engine
-            if keep:
-                options = engine.configuration(name) or options
-        if old_relation is not None and not old_relation.is_materialized_view:
-            self.drop_relation(old_relation)
-        # The engine runs statements of its own: lines of this one would mislead.
-        with self.connections.exception_handler(""):
-            at_once = self._policy == "model"
-            with self._beginning:
-                if not engine.epoch_open:
-                    engine.begin()
-            with self.host.gate.shared():
-                report = engine.create_materialized_view(
-                    name, sql, unique_id=unique_id, full_refresh=full_refresh, **options
-                )
-            if at_once:
-                with self.host.gate.alone():
-                    engine.flush()
-        return model_config.response_of(report)
-
     @available.parse(lambda *a, **k: "")
     def streamsql_explained(self, relation: StreamSqlRelation, sql: str) -> str:
         """The query of a view with its explanation as a comment, for dbt's `target/run`."""
@@ -331,17 +271,6 @@ class StreamSqlAdapter(OperationsAdapter):
         )
         names = ", ".join(("step", *HEADINGS))
         return f"select * from values {values} as explained({names}) order by step"
-
-    def _refuse_function(self, relation: StreamSqlRelation) -> None:
-        name = self._name(relation)
-        found = self.get_relation(name.catalog, name.schema, name.table)
-        if found is not None and found.is_function:
-            raise StreamSqlError(
-                "DUPLICATE_WRITER",
-                "a function of the project has the name of this model",
-                given=relation.render(),
-                hint="set another `alias` for one of the two",
-            )
 
     @available.parse(lambda *a, **k: "")
     def streamsql_changes(self, relation: StreamSqlRelation, config: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -179,14 +179,22 @@ def _expressions(config: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
                 yield key, text
 
 
-def of_materialized_view(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Our options out of a model's config. Error: CONFIG_INVALID, listing everything wrong."""
+def of_materialized_view(
+    name: str,
+    config: Mapping[str, Any],
+    found: Iterable[str] = (),
+    own_keys: Collection[str] = OWN_KEYS,
+) -> dict[str, Any]:
+    """Our options out of a model's config. Error: CONFIG_INVALID, listing everything wrong.
+
+    `found`: what is wrong besides; `own_keys`: those of this kind of model.
+    """
     from dbt_streamsql.storage.iceberg.staging import VIEW_PROPERTIES
 
-    problems = []
+    problems = list(found)
     for key in config:
         if key not in _known_keys() and key not in READ_KEYS:
-            near = difflib.get_close_matches(key, [*OWN_KEYS, *_known_keys()], 1)
+            near = difflib.get_close_matches(key, [*own_keys, *_known_keys()], 1)
             hint = f" (did you mean `{near[0]}`?)" if near else ""
             problems.append(f"unknown key `{key}`{hint}")
     if config.get("sql_header"):
@@ -199,7 +207,7 @@ def of_materialized_view(name: str, config: Mapping[str, Any]) -> dict[str, Any]
     ]
     places = [key for key in _PLACED if config.get(key) is not None]
     places += [key for key in properties if key.lower() in PATH_PROPERTIES | PLACING_PROPERTIES]
-    problems += [f"`{key}`: a materialized view lies in the warehouse" for key in places]
+    problems += [f"`{key}`: what is maintained lies in the warehouse" for key in places]
     mode = config.get("refresh_mode") or "auto"
     if mode not in REFRESH_MODES:
         problems.append(f"`refresh_mode` must be one of {', '.join(REFRESH_MODES)}, not {mode!r}")
@@ -216,7 +224,7 @@ def of_materialized_view(name: str, config: Mapping[str, Any]) -> dict[str, Any]
             "CONFIG_INVALID",
             "the model's config has " + ("an error" if len(problems) == 1 else "errors"),
             given=listed(problems),
-            allowed=f"{', '.join(OWN_KEYS)} and the keys that dbt defines",
+            allowed=f"{', '.join(own_keys)} and the keys that dbt defines",
             hint="correct the config; a key of your own belongs under `meta`",
             place=Place(name),
         )

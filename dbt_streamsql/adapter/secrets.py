@@ -58,6 +58,19 @@ def of_profile(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             if str(name).split(": ")[-1] in ON_COMMAND_LINES:
                 found += _OPTION.findall(text)
             yield from ((name, secret) for secret in found)
+    connections = data.get("connections")
+    if isinstance(connections, Mapping):
+        for key, options in connections.items():
+            for name, secret in of_profile(options) if isinstance(options, Mapping) else ():
+                yield f"connections: {key}: {name}", secret
+            # Such as a JAAS configuration, which holds a user and a password.
+            texts = options.items() if isinstance(options, Mapping) else ()
+            for name, text in texts:
+                if isinstance(text, str) and not _KEY.search(str(name)):
+                    found = [secret.strip("\"';") for secret in _OPTION.findall(text)]
+                    yield from (
+                        (f"connections: {key}: {name}", secret) for secret in found if secret
+                    )
 
 
 def from_environment() -> list[str]:

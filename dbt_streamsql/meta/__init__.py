@@ -16,6 +16,7 @@ from dbt_streamsql.meta.records import (
     Job,
     Lease,
     Published,
+    Span,
     TableVersion,
     VersionState,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "Published",
     "Retention",
     "Seen",
+    "Span",
     "TableVersion",
     "VersionState",
     "check_level",

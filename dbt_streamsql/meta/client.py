@@ -23,6 +23,7 @@ from dbt_streamsql.meta.records import (
     Lease,
     Pin,
     Published,
+    Span,
     TableVersion,
 )
 from dbt_streamsql.meta.retention import Forgotten, Outlook, Retention
@@ -184,6 +185,9 @@ class MetaClient(MetaStore):
     def inputs_as_of(self, barrier: int) -> dict[str, int | None]:
         return self._http.get(dict[str, int | None], f"/barriers/{barrier}/inputs-as-of")
 
+    def spans(self, barrier: int) -> dict[str, Span]:
+        return self._http.get(dict[str, Span], f"/barriers/{barrier}/spans")
+
     def input_times(self, barrier: int) -> dict[str, float | None]:
         return self._http.get(dict[str, float | None], f"/barriers/{barrier}/input-times")
 
@@ -211,6 +215,9 @@ class MetaClient(MetaStore):
     ) -> None:
         path, times = f"/barriers/{barrier}/inputs", dict(committed or {})
         self._http.do(path, fence=fence, inputs=inputs, committed=times)
+
+    def add_spans(self, fence: Fence, barrier: int, spans: Mapping[str, Span]) -> None:
+        self._http.do(f"/barriers/{barrier}/spans", fence=fence, spans=dict(spans))
 
     def stage_job(self, fence: Fence, barrier: int, job: Job) -> None:
         self._http.do(f"/barriers/{barrier}/jobs", fence=fence, job=job)

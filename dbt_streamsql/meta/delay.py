@@ -11,6 +11,7 @@ the version takes up was committed:
     since(X, t) = min over the inputs I that moved:
                       commit time of the oldest commit that is new to X     I a root
                       since(I, u) of the versions u that are new to X       I a view
+                      when the oldest record that is new to X was written   I a stream
 
 No delay is defined (None) for a version that takes up no change of a root: a noop (whoever reads
 the table waits for nothing), the first build (there was no table to be late), a rebuild or the
@@ -235,6 +236,9 @@ class _Origins:
                 found += self._of_view(source, previous, version)
             else:
                 found += self._of_root(source, previous, version)
+        for stream, made in version.stats.get(OLDEST_CHANGE, {}).items():
+            if stream not in version.inputs:
+                found.append(Since(float(made), stream))
         if not found:
             return None
         oldest = min(found, key=lambda origin: (origin.at, origin.root))

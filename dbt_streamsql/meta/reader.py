@@ -17,6 +17,7 @@ from dbt_streamsql.meta.records import (
     Job,
     Pin,
     Published,
+    Span,
     TableVersion,
 )
 from dbt_streamsql.meta.transitions import UNFINISHED
@@ -91,6 +92,12 @@ class MetaReader:
         """The newest pinned snapshot of each outside table at that barrier, or before it."""
         rows = self._rows(_newest_as_of(schema.barrier_input, barrier))
         return {row["table_name"]: row["snapshot"] for row in rows}
+
+    def spans(self, barrier: int) -> dict[str, Span]:
+        """What each streaming table read at the barrier: those that had something to read."""
+        of = schema.position
+        rows = self._rows(select(of).where(of.c.barrier == barrier).order_by(of.c.table_name))
+        return {row["table_name"]: schema.to_span(row) for row in rows}
 
     def input_times(self, barrier: int) -> dict[str, float | None]:
         """When each pinned snapshot of the barrier was committed; None where it is not known."""

@@ -70,6 +70,15 @@ class Pin:
 
 
 @dataclass(frozen=True)
+class Span:
+    """What a streaming table reads of its stream: after one position (None: from the beginning)
+    up to another. What a position means, only its connector knows; it is a JSON object."""
+
+    after: Mapping[str, Any] | None
+    upto: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class TableVersion:
     """The version of one table at one barrier, and how it came to be.
 

@@ -143,6 +143,8 @@ def forget(connection: Connection, retention: Retention, now: float) -> Forgotte
     old_pins = _count(
         connection, delete(pins).where(pins.c.barrier < upto, ~_in_force(pins, kept))
     )
+    spans = schema.position
+    connection.execute(delete(spans).where(spans.c.barrier < upto))
     # What a reader holds has tags until the record of its lease is gone.
     held = connection.execute(select(exists(select(schema.lease.c.id)))).scalar_one()
     if cut is None and not held:

@@ -18,9 +18,9 @@ from sqlalchemy import (
     Text,
 )
 
-from dbt_streamsql.meta.records import Barrier, ChangeFile, Job, TableVersion
+from dbt_streamsql.meta.records import Barrier, ChangeFile, Job, Span, TableVersion
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """Raise it when a table below changes, and say in `UPGRADES` how an older store gets there."""
 
 UPGRADES: dict[int, tuple[str, ...]] = {
@@ -32,6 +32,7 @@ UPGRADES: dict[int, tuple[str, ...]] = {
     ),
     4: ("ALTER TABLE streamsql_runner ADD COLUMN store_id TEXT NOT NULL DEFAULT ''",),
     5: (),
+    6: (),
 }
 """By the version that they start from; a store of any other version is refused (META_VERSION).
 Tables that are new are made besides."""
@@ -95,6 +96,13 @@ barrier_input = _table(
     _key("table_name", Text),
     Column("snapshot", BigInteger),
     Column("committed_at", Float(53)),
+)
+position = _table(
+    "stream_position",
+    _key("barrier", _ID),
+    _key("table_name", Text),
+    _need("after", Text),
+    _need("upto", Text),
 )
 version = _table(
     "table_version",
@@ -209,6 +217,15 @@ def to_job(row: RowMapping) -> Job:
         fields[name] = json.loads(fields[name])
     fields["sources"] = tuple(json.loads(fields["sources"]))
     return Job(**fields)
+
+
+def from_span(barrier: int, table: str, record: Span) -> dict[str, Any]:
+    ends = {name: _dump(end) for name, end in vars(record).items()}
+    return {"barrier": barrier, "table_name": table, **ends}
+
+
+def to_span(row: RowMapping) -> Span:
+    return Span(json.loads(row["after"]), json.loads(row["upto"]))
 
 
 def to_change_file(row: RowMapping) -> ChangeFile:

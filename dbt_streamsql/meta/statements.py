@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, Update, bindparam, delete, insert, select, update
 
 from dbt_streamsql.meta import schema, transitions
-from dbt_streamsql.meta.records import Barrier
+from dbt_streamsql.meta.records import Barrier, Span
 
 
 def barrier_of(connection: Connection, barrier: int, step: str) -> Barrier:
@@ -65,10 +65,19 @@ def put_inputs(
         )
 
 
+def put_spans(connection: Connection, barrier: int, spans: Mapping[str, Span]) -> None:
+    """Record what streaming tables read at the barrier, instead of what was recorded before."""
+    forget(connection, schema.position, barrier, list(spans))
+    if spans:
+        rows = [schema.from_span(barrier, table, span) for table, span in spans.items()]
+        connection.execute(insert(schema.position), rows)
+
+
 def unstage(connection: Connection, barrier: int, table: str) -> list[str]:
     """Take a table out of the barrier; the paths of its change files, which stay listed."""
     forget(connection, schema.staged_job, barrier, [table])
     forget(connection, schema.version, barrier, [table])
+    forget(connection, schema.position, barrier, [table])
     of = schema.change_file
     mine = (of.c.table_name == table) & (of.c.barrier == barrier)
     return list(connection.execute(select(of.c.path).where(mine).order_by(of.c.path)).scalars())

@@ -25,6 +25,7 @@ from dbt_streamsql.meta.records import (
     Fence,
     Job,
     Published,
+    Span,
     TableVersion,
 )
 from dbt_streamsql.meta.retention import Forgotten, Outlook, Retention
@@ -102,6 +103,11 @@ class MetaStore(RunnerStore):
         """Pin more inputs, or pin an input anew; `committed` as in `begin`."""
         with self._staging(fence, barrier, "pin inputs") as connection:
             statements.put_inputs(connection, barrier, inputs, committed or {})
+
+    def add_spans(self, fence: Fence, barrier: int, spans: Mapping[str, Span]) -> None:
+        """Record, before they are read, what streaming tables read at the barrier."""
+        with self._staging(fence, barrier, "record what streams give") as connection:
+            statements.put_spans(connection, barrier, spans)
 
     def stage_job(self, fence: Fence, barrier: int, job: Job) -> None:
         """Register a definition that becomes current when the barrier commits.

@@ -83,6 +83,11 @@ class CompiledPlan:
     @property
     def headline(self) -> str:
         """One line: mode, strategy and what is read."""
+        if self.mode == "streaming":
+            how = f", upsert by ({', '.join(self.key)})" if self.key else ""
+            return f"streaming table{how}; takes each record of its stream once"
+        if self.mode == "beside":
+            return "written beside a streaming table"
         if self.mode == "full":
             return f"full refresh; reads {', '.join(self.tables)}"
         how = {

@@ -39,12 +39,16 @@ class Version:
 
 @dataclass
 class Warehouse:
-    """One warehouse: its Spark sessions, its catalog, its MetaService store, and what is kept."""
+    """One warehouse: its Spark sessions, its catalog, its MetaService store, and what is kept.
+
+    `connections`: options of streams by name, which hold what must not be kept in a definition.
+    """
 
     sessions: Sessions
     store: MetaStore
     catalog: str
     retention: Retention = field(default_factory=Retention)
+    connections: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
 
     @property
     def store_id(self) -> str:

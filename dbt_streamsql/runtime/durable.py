@@ -64,6 +64,12 @@ STEPS: dict[str, str] = {
     **REVISION_STEPS,
 }
 
+STREAM_STEPS: dict[str, str] = {
+    "stream.record": "MetaService learns how far a stream will be read, before it is",
+    "stream.release": "a stream may forget what a published barrier has read",
+}
+"""Of streaming tables; the rest of their way is that of views."""
+
 REBUILD_STEPS: dict[str, str] = {
     "rebuild.publish": "a version becomes visible that others of its barrier have preceded",
     "rebuild.store": "an empty store remembers what the tables have told",
@@ -88,7 +94,7 @@ observers: list[Observer] = []
 @contextmanager
 def durable(step: str) -> Iterator[None]:
     """Run one durable effect under its name."""
-    if not any(step in known for known in (STEPS, REBUILD_STEPS, VIEW_STEPS)):
+    if not any(step in known for known in (STEPS, STREAM_STEPS, REBUILD_STEPS, VIEW_STEPS)):
         raise ValueError(f"unnamed durable step {step!r}")
     for observer in observers:
         observer(step, "before")

@@ -18,11 +18,23 @@ from dbt_streamsql.runtime import (
     publish,
     remembered,
     retention,
+    streams,
     upkeep,
 )
-from dbt_streamsql.runtime.context import Open, Replay, Version, Warehouse, log, pin, repin
+from dbt_streamsql.runtime.context import (
+    Open,
+    Replay,
+    Version,
+    Warehouse,
+    log,
+    pin,
+    repin,
+    unchanged,
+)
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.job import Rewrite, ViewJob
+from dbt_streamsql.runtime.stream_job import StreamJob
+from dbt_streamsql.runtime.streams import Stream
 from dbt_streamsql.storage.iceberg import metadata, staging, stamp
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
@@ -202,6 +214,11 @@ class Epoch:
         for source in changelog_table.runs_first(job, self.open.jobs):
             if source in taking_part and source != job.table:
                 self.ensure(source)
+        if streams.is_beside(job):
+            return self._beside(job)
+        stream = streams.stream_of(job)
+        if stream is not None:
+            return self._run_stream(job, plan, stream, why)
         version = ViewJob(self.open, job, plan, change, why, self._rewrite).run()
         told = changelog_table.stage(self.open, job, version)
         if told is not None and version.mode != NOOP:
@@ -215,6 +232,33 @@ class Epoch:
         with self.open.lock:
             self.open.done[job.table] = version
         return version
+
+    def _run_stream(self, job: Job, plan: CompiledPlan, stream: Stream, why: str) -> TableVersion:
+        """Run a streaming table, with the tables that stand beside it."""
+        for other in streams.all_beside(job):
+            known = self.open.jobs.get(other.table)
+            if known is None or (known.config, known.columns) != (other.config, other.columns):
+                self._check_free(other)
+                self._stage(other)
+        version, *others = StreamJob(self.open, job, plan, stream, why, self._rewrite).run()
+        staged = [each for each in (version, *others) if each.mode != NOOP]
+        if staged:
+            with durable("table.processed"):
+                self.warehouse.store.processed_many(self.open.fence, staged)
+        with self.open.lock:
+            self.open.done |= {each.table: each for each in (version, *others)}
+        return version
+
+    def _beside(self, job: Job) -> TableVersion:
+        """What became of a table beside a streaming table, which writes it."""
+        (owner,) = job.sources
+        self.ensure(owner)
+        with self.open.lock:
+            known = self.open.done.get(job.table)
+            if known is None:
+                known = unchanged(self.open.latest[job.table], {})
+                self.open.done[job.table] = known
+        return known
 
     def _check_free(self, job: Job) -> None:
         """Refuse to take over a table or view that no view of this warehouse has made."""
@@ -250,7 +294,9 @@ class Epoch:
     def _unstage(self, table: str) -> None:
         """A view failed: the others go on, and nothing of it is published."""
         with self.open.lock:
-            names = (table, str(changelog_table.table_of(table)))
+            job = self.open.jobs.get(table)
+            others = [other.table for other in streams.all_beside(job)] if job is not None else []
+            names = (table, str(changelog_table.table_of(table)), *others)
             self._held.update(names)
             for name in names:
                 self.open.staged.pop(name, None)
@@ -276,6 +322,7 @@ class Epoch:
             and (
                 version.table in self.open.definitions
                 or version.inputs != self.open.latest[version.table].inputs
+                or streams.moved(version, self.open.latest[version.table])
             )
         ]
         try:
@@ -290,6 +337,7 @@ class Epoch:
                     store.precommit(fence, number)
                 publish.roll_forward(self.warehouse, fence, number, self.open.definitions)
                 published = store.versions(number)
+                streams.release(self.warehouse, self.open.jobs, number)
                 publish.sweep(self.warehouse, fence, None if self._held else published)
                 upkeep.upkeep(self.warehouse, fence, published)
                 retention.after_run(self.warehouse, fence)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import posixpath
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.meta import NOOP, ROLLBACK, ROLLED_BACK, ChangeFile, Job, TableVersion
+from dbt_streamsql.meta import NOOP, ROLLBACK, ROLLED_BACK, Job, TableVersion
 from dbt_streamsql.meta.history import OLDEST_CHANGE
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill
@@ -22,7 +20,6 @@ from dbt_streamsql.plan.redefinition import FROM_STORED, METADATA, SHADOW, Redef
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime import feed, remembered
 from dbt_streamsql.runtime.context import Open, Version, log, pin, readable, unchanged
 from dbt_streamsql.runtime.cost import (
     GUARDED_ROWS,
@@ -38,13 +35,13 @@ from dbt_streamsql.runtime.oldest import oldest_changes
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
 from dbt_streamsql.runtime.readings import readings
 from dbt_streamsql.runtime.sessions import JobCount
+from dbt_streamsql.runtime.stager import Stager, loaded
 from dbt_streamsql.runtime.write import SMALL_TABLE, Writer
 from dbt_streamsql.storage import inputs
-from dbt_streamsql.storage.iceberg import delta, metadata, refs, staging
+from dbt_streamsql.storage.iceberg import delta, refs, staging
 from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.refs import Moves
-from dbt_streamsql.storage.iceberg.stamp import Stamp
 
 MAIN = "main"
 """The branch that readers of a table see; of a staging table nobody does."""
@@ -117,6 +114,7 @@ class ViewJob:
             self.redefined = self.asked or change.reason
         if self.clocked:
             self.consumed[CLOCK] = self.epoch.clock
+        self.stager = Stager(self.epoch, self.job, self.consumed)
         self.name = TableName.parse(self.job.table)
         self.rolled_back = self.epoch.start(self.job.table)
         self.previous = previous = self.epoch.before(self.job.table)
@@ -222,7 +220,7 @@ class ViewJob:
         if self.rolled_back is None or meta.refs.get(MAIN) == previous.snapshot:
             return unchanged(previous, self.consumed)
         barrier = self.epoch.barrier()
-        self._announce(Version(self.name, meta, previous.snapshot, barrier))
+        self.stager.announce(Version(self.name, meta, previous.snapshot, barrier))
         why = f"nothing that it reads has changed since barrier {previous.barrier}"
         kept = unchanged(previous, self.consumed)
         return replace(kept, barrier=barrier, mode=ROLLBACK, reason=why)
@@ -238,21 +236,17 @@ class ViewJob:
         outcome = self._write(spark, self.name, branch, meta, previous, feed=self._is_read)
         if not outcome.changed:
             return self._still(meta, previous)
-        staged = _loaded(spark, self.name)
-        head = staged.refs[branch]
-        if outcome.feed is not None and outcome.feed.rows is not None:
-            self.epoch.changes.put((self.job.table, meta.current, head), outcome.feed.rows)
-        self._announce(Version(self.name, staged, head, barrier))
-        return TableVersion(
-            barrier,
-            self.job.table,
-            snapshot=head,
-            branch=branch,
+        version = self.stager.branched(
+            spark,
+            branch,
             mode="append" if not outcome.deleted else "incremental",
             rows_inserted=outcome.inserted,
             rows_deleted=outcome.deleted,
-            inputs=self.consumed,
         )
+        if outcome.feed is not None and outcome.feed.rows is not None:
+            change = (self.job.table, meta.current, version.snapshot)
+            self.epoch.changes.put(change, outcome.feed.rows)
+        return version
 
     def _write(
         self,
@@ -266,7 +260,7 @@ class ViewJob:
     ) -> Outcome:
         """Run the program over the rows of `table`, which are those of `previous`."""
         assert meta.current is not None
-        origin = self._origin()
+        origin = self.stager.origin()
         local = Local(spark)
         writer = Writer(
             spark,
@@ -288,7 +282,7 @@ class ViewJob:
             with staging.stamped(spark, origin):
                 outcome = frames.run(self.plan)
             if outcome.changed:
-                self._write_feed(spark, outcome, meta)
+                self.stager.write_feed(spark, outcome, meta, [c.name for c in self.plan.columns])
         finally:
             frames.close()
         return outcome
@@ -303,7 +297,7 @@ class ViewJob:
         """
         assert meta.current is not None
         rows = inputs.version(self.name, meta.current)
-        at, staged = self._build(spark, self._sorted(fill(follows, lambda _: rows)), meta)
+        at, staged = self.stager.build(spark, self._sorted(fill(follows, lambda _: rows)), meta)
         if any(move.kind != "none" for move in self.moves.values()):
             try:
                 self._write(spark, at, MAIN, staged, previous, feed=False)
@@ -311,20 +305,8 @@ class ViewJob:
                 with durable("sweep.staging"):
                     staging.drop_table(spark, at)
                 raise
-            staged = _loaded(spark, at)
-        return self._replacement(at, staged, meta, "incremental", "")
-
-    def _write_feed(self, spark: SparkSession, outcome: Outcome, meta: Metadata) -> None:
-        if outcome.feed is None:
-            return
-        barrier = self.epoch.barrier()
-        path = posixpath.join(f"{meta.location}-changes", f"b{barrier}-{uuid.uuid4().hex[:8]}")
-        file = ChangeFile(self.job.table, barrier, path, outcome.inserted + outcome.deleted)
-        # Known before it exists: what a dead process has written can then be found and removed.
-        with durable("changes.register"):
-            self.epoch.warehouse.store.add_change_file(self.epoch.fence, file)
-        with durable("changes.write"):
-            feed.write(spark, path, outcome.feed, [column.name for column in self.plan.columns])
+            staged = loaded(spark, at)
+        return self.stager.replacement(at, staged, meta, "incremental", "")
 
     # -- full --------------------------------------------------------------------------------
 
@@ -341,66 +323,16 @@ class ViewJob:
             names = ", ".join(quote(c.name) for c in self._columns)
             with durable("branch.create"):
                 refs.move(spark, self.name, Moves(branches={branch: meta.current}))
-            with durable("branch.write"), staging.stamped(spark, self._origin()):
+            with durable("branch.write"), staging.stamped(spark, self.stager.origin()):
                 target = staging.branch_sql(self.name, branch)
                 spark.sql(f"INSERT OVERWRITE {target} ({names}) SELECT {names} FROM ({select})")
-            staged = _loaded(spark, self.name)
-            head = staged.refs[branch]
-            self._announce(Version(self.name, staged, head, barrier))
-            rows, gone = staged.live_rows(head), meta.live_rows(meta.current)
-            return TableVersion(
-                barrier,
-                self.job.table,
-                snapshot=head,
-                branch=branch,
-                reason=reason,
-                rows_inserted=rows,
-                rows_deleted=gone,
-                inputs=self.consumed,
-            )
-        at, built = self._build(spark, select, meta)
+            version = self.stager.branched(spark, branch, reason=reason)
+            rows = self.epoch.staged[version.table].meta.live_rows(version.snapshot)
+            gone = meta.live_rows(meta.current)
+            return replace(version, rows_inserted=rows, rows_deleted=gone)
+        at, built = self.stager.build(spark, select, meta)
         self._check_columns(spark, at)
-        return self._replacement(at, built, meta, "full", reason)
-
-    def _build(
-        self, spark: SparkSession, select: str, meta: Metadata | None
-    ) -> tuple[TableName, Metadata]:
-        """Build a staging table from a query."""
-        at = self.epoch.staging_place(self.name)
-        location = "" if meta is not None else self.epoch.warehouse.place_of(self.name)
-        properties = {
-            **staging.VIEW_PROPERTIES,
-            **self.job.config.get("properties", {}),
-            **remembered.properties(self.job.table, self.epoch.warehouse.store_id, self.job),
-        }
-        with durable("table.build"), staging.stamped(spark, self._origin()):
-            staging.build(spark, at, select, location, properties)
-        return at, _loaded(spark, at)
-
-    def _replacement(
-        self, at: TableName, staged: Metadata, meta: Metadata | None, mode: str, reason: str
-    ) -> TableVersion:
-        """The record that a staging table takes the place of the view's."""
-        barrier = self.epoch.barrier()
-        self._announce(Version(at, staged, staged.current, barrier))
-        return TableVersion(
-            barrier,
-            self.job.table,
-            snapshot=staged.current,
-            staged_at=str(at),
-            created=meta is None,
-            mode=mode,
-            reason=reason,
-            rows_inserted=staged.live_rows(staged.current),
-            rows_deleted=meta.live_rows(meta.current) if meta is not None else 0,
-            inputs=self.consumed,
-        )
-
-    def _origin(self) -> Stamp:
-        """What the snapshots of this version tell of themselves."""
-        new = self.job.table in self.epoch.definitions
-        text = remembered.packed(self.job) if new else ""
-        return Stamp(self.epoch.barrier(), self.consumed, self.job.fingerprint, text)
+        return self.stager.replacement(at, built, meta, "full", reason)
 
     @property
     def _columns(self) -> tuple[Column, ...]:
@@ -452,17 +384,6 @@ class ViewJob:
     def _same_columns(self, spark: SparkSession) -> bool:
         stored = [(f.name, f.dataType.simpleString()) for f in spark.table(self.name.sql).schema]
         return stored == [(column.name, column.type) for column in self._columns]
-
-    def _announce(self, version: Version) -> None:
-        with self.epoch.lock:
-            self.epoch.staged[self.job.table] = version
-
-
-def _loaded(spark: SparkSession, table: TableName) -> Metadata:
-    """The metadata of a table that was just written."""
-    meta = metadata.load(spark, table)
-    assert meta is not None
-    return meta
 
 
 def _scattered(meta: Metadata) -> bool:

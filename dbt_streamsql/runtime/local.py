@@ -51,6 +51,11 @@ class Local:
         self._kept[kept.name] = kept
         return kept
 
+    def cached(self, frame: DataFrame) -> str:
+        """The frame under a temporary name, in Spark's cache once it has been read."""
+        self._cached.append(frame.persist())
+        return self.view(frame)
+
     def keep(self, rows: Rows) -> Kept:
         """Rows of the driver as a kept result."""
         kept = Kept(self.rows(rows), rows.data.num_rows, rows)

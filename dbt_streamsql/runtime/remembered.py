@@ -12,6 +12,7 @@ import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -30,10 +31,16 @@ TABLE = f"{staging.OWN_PROPERTIES}table"
 UNCHANGED = f"{staging.OWN_PROPERTIES}unchanged"
 """The snapshot that answers the definition although another one, of the same meaning, made it."""
 
+_ALWAYS = ("sql", "refresh_mode", "unique_id", "fingerprint", "changelog", "properties")
+"""What earlier releases kept, so that they can read it and the text of a view is the same."""
+
 
 @dataclass(frozen=True)
 class Definition:
-    """What a model says of a view, and the fingerprint of the plan that came of it."""
+    """What a model says of a view, and the fingerprint of the plan that came of it.
+
+    `stream` is what a streaming table reads, `beside` the one that writes this table.
+    """
 
     sql: str
     refresh_mode: str = "auto"
@@ -41,6 +48,8 @@ class Definition:
     fingerprint: str = ""
     changelog: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
+    stream: Mapping[str, Any] = field(default_factory=dict)
+    beside: str = ""
 
 
 def packed(job: Job) -> str:
@@ -52,8 +61,11 @@ def packed(job: Job) -> str:
         job.fingerprint,
         bool(job.config.get("changelog")),
         dict(job.config.get("properties", {})),
+        dict(job.config.get("stream", {})),
+        str(job.config.get("beside", "")),
     )
-    text = json.dumps(asdict(kept), sort_keys=True)
+    told = {key: value for key, value in asdict(kept).items() if value or key in _ALWAYS}
+    text = json.dumps(told, sort_keys=True)
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode("ascii")
 
 

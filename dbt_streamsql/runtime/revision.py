@@ -15,7 +15,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import NOOP, Job, TableVersion
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import changelog_table
+from dbt_streamsql.runtime import changelog_table, streams
 from dbt_streamsql.runtime.context import Replay, Warehouse
 from dbt_streamsql.runtime.cost import Estimate
 from dbt_streamsql.runtime.job import plan_of
@@ -158,6 +158,13 @@ class _Planner:
             raise _impossible(
                 f"{self._table} is a changelog, which only tells what its view did",
                 hint=f"revise {changelog_table.view_of(self._table)}",
+            )
+        job = self._jobs.get(self._table)
+        if job is not None and (streams.stream_of(job) or streams.is_beside(job)):
+            raise _impossible(
+                f"{self._table} holds what a stream gave, which may not give it again",
+                hint="`dbt run --full-refresh` of its model reads the stream from its beginning; "
+                "views that read the table can be revised",
             )
         if not asked.to_barrier and not asked.sql:
             raise _impossible(

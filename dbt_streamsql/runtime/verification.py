@@ -58,6 +58,12 @@ def _meant(
 ) -> str:
     """The query of a view over what it has read: where it leaves a choice, the one made."""
     plan = plan_of(job)
+    if plan.mode not in ("incremental", "full"):
+        raise StreamSqlError(
+            "NOT_A_VIEW",
+            f"{job.table} takes records from a stream: there is nothing else to compare it with",
+            allowed="materialized views",
+        )
     if not plan.canonical:
         return rewritten(job.sql, read)
     clock = version.inputs.get(CLOCK)

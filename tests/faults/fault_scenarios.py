@@ -130,6 +130,41 @@ def _revise(engine: Engine) -> None:
     engine.revise("lake.shop.pieces", to_barrier=1)
 
 
+_NUMBERED = (
+    "(SELECT *, row_number() OVER (PARTITION BY user_id ORDER BY id DESC) AS n "
+    "FROM lake.shop.orders)"
+)
+STREAMED = {
+    "events": "SELECT id, user_id, qty FROM lake.shop.orders",
+    "last_order": f"SELECT user_id, id, qty FROM {_NUMBERED} WHERE n = 1 AND qty <> 0",
+    "last_order__tombstones": f"SELECT user_id FROM {_NUMBERED} WHERE n = 1 AND qty = 0",
+    "by_qty": "SELECT qty, count(*) AS users FROM lake.shop.last_order GROUP BY qty",
+}
+"""The orders as a stream: each one, and the newest of each user, which is none where it is of
+nothing; and a view over that."""
+
+
+def _stream(engine: Engine) -> None:
+    orders = "lake.shop.orders"
+    source = {"connector": "table", "options": {"table": orders}}
+    engine.begin()
+    engine.create_streaming_table(
+        *("lake.shop.events", f"SELECT id, user_id, qty FROM {orders}"),
+        stream=orders,
+        source=source,
+    )
+    engine.create_streaming_table(
+        *("lake.shop.last_order", f"SELECT user_id, id, qty FROM {orders}"),
+        stream=orders,
+        source=source,
+        key=["user_id"],
+        sequence_by="id",
+        delete_when="qty = 0",
+    )
+    engine.create_materialized_view("lake.shop.by_qty", STREAMED["by_qty"])
+    engine.publish()
+
+
 SCENARIOS: dict[str, Scenario] = {
     "first": Scenario(lambda engine: _define(engine, MAINTAINED), ({}, MAINTAINED), changes=()),
     "maintain": Scenario(
@@ -150,6 +185,18 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "correct": Scenario(
         _correct, (COUNTED, CORRECTED), _two_barriers(COUNTED, ("pieces",)), changes=()
+    ),
+    "stream": Scenario(
+        lambda engine: engine.advance(),
+        (STREAMED, STREAMED),
+        _stream,
+        # New and late orders of known and of new users; some are of nothing.
+        (
+            (
+                "INSERT INTO lake.shop.orders SELECT IF(id % 2 = 0, -1 - id, 300 + id), id % 29, 1, "
+                "id % 3 FROM range(0, 200, 3)"
+            ),
+        ),
     ),
     "plain": Scenario(
         shop.stage,

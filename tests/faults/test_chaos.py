@@ -11,16 +11,16 @@ from fault_disk import unavailable
 from fault_kinds import KINDS, ON_A_DISK, kill_at
 from fault_scenarios import SCENARIOS
 
-from dbt_streamsql.runtime.durable import DROP_STEPS, REVISION_STEPS
+from dbt_streamsql.runtime.durable import DROP_STEPS, REVISION_STEPS, STREAM_STEPS
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
 SHARE = """
 kill/first/1 kill/diamond/2 kill/redefine/3 kill/rebuild/4 kill/plain/5
-kill/undo/6 kill/finish/7 kill/revise/8
+kill/undo/6 kill/finish/7 kill/revise/8 kill/stream/9 kill-twice/stream/4
 kill-twice/diamond/1 kill-twice/redefine/2 kill-twice/first/3
 zombie/first/1 zombie/maintain/2 zombie/diamond/3 zombie/redefine/4 zombie/drop/5 zombie/plain/6
-zombie/finish/7
+zombie/finish/7 zombie/stream/8
 pause/diamond/1 pause/plain/2
 full/first/1 full/maintain/2 full/diamond/3 full/redefine/4 full/plain/5 full/finish/6 full/correct/7
 read-only/first/1 read-only/maintain/2 read-only/redefine/3 read-only/plain/4 read-only/undo/5
@@ -47,6 +47,13 @@ def test_a_drop_whose_process_died_can_be_asked_for_again(stages, faults, step, 
 def test_a_correction_whose_process_died_can_be_asked_for_again(stages, faults, step, moment):
     kill_at(stages, "correct", stages.known("correct").trace.index((step, moment)))
     faults.count(Fault("kill", "correct", 0), f"{moment} {step}")
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("step", STREAM_STEPS)
+def test_a_stream_is_read_once_by_whoever_comes_after(stages, faults, step, moment):
+    kill_at(stages, "stream", stages.known("stream").trace.index((step, moment)))
+    faults.count(Fault("kill", "stream", 0), f"{moment} {step}")
 
 
 def test_the_share_has_every_kind_and_every_scenario():

@@ -17,7 +17,7 @@ from sim_store import MemoryStore
 
 from dbt_streamsql.meta import Barrier, Fence, Outlook, Retention, TableVersion, transitions
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import context, epoch, job, publish, retention
+from dbt_streamsql.runtime import context, epoch, job, publish, readings, retention
 from dbt_streamsql.runtime.context import Version
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.feed import Feed
@@ -159,16 +159,16 @@ def _says_newest(self: Any, spark: Any) -> TableVersion:
     return replace(version, inputs=newest)
 
 
-def _every_file(self: Any, source: str, seen: int | None) -> Feed | None:
+def _every_file(epoch: Any, source: str, *_: Any) -> Feed | None:
     """All files that are still there, also those that this reader has read."""
-    found = self.epoch.warehouse.store.change_files(source, 0, self.epoch.barrier())
-    return Feed(self.epoch.jobs[source], tuple(file.path for file in found)) if found else None
+    found = epoch.warehouse.store.change_files(source, 0, epoch.barrier())
+    return Feed(epoch.jobs[source], tuple(file.path for file in found)) if found else None
 
 
-def _the_last_file(self: Any, source: str, seen: int | None) -> Feed | None:
+def _the_last_file(epoch: Any, source: str, *_: Any) -> Feed | None:
     """The newest file, for a reader that may have missed earlier ones."""
-    found = self.epoch.warehouse.store.change_files(source, 0, self.epoch.barrier())
-    return Feed(self.epoch.jobs[source], (found[-1].path,)) if found else None
+    found = epoch.warehouse.store.change_files(source, 0, epoch.barrier())
+    return Feed(epoch.jobs[source], (found[-1].path,)) if found else None
 
 
 def _files_of_readers_too(warehouse: Any, fence: Fence) -> int:
@@ -258,8 +258,8 @@ PLANTED: dict[str, tuple[Change, ...]] = {
     "the newest input is recorded, not the one that was read": (
         (job.ViewJob, "_run", _says_newest),
     ),
-    "a reader takes changes again": ((job.ViewJob, "_feed", _every_file),),
-    "a reader misses changes": ((job.ViewJob, "_feed", _the_last_file),),
+    "a reader takes changes again": ((readings, "_feed", _every_file),),
+    "a reader misses changes": ((readings, "_feed", _the_last_file),),
     "change files go before they are read": ((publish, "_sweep_changes", _files_of_readers_too),),
     "change files are forgotten before they go": ((publish, "_sweep_changes", _forget_first),),
     "a barrier goes that a reader holds": ((MemoryStore, "outlook", _outlook_without_leases),),

@@ -34,7 +34,17 @@ from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import SHADOW, Redefinition
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import context, durable, epoch, feed, job, publish, upkeep, write
+from dbt_streamsql.runtime import (
+    context,
+    durable,
+    epoch,
+    feed,
+    job,
+    publish,
+    stager,
+    upkeep,
+    write,
+)
 from dbt_streamsql.runtime.context import Warehouse
 from dbt_streamsql.runtime.epoch import Epoch
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
@@ -210,7 +220,7 @@ def substituted() -> Iterator[None]:
         (job, "Local", Local),
         (job, "JobCount", JobCount),
         (job, "time", now),
-        (job, "uuid", names),
+        (stager, "uuid", names),
         (context, "time", now),
         (epoch, "time", now),
         (context, "uuid", names),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 BARRIER_PROPERTY = "streamsql.barrier"
 VERSION_PROPERTY = "streamsql.version"
@@ -22,7 +23,8 @@ class Stamp:
     earlier version wrote it). `plan` is the fingerprint of the definition, and `definition` (see
     `runtime/remembered.py`) its text, where the table's property may still be that of an earlier
     one. Of a table that took the place of another, `staged` is the snapshot of the staging table
-    that it copies, and `replaces` the one that the old table had.
+    that it copies, and `replaces` the one that the old table had. `position`: how far a streaming
+    table has read its stream.
     """
 
     barrier: int
@@ -31,6 +33,7 @@ class Stamp:
     definition: str = ""
     staged: int | None = None
     replaces: int | None = None
+    position: Mapping[str, Any] | None = None
 
     def properties(self) -> dict[str, str]:
         """The snapshot properties that say so."""

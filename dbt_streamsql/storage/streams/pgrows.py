@@ -68,8 +68,9 @@ class Snapshot:
         """Whether it saw what a transaction did. `xid` is as changes have it, without epoch."""
         if end > self.until:
             return False
-        whole = self.next - self.next % _MODULUS + xid
-        whole -= _MODULUS * (whole > self.next + _MODULUS // 2)
+        # Of the numbers that end so, the one nearest to the snapshot's.
+        half = _MODULUS // 2
+        whole = self.next + (xid - self.next + half) % _MODULUS - half
         return whole < self.lowest or (whole < self.next and whole not in self.running)
 
 

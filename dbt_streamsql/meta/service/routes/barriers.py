@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta.records import Barrier, Job, TableVersion
+from dbt_streamsql.meta.records import Barrier, Job, Span, TableVersion
 from dbt_streamsql.meta.retention import Forgotten, Outlook, Retention
 from dbt_streamsql.meta.service.callers import Reader, Runner
 from dbt_streamsql.meta.service.routes.bodies import (
@@ -19,6 +19,7 @@ from dbt_streamsql.meta.service.routes.bodies import (
     OfTable,
     Retain,
     Seconds,
+    Spans,
     Versions,
     Written,
 )
@@ -95,6 +96,12 @@ def inputs_as_of(by: Reader, barrier: Number) -> dict[str, int | None]:
     return by.seen_of(by.store.inputs_as_of(barrier))
 
 
+@router.get("/{barrier}/spans")
+def spans(by: Reader, barrier: Number) -> dict[str, Span]:
+    """What each streaming table read of its stream."""
+    return by.seen_of(by.store.spans(barrier))
+
+
 @router.get("/{barrier}/input-times")
 def input_times(by: Reader, barrier: Number) -> dict[str, float | None]:
     """When each pinned snapshot was committed, in seconds since 1970."""
@@ -135,6 +142,12 @@ def forget(by: Runner, body: Retain) -> Forgotten:
 def add_inputs(by: Runner, barrier: Number, body: Inputs) -> None:
     """Pin more inputs, or pin an input anew."""
     by.store.add_inputs(body.fence, barrier, body.inputs, body.committed)
+
+
+@router.post("/{barrier}/spans")
+def add_spans(by: Runner, barrier: Number, body: Spans) -> None:
+    """Record what streaming tables are about to read."""
+    by.store.add_spans(body.fence, barrier, body.spans)
 
 
 @router.post("/{barrier}/jobs")

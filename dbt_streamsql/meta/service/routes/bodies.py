@@ -15,6 +15,7 @@ from dbt_streamsql.meta.records import (
     Name,
     Published,
     Real,
+    Span,
     TableVersion,
     Text,
 )
@@ -50,6 +51,10 @@ class Fenced(Body):
 class Inputs(Fenced):
     inputs: dict[Name, Int64 | None]
     committed: dict[Name, Real] = Field(default_factory=dict)
+
+
+class Spans(Fenced):
+    spans: dict[Name, Span]
 
 
 class Definition(Fenced):

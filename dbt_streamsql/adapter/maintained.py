@@ -1,0 +1,140 @@
+"""The tables that the engine maintains: materialized views and streaming tables, in one epoch."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dbt.adapters.base import available
+from dbt.adapters.contracts.connection import AdapterResponse
+
+from dbt_streamsql.adapter import model_config, streams, tables
+from dbt_streamsql.adapter.operations import OperationsAdapter
+from dbt_streamsql.adapter.outcomes import check_policy
+from dbt_streamsql.adapter.relation import StreamSqlRelation
+from dbt_streamsql.errors import Place, StreamSqlError
+
+if TYPE_CHECKING:
+    from dbt_streamsql.engine import Engine, TableReport
+
+
+class MaintainedAdapter(OperationsAdapter):
+    """The adapter's methods for the models that are parts of the run's barrier."""
+
+    def __init__(self, config: Any, mp_context: Any) -> None:
+        super().__init__(config, mp_context)
+        self._beginning = threading.Lock()
+
+    @available.parse(lambda *_, **__: None)
+    def streamsql_materialize(
+        self,
+        relation: StreamSqlRelation,
+        sql: str,
+        unique_id: str,
+        config: Any,
+        full_refresh: bool = False,
+        old_relation: StreamSqlRelation | None = None,
+        keep: bool = False,
+    ) -> AdapterResponse:
+        """Bring one materialized view up to date in this run's epoch; opens the epoch if needed.
+
+        `keep`: as the view is configured now, whatever the model's config says.
+
+        Returns what `run_results.json` and dbt's log line tell about it.
+        """
+        with self.connections.exception_handler(sql):
+            name = self._maintained(relation, config)
+            options = model_config.of_materialized_view(name, config)
+            if keep:
+                options = self.host.engine.configuration(name) or options
+
+        def create(engine: Engine) -> TableReport:
+            return engine.create_materialized_view(
+                name, sql, unique_id=unique_id, full_refresh=full_refresh, **options
+            )
+
+        return self._in_epoch(create, old_relation)
+
+    @available.parse(lambda *_, **__: None)
+    def streamsql_stream(
+        self,
+        relation: StreamSqlRelation,
+        sql: str,
+        model: Any,
+        sources: list[Mapping[str, Any]],
+        full_refresh: bool = False,
+        old_relation: StreamSqlRelation | None = None,
+    ) -> AdapterResponse:
+        """Take what is new in the stream of a streaming table, in this run's epoch.
+
+        `sources`: the sources of the project that the model reads, as nodes of dbt's graph.
+        """
+        with self.connections.exception_handler(sql):
+            name = self._maintained(relation, model["config"])
+            options = streams.of_streaming_table(name, model["config"])
+            stream = streams.stream_of(name, sources)
+
+        def create(engine: Engine) -> TableReport:
+            return engine.create_streaming_table(
+                name,
+                sql,
+                unique_id=model["unique_id"],
+                full_refresh=full_refresh,
+                **stream,
+                **options,
+            )
+
+        return self._in_epoch(create, old_relation)
+
+    def _maintained(self, relation: StreamSqlRelation, config: Any) -> str:
+        """The name of the table. Errors: CONFIG_INVALID, DUPLICATE_WRITER, GRANTS_UNSUPPORTED."""
+        name, kind = str(self._name(relation)), str(config["materialized"]).replace("_", " ")
+        self._refuse_function(relation)
+        tables.check_grants(name, config)
+        if relation.database != self.config.credentials.database:
+            raise StreamSqlError(
+                "CONFIG_INVALID",
+                f"a {kind} lives in the profile's catalog",
+                given=f"catalog {relation.database}",
+                allowed=self.config.credentials.database,
+                hint="remove `catalog_name` or `database`; its inputs may be in any catalog",
+                place=Place(name),
+            )
+        return name
+
+    def _in_epoch(
+        self, create: Callable[[Engine], TableReport], old_relation: StreamSqlRelation | None
+    ) -> AdapterResponse:
+        engine = self.host.engine
+        if old_relation is not None and not old_relation.is_materialized_view:
+            self.drop_relation(old_relation)
+        # The engine runs statements of its own: lines of this one would mislead.
+        with self.connections.exception_handler(""):
+            at_once = self._policy == "model"
+            with self._beginning:
+                if not engine.epoch_open:
+                    engine.begin()
+            with self.host.gate.shared():
+                report = create(engine)
+            if at_once:
+                with self.host.gate.alone():
+                    engine.flush()
+        return model_config.response_of(report)
+
+    @property
+    def _policy(self) -> str:
+        """When this run is published. Error: CONFIG_INVALID."""
+        chosen = self.config.cli_vars.get("publish", self.config.credentials.publish)
+        return check_policy(chosen)
+
+    def _refuse_function(self, relation: StreamSqlRelation) -> None:
+        name = self._name(relation)
+        found = self.get_relation(name.catalog, name.schema, name.table)
+        if found is not None and found.is_function:
+            raise StreamSqlError(
+                "DUPLICATE_WRITER",
+                "a function of the project has the name of this model",
+                given=relation.render(),
+                hint="set another `alias` for one of the two",
+            )

@@ -1,0 +1,97 @@
+"""How a streaming table's source is declared in a dbt project: a source with `meta.streamsql`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dbt_streamsql.adapter import model_config
+from dbt_streamsql.adapter.causes import listed
+from dbt_streamsql.errors import Place, StreamSqlError
+
+KEY = "streamsql"
+"""Under `meta` of a source: what makes it a stream."""
+
+_LISTS = ("key", "leave_out")
+_TEXTS = ("sequence_by", "delete_when", "on_error")
+"""Config keys of a streaming table that dbt does not know."""
+
+_DECLARED = ("connector", "format", "schema", "options", "connection")
+
+
+def of_streaming_table(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Our options out of a model's config. Error: CONFIG_INVALID, listing everything wrong."""
+    problems = [
+        f"`{key}` belongs to materialized views"
+        for key in model_config.OWN_KEYS
+        if config.get(key) is not None
+    ]
+    options: dict[str, Any] = {}
+    for key in _LISTS:
+        value = config.get(key) or []
+        names = [value] if isinstance(value, str) else value
+        if not isinstance(names, Sequence) or not all(isinstance(each, str) for each in names):
+            problems.append(f"`{key}` must be a column or a list of columns, not {value!r}")
+        else:
+            options[key] = list(names)
+    for key in _TEXTS:
+        value = config.get(key)
+        if value is not None and not isinstance(value, str):
+            problems.append(f"`{key}` must be a text, not {value!r}")
+        elif value:
+            options[key] = value
+    own = {*_LISTS, *_TEXTS, *model_config.OWN_KEYS}
+    rest = {key: config[key] for key in config if key not in own}
+    found = model_config.of_materialized_view(name, rest, problems, (*_LISTS, *_TEXTS))
+    return {**options, "properties": found["properties"]}
+
+
+def stream_of(name: str, sources: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The stream that a model reads: `stream`, `source` and `connection` of
+    `Engine.create_streaming_table`.
+
+    Error: CONFIG_INVALID unless it is the only source of the model, and declared as one.
+    """
+    if len(sources) != 1:
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            "a streaming table reads one source",
+            given=", ".join(sorted(source["unique_id"] for source in sources)) or "none",
+            allowed="one `source(…)`; a materialized view can join what streaming tables hold",
+            place=Place(name),
+        )
+    source = sources[0]
+    meta = (source.get("config") or {}).get("meta") or source.get("meta") or {}
+    declared = meta.get(KEY)
+    if not isinstance(declared, Mapping):
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            f"{source['unique_id']} does not say how its stream is read",
+            given="no `meta: {streamsql: …}`" if declared is None else repr(declared),
+            allowed="`config: {meta: {streamsql: {connector: …, options: …}}}` of the source",
+            hint="docs/sources.md has an example of each connector",
+            place=Place(name),
+        )
+    unknown = sorted(set(declared) - set(_DECLARED))
+    if unknown:
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            f"`meta.streamsql` of {source['unique_id']} has unknown keys",
+            given=listed([f"`{key}`" for key in unknown]),
+            allowed=", ".join(_DECLARED),
+            place=Place(name),
+        )
+    spec = {key: value for key, value in declared.items() if key != "connection"}
+    typed = [
+        [column["name"], column["data_type"]]
+        for column in source.get("columns", {}).values()
+        if column.get("data_type")
+    ]
+    if typed and "schema" not in spec:
+        spec["columns"] = typed
+    parts = (source["database"], source["schema"], source["identifier"])
+    return {
+        "stream": ".".join(f"`{part.replace('`', '``')}`" for part in parts),
+        "source": spec,
+        "connection": str(declared.get("connection") or ""),
+    }

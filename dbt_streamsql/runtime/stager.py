@@ -1,0 +1,122 @@
+"""Put a new version of a table where no reader looks: in a staging table, or on a branch."""
+
+from __future__ import annotations
+
+import posixpath
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import ChangeFile, Job, TableVersion
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime import feed, remembered
+from dbt_streamsql.runtime.context import Open, Version
+from dbt_streamsql.runtime.durable import durable
+from dbt_streamsql.runtime.outcome import Outcome
+from dbt_streamsql.storage.iceberg import files, metadata, staging
+from dbt_streamsql.storage.iceberg.metadata import Metadata
+from dbt_streamsql.storage.iceberg.stamp import Stamp
+
+
+@dataclass(frozen=True)
+class Stager:
+    """Stages for one job in one epoch; `inputs` are the snapshots that a version is made from,
+    `position` is how far its stream is read."""
+
+    epoch: Open
+    job: Job
+    inputs: Mapping[str, int | None]
+    position: Mapping[str, Any] | None = None
+
+    def origin(self) -> Stamp:
+        """What the snapshots of this version tell of themselves."""
+        new = self.job.table in self.epoch.definitions
+        text = remembered.packed(self.job) if new else ""
+        return Stamp(
+            self.epoch.barrier(), self.inputs, self.job.fingerprint, text, position=self.position
+        )
+
+    def build(
+        self, spark: SparkSession, select: str, meta: Metadata | None
+    ) -> tuple[TableName, Metadata]:
+        """Build a staging table from a query; `meta` is that of the table it is to replace."""
+        name = TableName.parse(self.job.table)
+        at = self.epoch.staging_place(name)
+        location = "" if meta is not None else self.epoch.warehouse.place_of(name)
+        properties = {
+            **staging.VIEW_PROPERTIES,
+            **self.job.config.get("properties", {}),
+            **remembered.properties(self.job.table, self.epoch.warehouse.store_id, self.job),
+        }
+        with durable("table.build"), staging.stamped(spark, self.origin()):
+            staging.build(spark, at, select, location, properties)
+        return at, loaded(spark, at)
+
+    def replacement(
+        self, at: TableName, staged: Metadata, meta: Metadata | None, mode: str, reason: str
+    ) -> TableVersion:
+        """The record that a staging table takes the place of the job's."""
+        barrier = self.epoch.barrier()
+        self.announce(Version(at, staged, staged.current, barrier))
+        return TableVersion(
+            barrier,
+            self.job.table,
+            snapshot=staged.current,
+            staged_at=str(at),
+            created=meta is None,
+            mode=mode,
+            reason=reason,
+            rows_inserted=staged.live_rows(staged.current),
+            rows_deleted=meta.live_rows(meta.current) if meta is not None else 0,
+            inputs=self.inputs,
+        )
+
+    def branched(self, spark: SparkSession, branch: str, **more: Any) -> TableVersion:
+        """The record of what was written on a branch of the job's table; `more` of its fields."""
+        barrier, name = self.epoch.barrier(), TableName.parse(self.job.table)
+        staged = loaded(spark, name)
+        head = staged.refs[branch]
+        self.announce(Version(name, staged, head, barrier))
+        return TableVersion(
+            barrier, self.job.table, snapshot=head, branch=branch, inputs=self.inputs, **more
+        )
+
+    def announce(self, version: Version) -> None:
+        """Let the jobs that read the table read this version."""
+        with self.epoch.lock:
+            self.epoch.staged[self.job.table] = version
+
+    def write_feed(
+        self, spark: SparkSession, outcome: Outcome, meta: Metadata, columns: Sequence[str]
+    ) -> None:
+        """Write the table's own change beside it, for those that read it later."""
+        if outcome.feed is None:
+            return
+        barrier = self.epoch.barrier()
+        path = posixpath.join(f"{meta.location}-changes", f"b{barrier}-{uuid.uuid4().hex[:8]}")
+        file = ChangeFile(self.job.table, barrier, path, outcome.inserted + outcome.deleted)
+        # Known before it exists: what a dead process has written can then be found and removed.
+        with durable("changes.register"):
+            self.epoch.warehouse.store.add_change_file(self.epoch.fence, file)
+        with durable("changes.write"):
+            feed.write(spark, path, outcome.feed, list(columns))
+        listed = self.epoch.warehouse.store.change_files(self.job.table, barrier - 1, barrier)
+        if path not in {known.path for known in listed}:
+            # Who gave the barrier up while this process stood still found nothing to delete yet.
+            files.delete_folder(spark, path)
+            raise StreamSqlError(
+                "META_CONFLICT",
+                f"another runner has given barrier {barrier} up",
+                hint="run again",
+            )
+
+
+def loaded(spark: SparkSession, table: TableName) -> Metadata:
+    """The metadata of a table that was just written."""
+    meta = metadata.load(spark, table)
+    assert meta is not None
+    return meta

@@ -1,0 +1,296 @@
+"""One streaming table in one epoch: record how far its stream is read, read that, stage it.
+
+The records of a barrier are those after the position of the table's last version, up to one that
+the store knows before anything is read. So a barrier that is given up has taken nothing, and each
+record is in the table once, whoever dies when (FLIP-276, `<barrier, offsets>`).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.meta import NOOP, Job, Span, TableVersion
+from dbt_streamsql.meta.history import OLDEST_CHANGE
+from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.runtime import upserts
+from dbt_streamsql.runtime.context import Open, pin, unchanged
+from dbt_streamsql.runtime.durable import durable
+from dbt_streamsql.runtime.job import Rewrite
+from dbt_streamsql.runtime.local import Local
+from dbt_streamsql.runtime.sessions import JobCount
+from dbt_streamsql.runtime.stager import Stager
+from dbt_streamsql.runtime.streams import (
+    POSITION,
+    QUARANTINE,
+    TOMBSTONES,
+    Stream,
+    all_beside,
+    beside,
+    opened,
+)
+from dbt_streamsql.runtime.upserts import Upsert
+from dbt_streamsql.runtime.write_driver import DRIVER_ROWS
+from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.iceberg import refs, staging, stamp
+from dbt_streamsql.storage.iceberg.metadata import Metadata
+from dbt_streamsql.storage.iceberg.refs import Moves
+from dbt_streamsql.storage.streams.source import AT, PROBLEM, RAW, End, Position, Source
+
+_BAD = "STREAMSQL_BAD_RECORD "
+_SHOWN = 200
+"""Characters of a bad record."""
+
+
+@dataclass
+class StreamJob:
+    """One run of one streaming table. `asked`: why its stream is read from the beginning again
+    ('': it is not)."""
+
+    epoch: Open
+    job: Job
+    plan: CompiledPlan
+    stream: Stream
+    asked: str
+    rewrite: Rewrite
+    name: TableName = field(init=False)
+    source: Source = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.name = TableName.parse(self.job.table)
+        self.source = opened(
+            self.stream, self.epoch.warehouse.connections, self._place, self.job.table
+        )
+
+    def run(self) -> list[TableVersion]:
+        """Stage the table's version for this barrier, and those of the tables beside it; their
+        records, the table's own first.
+
+        Errors: BAD_RECORD, STREAM_LOST.
+        """
+        at, started = time.time(), time.monotonic()
+        with self.epoch.warehouse.sessions.use() as spark:
+            counter = JobCount(spark)
+            try:
+                version, *others = self._run(spark)
+            finally:
+                jobs, read = counter.stop()
+        seconds = time.monotonic() - started
+        version = replace(version, jobs=jobs, started_at=at, seconds=seconds)
+        if version.mode != NOOP:
+            version = replace(version, stats={**version.stats, "bytes_read": read})
+        return [version, *(replace(other, jobs=0, started_at=at) for other in others)]
+
+    def _run(self, spark: SparkSession) -> list[TableVersion]:
+        known = self.epoch.before(self.job.table)
+        meta = self._meta(self.job.table) if known is not None else None
+        previous = None if self.asked or meta is None else known
+        after = self._after(previous, meta) if previous is not None else None
+        end = self.source.end(spark, after)
+        others_stand = all(self.epoch.before(o.table) for o in all_beside(self.job))
+        if end is None and previous is not None and others_stand:
+            return [replace(unchanged(previous, {}), stats={POSITION: after})]
+        if end is not None:
+            span = {self.job.table: Span(after, end.position)}
+            with durable("stream.record"):
+                self.epoch.warehouse.store.add_spans(self.epoch.fence, self.epoch.barrier(), span)
+        local = Local(spark)
+        few = end is None or (end.records is not None and end.records <= DRIVER_ROWS)
+        # Adaptive execution runs every stage as a job of its own: see `Frames`.
+        spark.conf.set("spark.sql.adaptive.enabled", not few)
+        try:
+            version, *others = self._take(spark, local, after, end, previous, meta, few=few)
+        except PySparkException as error:
+            raise self._told(error) from error
+        finally:
+            local.close()
+            spark.conf.set("spark.sql.adaptive.enabled", True)
+        stats: dict[str, Any] = {
+            "strategy": self.plan.strategy,
+            "plan": self.plan.fingerprint,
+            POSITION: end.position if end is not None else after,
+        }
+        if end is not None and end.oldest is not None and previous is not None:
+            stats[OLDEST_CHANGE] = {self.stream.name: end.oldest}
+        return [replace(version, stats=stats), *others]
+
+    def _after(self, previous: TableVersion, meta: Metadata | None) -> Position | None:
+        """How far the stream was read for the table as it is."""
+        if POSITION in previous.stats:
+            position: Position | None = previous.stats[POSITION]
+            return position
+        # The store was rebuilt from the tables.
+        at = previous.snapshot
+        while meta is not None and at is not None and at in meta.snapshots:
+            told = stamp.read(meta.snapshots[at].summary)
+            if told is not None:
+                return told.position
+            at = meta.snapshots[at].parent
+        raise StreamSqlError(
+            "STREAM_LOST",
+            f"nothing tells how far {self.source.name} was read for {self.job.table}",
+            hint="`dbt run --full-refresh` of this model reads the stream from its beginning",
+            place=self._place,
+        )
+
+    # -- what is staged ----------------------------------------------------------------------
+
+    def _take(
+        self,
+        spark: SparkSession,
+        local: Local,
+        after: Position | None,
+        end: End | None,
+        previous: TableVersion | None,
+        meta: Metadata | None,
+        *,
+        few: bool,
+    ) -> list[TableVersion]:
+        """Stage the records up to `end` (None: there is none yet)."""
+        position = end.position if end is not None else after
+        stager = Stager(self.epoch, self.job, {}, position)
+        records = self._records(spark, local, after, end)
+        select = self._query(spark, records)
+        if self.stream.key:
+            found = Upsert(self.stream, self.plan, local, select, few)
+            staged = self._upsert(spark, stager, found, previous, meta)
+        elif previous is None:
+            staged = [self._build(spark, stager, select, meta)]
+        else:
+            assert meta is not None
+            staged = [self._append(spark, stager, select, meta)]
+        if self.stream.quarantines:
+            bad = (
+                f"SELECT {RAW} AS raw, {AT} AS at, {PROBLEM} AS reason, "
+                f"{self.epoch.barrier()}L AS barrier FROM {records} WHERE {PROBLEM} IS NOT NULL"
+            )
+            staged += self._beside(spark, QUARANTINE, bad)
+        return staged
+
+    def _build(
+        self, spark: SparkSession, stager: Stager, select: str, meta: Metadata | None
+    ) -> TableVersion:
+        at, built = stager.build(spark, select, meta)
+        reason = self.asked or "the table is built for the first time"
+        return stager.replacement(at, built, meta, "full", reason)
+
+    def _append(
+        self, spark: SparkSession, stager: Stager, select: str, meta: Metadata
+    ) -> TableVersion:
+        assert meta.current is not None
+        name = TableName.parse(stager.job.table)
+        barrier = self.epoch.barrier()
+        branch = staging.branch_name(barrier)
+        names = ", ".join(quote(column["name"]) for column in stager.job.columns)
+        with durable("branch.create"):
+            refs.move(spark, name, Moves(branches={branch: meta.current}))
+        with durable("branch.write"), staging.stamped(spark, stager.origin()):
+            target = staging.branch_sql(name, branch)
+            spark.sql(f"INSERT INTO {target} ({names}) SELECT {names} FROM ({select})")
+        version = stager.branched(spark, branch, mode="append")
+        rows = self.epoch.staged[version.table].meta.live_rows(version.snapshot)
+        return replace(version, rows_inserted=rows - meta.live_rows(meta.current))
+
+    def _upsert(
+        self,
+        spark: SparkSession,
+        stager: Stager,
+        found: Upsert,
+        previous: TableVersion | None,
+        meta: Metadata | None,
+    ) -> list[TableVersion]:
+        """Stage what the newest record of each key says, and which keys are deleted."""
+        deletes = beside(self.job, TOMBSTONES)
+        if previous is None or meta is None:
+            built = self._build(spark, stager, found.rows(), meta)
+            return [built, *self._beside(spark, TOMBSTONES, found.deleted(), anew=True)]
+        graves = self._meta(deletes.table)
+        assert graves is not None
+        winners = found.winners(
+            inputs.version(self.name, meta.current),
+            inputs.version(TableName.parse(deletes.table), graves.current),
+        )
+        staged = []
+        for of, known, rows, feed in (
+            (stager, meta, winners.rows, self.epoch.readers(self.job.table)),
+            (Stager(self.epoch, deletes, {}), graves, winners.deleted, False),
+        ):
+            version = upserts.write(spark, found.local, of, known, rows, winners, feed=feed)
+            if version is not None:
+                staged.append(version)
+            elif of is stager:
+                # The records have been read, and come to nothing.
+                staged.append(replace(unchanged(previous, {}), barrier=self.epoch.barrier()))
+        return staged
+
+    def _beside(
+        self, spark: SparkSession, suffix: str, select: str, *, anew: bool = False
+    ) -> list[TableVersion]:
+        """Stage rows of a table that stands beside this one."""
+        job = beside(self.job, suffix)
+        stager = Stager(self.epoch, job, {})
+        known = self.epoch.before(job.table)
+        meta = self._meta(job.table) if known is not None else None
+        if meta is None or anew:
+            return [self._build(spark, stager, select, meta)]
+        if not spark.sql(f"SELECT 1 FROM ({select}) LIMIT 1").head():
+            return []
+        return [self._append(spark, stager, select, meta)]
+
+    # -- the query ---------------------------------------------------------------------------
+
+    def _records(
+        self, spark: SparkSession, local: Local, after: Position | None, end: End | None
+    ) -> str:
+        """The records up to `end` (None: there is none yet): SQL that may follow FROM."""
+        if end is None:
+            columns = [*self.source.columns(spark)]
+            columns += [(name, "STRING") for name in (RAW, AT, PROBLEM)]
+            empty = ", ".join(f"CAST(NULL AS {kind}) AS {quote(name)}" for name, kind in columns)
+            return f"(SELECT {empty} WHERE false)"
+        frame = self.source.read(spark, after, end.position)
+        # Where they are asked for twice, they are read once.
+        return local.cached(frame) if self.stream.quarantines else local.view(frame)
+
+    def _query(self, spark: SparkSession, records: str) -> str:
+        """The model's query over those records that can be read."""
+        names = ", ".join(quote(name) for name, _ in self.source.columns(spark))
+        good = f"{PROBLEM} IS NULL"
+        if not self.stream.quarantines:
+            told = f"concat('{_BAD}', {AT}, ': ', {PROBLEM}, ': ', left({RAW}, {_SHOWN}))"
+            good = f"coalesce({good} OR raise_error({told}), true)"
+        rows = f"(SELECT {names} FROM {records} WHERE {good})"
+        return self.rewrite(
+            self.job.sql, lambda name: rows if str(name) == self.stream.name else None
+        )
+
+    def _meta(self, table: str) -> Metadata | None:
+        try:
+            return pin(self.epoch, table).meta
+        except StreamSqlError as error:
+            if error.code != "TABLE_MISSING":
+                raise
+            return None
+
+    def _told(self, error: PySparkException) -> Exception:
+        """A bad record in our words, any other error as it is."""
+        _, found, what = str(error).partition(_BAD)
+        if not found:
+            return error
+        return StreamSqlError(
+            "BAD_RECORD",
+            f"{self.source.name} holds a record that cannot be read",
+            given=what.splitlines()[0].partition(" SQLSTATE: ")[0],
+            hint="correct the source's declaration, or set `on_error: quarantine` in the model",
+            place=self._place,
+        )
+
+    @property
+    def _place(self) -> Place:
+        return Place(self.job.unique_id or self.job.table)

@@ -1,0 +1,204 @@
+"""What makes a job one of a streaming table, and the tables that stand beside one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.errors import PySparkException
+
+from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.meta import Job, TableVersion
+from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.quoting import TableName, expression
+from dbt_streamsql.runtime.context import Warehouse, log
+from dbt_streamsql.runtime.durable import durable
+from dbt_streamsql.storage.streams.declared import open_source
+from dbt_streamsql.storage.streams.source import Source
+
+STREAM = "stream"
+"""The key of `Job.config` that holds the `Stream` of a streaming table."""
+
+BESIDE = "beside"
+"""The key of `Job.config` that says which table writes this one."""
+
+POSITION = "position"
+"""The key of `TableVersion.stats`: how far the stream was read for it."""
+
+QUARANTINE, TOMBSTONES = "__quarantine", "__tombstones"
+"""Suffixes of the tables beside: records that cannot be read, and keys that were deleted."""
+
+SEQUENCE = "__streamsql_sequence"
+"""The hidden column of a table with a key: the sequence of the record that a row comes from."""
+
+BESIDE_MODE = "beside"
+_NO_PLAN = CompiledPlan(
+    *("", BESIDE_MODE, "", (), (), (), (), (), "", (), {}, ""),
+)
+"""Of a table that another one writes."""
+
+ON_ERROR = ("fail", "quarantine")
+
+_QUARANTINED = (
+    ("raw", "string"),
+    ("at", "string"),
+    ("reason", "string"),
+    ("barrier", "bigint"),
+)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What a streaming table reads, and how.
+
+    `name` is what its query calls the stream, `spec` how that is declared (see
+    `storage/streams/declared.py`), `connection` names options of the profile. With a `key` the
+    newest record of a key, by the expression `sequence_by`, says what its row is, and that there
+    is none where `delete_when` is true; `leave_out` are columns of the query that are not stored.
+    `on_error`: `fail`, or `quarantine`.
+    """
+
+    name: str
+    spec: Mapping[str, Any]
+    connection: str = ""
+    key: tuple[str, ...] = ()
+    sequence_by: str = ""
+    delete_when: str = ""
+    leave_out: tuple[str, ...] = field(default=())
+    on_error: str = "fail"
+
+    @property
+    def quarantines(self) -> bool:
+        return self.on_error == "quarantine"
+
+
+def check_stream(stream: Stream, model: str) -> None:
+    """Refuse what cannot go together. Error: CONFIG_INVALID, listing everything wrong."""
+    problems = []
+    if stream.key and not stream.sequence_by:
+        problems.append(
+            "`key` needs `sequence_by`: which of two records of a key is the newer one"
+        )
+    problems += [
+        f"`{name}` needs a `key`"
+        for name in ("sequence_by", "delete_when", "leave_out")
+        if getattr(stream, name) and not stream.key
+    ]
+    if stream.on_error not in ON_ERROR:
+        problems.append(f"`on_error` is {stream.on_error!r}, not one of {', '.join(ON_ERROR)}")
+    for name in ("sequence_by", "delete_when"):
+        if text := getattr(stream, name):
+            try:
+                expression(text, name)
+            except StreamSqlError as error:
+                problems.append(f"{error.message}: {error.given}")
+    if problems:
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            "the config of the streaming table cannot be",
+            given="; ".join(problems),
+            allowed="docs/streaming_table.md lists the keys",
+            place=Place(model),
+        )
+
+
+def stream_of(job: Job) -> Stream | None:
+    """The stream of a streaming table; None for a view."""
+    known = job.config.get(STREAM)
+    return from_json(known) if known else None
+
+
+def from_json(known: Mapping[str, Any]) -> Stream:
+    """A stream as it was kept."""
+    lists = {name: tuple(known[name]) for name in ("key", "leave_out")}
+    return Stream(**{**known, **lists})
+
+
+def is_beside(job: Job) -> bool:
+    """Whether another job writes this one's table."""
+    return BESIDE in job.config
+
+
+def beside(job: Job, suffix: str) -> Job:
+    """The job of a table beside a streaming table."""
+    name = TableName.parse(job.table)
+    table = str(replace(name, table=name.table + suffix))
+    columns, key = [{"name": name, "type": kind} for name, kind in _QUARANTINED], tuple[str, ...]()
+    if suffix == TOMBSTONES:
+        stream = stream_of(job)
+        assert stream is not None
+        types = {column["name"]: column["type"] for column in job.columns}
+        key = stream.key
+        kept = [(name, types[name]) for name in key]
+        columns = [
+            {"name": name, "type": kind}
+            for name, kind in (*kept, (SEQUENCE, job.config["sequence"]))
+        ]
+    return Job(
+        table=table,
+        unique_id=f"{job.unique_id}{suffix}" if job.unique_id else "",
+        sql="",
+        config={BESIDE: job.table, "hidden": [], "properties": {}},
+        fingerprint=job.fingerprint,
+        plan={"plan": json.loads(replace(_NO_PLAN, key=key, table=table).to_json())},
+        columns=columns,
+        sources=(job.table,),
+    )
+
+
+def all_beside(job: Job) -> list[Job]:
+    """The jobs of all tables beside a job's; none for a view."""
+    stream = stream_of(job)
+    if stream is None:
+        return []
+    suffixes = [TOMBSTONES] if stream.key else []
+    suffixes += [QUARANTINE] if stream.quarantines else []
+    return [beside(job, suffix) for suffix in suffixes]
+
+
+def moved(version: TableVersion, before: TableVersion) -> bool:
+    """Whether a stream was read further, though the table is what it was."""
+    return POSITION in version.stats and version.stats[POSITION] != before.stats.get(POSITION)
+
+
+def opened(
+    stream: Stream, connections: Mapping[str, Mapping[str, str]], place: Place, table: str
+) -> Source:
+    """The stream as `table` reads it, with the options of its connection.
+
+    Error: CONFIG_INVALID.
+    """
+    if stream.connection and stream.connection not in connections:
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            f"the profile has no connection {stream.connection!r}",
+            given=f"connection: {stream.connection}",
+            allowed=", ".join(sorted(connections)) or "none is in `connections`",
+            place=place,
+        )
+    known = connections.get(stream.connection, {})
+    options = {**known, **stream.spec.get("options", {})}
+    return open_source({**stream.spec, "options": options}, place, table)
+
+
+def release(warehouse: Warehouse, jobs: Mapping[str, Job], barrier: int) -> None:
+    """Let the streams forget what a published barrier has read of them.
+
+    Nothing is lost when a process dies before: the next barrier reads on from there, and releases
+    more.
+    """
+    streams = {table: stream_of(job) for table, job in jobs.items()}
+    if not any(streams.values()):
+        return
+    for table, span in warehouse.store.spans(barrier).items():
+        stream = streams.get(table)
+        if stream is None:
+            continue
+        try:
+            source = opened(stream, warehouse.connections, Place(table), table)
+            with durable("stream.release"):
+                source.release(warehouse.sessions.main, span.upto)
+        except (StreamSqlError, PySparkException, OSError) as error:
+            log.warning("%s: its stream is not released yet: %s", table, error)
