@@ -13,6 +13,7 @@ import postgres as server_of
 import psycopg
 import pytest
 from stream_support import opened, problems, records, through
+from tests_support import dying
 
 from dbt_streamsql.errors import StreamSqlError
 
@@ -254,6 +255,9 @@ def test_a_transaction_that_runs_while_the_table_is_first_read_comes_once(
         other.execute("INSERT INTO t VALUES (3)")
         waiting = followed(snapshot_wait=0.3)
         told = refused("STREAM_UNREACHABLE", waiting.end, spark, None)
+        assert str(other.info.backend_pid) in told
+        new = followed(reader="another", snapshot_wait=0.3)
+        told = refused("STREAM_UNREACHABLE", new.end, spark, None)
         assert str(other.info.backend_pid) in told
         threading.Timer(0.5, other.commit).start()
         end = source.end(spark, None)
@@ -537,3 +541,54 @@ def test_all_mistakes_of_a_declaration_are_told_at_once():
     told = str(caught.value)
     assert caught.value.code == "CONFIG_INVALID"
     assert all(word in told for word in ("`slot`", "`publish`", "`hots`", "`host`"))
+
+
+@pytest.mark.parametrize(
+    "step", ["stream.record", "branch.write", "barrier.precommit", "stream.release"]
+)
+def test_a_streaming_table_is_the_table_of_the_database_whoever_dies(
+    engine, schema, sql, port, database, step
+):
+    chance = random.Random(step)
+    table, view = f"lake.{schema}.t", f"lake.{schema}.per_v"
+    sql("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    sql("INSERT INTO t SELECT n, n % 3 FROM generate_series(1, 30) n")
+    options = {
+        "host": "127.0.0.1",
+        "port": port,
+        "database": database,
+        "user": "postgres",
+        "password": server_of.PASSWORD,
+        "table": "t",
+    }
+    engine.create_streaming_table(
+        table,
+        f"SELECT id, v, _op, _seq FROM lake.{schema}.stream WHERE _op <> 't'",
+        stream=f"lake.{schema}.stream",
+        source={"connector": "postgres", "options": options},
+        key=["id"],
+        sequence_by="_seq",
+        delete_when="_op = 'd'",
+        leave_out=["_op", "_seq"],
+    )
+    engine.create_materialized_view(view, f"SELECT v, count(*) AS n FROM {table} GROUP BY v")
+    for round_ in range(4):
+        for _ in range(8):
+            key = chance.randrange(40)
+            sql("DELETE FROM t WHERE id = %s", (key,))
+            sql("INSERT INTO t VALUES (%s, %s)", (key, key % 4))
+            sql("UPDATE t SET id = %s WHERE id = %s", (100 + chance.randrange(10**6), key + 1))
+        if round_ % 2:
+            with dying(step):
+                engine.advance()
+            engine.abort()
+        engine.advance()
+        rows = {(row.id, row.v) for row in engine.sql(f"SELECT id, v FROM {table}").collect()}
+        assert rows == set(sql("SELECT id, v FROM t").fetchall())
+        counts = {(row.v, row.n) for row in engine.sql(f"SELECT * FROM {view}").collect()}
+        assert counts == set(sql("SELECT v, count(*) FROM t GROUP BY v").fetchall())
+    assert engine.advance().tables[table].mode == "noop"
+    sql(
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = %s",
+        (database,),
+    )

@@ -86,6 +86,8 @@ class Jdbc:
 
     def _snapshot(self, spark: SparkSession, after: Position | None) -> End | None:
         seen = None
+        if after is not None and "n" not in after:
+            raise self._refusal("it was read in another mode before", "mode: snapshot")
         if self.changed_by is not None:
             rows = self._load(spark, f"({self.changed_by}) {_ALIAS}").collect()
             told = json.dumps([list(row) for row in rows], default=str)
@@ -99,10 +101,9 @@ class Jdbc:
 
         rows = self._load(spark)
         kind = self._kind(rows)
-        if after is not None and after["type"] != kind:
-            raise self._refusal(
-                "the column has another type now", f"{after['type']} before, {kind} now"
-            )
+        if after is not None and after.get("type") != kind:
+            before = after.get("type", "another mode")
+            raise self._refusal("the column has another type now", f"{before} before, {kind} now")
         by = self._quoted(self._spelled(rows))
         nulls = f"(SELECT count(*) FROM {self.relation} WHERE {by} IS NULL)"
         now = f", CURRENT_TIMESTAMP AS {_NOW}" if self.lag is not None else ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +92,17 @@ def connect(login: dict[str, Any]) -> Connection[Any]:
     for key, value in _SETTINGS.items():
         connection.execute("SELECT set_config(%s, %s, false)", (key, value))
     return connection
+
+
+@contextmanager
+def limited(connection: Connection[Any], seconds: float) -> Iterator[None]:
+    """A statement inside is cancelled after so long."""
+    text = "SELECT set_config('statement_timeout', %s, false)"
+    connection.execute(text, (str(max(1, int(seconds * 1000))),))
+    try:
+        yield
+    finally:
+        connection.execute(text, ("0",))
 
 
 def one(connection: Connection[Any], text: str) -> Any:

@@ -171,16 +171,7 @@ class Postgres:
         until = time.monotonic() + self.patience
         while pgtable.one(connection, asked)[0] <= newest:
             if time.monotonic() > until:
-                pids = connection.execute(
-                    "SELECT pid FROM pg_stat_activity WHERE backend_xid IS NOT NULL"
-                ).fetchall()
-                raise self._refusal(
-                    "STREAM_UNREACHABLE",
-                    "transactions that began before the slot have not ended",
-                    f"they run for longer than {self.patience:g} seconds, in the processes "
-                    + ", ".join(str(pid) for (pid,) in pids),
-                    "end them, or raise `snapshot_wait`",
-                )
+                raise self._kept_waiting(connection)
             time.sleep(_POLL)
 
     def _changes(self, connection: Connection[Any], table: PgTable, after: Position) -> End | None:
@@ -296,6 +287,8 @@ class Postgres:
             )
 
     def _made(self, connection: Connection[Any]) -> Slot:
+        from psycopg import errors
+
         (level,) = pgtable.one(connection, "SHOW wal_level")
         if level != "logical":
             raise self._refusal(
@@ -313,7 +306,11 @@ class Postgres:
             if not self.may_create:
                 told = f"SELECT pg_create_logical_replication_slot('{self.slot}', '{PLUGIN}')"
                 self._missing(f"the slot {self.slot}", told)
-            connection.execute(text, (self.slot, PLUGIN))
+            try:
+                with pgtable.limited(connection, self.patience):
+                    connection.execute(text, (self.slot, PLUGIN))
+            except errors.QueryCanceled:
+                raise self._kept_waiting(connection) from None
             slot = pgtable.slot_of(connection, self.slot)
         if slot is None or slot.plugin != PLUGIN or slot.database != self.login["dbname"]:
             raise self._refusal(
