@@ -174,6 +174,16 @@ class Postgres:
                 raise self._kept_waiting(connection)
             time.sleep(_POLL)
 
+    def _kept_waiting(self, connection: Connection[Any]) -> StreamSqlError:
+        text = "SELECT pid FROM pg_stat_activity WHERE backend_xid IS NOT NULL"
+        pids = ", ".join(str(pid) for (pid,) in connection.execute(text).fetchall())
+        return self._refusal(
+            "STREAM_UNREACHABLE",
+            "transactions that write have to end before the table can be followed",
+            f"they run for longer than {self.patience:g} seconds, in the processes {pids}",
+            "end them, or raise `snapshot_wait`",
+        )
+
     def _changes(self, connection: Connection[Any], table: PgTable, after: Position) -> End | None:
         (now,) = pgtable.one(connection, "SELECT pg_current_wal_flush_lsn()::text")
         found = connection.execute(
