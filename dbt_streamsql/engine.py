@@ -218,6 +218,14 @@ class Engine(Queries):
         with self._in_epoch() as epoch:
             current = epoch.open.jobs.get(str(table))
             read_from = opened(wanted, self._warehouse.connections, place, str(table))
+            if getattr(read_from, "mode", "") == "snapshot":
+                # Its deletes are the rows that are missing, which nobody looks for yet.
+                raise StreamSqlError(
+                    "CONFIG_INVALID",
+                    "`mode: snapshot` is not for streaming tables yet",
+                    allowed="mode: incremental, or the connector postgres",
+                    place=place,
+                )
             found = read_from.columns(self.spark)
             job, plan = self._definitions.define_stream(
                 None if full_refresh else current,
