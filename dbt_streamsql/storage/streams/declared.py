@@ -12,8 +12,6 @@ from dbt_streamsql.storage.streams.source import Source
 
 CONNECTORS: Mapping[str, str] = {
     "datagen": "datagen",
-    "jdbc": "jdbc",
-    "postgres": "postgres",
     "rate": "datagen",
     "table": "tables",
 }
