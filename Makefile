@@ -12,7 +12,7 @@ READS ?= 1000
 WHAT ?= view replace wear warm dag
 
 .DEFAULT_GOAL := help
-.PHONY: help install check format test processes browser property mutants suites differential simulate kills chaos isolation injections conformance bench bench-ivm demo openapi clean
+.PHONY: help install check format test processes browser property mutants suites differential simulate kills chaos isolation injections conformance bench bench-ivm demo openapi classes clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -33,8 +33,11 @@ format: install ## let ruff put the files in order
 test: check ## everything a change must pass, under 30 minutes; ARGS='-k join' picks tests
 	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-processes: install ## what starts processes: kills, warm engine, Connect, cluster, metastores, PostgreSQL, Delta, browser
+processes: install classes ## what starts processes: kills, warm engine, Connect, cluster, metastores, PostgreSQL, Delta, browser
 	$(PYTEST) -m processes -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+classes: install
+	@$(BIN)/python tests/spark_defaults.py
 
 browser: ## Chromium for the tests of the pages, by apt as root on Debian
 	@$(PYTHON) scripts/get_chromium.py
@@ -54,16 +57,16 @@ simulate: install ## the epoch protocol with crashes, errors and lost locks; SEE
 mutants: install ## bugs planted one at a time, of which the tests must find 95 %; ARGS='--tier duckdb'
 	$(BIN)/python tests/mutants/run.py $(ARGS)
 
-kills: install ## SIGKILL before and after every durable step, then rerun; ROUNDS=… of all
+kills: classes ## SIGKILL before and after every durable step, then rerun; ROUNDS=… of all
 	STREAMSQL_KILLS=$(ROUNDS) $(PYTEST) -m '' tests/faults $(ARGS)
 
-chaos: install ## kills, zombies, full and read-only disks at random; N=… of them from SEED=…, or FAULT=… again
+chaos: classes ## kills, zombies, full and read-only disks at random; N=… of them from SEED=…, or FAULT=… again
 	PYTHONPATH=tests $(BIN)/python tests/faults/chaos.py --faults $(N) --seed $(SEED) $(if $(FAULT),--fault $(FAULT)) $(ARGS)
 
-isolation: install ## READS=… at every level of consistency beside a writer that is killed, from SEED=…
+isolation: classes ## READS=… at every level of consistency beside a writer that is killed, from SEED=…
 	PYTHONPATH=tests $(BIN)/python tests/isolation/run.py --reads $(READS) --seed $(SEED) $(ARGS)
 
-injections: install ## every naughty string in every place of a config, rendered, compared and stored
+injections: classes ## every naughty string in every place of a config, rendered, compared and stored
 	STREAMSQL_INJECTIONS=all STREAMSQL_SEED=$(SEED) $(PYTEST) -s tests/functional/injections $(ARGS)
 
 conformance: install ## all of dbt's own test suite for adapters; ARGS='-k snapshot' picks units

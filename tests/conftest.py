@@ -5,11 +5,14 @@ from __future__ import annotations
 import uuid
 
 import pytest
+import spark_defaults
 from spark_way import settings
 from tests_support import drop_schema
 
 from dbt_streamsql import Engine
 from dbt_streamsql.runtime.session import open_session
+
+spark_defaults.use()
 
 pytest_plugins = ["dbt.tests.fixtures.project", "spark_servers"]
 

@@ -14,18 +14,6 @@ from dbt_streamsql.runtime.session import SessionSettings
 
 VARIABLE = "STREAMSQL_TEST_SPARK"
 FROM_ENVIRONMENT = "DBT_ENV_SECRET_TEST_SPARK"
-# Thousands of small queries: the JVM's optimizing compiler and its concurrent collector cost more
-# than they win. Without that compiler the JVM reserves 48 MB for code, and one that has filled them
-# may end in the middle of a test.
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
-QUICK = {
-    "spark.driver.extraJavaOptions": QUICK_JAVA,
-    # Nobody looks at a page of Spark's; each query would sort what is kept for it.
-    "spark.ui.retainedJobs": "20",
-    "spark.ui.retainedStages": "20",
-    "spark.ui.retainedTasks": "200",
-    "spark.sql.ui.retainedExecutions": "5",
-}
 SMALL_CLUSTER = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -44,16 +32,10 @@ def profile() -> dict[str, Any]:
         os.environ[FROM_ENVIRONMENT] = token
         return {"method": "connect", "host": place.hostname, "port": place.port, "token": token}
     if address:
-        properties = {**QUICK, **SMALL_CLUSTER}
-        return {"method": "cluster", "master": address, "spark_properties": properties}
+        return {"method": "cluster", "master": address, "spark_properties": SMALL_CLUSTER}
     return {}
 
 
 def settings(warehouse: str) -> SessionSettings:
     """The same for a session over a warehouse folder."""
-    return SessionSettings(warehouse=warehouse, **{"spark_properties": QUICK, **_own(profile())})
-
-
-def _own(keys: dict[str, Any]) -> dict[str, Any]:
-    # What Spark is started with means nothing to a server that runs.
-    return {"spark_properties": {}, **keys} if keys.get("method") == "connect" else keys
+    return SessionSettings(warehouse=warehouse, **profile())

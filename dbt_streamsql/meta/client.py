@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import lock
 from dbt_streamsql.meta.heartbeats import Heartbeats
+from dbt_streamsql.meta.leaders import LEADER_SECONDS, Leaders
 from dbt_streamsql.meta.leases import LEASE_SECONDS, Leases
 from dbt_streamsql.meta.records import (
     Barrier,
@@ -20,6 +21,7 @@ from dbt_streamsql.meta.records import (
     Entry,
     Fence,
     Job,
+    Leader,
     Lease,
     Pin,
     Published,
@@ -66,6 +68,7 @@ class MetaClient(MetaStore):
         self._held: Fence | None = None
         self.staged = StagedClient(self._http, self._heartbeats)
         self.leases = LeasesClient(self._http)
+        self.leaders = LeadersClient(self._http)
 
     @property
     def id(self) -> str:
@@ -347,6 +350,20 @@ class LeasesClient(Leases):
 
     def forget(self, leases: Iterable[str]) -> None:
         self._http.do("/leases/records/forget", leases=list(leases))
+
+
+class LeadersClient(Leaders):
+    def __init__(self, http: Transport) -> None:
+        self._http = http
+
+    def lead(self, owner: str, seconds: float = LEADER_SECONDS) -> Leader:
+        return self._http.post(Leader, "/leader", owner=owner, seconds=seconds)
+
+    def resign(self, owner: str) -> None:
+        self._http.do("/leader/resign", owner=owner)
+
+    def leader(self) -> Leader | None:
+        return self._http.find(Leader, "/leader")
 
 
 class StagedClient(StagedLedger):

@@ -155,6 +155,14 @@ class Lease:
 
 
 @dataclass(frozen=True)
+class Leader:
+    """The runner `owner` (`host:pid:random`) goes to work until `expires_at`; others stand by."""
+
+    owner: Text
+    expires_at: Real
+
+
+@dataclass(frozen=True)
 class Entry:
     """One line of the audit log: who did what to the ledger, and when."""
 

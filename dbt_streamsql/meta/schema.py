@@ -20,7 +20,7 @@ from sqlalchemy import (
 
 from dbt_streamsql.meta.records import Barrier, ChangeFile, Job, Span, TableVersion
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 """Raise it when a table below changes, and say in `UPGRADES` how an older store gets there."""
 
 UPGRADES: dict[int, tuple[str, ...]] = {
@@ -33,6 +33,7 @@ UPGRADES: dict[int, tuple[str, ...]] = {
     4: ("ALTER TABLE streamsql_runner ADD COLUMN store_id TEXT NOT NULL DEFAULT ''",),
     5: (),
     6: (),
+    7: (),
 }
 """By the version that they start from; a store of any other version is refused (META_VERSION).
 Tables that are new are made besides."""
@@ -151,6 +152,7 @@ lease = _table(
     _need("expires_at", Float(53)),
     Index("streamsql_lease_end", "expires_at"),
 )
+leader = _table("leader", _key("owner", Text), _need("expires_at", Float(53)))
 published = _table("published", _key("schema_name", Text), _need("with_schema", Boolean))
 audit = _table(
     "audit",

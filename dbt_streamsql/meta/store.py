@@ -15,6 +15,7 @@ from sqlalchemy import Connection, delete, exists, insert, select, update
 from dbt_streamsql.meta import rebuilding, schema, statements, topology, transitions
 from dbt_streamsql.meta import retention as rules
 from dbt_streamsql.meta.database import Database
+from dbt_streamsql.meta.leaders import Leaders
 from dbt_streamsql.meta.leases import Leases
 from dbt_streamsql.meta.reader import unfinished_barriers
 from dbt_streamsql.meta.records import (
@@ -45,6 +46,7 @@ class MetaStore(RunnerStore):
         super().__init__(database, clock, who)
         self.staged = StagedLedger(database)
         self.leases = Leases(database, clock)
+        self.leaders = Leaders(database, clock)
 
     @classmethod
     def open(

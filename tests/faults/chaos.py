@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from time import monotonic
 
+import spark_defaults
 from fault_campaign import Fault, Tally, draw
 from fault_stages import Stages
 from fault_world import World
@@ -29,6 +30,7 @@ def main() -> int:
     if given.fault:
         faults = map(Fault.parse, given.fault)
     with tempfile.TemporaryDirectory() as folder:
+        spark_defaults.use()
         spark = open_session(settings(str(Path(folder) / "unused")))
         tally = _campaign(faults, Stages(World(spark, Path(folder))), given)
         spark.stop()

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from spark_way import QUICK_JAVA
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.jars import cache_folder
@@ -27,10 +26,7 @@ pytestmark = [
 ]
 
 BIN = Path(sys.executable).parent
-SMALL = {
-    "spark.driver.memory": "700m",
-    "spark.driver.extraJavaOptions": QUICK_JAVA,
-}
+SMALL = {"spark.driver.memory": "700m"}
 SLOW = "select count(*) as n from range(1000000) a cross join range(1000000) b"
 HOLD = """
 import sys, time

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from time import monotonic
 
+import spark_defaults
 from isolation_campaign import Campaign
 from planted_isolation import READERS, WRITERS
 from spark_way import settings
@@ -26,6 +27,7 @@ def main() -> int:
     began = monotonic()
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
+        spark_defaults.use()
         spark = open_session(settings(str(place / "unused")))
         campaign = Campaign(
             spark, place, given.reads, given.seed, given.planted, 60 * given.minutes

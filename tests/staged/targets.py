@@ -10,7 +10,6 @@ from pathlib import Path
 import databases
 from contract import Target
 from postgres import POSTGRESQL_JAR, server
-from spark_way import QUICK_JAVA
 
 from dbt_streamsql import Engine
 from dbt_streamsql.runtime import jars
@@ -22,7 +21,6 @@ POSTGRESQL_DRIVER = "org.postgresql.Driver"
 SQLITE_DRIVER = "org.sqlite.JDBC"
 STACK = ExitStack()
 """What a target has started; closed when the process has done its checks."""
-QUICK = {"spark.driver.extraJavaOptions": QUICK_JAVA, "spark.ui.enabled": "false"}
 
 
 def hive(form: str) -> Callable[[Path], Target]:
@@ -31,13 +29,12 @@ def hive(form: str) -> Callable[[Path], Target]:
     def opened(folder: Path) -> Target:
         database = f"jdbc:derby:;databaseName={folder / 'metastore'};create=true"
         properties = {
-            **QUICK,
             "spark.sql.catalogImplementation": "hive",
             "spark.hadoop.javax.jdo.option.ConnectionURL": database,
             "spark.hadoop.datanucleus.schema.autoCreateAll": "true",
             "spark.hadoop.hive.metastore.schema.verification": "false",
+            "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
         }
-        properties["spark.driver.extraJavaOptions"] += f" -Dderby.system.home={folder}"
         target = _target(folder, properties, form, columns_may_change=False)
         assert (folder / "metastore" / "service.properties").is_file(), "Hive has not been used"
         return target
@@ -49,7 +46,6 @@ def delta(folder: Path) -> Target:
     """Delta's catalog in the place of Spark's own."""
     files = os.pathsep.join(str(file) for file in jars.ensure(jars.DELTA))
     properties = {
-        "spark.ui.enabled": "false",
         "spark.driver.extraClassPath": files,
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -66,7 +62,7 @@ def warm(folder: Path) -> Target:
     (cache / "jars").symlink_to(found)
     os.environ["STREAMSQL_CACHE"] = str(cache)
     warehouse = folder / "warehouse"
-    settings = SessionSettings(warehouse=str(warehouse), spark_properties=QUICK)
+    settings = SessionSettings(warehouse=str(warehouse))
     control.start(settings, 0)
     STACK.callback(control.stop, settings, force=True)
     spark = find.open_warm(settings)
@@ -80,7 +76,6 @@ def postgresql(folder: Path) -> Target:
     """A cluster that runs as long as this process."""
     port = STACK.enter_context(server(databases.PASSWORD))
     properties = {
-        **QUICK,
         "spark.driver.extraClassPath": str(jars.ensure((POSTGRESQL_JAR,))[0]),
         **jdbc_catalog("pg", f"jdbc:postgresql://127.0.0.1:{port}/postgres", POSTGRESQL_DRIVER),
         "spark.sql.catalog.pg.user": "postgres",

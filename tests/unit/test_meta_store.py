@@ -88,6 +88,7 @@ def test_a_store_of_another_version_is_refused(tmp_path: Path, versions: list[in
 
 
 _NEWER = {
+    7: ("DROP TABLE streamsql_leader",),
     6: ("DROP TABLE streamsql_stream_position",),
     5: ("DROP TABLE streamsql_published",),
     4: ("ALTER TABLE streamsql_runner DROP COLUMN store_id",),

@@ -18,6 +18,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.service.gate import Gate
 from dbt_streamsql.meta.service.routes import (
     barriers,
+    leader,
     leases,
     published,
     runner,
@@ -76,7 +77,7 @@ def create_app(
         separate_input_output_schemas=False,
     )
     app.state.service = state
-    for each in (service, barriers, tables, published, runner, leases, staged):
+    for each in (service, barriers, tables, published, runner, leader, leases, staged):
         app.include_router(each.router, prefix=API, responses=_ERRORS)
     for extra in routers:
         app.include_router(extra)

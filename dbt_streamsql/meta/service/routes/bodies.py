@@ -115,6 +115,14 @@ class TakeLease(Lasting):
     barrier: Int64
 
 
+class Resign(Body):
+    owner: Name
+
+
+class Lead(Lasting):
+    owner: Name
+
+
 class Leases(Body):
     leases: list[Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]]
 

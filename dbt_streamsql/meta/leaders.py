@@ -1,0 +1,58 @@
+"""Which of several runners of a store goes to work; the others stand by.
+
+Leading is a courtesy, which spares the others the work: what only one may do at a time is guarded
+by the runner lock and its fence. Who does not say often enough that it leads is succeeded.
+Times are seconds since 1970 by the store's clock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete, insert, select
+
+from dbt_streamsql.meta import schema
+from dbt_streamsql.meta.records import Leader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dbt_streamsql.meta.database import Database
+
+LEADER_SECONDS = 6.0
+"""How long a leader that is silent stays one."""
+
+
+class Leaders:
+    """The leader of one store. Safe from several threads; nobody needs the right to write."""
+
+    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+        self._database = database
+        self._clock = clock
+
+    def lead(self, owner: str, seconds: float = LEADER_SECONDS) -> Leader:
+        """Who leads now: `owner`, for so long from now on, if nobody else does."""
+        of, now = schema.leader, self._clock()
+        with self._database.write() as connection:
+            # The row that every writer locks: candidates take turns.
+            connection.execute(select(schema.runner.c.token).with_for_update())
+            row = connection.execute(select(of)).mappings().first()
+            if row is not None and row["owner"] != owner and row["expires_at"] > now:
+                return Leader(**row)
+            leader = Leader(owner, now + seconds)
+            connection.execute(delete(of))
+            connection.execute(insert(of).values(**vars(leader)))
+            return leader
+
+    def resign(self, owner: str) -> None:
+        """Let another one lead at once; harmless when another one does already."""
+        with self._database.write() as connection:
+            connection.execute(delete(schema.leader).where(schema.leader.c.owner == owner))
+
+    def leader(self) -> Leader | None:
+        """Who leads; None when nobody does."""
+        of = schema.leader
+        with self._database.read() as connection:
+            live = select(of).where(of.c.expires_at > self._clock())
+            row = connection.execute(live).mappings().first()
+            return Leader(**row) if row is not None else None
