@@ -356,13 +356,35 @@ class Engine(Queries):
             self._epoch.keep_pins(before)
 
     @telling
-    def advance(self) -> Report:
-        """One epoch over every view whose inputs changed, in dependency order."""
+    def advance(
+        self,
+        tables: Collection[str] | None = None,
+        *,
+        keep_going: bool = False,
+        leave_out: Collection[str] = (),
+    ) -> Report:
+        """One epoch over every view whose inputs changed, in dependency order.
+
+        `tables`: only these, with all that they read. `keep_going`: a view that fails is left out
+        with all that reads it, and told in the report; the others are published. So are the views
+        of `leave_out`, without being tried.
+        """
+        errors: Mapping[str, Exception] = {}
         with self._in_epoch() as epoch:
-            epoch.advance()
+            if keep_going:
+                errors = epoch.advance_what_can(tables, leave_out)
+            else:
+                epoch.advance(tables)
             versions = list(epoch.open.done.values())
         barrier = self._warehouse.store.last_committed()
-        return Report(barrier, reports_of(versions, barrier))
+        first = {id(error): table for table, error in reversed(list(errors.items()))}
+        blamed = {table: first[id(error)] for table, error in errors.items()}
+        return Report(
+            barrier,
+            reports_of(versions, barrier),
+            {table: errors[table] for table, by in blamed.items() if table == by},
+            {table: by for table, by in blamed.items() if table != by},
+        )
 
     @telling
     def revise(

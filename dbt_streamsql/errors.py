@@ -40,6 +40,7 @@ CODES: dict[str, str] = {
     "NOT_A_VIEW": "The table exists and is not a materialized view of this warehouse.",
     "PATH_OUTSIDE": "A path leads out of the folders that the profile allows.",
     "PLAN_MISMATCH": "A plan does not fit the SQL, the schema or this version.",
+    "PROJECT_INVALID": "dbt cannot read the project, or its models could not be run.",
     "PYTHON_MODEL": "A python model failed, or returned something that is not a DataFrame.",
     "QUERY_TIMEOUT": "A query took longer than the profile allows.",
     "RESERVED_NAME": "A column name is reserved for the engine.",

@@ -14,6 +14,7 @@ from dbt_streamsql.compiler.udf import Function, Parameter, expand
 from dbt_streamsql.definitions import configuration_of
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job
+from dbt_streamsql.meta.leaders import Leaders
 from dbt_streamsql.meta.waiting import wait_for
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.quoting import TableName
@@ -154,6 +155,16 @@ class Queries:
     def knows(self, name: str) -> bool:
         """Whether this is a registered materialized view."""
         return str(TableName.parse(name, self.catalog)) in self._warehouse.store.jobs()
+
+    def tables_of(self, unique_ids: Collection[str]) -> frozenset[str]:
+        """The tables that the models of these dbt ids maintain, of those that are registered."""
+        jobs = self._jobs().items()
+        return frozenset(table for table, job in jobs if job.unique_id in unique_ids)
+
+    @property
+    def leaders(self) -> Leaders:
+        """Which of several runners of this warehouse goes to work."""
+        return self._warehouse.store.leaders
 
     def configuration(self, name: str) -> dict[str, Any] | None:
         """The `refresh_mode`, `properties` and `changelog` of a registered view; else None."""

@@ -10,6 +10,7 @@ from dbt_streamsql.cli.meta import meta
 from dbt_streamsql.cli.publish_views import publish_views
 from dbt_streamsql.cli.query import query, wait
 from dbt_streamsql.cli.revise import revise
+from dbt_streamsql.cli.run import run
 from dbt_streamsql.cli.serve import serve
 from dbt_streamsql.cli.server import server
 from dbt_streamsql.cli.status import barrier, status, topology
@@ -23,6 +24,7 @@ def main() -> None:
 
 
 COMMANDS = (
+    run,
     status,
     topology,
     barrier,

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 
 from dbt_streamsql.adapter.causes import cause_of
 from dbt_streamsql.adapter.host import Host, host_of, host_of_profile
+from dbt_streamsql.engine import Engine
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.places import STORE_FILE, in_file
 from dbt_streamsql.runtime.session import SessionSettings
@@ -26,6 +27,13 @@ PROJECT = (
     click.option("--project-dir", type=FOLDER, help="folder of dbt_project.yml, as dbt's"),
 )
 """How dbt finds a profile: the parameters `project_dir`, `profiles_dir`, `profile`, `target`."""
+
+
+def of_a_project(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options that say which project and profile are meant."""
+    for option in PROJECT:
+        command = option(command)
+    return command
 
 
 def errors_as_text(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -105,6 +113,11 @@ def _settings(warehouse: Path | None, *named: str | None) -> SessionSettings:
     from dbt_streamsql.adapter.profiles import settings_of
 
     return settings_of(*named)
+
+
+def engine_of_warehouse(folder: str) -> Engine:
+    """The engine of a warehouse folder that has no project: Spark starts."""
+    return _host(Path(folder).expanduser().resolve()).engine
 
 
 def _host(warehouse: Path | None, *named: str | None) -> Host:

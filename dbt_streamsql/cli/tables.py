@@ -33,6 +33,15 @@ def print_table(
     numbers: Collection[str] = _NUMBERS,
 ) -> None:
     """Print rows under their heads; those of `numbers` stand at the right."""
+    at.print(as_table(heads, rows, numbers))
+
+
+def as_table(
+    heads: Iterable[str],
+    rows: Iterable[Iterable[str]],
+    numbers: Collection[str] = _NUMBERS,
+) -> Table:
+    """What `print_table` prints."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for head in heads:
         number = head in numbers
@@ -40,7 +49,7 @@ def print_table(
         table.add_column(plain(head), justify=justify, overflow="fold", no_wrap=number)
     for row in rows:
         table.add_row(*(plain(cell) for cell in row))
-    at.print(table)
+    return table
 
 
 def plain(text: str) -> Text:

@@ -173,6 +173,38 @@ class Epoch:
             for level in levels:
                 list(pool.map(self.ensure, [table for table in level if table in wanted]))
 
+    def advance_what_can(
+        self, tables: Iterable[str] | None, leave_out: Collection[str]
+    ) -> dict[str, Exception]:
+        """The same for all but `leave_out` and what reads that; the errors of those that failed.
+
+        What reads a table that failed has the very error of it.
+        """
+        jobs = self.open.jobs
+        wanted = set(jobs if tables is None else tables) - set(self._cone(leave_out))
+        errors: dict[str, Exception] = {}
+
+        def attempt(table: str) -> None:
+            try:
+                self.ensure(table)
+            except Exception as error:  # noqa: BLE001 - it is told, and others go on
+                errors[table] = error
+
+        with ThreadPoolExecutor(PARALLEL, thread_name_prefix="streamsql") as pool:
+            for level in self.warehouse.store.topological_order(changelog_table.in_order(jobs)):
+                list(pool.map(attempt, [table for table in level if table in wanted]))
+        return errors
+
+    def _cone(self, tables: Collection[str]) -> list[str]:
+        """These views and all that reads them, in dependency order."""
+        jobs = self.open.jobs
+        out: dict[str, None] = {}
+        for level in self.warehouse.store.topological_order(jobs):
+            for table in level:
+                if table in tables or not out.keys().isdisjoint(jobs[table].sources):
+                    out[table] = None
+        return list(out)
+
     def _current(self, job: Job) -> tuple[Job, CompiledPlan, Redefinition | None]:
         fresh, plan, change = self._refreshed(job)
         if fresh != job:
@@ -324,6 +356,10 @@ class Epoch:
                 or streams.moved(version, self.open.latest[version.table])
             )
         ]
+        if self._held and not moved and not self.open.staged:
+            # All that had something to do failed.
+            self.abort()
+            return list(done.values())
         try:
             if moved and not number:
                 number = self.open.barrier()
@@ -350,12 +386,8 @@ class Epoch:
     def withdraw(self, nodes: Collection[str]) -> list[str]:
         """Take the views of these ids, and all that reads them, out of the epoch."""
         jobs = self.open.jobs
-        out: set[str] = set()
-        for level in self.warehouse.store.topological_order(jobs):
-            for table in level:
-                if jobs[table].unique_id in nodes or out.intersection(jobs[table].sources):
-                    out.add(table)
-        held = sorted(out.intersection(self.open.done))
+        named = {table for table, job in jobs.items() if job.unique_id in nodes}
+        held = sorted(self.open.done.keys() & self._cone(named))
         for table in held:
             self._unstage(table)
             for beside in streams.all_beside(jobs[table]):

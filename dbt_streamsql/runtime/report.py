@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dbt_streamsql.meta import NOOP, TableVersion
 from dbt_streamsql.meta.history import OLDEST_CHANGE
@@ -56,10 +56,16 @@ _SHOWN = frozenset(
 
 @dataclass(frozen=True)
 class Report:
-    """One epoch: its barrier (the last one when nothing changed) and its tables."""
+    """One epoch: its barrier (the last one when nothing changed) and its tables.
+
+    `failed` are those that were left out for an error, `waiting` those left out because what they
+    read was, by the table that failed. There are none unless the epoch was to keep going.
+    """
 
     barrier: int
     tables: Mapping[str, TableReport]
+    failed: Mapping[str, Exception] = field(default_factory=dict)
+    waiting: Mapping[str, str] = field(default_factory=dict)
 
 
 def reports_of(versions: Iterable[TableVersion], barrier: int) -> dict[str, TableReport]:

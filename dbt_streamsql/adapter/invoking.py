@@ -1,0 +1,73 @@
+"""dbt's own commands, run in this process: they share its Spark session and its engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any
+
+from dbt.cli.main import dbtRunner
+
+from dbt_streamsql.errors import StreamSqlError
+
+MAINTAINED = ("materialized_view", "streaming_table")
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """How dbt is to find the project, and which of its models are meant.
+
+    `flags`: such as `--project-dir …`; `select` and `exclude` as dbt's own.
+    """
+
+    flags: tuple[str, ...] = ()
+    select: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def maintained(self) -> dict[str, str]:
+        """The selectors of the models that an engine maintains, by their ids.
+
+        Error: PROJECT_INVALID.
+        """
+        keys = ("unique_id", "config", "fqn")
+        chosen = [*_list("--select", self.select), *_list("--exclude", self.exclude)]
+        told = self._invoke(
+            *("ls", "--resource-type", "model", "--output", "json", "--output-keys", *keys),
+            *chosen,
+        )
+        nodes = [json.loads(line) for line in told.result or ()]
+        return {
+            node["unique_id"]: f"fqn:{'.'.join(node['fqn'])}"
+            for node in nodes
+            if node["config"]["materialized"] in MAINTAINED
+        }
+
+    def run(self, selectors: Sequence[str]) -> dict[str, str]:
+        """Run models; the messages of those that failed, by their ids. Error: PROJECT_INVALID."""
+        told = self._invoke("run", "--select", *selectors)
+        results = told.result.results if told.result is not None else ()
+        return {
+            result.node.unique_id: str(result.message)
+            for result in results
+            if str(result.status) in ("error", "skipped")
+        }
+
+    def _invoke(self, *arguments: str) -> Any:
+        # What it prints would stand in the middle of what this process tells.
+        with redirect_stdout(StringIO()):
+            told = dbtRunner().invoke(["--quiet", "--no-use-colors", *arguments, *self.flags])
+        if told.exception is not None:
+            raise StreamSqlError(
+                "PROJECT_INVALID",
+                f"dbt could not {arguments[0]} the project",
+                given=str(told.exception).strip(),
+                hint="what was registered before goes on; `dbt parse` tells more",
+            ) from told.exception
+        return told
+
+
+def _list(flag: str, values: Sequence[str]) -> list[str]:
+    return [flag, *values] if values else []

@@ -1,0 +1,98 @@
+"""What a runner tells, as JSON lines for a log or as a live table on a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from typing import Any
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+
+from dbt_streamsql.cli.tables import as_table, console, plain
+from dbt_streamsql.runner.events import Event, Tell
+
+_HEADS = ("table", "mode", "rows", "seconds", "delay", "barrier", "")
+
+QUIET_SECONDS = 60.0
+"""In a log, epochs that had nothing to do are told so often."""
+
+
+@contextmanager
+def told_on(as_json: bool, out: Console | None = None) -> Iterator[Tell]:
+    """Who listens to a runner: a live table on a terminal, else lines of JSON."""
+    out = out or console()
+    if as_json or not out.is_terminal:
+        yield Lines().tell
+        return
+    board = Board()
+    with Live(board.shown(), console=out, auto_refresh=False) as live:
+
+        def tell(event: Event) -> None:
+            board.hear(event)
+            live.update(board.shown(), refresh=True)
+
+        yield tell
+
+
+class Lines:
+    """One line of JSON an event."""
+
+    def __init__(self) -> None:
+        self._told = 0.0
+
+    def tell(self, event: Event) -> None:
+        idle = event.kind == "tick" and not _worth_telling(event.told)
+        if idle and event.at - self._told < QUIET_SECONDS:
+            return
+        self._told = event.at
+        click.echo(json.dumps({"event": event.kind, "at": _time(event.at), **event.told}))
+
+
+class Board:
+    """The last thing that is known of each table, under how the runner is doing."""
+
+    def __init__(self) -> None:
+        self._head = "starting"
+        self._epochs = 0
+        self._tables: dict[str, tuple[str, ...]] = {}
+
+    def hear(self, event: Event) -> None:
+        told = event.told
+        if event.kind != "tick":
+            self._head = f"{_time(event.at)} {event.kind} " + " ".join(map(str, told.values()))
+            return
+        self._epochs += 1
+        self._head = (
+            f"{_time(event.at)} epoch {self._epochs}, barrier {told['barrier']}, "
+            f"{told['seconds']:.1f} s, {told['looked_at']} tables"
+        )
+        for name, table in told["tables"].items():
+            delay = table["delay"]
+            self._tables[name] = (
+                table["mode"],
+                f"+{table['rows_inserted']} -{table['rows_deleted']}",
+                f"{table['seconds']:.2f}",
+                "" if delay is None else f"{delay:.1f}",
+                str(told["barrier"]),
+                "",
+            )
+        for name, error in told["failed"].items():
+            self._tables[name] = ("failed", "", "", "", "", error["message"].splitlines()[0])
+        for name, by in told["waiting"].items():
+            self._tables[name] = ("waiting", "", "", "", "", f"for {by}")
+
+    def shown(self) -> Group:
+        rows = [(name, *cells) for name, cells in sorted(self._tables.items())]
+        return Group(plain(self._head), *([as_table(_HEADS, rows)] if rows else []))
+
+
+def _worth_telling(told: Any) -> bool:
+    return bool(told["tables"] or told["failed"] or told["waiting"])
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"

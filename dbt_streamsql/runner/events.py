@@ -1,0 +1,56 @@
+"""What a runner tells of its work, whoever listens: a terminal, a log, a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dbt_streamsql.engine import Report
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import NOOP
+
+
+@dataclass(frozen=True)
+class Event:
+    """`kind`: standby, leading, project, tick, error, stopping. `at`: seconds since 1970.
+
+    What `told` holds is said in docs/runner.md; it can be written as JSON.
+    """
+
+    kind: str
+    at: float
+    told: Mapping[str, Any] = field(default_factory=dict)
+
+
+Tell = Callable[[Event], None]
+
+
+def of_tick(report: Report, seconds: float, resting: Collection[str]) -> dict[str, Any]:
+    """One epoch: what it did to the tables that it changed, and what it could not do."""
+    changed = {
+        name: {
+            "mode": table.mode,
+            "rows_inserted": table.rows_inserted,
+            "rows_deleted": table.rows_deleted,
+            "seconds": round(table.seconds, 3),
+            "delay": None if table.delay is None else round(table.delay, 3),
+        }
+        for name, table in report.tables.items()
+        if table.mode != NOOP
+    }
+    return {
+        "barrier": report.barrier,
+        "seconds": round(seconds, 3),
+        "looked_at": len(report.tables),
+        "tables": changed,
+        "failed": {name: of_error(error) for name, error in report.failed.items()},
+        "waiting": dict(report.waiting),
+        "resting": sorted(resting),
+    }
+
+
+def of_error(error: Exception) -> dict[str, str]:
+    """Its code ('' when it has none) and its text."""
+    code = error.code if isinstance(error, StreamSqlError) else ""
+    return {"code": code, "message": str(error) or type(error).__name__}

@@ -1,0 +1,70 @@
+"""Going to work only while no other runner of the same store does."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import suppress
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta.leaders import LEADER_SECONDS, Leaders
+from dbt_streamsql.meta.lock import new_owner
+
+SAYS_SECONDS = LEADER_SECONDS / 3
+"""How often a leader says that it lives, and who stands by asks."""
+
+log = logging.getLogger("dbt_streamsql")
+
+
+class Leadership:
+    """This process as one candidate. A thread keeps what it has won until `close`."""
+
+    def __init__(self, leaders: Leaders) -> None:
+        self.owner = new_owner()
+        self._leaders = leaders
+        self._leader = ""
+        self._closed = threading.Event()
+        self._asking = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def leader(self) -> str:
+        """Who led when it was asked last (`host:pid:random`)."""
+        return self._leader
+
+    @property
+    def mine(self) -> bool:
+        """Whether this process leads, as far as it knows."""
+        return self._leader == self.owner
+
+    def seek(self) -> bool:
+        """Ask whether this process may lead now. Error: META_UNREACHABLE."""
+        self._ask()
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._keep, name="streamsql-leader", daemon=True
+            )
+            self._thread.start()
+        return self.mine
+
+    def close(self) -> None:
+        """Let another one lead at once."""
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join()
+        # Who cannot be told hears nothing any more, which says the same a little later.
+        with suppress(StreamSqlError):
+            self._leaders.resign(self.owner)
+
+    def _ask(self) -> None:
+        with self._asking:
+            self._leader = self._leaders.lead(self.owner, LEADER_SECONDS).owner
+
+    def _keep(self) -> None:
+        while not self._closed.wait(SAYS_SECONDS):
+            try:
+                self._ask()
+            except StreamSqlError as error:
+                # Another one may be told that it leads by now.
+                self._leader = ""
+                log.debug("MetaService was not told that this runner lives: %s", error)

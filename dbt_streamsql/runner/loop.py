@@ -1,0 +1,140 @@
+"""The loop: stand by or lead, follow the project, run an epoch, tell, wait for the next."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from py4j.protocol import Py4JNetworkError
+
+from dbt_streamsql.engine import Engine
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.runner import events
+from dbt_streamsql.runner.events import Event, Tell
+from dbt_streamsql.runner.leadership import SAYS_SECONDS, Leadership
+from dbt_streamsql.runner.patience import Patience
+
+BREATH_SECONDS = 0.3
+"""Between two epochs whatever the interval is: who waits for the right to write looks for it ten
+times a second."""
+_EPOCH = "the epoch itself"
+
+
+class Follows(Protocol):
+    """A project whose models the runner keeps registered."""
+
+    def changed(self) -> bool:
+        """Whether it has to be registered anew."""
+
+    def register(self) -> dict[str, Any]:
+        """Run the models that changed; what became of it. Error: PROJECT_INVALID."""
+
+    def selected(self) -> frozenset[str] | None:
+        """The ids of the models that are meant; None for all that are registered."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """`interval`: seconds from the start of an epoch to that of the next one (0: no pause)."""
+
+    interval: float = 10.0
+    once: bool = False
+
+
+class Runner:
+    """One engine's runner. `run` it in one thread; `stop` may be set from any."""
+
+    def __init__(
+        self, engine: Engine, pace: Pace, tell: Tell, project: Follows | None = None
+    ) -> None:
+        self._engine = engine
+        self._pace = pace
+        self._tell = tell
+        self._project = project
+        self._patience = Patience(time.monotonic)
+        self._failed = False
+
+    def run(self, stop: threading.Event) -> bool:
+        """Until `stop` is set, or once. Whether the last epoch went through without a failure."""
+        leadership = Leadership(self._engine.leaders)
+        try:
+            while not stop.is_set():
+                if not self._lead(leadership, stop):
+                    break
+                began = time.monotonic()
+                self._follow()
+                self._epoch()
+                if self._pace.once:
+                    break
+                self._wait(began, stop)
+            self._say("stopping")
+        finally:
+            leadership.close()
+        return not self._failed
+
+    def _lead(self, leadership: Leadership, stop: threading.Event) -> bool:
+        """Stand by until this runner leads; False when it is to stop before."""
+        told: str | None = None
+        while not leadership.mine:
+            try:
+                if leadership.seek():
+                    self._say("leading", owner=leadership.owner)
+                    return True
+                if leadership.leader != told:
+                    told = leadership.leader
+                    self._say("standby", leader=told)
+                pause = SAYS_SECONDS
+            except StreamSqlError as error:
+                pause = self._patience.failed(_EPOCH)
+                self._say("error", **events.of_error(error), again_in=round(pause, 1))
+            if stop.wait(pause):
+                return False
+        return True
+
+    def _follow(self) -> None:
+        if self._project is None or not self._project.changed():
+            return
+        try:
+            self._say("project", **self._project.register())
+        except StreamSqlError as error:
+            # What was registered before goes on.
+            self._failed = True
+            self._say("error", **events.of_error(error))
+
+    def _epoch(self) -> None:
+        began = time.monotonic()
+        resting = self._patience.resting() - {_EPOCH}
+        try:
+            report = self._engine.advance(self._wanted(), keep_going=True, leave_out=resting)
+        except Exception as error:
+            self._failed = True
+            pause = self._patience.failed(_EPOCH)
+            self._say("error", **events.of_error(error), again_in=round(pause, 1))
+            if isinstance(error, (ConnectionError, Py4JNetworkError)):
+                raise StreamSqlError(
+                    "CONNECTION",
+                    "Spark has ended, and the runner with it",
+                    given=str(error),
+                    hint="start it again; let a supervisor do so, and let only this process, not "
+                    "its children, be told to stop (systemd: `KillMode=mixed`)",
+                ) from error
+            return
+        for table in report.failed:
+            self._patience.failed(table)
+        self._patience.succeeded({_EPOCH, *report.tables} - report.failed.keys())
+        self._failed = bool(report.failed or resting)
+        self._say("tick", **events.of_tick(report, time.monotonic() - began, resting))
+
+    def _wanted(self) -> Collection[str] | None:
+        ids = self._project.selected() if self._project is not None else None
+        return None if ids is None else self._engine.tables_of(ids)
+
+    def _wait(self, began: float, stop: threading.Event) -> None:
+        left = began + self._pace.interval - time.monotonic()
+        stop.wait(max(left, self._patience.left(_EPOCH), BREATH_SECONDS))
+
+    def _say(self, kind: str, **told: Any) -> None:
+        self._tell(Event(kind, time.time(), told))
