@@ -16,6 +16,7 @@ from stream_support import opened, problems, records, through
 from tests_support import dying
 
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.storage.streams.postgres import Postgres
 
 pytestmark = pytest.mark.processes
 
@@ -267,6 +268,50 @@ def test_a_transaction_that_runs_while_the_table_is_first_read_comes_once(
         source.release(spark, end.position)
         rows, _ = through(source, spark, "id", "_op", after=end.position)
         assert rows == [(4, "c")]
+
+
+def test_a_transaction_that_is_open_in_the_first_snapshot_comes_after_it(
+    spark, sql, followed, port, database, monkeypatch
+):
+    sql("CREATE TABLE t (id int PRIMARY KEY)")
+    source = followed()
+    with connected(port, database) as other:
+        other.autocommit = False
+        finished = Postgres._finished
+
+        def and_then(self, connection):
+            finished(self, connection)
+            other.execute("INSERT INTO t VALUES (1)")
+            sql("INSERT INTO t VALUES (2)")  # a newer one, which ends before
+
+        monkeypatch.setattr(Postgres, "_finished", and_then)
+        end = source.end(spark, None)
+        other.commit()
+        sql("INSERT INTO t VALUES (3)")
+        assert records(source, spark, None, end.position, "id") == [(2,)]
+        rows, _ = through(source, spark, "id", after=end.position)
+        assert rows == [(1,), (3,)]
+
+
+def test_a_range_is_its_own_wherever_the_slot_stands(spark, sql, followed):
+    sql("CREATE TABLE t (id int PRIMARY KEY)")
+    source = followed(max_records_per_barrier=1)
+    _, start = through(source, spark)
+    ends = [start]
+    for n in range(3):
+        sql("INSERT INTO t VALUES (%s)", (n,))
+        ends.append(
+            {**start, "lsn": sql("SELECT pg_current_wal_insert_lsn()::text").fetchone()[0]}
+        )
+    for low in range(4):
+        for high in range(low, 4):
+            rows = records(source, spark, ends[low], ends[high], "id")
+            assert rows == [(n,) for n in range(low, high)]
+    found, at = [], start  # and nobody ever releases
+    while (end := source.end(spark, at)) is not None:
+        found += records(source, spark, at, end.position, "id")
+        at = end.position
+    assert found == [(0,), (1,), (2,)]
 
 
 def test_every_type_arrives_from_the_table_and_from_its_changes_alike(spark, sql, followed):
