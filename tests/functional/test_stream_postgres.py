@@ -308,7 +308,10 @@ def test_a_range_is_its_own_wherever_the_slot_stands(spark, sql, followed):
             rows = records(source, spark, ends[low], ends[high], "id")
             assert rows == [(n,) for n in range(low, high)]
     found, at = [], start  # and nobody ever releases
-    while (end := source.end(spark, at)) is not None:
+    for _ in range(4):
+        end = source.end(spark, at)
+        if end is None:
+            break
         found += records(source, spark, at, end.position, "id")
         at = end.position
     assert found == [(0,), (1,), (2,)]
