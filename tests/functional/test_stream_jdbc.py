@@ -115,6 +115,79 @@ def test_a_snapshot_is_all_rows_and_is_taken_only_when_it_may_have_changed(spark
     assert records(source, spark, end.position, later.position) == [(1, "a", "r"), (2, "b", "r")]
 
 
+@pytest.fixture
+def copied(engine, schema, file):
+    """A streaming table that is a copy of the table `t`."""
+
+    def make(query="SELECT id, upper(v) AS v FROM {s} WHERE id < 100", **config):
+        table, stream = f"lake.{schema}.copy", f"lake.{schema}.stream"
+        options = {"url": f"jdbc:sqlite:{file}", "table": "t", "mode": "snapshot"}
+        report = engine.create_streaming_table(
+            *(table, query.format(s=stream)),
+            stream=stream,
+            source={"connector": "jdbc", "options": {**options, **config.pop("options", {})}},
+            **config,
+        )
+        return table, report
+
+    return make
+
+
+def test_a_table_with_a_key_becomes_what_each_snapshot_is(engine, schema, sql, copied):
+    chance, view = random.Random(1), f"lake.{schema}.per_v"
+    sql("CREATE TABLE t (id bigint, v text)")
+    sql("INSERT INTO t VALUES (1, 'a'), (2, NULL), (3, 'c'), (100, 'x')")
+    table, _ = copied(key=["id"])
+    engine.create_materialized_view(view, f"SELECT v, count(*) AS n FROM {table} GROUP BY v")
+    for _ in range(5):
+        before = set(engine.sql(f"SELECT * FROM {table}").collect())
+        for _ in range(3):
+            sql("DELETE FROM t WHERE id = ?", (chance.randrange(6),))
+            sql("UPDATE t SET v = ? WHERE id = ?", (chance.choice("pqr"), chance.randrange(6)))
+            sql("INSERT INTO t SELECT max(id) % 6 + 200, 'n' FROM t")
+            sql("INSERT INTO t SELECT min(id) - 1, 'n' FROM t")
+        report = engine.advance().tables[table]
+        rows = set(engine.sql(f"SELECT * FROM {table}").collect())
+        expected = sql("SELECT id, upper(v) FROM t WHERE id < 100").fetchall()
+        assert {tuple(row) for row in rows} == set(expected)
+        assert report.rows_inserted == len(rows - before), "equal rows are left alone"
+        assert report.rows_deleted == len(before - rows)
+        assert engine.verify(view) == []
+    assert engine.advance().tables[table].mode == "noop"
+    sql("DELETE FROM t")
+    engine.advance()
+    assert engine.sql(f"SELECT * FROM {table}").collect() == []
+    sql("INSERT INTO t VALUES (7, 'a'), (7, 'b')")
+    with pytest.raises(StreamSqlError, match="has the key of another one") as caught:
+        engine.advance()
+    assert caught.value.code == "BAD_RECORD"
+
+
+def test_a_snapshot_that_did_not_change_is_not_read(engine, sql, copied):
+    sql("CREATE TABLE t (id bigint, v text)")
+    sql("INSERT INTO t VALUES (1, 'a')")
+    table, _ = copied(key=["id"], options={"changed_by": "SELECT max(id) FROM t"})
+    sql("UPDATE t SET v = 'unseen'")
+    engine.advance()
+    assert [tuple(row) for row in engine.sql(f"SELECT * FROM {table}").collect()] == [(1, "A")]
+    sql("INSERT INTO t VALUES (2, 'b')")
+    engine.advance()
+    rows = {tuple(row) for row in engine.sql(f"SELECT * FROM {table}").collect()}
+    assert rows == {(1, "UNSEEN"), (2, "B")}
+
+
+def test_what_a_snapshot_cannot_have_is_told_at_once(sql, copied):
+    sql("CREATE TABLE t (id bigint, v text)")
+    with pytest.raises(StreamSqlError) as caught:
+        copied(sequence_by="id", on_error="quarantine")
+    assert caught.value.code == "CONFIG_INVALID"
+    for part in ("needs a `key`", "`sequence_by` has no meaning", "`on_error: quarantine`"):
+        assert part in caught.value.given
+    copied(key=["id"])
+    with pytest.raises(StreamSqlError, match="mode: 'incremental'"):
+        copied(key=["id"], sequence_by="id", options={"mode": "incremental", "column": "id"})
+
+
 def test_latest_reads_nothing_of_what_was_there(spark, sql, followed):
     sql("CREATE TABLE t (id bigint)")
     source = followed(table="t", column="id", start="latest")

@@ -78,7 +78,7 @@ def followed(port, database):
 
     yield make
     for each in opened_now:
-        each.forget(None)
+        each.forget()
 
 
 def refused(code, call, *arguments):

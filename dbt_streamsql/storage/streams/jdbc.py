@@ -54,6 +54,11 @@ class Jdbc:
     place: Place
     hide: Callable[[str], str] = field(repr=False)
 
+    @property
+    def whole(self) -> bool:
+        """Whether `read` gives all rows, not those that are new."""
+        return self.mode == "snapshot"
+
     def columns(self, spark: SparkSession) -> tuple[tuple[str, str], ...]:
         with self._asking():
             schema = self._load(spark).schema
@@ -63,7 +68,7 @@ class Jdbc:
     def end(self, spark: SparkSession, after: Position | None) -> End | None:
         """Errors: STREAM_UNREACHABLE; STREAM_CHANGED for a column that cannot be followed."""
         with self._asking():
-            if self.mode == "snapshot":
+            if self.whole:
                 return self._snapshot(spark, after)
             return self._greatest(spark, after)
 
@@ -72,7 +77,7 @@ class Jdbc:
 
         with self._asking():
             rows = self._load(spark)
-            if self.mode == "snapshot":
+            if self.whole:
                 at, op = F.lit(f"snapshot {upto['n']}"), "r"
             else:
                 assert self.column is not None

@@ -60,6 +60,7 @@ class Postgres:
     publication: str
     publish: tuple[str, ...]
     may_create: bool
+    may_remove: bool
     start: str
     patience: float
     most: int
@@ -114,12 +115,16 @@ class Postgres:
         with self._connected() as connection:
             self._advance(connection, upto)
 
-    def forget(self, spark: SparkSession) -> None:
-        """Nobody will read on: remove the slot, and the publication if it was made here."""
-        del spark
+    def forget(self) -> str:
+        """Remove slot and publication; those that the declaration names are somebody's own."""
         held = _held.pop(self._key, None)
         if held is not None:
             held.close()
+        if not self.may_remove:
+            return (
+                f"the slot {self.slot} of {self.name}, which the source names, stays and keeps "
+                f"the server's log: SELECT pg_drop_replication_slot('{self.slot}') removes it"
+            )
         from psycopg import sql
 
         with self._connected() as connection:
@@ -128,6 +133,7 @@ class Postgres:
             if self.publication == self.slot:
                 text = sql.SQL("DROP PUBLICATION IF EXISTS {}")
                 connection.execute(text.format(sql.Identifier(self.publication)))
+        return f"the slot {self.slot} of {self.name} is removed"
 
     def _first(self, connection: Connection[Any], table: PgTable) -> End:
         """The beginning: publication and slot, then a snapshot that is held for `read`."""
@@ -445,7 +451,8 @@ def source(options: Options) -> Postgres:
         return value if isinstance(value, str) and _NAME.fullmatch(value) else None
 
     slot = options.get("slot", slot_name, "at most 63 of a-z, 0-9 and _", None)
-    if slot is None:
+    is_ours = slot is None
+    if is_ours:
         digest = hashlib.sha256(f"{options.reader}|{schema}|{table}".encode()).hexdigest()[:8]
         plain = re.sub(r"[^a-z0-9_]", "_", (options.reader or str(table)).lower())[-40:]
         slot = f"streamsql_{plain}_{digest}"
@@ -466,6 +473,7 @@ def source(options: Options) -> Postgres:
         publication,
         publish,
         may_create,
+        may_create and is_ours,
         start,
         patience,
         most,
