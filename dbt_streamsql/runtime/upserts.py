@@ -144,7 +144,7 @@ class Upsert:
         return f"{placed} AND {_or_fail(f'NOT {_CLEARS} OR ({none})', _CLEARS_ONE)}"
 
     def _after_clearing(self, of: str, clearing: str) -> str:
-        """Whether a record of the relation `of` truncates, or is newer than those in `clearing`."""
+        """Whether a record of `of` truncates, or is newer than those in `clearing`."""
         if not self.stream.truncate_when:
             return "true"
         newest = f"(SELECT max({SEQUENCE}) FROM {clearing})"

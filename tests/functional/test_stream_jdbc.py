@@ -209,6 +209,7 @@ def test_mistakes_are_told_at_once_and_no_error_has_the_password(spark, followed
             query="SELECT 1",
             lag="soon",
             pasword="s3cret-word",
+            colour="red",
             changed_by="SELECT 1",
         )
     told = str(caught.value)
@@ -217,6 +218,7 @@ def test_mistakes_are_told_at_once_and_no_error_has_the_password(spark, followed
         "`table` and `query`",
         "`lag` is 'soon'",
         "do you mean `password`?",
+        "`colour` is not known",
         "`column`",
         "`changed_by`",
     ):

@@ -68,10 +68,8 @@ def followed(port, database):
             host="127.0.0.1",
             port=port,
             database=database,
-            user="postgres",
-            password=server_of.PASSWORD,
             table=table,
-            **more,
+            **{"user": "postgres", "password": server_of.PASSWORD, **more},
         )
         opened_now.append(found)
         return found
@@ -574,6 +572,50 @@ def test_what_is_wrong_with_the_server_or_the_user_is_told_without_the_password(
     assert "not-this-one" not in repr(wrong)
 
 
+def test_a_user_needs_no_more_than_the_page_on_databases_says(
+    spark, sql, followed, port, database
+):
+    for role in ("owner", "reader"):
+        sql(f"CREATE ROLE {role} LOGIN REPLICATION PASSWORD 'a-word'")
+    sql(f"GRANT CREATE ON DATABASE {database} TO owner")
+    sql("CREATE TABLE t (id int PRIMARY KEY)")
+    sql("ALTER TABLE t OWNER TO owner")
+    sql("GRANT SELECT ON t TO reader")
+    owned = followed(user="owner", password="a-word", slot=f"owner_{database}")
+    _, at = through(owned, spark)
+    sql("INSERT INTO t VALUES (1)")
+    assert through(owned, spark, "id", after=at)[0] == [(1,)]
+    read = followed(
+        user="reader",
+        password="a-word",
+        slot=f"reader_{database}",
+        publication="of_others",
+        create=False,
+    )
+    for verb in ("CREATE PUBLICATION", "SELECT pg_create_logical_replication_slot"):
+        told = refused("STREAM_UNREACHABLE", read.end, spark, None)
+        sql(next(line[line.index(verb) :] for line in told.splitlines() if verb in line))
+    rows, at = through(read, spark, "id")
+    assert rows == [(1,)]
+    sql("INSERT INTO t VALUES (2)")
+    assert through(read, spark, "id", after=at)[0] == [(2,)]
+    for slot in (owned.slot, read.slot):
+        sql("SELECT pg_drop_replication_slot(%s)", (slot,))
+
+
+def test_a_slot_that_the_source_names_is_left_to_its_owner(spark, sql, followed):
+    sql("CREATE TABLE t (id int PRIMARY KEY)")
+    ours, theirs = followed(), followed(slot=f"own_{uuid.uuid4().hex[:8]}", reader="other")
+    for source in (ours, theirs):
+        through(source, spark)
+    assert "is removed" in ours.forget()
+    assert f"pg_drop_replication_slot('{theirs.slot}')" in theirs.forget()
+    there = {name for (name,) in sql("SELECT slot_name FROM pg_replication_slots").fetchall()}
+    assert theirs.slot in there
+    assert ours.slot not in there
+    sql("SELECT pg_drop_replication_slot(%s)", (theirs.slot,))
+
+
 def test_all_mistakes_of_a_declaration_are_told_at_once():
     with pytest.raises(StreamSqlError) as caught:
         opened(
@@ -611,12 +653,13 @@ def test_a_streaming_table_is_the_table_of_the_database_whoever_dies(
     }
     engine.create_streaming_table(
         table,
-        f"SELECT id, v, _op, _seq FROM lake.{schema}.stream WHERE _op <> 't'",
+        f"SELECT id, v, _op, _seq FROM lake.{schema}.stream",
         stream=f"lake.{schema}.stream",
         source={"connector": "postgres", "options": options},
         key=["id"],
         sequence_by="_seq",
         delete_when="_op = 'd'",
+        truncate_when="_op = 't'",
         leave_out=["_op", "_seq"],
     )
     engine.create_materialized_view(view, f"SELECT v, count(*) AS n FROM {table} GROUP BY v")

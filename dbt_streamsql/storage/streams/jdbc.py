@@ -219,7 +219,7 @@ class Jdbc:
             raise StreamSqlError(
                 "STREAM_UNREACHABLE",
                 f"{self.name} cannot be read",
-                given=self.hide(text.strip().splitlines()[0]),
+                given=self.hide((text.strip() or type(error).__name__).splitlines()[0]),
                 hint="check the address, the user, the name of the table, and that the jar of "
                 "the database's driver is in `spark.driver.extraClassPath`",
                 place=self.place,
