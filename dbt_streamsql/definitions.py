@@ -90,12 +90,13 @@ class Definitions:
         or the table would have other columns or rows.
         """
         place = Place(unique_id or table)
-        check_stream(stream, place)
         source = opened(stream, connections, place, table)
+        stream = replace(stream, whole=getattr(source, "whole", False))
+        check_stream(stream, place)
         columns = tuple(Column(*column) for column in source.columns(self._known.spark))
         info = TableInfo(TableName.parse(stream.name), columns, versioned=True)
         text = extended(stream, sql) if stream.key else ""
-        upsert = Upserts(stream.key, stream.leave_out, text) if stream.key else None
+        upsert = Upserts(stream.key, stream.leave_out, text, stream.whole) if stream.key else None
         plan = compile_stream(sql, info, self._known, table=table, upsert=upsert)
         job = Job(
             table=table,
@@ -212,6 +213,7 @@ def _refuse_other_rows(stream: Stream, before: Stream | None, place: Place) -> N
     parts = {
         "key": (before.key, stream.key),
         "sequence_by": (before.sequence_by, stream.sequence_by),
+        "mode": tuple("snapshot" * s.whole or "incremental" for s in (before, stream)),
         "connector": (before.spec.get("connector"), stream.spec.get("connector")),
     }
     other = {name: pair for name, pair in parts.items() if pair[0] != pair[1]}

@@ -40,7 +40,7 @@ from dbt_streamsql.runtime.report import Report, TableReport, reports_of
 from dbt_streamsql.runtime.session import embedded
 from dbt_streamsql.runtime.sessions import Sessions
 from dbt_streamsql.runtime.staged import Build
-from dbt_streamsql.runtime.streams import Stream, all_beside
+from dbt_streamsql.runtime.streams import Stream, all_beside, forget
 from dbt_streamsql.storage.iceberg import staging
 
 
@@ -186,6 +186,7 @@ class Engine(Queries):
         key: Sequence[str] = (),
         sequence_by: str = "",
         delete_when: str = "",
+        truncate_when: str = "",
         leave_out: Sequence[str] = (),
         on_error: str = "fail",
         unique_id: str = "",
@@ -197,8 +198,9 @@ class Engine(Queries):
         `stream` is the name by which `sql` reads it, `source` how it is declared (`connector`,
         `format`, `columns`, `options`; see docs/sources.md), `connection` the name of options that
         the engine was opened with. With a `key` the record of a key with the greatest
-        `sequence_by` says what its row is, and that there is none where `delete_when` is true:
-        both are expressions over the query's columns, of which `leave_out` are not stored.
+        `sequence_by` says what its row is, and that there is none where `delete_when` is true; one
+        without key where `truncate_when` is true says so of all keys: expressions over the
+        query's columns, of which `leave_out` are not stored.
         `on_error`: fail, or quarantine, which keeps what cannot be read in `<name>__quarantine`.
         `full_refresh` reads the stream from its beginning again.
 
@@ -209,7 +211,7 @@ class Engine(Queries):
         read = str(TableName.parse(stream, self.catalog))
         wanted = Stream(
             *(read, dict(source), connection, tuple(key), sequence_by, delete_when),
-            *(tuple(leave_out), on_error),
+            *(tuple(leave_out), on_error, truncate_when),
         )
         sql = self._kept(sql)
         with self._in_epoch() as epoch:
@@ -257,7 +259,8 @@ class Engine(Queries):
             try:
                 if opened is None:
                     publish.recover(self._warehouse, fence)
-                beside = [job.table for job in all_beside(store.jobs()[table])]
+                job = store.jobs()[table]
+                beside = [other.table for other in all_beside(job)]
                 if keep_table:
                     for each in (table, *beside):
                         remembered.forget(self.spark, TableName.parse(each))
@@ -271,6 +274,7 @@ class Engine(Queries):
                     for each in (*beside, table):
                         store.drop_job(fence, each)
                     changelog_table.drop_of(self._warehouse, fence, table)
+                forget(self._warehouse, job)
                 if opened is not None:
                     for each in (table, *beside):
                         opened.forget(each)

@@ -13,7 +13,7 @@ KEY = "streamsql"
 """Under `meta` of a source: what makes it a stream."""
 
 _LISTS = ("key", "leave_out")
-_TEXTS = ("sequence_by", "delete_when", "on_error")
+_TEXTS = ("sequence_by", "delete_when", "truncate_when", "on_error")
 """Config keys of a streaming table that dbt does not know."""
 
 _DECLARED = ("connector", "format", "schema", "options", "connection")

@@ -19,12 +19,14 @@ STREAMING = "streaming"
 
 @dataclass(frozen=True)
 class Upserts:
-    """How records become upserts: the `key`, columns that are not stored, and the query with two
-    columns more, a record's sequence and whether it is a delete."""
+    """How records become upserts: the `key`, columns that are not stored, and the query with three
+    columns more, a record's sequence and whether it deletes one key or all. `whole`: the records
+    are all rows, and their sequence is not stored."""
 
     key: tuple[str, ...]
     leave_out: tuple[str, ...]
     text: str
+    whole: bool = False
 
 
 @dataclass
@@ -87,7 +89,7 @@ def compile_stream(
 
 def _keyed(plan: CompiledPlan, upsert: Upserts, catalog: Catalog) -> CompiledPlan:
     """The plan of a table whose rows are replaced and deleted by key."""
-    *_, sequence, deleted = catalog.schema(upsert.text)
+    *_, sequence, deleted, cleared = catalog.schema(upsert.text)
     known = {column.name: column for column in plan.columns}
     problems = [
         f"`{what}` names {name!r}, which the query does not give"
@@ -100,8 +102,11 @@ def _keyed(plan: CompiledPlan, upsert: Upserts, catalog: Catalog) -> CompiledPla
         for name in upsert.leave_out
         if name in upsert.key
     ]
-    if deleted.type != "boolean":
-        problems.append(f"`delete_when` is a {deleted.type}, not true or false")
+    problems += [
+        f"`{name}` is a {column.type}, not true or false"
+        for name, column in (("delete_when", deleted), ("truncate_when", cleared))
+        if column.type != "boolean"
+    ]
     problems += [
         f"{what} is a {kind}, which has no order"
         for what, kind in (
@@ -119,9 +124,8 @@ def _keyed(plan: CompiledPlan, upsert: Upserts, catalog: Catalog) -> CompiledPla
             place=Place(plan.table),
         )
     columns = tuple(column for column in plan.columns if column.name not in upsert.leave_out)
-    return replace(
-        plan, strategy="upsert", columns=columns, hidden=(sequence,), key=tuple(upsert.key)
-    )
+    hidden = () if upsert.whole else (sequence,)
+    return replace(plan, strategy="upsert", columns=columns, hidden=hidden, key=tuple(upsert.key))
 
 
 def _refused(table: str, what: str) -> StreamSqlError:

@@ -206,21 +206,29 @@ class StreamJob:
         meta: Metadata | None,
     ) -> list[TableVersion]:
         """Stage what the newest record of each key says, and which keys are deleted."""
-        deletes = beside(self.job, TOMBSTONES)
         if previous is None or meta is None:
             built = self._build(spark, stager, found.rows(), meta)
+            if self.stream.whole:
+                return [built]
             return [built, *self._beside(spark, TOMBSTONES, found.deleted(), anew=True)]
-        graves = self._meta(deletes.table)
-        assert graves is not None
-        winners = found.winners(
-            inputs.version(self.name, meta.current),
-            inputs.version(TableName.parse(deletes.table), graves.current),
-        )
+        readers = self.epoch.readers(self.job.table)
+        if self.stream.whole:
+            winners = found.whole()
+            parts = [(stager, meta, winners.rows, readers)]
+        else:
+            deletes = beside(self.job, TOMBSTONES)
+            graves = self._meta(deletes.table)
+            assert graves is not None
+            winners = found.winners(
+                inputs.version(self.name, meta.current),
+                inputs.version(TableName.parse(deletes.table), graves.current),
+            )
+            parts = [
+                (stager, meta, winners.rows, readers),
+                (Stager(self.epoch, deletes, {}), graves, winners.deleted, False),
+            ]
         staged = []
-        for of, known, rows, feed in (
-            (stager, meta, winners.rows, self.epoch.readers(self.job.table)),
-            (Stager(self.epoch, deletes, {}), graves, winners.deleted, False),
-        ):
+        for of, known, rows, feed in parts:
             version = upserts.write(spark, found.local, of, known, rows, winners, feed=feed)
             if version is not None:
                 staged.append(version)

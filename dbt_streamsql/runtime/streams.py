@@ -16,7 +16,7 @@ from dbt_streamsql.quoting import TableName, expression
 from dbt_streamsql.runtime.context import Warehouse, log
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.storage.streams.declared import open_source
-from dbt_streamsql.storage.streams.source import Source
+from dbt_streamsql.storage.streams.source import Keeping, Source
 
 STREAM = "stream"
 """The key of `Job.config` that holds the `Stream` of a streaming table."""
@@ -56,8 +56,9 @@ class Stream:
     `name` is what its query calls the stream, `spec` how that is declared (see
     `storage/streams/declared.py`), `connection` names options of the profile. With a `key` the
     newest record of a key, by the expression `sequence_by`, says what its row is, and that there
-    is none where `delete_when` is true; `leave_out` are columns of the query that are not stored.
-    `on_error`: `fail`, or `quarantine`.
+    is none where `delete_when` is true; a record without key for which `truncate_when` is true
+    says so of all keys. `leave_out` are columns of the query that are not stored. `on_error`:
+    `fail`, or `quarantine`. `whole`: each barrier reads all rows that there are.
     """
 
     name: str
@@ -68,6 +69,8 @@ class Stream:
     delete_when: str = ""
     leave_out: tuple[str, ...] = field(default=())
     on_error: str = "fail"
+    truncate_when: str = ""
+    whole: bool = False
 
     @property
     def quarantines(self) -> bool:
@@ -76,19 +79,19 @@ class Stream:
 
 def check_stream(stream: Stream, place: Place) -> None:
     """Refuse what cannot go together. Error: CONFIG_INVALID, listing everything wrong."""
-    problems = []
-    if stream.key and not stream.sequence_by:
+    problems = _problems_of_whole(stream) if stream.whole else []
+    if stream.key and not stream.sequence_by and not stream.whole:
         problems.append(
             "`key` needs `sequence_by`: which of two records of a key is the newer one"
         )
     problems += [
         f"`{name}` needs a `key`"
-        for name in ("sequence_by", "delete_when", "leave_out")
+        for name in ("sequence_by", "delete_when", "truncate_when", "leave_out")
         if getattr(stream, name) and not stream.key
     ]
     if stream.on_error not in ON_ERROR:
         problems.append(f"`on_error` is {stream.on_error!r}, not one of {', '.join(ON_ERROR)}")
-    for name in ("sequence_by", "delete_when"):
+    for name in ("sequence_by", "delete_when", "truncate_when"):
         if text := getattr(stream, name):
             try:
                 expression(text, name)
@@ -102,6 +105,25 @@ def check_stream(stream: Stream, place: Place) -> None:
             allowed="docs/streaming_table.md lists the keys",
             place=place,
         )
+
+
+def _problems_of_whole(stream: Stream) -> list[str]:
+    problems = [
+        f"`{name}` has no meaning for all rows as they are now: a row that is missing is deleted"
+        for name in ("sequence_by", "delete_when", "truncate_when")
+        if getattr(stream, name)
+    ]
+    if not stream.key:
+        problems.append(
+            "all rows are read at every barrier, which needs a `key`: the columns by which a row "
+            "is the same one as before"
+        )
+    if stream.quarantines:
+        problems.append(
+            "`on_error: quarantine` would delete the row of a record that cannot be read; cast "
+            "in the source's `query` instead"
+        )
+    return problems
 
 
 def stream_of(job: Job) -> Stream | None:
@@ -152,7 +174,7 @@ def all_beside(job: Job) -> list[Job]:
     stream = stream_of(job)
     if stream is None:
         return []
-    suffixes = [TOMBSTONES] if stream.key else []
+    suffixes = [TOMBSTONES] if stream.key and not stream.whole else []
     suffixes += [QUARANTINE] if stream.quarantines else []
     return [beside(job, suffix) for suffix in suffixes]
 
@@ -201,3 +223,16 @@ def release(warehouse: Warehouse, jobs: Mapping[str, Job], barrier: int) -> None
                 source.release(warehouse.sessions.main, span.upto)
         except (StreamSqlError, PySparkException, OSError) as error:
             log.warning("%s: its stream is not released yet: %s", table, error)
+
+
+def forget(warehouse: Warehouse, job: Job) -> None:
+    """Let a stream give up what it keeps for a table that was dropped, and say what stays."""
+    stream = stream_of(job)
+    if stream is None:
+        return
+    try:
+        source = opened(stream, warehouse.connections, Place(job.table), job.table)
+        if isinstance(source, Keeping):
+            log.warning("%s: %s", job.table, source.forget())
+    except StreamSqlError as error:
+        log.warning("%s: what its stream keeps for it may be there still: %s", job.table, error)

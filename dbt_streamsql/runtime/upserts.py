@@ -2,8 +2,11 @@
 
 For a key k let r(k) be the record with the greatest sequence among all that were ever read. The
 table holds r(k) unless that record is a delete; the sequences of deletes are kept beside, so that
-an older record that comes later changes nothing. Both together are a function of the *set* of
-records, so neither order nor repetition matters.
+an older record that comes later changes nothing. A record that truncates is a delete of all keys
+with a smaller sequence, and is kept beside under a key of NULLs. Both tables together are a
+function of the *set* of records, so neither order nor repetition matters.
+
+A stream that is read as a whole at every barrier has no sequences: the table holds what was read.
 """
 
 from __future__ import annotations
@@ -25,15 +28,21 @@ from dbt_streamsql.storage.iceberg import delta, staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 DELETED = f"{HIDDEN_PREFIX}deleted"
-_GONE = f"coalesce({DELETED}, false)"
+CLEARED = f"{HIDDEN_PREFIX}cleared"
+_CLEARS = f"coalesce({CLEARED}, false)"
+_GONE = f"(coalesce({DELETED}, false) OR {_CLEARS})"
 _NUMBER = f"{HIDDEN_PREFIX}number"
-_BAD_KEY = "STREAMSQL_BAD_RECORD a record has NULL in its key or sequence: "
+_BAD = "STREAMSQL_BAD_RECORD a record "
+_BAD_KEY = f"{_BAD}has NULL in its key or sequence: "
+_CLEARS_ONE = f"{_BAD}truncates, and has a key: "
+_TWICE = f"{_BAD}has the key of another one: "
 
 
 @dataclass(frozen=True)
 class Winners:
-    """What newer records say: stored `rows`, keys that are `deleted`, and `keys` of both; each is
-    SQL that may follow FROM. `small`: the driver can hold them."""
+    """What newer records say: stored `rows`, keys that are `deleted`, and `keys` of all that goes;
+    each is SQL that may follow FROM. Without `key`, all that is stored goes. `small`: the driver
+    can hold them."""
 
     rows: str
     deleted: str
@@ -68,17 +77,32 @@ class Upsert:
             f"LEFT JOIN {rows} s ON {same(key, 'l', 's')} "
             f"LEFT JOIN {graves} g ON {same(key, 'l', 'g')} "
             f"WHERE coalesce(l.{SEQUENCE} > s.{SEQUENCE}, true) "
-            f"AND coalesce(l.{SEQUENCE} > g.{SEQUENCE}, true)",
+            f"AND coalesce(l.{SEQUENCE} > g.{SEQUENCE}, true) "
+            f"AND {self._after_clearing('l', f'{graves} WHERE {quote(key[0])} IS NULL')}",
             small=self.few,
         )
-        keys = ", ".join(quote(name) for name in key)
+        names = ", ".join(quote(name) for name in key)
+        keys, small = f"SELECT {names} FROM {won.name}", won.rows is not None
+        if self.stream.truncate_when and self._clear(won.name):
+            older = f"WHERE {SEQUENCE} < (SELECT max({SEQUENCE}) FROM {won.name} WHERE {_CLEARS})"
+            keys += "".join(f" UNION SELECT {names} FROM {of} {older}" for of in (rows, graves))
+            small = False
         return Winners(
             f"(SELECT {self._stored} FROM {won.name} WHERE NOT {_GONE})",
             f"(SELECT {self._graves} FROM {won.name} WHERE {_GONE})",
-            f"(SELECT {keys} FROM {won.name})",
+            f"({keys})",
             key,
-            small=won.rows is not None,
+            small=small,
         )
+
+    def whole(self) -> Winners:
+        """All records: they are what the table is to hold. Another look may find other ones."""
+        all_ = self.local.collect(f"SELECT {self._stored} FROM {self._newest()}", small=False)
+        return Winners(f"(SELECT * FROM {all_.name})", "", "", (), small=False)
+
+    def _clear(self, records: str) -> bool:
+        text = f"SELECT 1 FROM {records} WHERE {_CLEARS} LIMIT 1"
+        return bool(self.local.spark.sql(text).collect())
 
     @property
     def _stored(self) -> str:
@@ -92,21 +116,55 @@ class Upsert:
     def _newest(self) -> str:
         """The newest record of each key. Equal sequences: one of them, the same each time."""
         keys = ", ".join(f"q.{quote(name)}" for name in self.stream.key)
-        absent = " OR ".join(f"q.{quote(name)} IS NULL" for name in (*self.stream.key, SEQUENCE))
-        told = f"concat('{_BAD_KEY}', to_json(struct(q.*)))"
+        if self.stream.whole:
+            number = f"count(*) OVER (PARTITION BY {keys})"
+            chosen = _or_fail(f"{_NUMBER} = 1", _TWICE, "r.*")
+        else:
+            number = (
+                f"row_number() OVER (PARTITION BY {keys} ORDER BY "
+                f"q.{SEQUENCE} DESC, {_GONE}, to_json(struct(q.*)))"
+            )
+            since = f"({extended(self.stream, self.select)}) WHERE {_CLEARS}"
+            chosen = f"{_NUMBER} = 1 AND {self._after_clearing('r', since)}"
         return (
-            f"(SELECT * FROM (SELECT q.*, row_number() OVER (PARTITION BY {keys} ORDER BY "
-            f"q.{SEQUENCE} DESC, {_GONE}, to_json(struct(q.*))) AS {_NUMBER} "
-            f"FROM ({extended(self.stream, self.select)}) q "
-            f"WHERE coalesce(NOT ({absent}) OR raise_error({told}), true)) "
-            f"WHERE {_NUMBER} = 1)"
+            f"(SELECT * FROM (SELECT q.*, {number} AS {_NUMBER} "
+            f"FROM ({extended(self.stream, self.select)}) q WHERE {self._placed}) r "
+            f"WHERE {chosen})"
         )
+
+    @property
+    def _placed(self) -> str:
+        """Whether a record has a key and a sequence; it fails if not."""
+        key = self.stream.key
+        some = " OR ".join(f"q.{quote(name)} IS NULL" for name in key)
+        placed = _or_fail(f"q.{SEQUENCE} IS NOT NULL AND ({_CLEARS} OR NOT ({some}))", _BAD_KEY)
+        if not self.stream.truncate_when:
+            return placed
+        none = " AND ".join(f"q.{quote(name)} IS NULL" for name in key)
+        return f"{placed} AND {_or_fail(f'NOT {_CLEARS} OR ({none})', _CLEARS_ONE)}"
+
+    def _after_clearing(self, of: str, clearing: str) -> str:
+        """Whether a record of `of` truncates, or is newer than those in `clearing`."""
+        if not self.stream.truncate_when:
+            return "true"
+        newest = f"(SELECT max({SEQUENCE}) FROM {clearing})"
+        return f"({_CLEARS} OR coalesce({of}.{SEQUENCE} > {newest}, true))"
+
+
+def _or_fail(condition: str, message: str, record: str = "q.*") -> str:
+    """The condition; a record for which it is not true fails."""
+    told = f"concat('{message}', to_json(struct({record})))"
+    return f"coalesce({condition} OR raise_error({told}), true)"
 
 
 def extended(stream: Stream, select: str) -> str:
-    """The model's query with each record's sequence and whether it is a delete."""
-    deleted = stream.delete_when or "false"
-    return f"SELECT *, {stream.sequence_by} AS {SEQUENCE}, {deleted} AS {DELETED} FROM ({select})"
+    """The model's query with each record's sequence, and whether it is a delete of its key or of
+    all."""
+    return (
+        f"SELECT *, {stream.sequence_by or '0'} AS {SEQUENCE}, "
+        f"{stream.delete_when or 'false'} AS {DELETED}, "
+        f"{stream.truncate_when or 'false'} AS {CLEARED} FROM ({select})"
+    )
 
 
 def write(
@@ -145,7 +203,7 @@ def write(
         winners.small,
     )
     with staging.stamped(spark, origin):
-        outcome = writer.replace(rows, winners.keys, winners.key, single=True)
+        outcome = writer.replace(rows, winners.keys, winners.key, single=bool(winners.key))
     if not outcome.changed:
         return None
     stager.write_feed(spark, outcome, meta, visible)

@@ -15,6 +15,7 @@ import yaml
 from click.testing import CliRunner, Result
 from dbt.adapters.factory import get_adapter_by_type
 from dbt.cli.main import dbtRunner
+from followed_postgres import database, followed, port, sql  # noqa: F401 - fixtures
 
 from dbt_streamsql.cli import main
 

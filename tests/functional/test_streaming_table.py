@@ -152,6 +152,58 @@ def test_of_each_key_the_newest_record_counts_in_whatever_order_they_come(
         assert engine.verify(view) == []
 
 
+def test_a_record_that_truncates_deletes_all_keys_before_it_in_whatever_order_they_come(
+    engine, schema, source
+):
+    rng, table, view = random.Random(3), f"lake.{schema}.users", f"lake.{schema}.per_v"
+    engine.create_streaming_table(
+        table,
+        f"SELECT id, v, seq, op FROM {source}",
+        stream=source,
+        source=declared(source),
+        key=["id"],
+        sequence_by="seq",
+        delete_when="op = 'd'",
+        truncate_when="op = 't'",
+        leave_out=["seq", "op"],
+    )
+    engine.create_materialized_view(view, f"SELECT v, count(*) AS n FROM {table} GROUP BY v")
+    sequence = list(range(1, 100))
+    sequence.sort(key=lambda s: s + rng.choice([0, 0, 0, 40]))
+    known: list[tuple] = []
+    while sequence:
+        for seq in [sequence.pop(0) for _ in range(min(len(sequence), rng.choice([1, 3, 25])))]:
+            op = rng.choice("uuuuuuuuddt")
+            known.append(("NULL" if op == "t" else rng.randrange(8), rng.choice("abc"), seq, op))
+        repeated = rng.sample(known, min(len(known), 2))
+        append(engine, source, known[-rng.choice([1, 3, 25]) :] + repeated)
+        seen = engine.sql(f"SELECT * FROM {source}").collect()
+        engine.advance()
+        cleared = max((row.seq for row in seen if row.op == "t"), default=0)
+        newest = {row.id: row for row in sorted(seen, key=lambda row: row.seq)}
+        expected = [(r.id, r.v) for r in newest.values() if r.op == "u" and r.seq > cleared]
+        assert rows_of(engine, table) == sorted(expected)
+        assert engine.verify(view) == []
+
+
+def test_a_record_that_truncates_has_no_key(engine, schema, source):
+    table = f"lake.{schema}.users"
+    engine.create_streaming_table(
+        table,
+        f"SELECT id, v, seq, op FROM {source}",
+        stream=source,
+        source=declared(source),
+        key=["id"],
+        sequence_by="seq",
+        truncate_when="op = 't'",
+    )
+    append(engine, source, [(1, "a", 1, "t")])
+    with pytest.raises(StreamSqlError) as caught:
+        engine.advance()
+    assert caught.value.code == "BAD_RECORD"
+    assert "truncates, and has a key" in caught.value.given
+
+
 REFUSED = {
     "SELECT count(*) AS n FROM {s}": "one row",
     "SELECT DISTINCT id FROM {s}": "upsert",

@@ -12,6 +12,8 @@ from dbt_streamsql.storage.streams.source import Source
 
 CONNECTORS: Mapping[str, str] = {
     "datagen": "datagen",
+    "jdbc": "jdbc",
+    "postgres": "postgres",
     "rate": "datagen",
     "table": "tables",
 }

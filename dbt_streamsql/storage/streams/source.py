@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 
@@ -56,3 +56,11 @@ class Source(Protocol):
 
     def release(self, spark: SparkSession, upto: Position) -> None:
         """A barrier that read up to here is published. Most connectors have nothing to do."""
+
+
+@runtime_checkable
+class Keeping(Protocol):
+    """A source for which something is kept elsewhere as long as somebody reads it."""
+
+    def forget(self) -> str:
+        """Nobody will read on: remove that. What was removed, or stays and why, in words."""
