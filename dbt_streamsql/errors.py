@@ -51,6 +51,7 @@ CODES: dict[str, str] = {
     "STORAGE_REFUSED": "The storage takes no write: it is full, or read-only.",
     "STREAM_CHANGED": "A stream is no longer what it was, or does what its declaration forbids.",
     "STREAM_LOST": "Records of a stream that were not read yet are gone, or its position is.",
+    "STREAM_UNREACHABLE": "What holds a stream does not answer.",
     "TABLE_EXISTS": "A table that should be new is there already.",
     "TABLE_MISSING": "The query reads a table that does not exist.",
     "WAREHOUSE_BUSY": "Another process is running an epoch on this warehouse.",

@@ -11,7 +11,7 @@ from tests_support import drop_schema
 from dbt_streamsql import Engine
 from dbt_streamsql.runtime.session import open_session
 
-pytest_plugins = ["dbt.tests.fixtures.project", "spark_servers"]
+pytest_plugins = ["dbt.tests.fixtures.project", "spark_servers", "kafka_broker"]
 
 
 @pytest.fixture(scope="session")

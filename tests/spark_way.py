@@ -51,9 +51,11 @@ def profile() -> dict[str, Any]:
 
 def settings(warehouse: str) -> SessionSettings:
     """The same for a session over a warehouse folder."""
-    return SessionSettings(warehouse=warehouse, **{"spark_properties": QUICK, **_own(profile())})
+    ours = {"spark_properties": QUICK, "connectors": ("avro", "kafka")}
+    return SessionSettings(warehouse=warehouse, **{**ours, **_own(profile())})
 
 
 def _own(keys: dict[str, Any]) -> dict[str, Any]:
     # What Spark is started with means nothing to a server that runs.
-    return {"spark_properties": {}, **keys} if keys.get("method") == "connect" else keys
+    own = {"spark_properties": {}, "connectors": ()}
+    return {**own, **keys} if keys.get("method") == "connect" else keys

@@ -12,6 +12,8 @@ from dbt_streamsql.storage.streams.source import Source
 
 CONNECTORS: Mapping[str, str] = {
     "datagen": "datagen",
+    "files": "files",
+    "kafka": "kafka",
     "rate": "datagen",
     "table": "tables",
 }

@@ -1,0 +1,217 @@
+"""The records of some files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Protocol
+
+from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.storage.streams import avro, formats
+from dbt_streamsql.storage.streams.files_list import Entry, literal_paths
+from dbt_streamsql.storage.streams.formats import CORRUPT, ROW, VALUE, Csv, Declared, Format
+from dbt_streamsql.storage.streams.options import Options
+from dbt_streamsql.storage.streams.rows import Columns, records
+from dbt_streamsql.storage.streams.source import AT
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+WHOLE = 8 << 20
+"""Bytes up to which a text file is read as a whole, so that its lines have numbers."""
+_OWN = ("_file", "_modified")
+_LINE = f"{HIDDEN_PREFIX}line"
+_BOM = "\ufeff"
+
+
+class Reader(Protocol):
+    """Files of one format."""
+
+    def columns(self, spark: SparkSession, first: Callable[[], Sequence[Entry]]) -> Columns:
+        """What their records have; `first` gives a file that may be looked at."""
+
+    def read(
+        self, spark: SparkSession, files: Sequence[Entry], columns: Columns, base: str
+    ) -> DataFrame:
+        """Their records, as `Source.read` has them; places are below `base`."""
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A record is a line. Lines that are empty are none."""
+
+    format: Format
+
+    def columns(self, spark: SparkSession, first: Callable[[], Sequence[Entry]]) -> Columns:
+        del first
+        return self.format.columns(spark)
+
+    def read(
+        self, spark: SparkSession, files: Sequence[Entry], columns: Columns, base: str
+    ) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+        del columns
+        parts = []
+        small = [entry for entry in files if entry.size <= WHOLE]
+        big = [entry for entry in files if entry.size > WHOLE]
+        if small or not big:
+            parts.append(self._numbered(spark, small, base))
+        if big:
+            found = _with_file(spark.read.format("text").load(literal_paths(big)))
+            parts.append(found.select(F.col("value").alias(VALUE), *_OWN, _below(base).alias(AT)))
+        frame = reduce(lambda a, b: a.unionAll(b), parts)
+        written = F.trim(F.regexp_replace(VALUE, f"[{_BOM}\r]", "")) != ""
+        return self.format.decode(spark, frame.where(written), _OWN)
+
+    def _numbered(self, spark: SparkSession, files: Sequence[Entry], base: str) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+        if not files:
+            empty = spark.range(0).select(F.lit(None).cast("string").alias("value"))
+            found = empty.select(
+                "value",
+                F.lit(None).cast("string").alias("_file"),
+                F.lit(None).cast("timestamp").alias("_modified"),
+            )
+        else:
+            reader = spark.read.format("text").option("wholetext", "true")
+            found = _with_file(reader.load(literal_paths(files)))
+        lines = F.posexplode(F.split("value", "\n")).alias(_LINE, VALUE)
+        text = F.regexp_replace(VALUE, f"^{_BOM}|\r$", "")
+        at = F.concat(_below(base), F.lit(":"), (F.col(_LINE) + 1).cast("string"))
+        return found.select(*_OWN, lines).select(text.alias(VALUE), *_OWN, at.alias(AT))
+
+
+@dataclass(frozen=True)
+class CsvFiles:
+    """Separated values. With a header its names must be those that are declared."""
+
+    format: Csv
+    header: bool
+    multi_line: bool
+
+    def columns(self, spark: SparkSession, first: Callable[[], Sequence[Entry]]) -> Columns:
+        del first
+        return self.format.columns(spark)
+
+    def read(
+        self, spark: SparkSession, files: Sequence[Entry], columns: Columns, base: str
+    ) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+        del columns
+        types = self.format.declared.types(spark)
+        shape = formats.as_texts(types)
+        options = {
+            **self.format.reader(),
+            "header": str(self.header).lower(),
+            "enforceSchema": "false",
+            "multiLine": str(self.multi_line).lower(),
+        }
+        reader = spark.read.format("csv").schema(shape).options(**options)
+        found = _with_file(reader.load(literal_paths(files)))
+        fields = [F.col(f"`{name}`").alias(name) for name in shape.names]
+        frame = found.select(F.struct(*fields).alias(ROW), *_OWN, _below(base).alias(AT))
+        row = F.col(ROW)
+        plain = F.to_csv(F.struct(*(row.getField(name).alias(name) for name in types.names)))
+        text = F.coalesce(row.getField(CORRUPT), plain)
+        return self.format.rows(frame, types, _OWN, text, [])
+
+
+@dataclass(frozen=True)
+class Typed:
+    """Parquet and Avro files, which say themselves what their columns are. `schema`: of Avro."""
+
+    kind: str
+    declared: Declared
+    schema: str
+    place: Place
+
+    def columns(self, spark: SparkSession, first: Callable[[], Sequence[Entry]]) -> Columns:
+        if self.declared.columns or self.declared.schema:
+            return self.declared.told(spark)
+        if self.schema:
+            types = avro.Schemas(self.schema, None, self.place).types(spark)
+        else:
+            files = first()
+            if not files:
+                raise StreamSqlError(
+                    "CONFIG_INVALID",
+                    "nothing tells the columns of the files: there is none yet",
+                    allowed="`columns` with `data_type`, or `schema`; or a first file",
+                    place=self.place,
+                )
+            types = self._load(spark, files).schema
+        return tuple((f.name, f.dataType.simpleString()) for f in types)
+
+    def read(
+        self, spark: SparkSession, files: Sequence[Entry], columns: Columns, base: str
+    ) -> DataFrame:
+        from pyspark.errors import PySparkException
+
+        try:
+            return self._records(spark, files, columns, base)
+        except PySparkException as error:
+            if len(files) == 1 or "MERGE_SCHEMA" not in (error.getCondition() or ""):
+                raise
+        # One column has different types in these files: each is read by its own.
+        each = [self._records(spark, [entry], columns, base) for entry in files]
+        return reduce(lambda a, b: a.unionAll(b), each)
+
+    def _records(
+        self, spark: SparkSession, files: Sequence[Entry], columns: Columns, base: str
+    ) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+        if not files:
+            kinds = [F.lit(None).cast(kind).alias(name) for name, kind in columns]
+            return records(spark.range(0).select(*kinds), columns, F.lit(""), self.place)
+        found = self._load(spark, files)
+        at = _below(base)
+        if self.kind == "parquet":
+            found = found.withColumn(_LINE, F.col("_metadata.row_index") + 1)
+            at = F.concat(at, F.lit(":"), F.col(_LINE).cast("string"))
+        return records(_with_file(found), columns, at, self.place)
+
+    def _load(self, spark: SparkSession, files: Sequence[Entry]) -> DataFrame:
+        options = {"mergeSchema": "true"} if self.kind == "parquet" else {}
+        if self.schema:
+            options["avroSchema"] = self.schema
+        return spark.read.format(self.kind).options(**options).load(literal_paths(files))
+
+
+def reader_of(options: Options, known: Sequence[str]) -> Reader:
+    """The files that a source declares; what is wrong is noted there."""
+    kind = str(options.format or "")
+    if kind == "parquet":
+        return Typed(kind, formats.declared_of(options, kind), "", options.place)
+    if kind == "avro":
+        path = options.text("schema_file", allowed="the path of a file with an Avro schema")
+        schema = avro.text_of(options, "schema_file", path) if path else ""
+        return Typed(kind, formats.declared_of(options, kind), schema, options.place)
+    form = formats.format_of(options, known)
+    if isinstance(form, Csv):
+        header = options.flag("header", default=True)
+        return CsvFiles(form, header, options.flag("multi_line", default=False))
+    return Lines(form)
+
+
+def _with_file(frame: DataFrame) -> DataFrame:
+    """The frame with `_file` and `_modified`."""
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    # Spark escapes it as a URI, in which a plus is a plus.
+    path = F.url_decode(F.regexp_replace("_metadata.file_path", r"\+", "%2B"))
+    plain = F.regexp_replace(path, "^file:/*", "/")
+    modified = F.col("_metadata.file_modification_time")
+    return frame.withColumns({"_file": plain, "_modified": modified})
+
+
+def _below(base: str) -> Column:
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    shorter = F.substring("_file", len(base) + 1, 1 << 30)
+    return F.when(F.startswith("_file", F.lit(base)), shorter).otherwise(F.col("_file"))
