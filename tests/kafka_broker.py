@@ -47,12 +47,10 @@ class Broker:
     """A running broker, with what tests do to one."""
 
     def __init__(self, address: str) -> None:
-        self.address = address
-
-    def admin(self):
         from confluent_kafka.admin import AdminClient
 
-        return AdminClient({"bootstrap.servers": self.address})
+        self.address = address
+        self._admin = AdminClient({"bootstrap.servers": address})
 
     def topic(self, partitions: int = 1, **config: str) -> str:
         """The name of a new topic."""
@@ -64,27 +62,27 @@ class Broker:
         from confluent_kafka.admin import NewTopic
 
         options = {key.replace("_", "."): value for key, value in config.items()}
-        made = self.admin().create_topics([NewTopic(name, partitions, 1, config=options)])
+        made = self._admin.create_topics([NewTopic(name, partitions, 1, config=options)])
         made[name].result(SECONDS)
 
     def drop(self, name: str) -> None:
-        self.admin().delete_topics([name])[name].result(SECONDS)
+        self._admin.delete_topics([name])[name].result(SECONDS)
         until = time.monotonic() + SECONDS
-        while name in self.admin().list_topics(timeout=SECONDS).topics:
+        while name in self._admin.list_topics(timeout=SECONDS).topics:
             assert time.monotonic() < until
             time.sleep(0.1)
 
     def grow(self, name: str, partitions: int) -> None:
         from confluent_kafka.admin import NewPartitions
 
-        made = self.admin().create_partitions([NewPartitions(name, partitions)])
+        made = self._admin.create_partitions([NewPartitions(name, partitions)])
         made[name].result(SECONDS)
 
     def forget(self, name: str, partition: int, before: int) -> None:
         """What retention does: the records before an offset are gone."""
         from confluent_kafka import TopicPartition
 
-        gone = self.admin().delete_records([TopicPartition(name, partition, before)])
+        gone = self._admin.delete_records([TopicPartition(name, partition, before)])
         for found in gone.values():
             found.result(SECONDS)
 

@@ -108,6 +108,8 @@ BAD = [
     ("boolean", "17"),
     ("date", '"2024-02-30"'),
     ("timestamp", '"yesterday"'),
+    ("timestamp", '"10:00"'),
+    ("date", '"2024"'),
     ("binary", '"?"'),
     ("array<int>", '[1,"x"]'),
     ("array<int>", '"none"'),
@@ -142,6 +144,9 @@ NO_OBJECTS = [
     "{bad",
     '{"a":1,}',
     "{'a':1}",
+    '{"a":NaN}',
+    '{"a":1},{"a":2}',
+    '\ufeff{"a":1}',
     '{"a":1} junk',
     '{"a":1}{"a":2}',
     '[{"a":1}]',
@@ -219,7 +224,7 @@ def test_separated_values_are_read_in_order(spark):
         (2, 'x, "y"'),
         (3, None),
         (None, None),
-        (4, ""),
+        (4, None),
     ]
     other = declared("csv", [("a", "int"), ("b", "string")], separator=";", null_value="-")
     (row,) = decoded(spark, other, ["-;x,y"])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.storage.streams.options import Options
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 PLAIN, CONFLUENT = "plain", "confluent"
+MARK = f"{HIDDEN_PREFIX}read"
+"""For a record that it cannot read Spark gives NULL in all columns, which one may have."""
 _HEADER = 5
 """Bytes before a datum in Confluent's wire format: a zero, and the schema's number."""
 
@@ -49,10 +52,11 @@ class Schemas:
                 place=self.place,
             ) from error
         assert isinstance(found, StructType)
-        return found
+        return StructType([each for each in found if each.name != MARK])
 
     def read(self, value: Column) -> tuple[Column, Column]:
-        """The records as structs (NULL where they cannot be read), and what is wrong."""
+        """The records as structs, and what is wrong with them. One that cannot be read has no
+        `MARK`."""
         from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
         if self.writers is None:
@@ -73,8 +77,15 @@ class Schemas:
     def _datum(self, value: Column, writer: str) -> Column:
         from pyspark.sql.avro.functions import from_avro
 
-        options = {"mode": "PERMISSIVE", "avroSchema": self.columns}
+        options = {"mode": "PERMISSIVE", "avroSchema": _with_mark(self.columns)}
         return from_avro(value, writer, options)
+
+
+def _with_mark(schema: str) -> str:
+    """The schema with one field more, which every record has that could be read."""
+    found = json.loads(schema)
+    mark = {"name": MARK, "type": "boolean", "default": True}
+    return json.dumps({**found, "fields": [*found.get("fields", []), mark]})
 
 
 def schemas_of(options: Options) -> Schemas:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.storage.streams import formats
-from dbt_streamsql.storage.streams.formats import CORRUPT, ROW, VALUE, Declared
+from dbt_streamsql.storage.streams.formats import ROW, VALUE, Declared
 from dbt_streamsql.storage.streams.rows import Columns
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Debezium:
         types = self.declared.types(spark)
         text = formats.text_of()
         change, envelope = _shapes(types)
-        given, found, row = F.col(_ENVELOPE), F.col(_CHANGE), F.col(ROW)
+        given, found, row = F.col(_ENVELOPE).getField(ROW), F.col(_CHANGE), F.col(ROW)
         bare = F.struct(*(given.getField(name).alias(name) for name in change.names))
         operation = found.getField("op")
         last = F.when(operation == "d", found.getField("before"))
@@ -60,7 +60,7 @@ class Debezium:
         }
         broken = [
             formats.not_text(),
-            formats.broken_json(_inner(text), given.getField(CORRUPT), types),
+            _told(text, F.col(_ENVELOPE), types),
             *_not_a_change(operation, row),
         ]
         return formats.finished(known, values, own, text, [*broken, *problems])
@@ -70,23 +70,24 @@ def _shapes(types: StructType) -> tuple[StructType, StructType]:
     """A change, and an envelope that may have it under `payload` or be one itself."""
     from pyspark.sql.types import StringType, StructField, StructType
 
-    row = StructType(formats.as_texts(types).fields[:-1])
+    row = formats.as_texts(types)
     texts = [StructField(name, StringType()) for name in ("op", "ts_ms", "source")]
     change = StructType([StructField("before", row), StructField("after", row), *texts])
-    corrupt = StructField(CORRUPT, StringType())
-    return change, StructType([StructField("payload", change), *change.fields, corrupt])
+    return change, StructType([StructField("payload", change), *change.fields])
 
 
-def _inner(text: Column) -> Column:
-    """The text of the row in an envelope."""
+def _told(text: Column, envelope: Column, types: StructType) -> Column:
+    """What is wrong with an envelope that could not be parsed: it is none, or its row."""
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
+    from pyspark.sql.types import StructType
 
-    def fields(of: Column) -> Column:
-        return F.from_json(of, "map<string,string>")
-
-    change = fields(F.coalesce(fields(text).getItem("payload"), text))
-    after = change.getItem("after")
-    return F.when(change.getItem("op") == "d", change.getItem("before")).otherwise(after)
+    outer = formats.json_fields(text)
+    change = formats.json_fields(F.coalesce(outer.getItem("payload"), text))
+    before, after = change.getItem("before"), change.getItem("after")
+    row = F.when(change.getItem("op") == "d", before).otherwise(after)
+    alone = formats.broken_json(row, formats.parse_json(row, formats.as_texts(types)), types)
+    whole = formats.broken_json(text, envelope, StructType([]))
+    return F.when(whole.isNotNull(), F.coalesce(alone, whole))
 
 
 def _not_a_change(operation: Column, row: Column) -> list[Column]:

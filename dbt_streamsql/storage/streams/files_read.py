@@ -104,7 +104,7 @@ class CsvFiles:
 
         del columns
         types = self.format.declared.types(spark)
-        shape = formats.as_texts(types)
+        shape = formats.with_corrupt(formats.as_texts(types))
         options = {
             **self.format.reader(),
             "header": str(self.header).lower(),

@@ -26,11 +26,12 @@ VALUE = f"{HIDDEN_PREFIX}value"
 """The column of a frame that a format decodes: text or bytes. `AT` must be there too."""
 
 CORRUPT = f"{HIDDEN_PREFIX}corrupt"
-ROW = f"{HIDDEN_PREFIX}row"
+ROW, PARSED = f"{HIDDEN_PREFIX}row", f"{HIDDEN_PREFIX}parsed"
 """What a record was parsed to."""
 _NESTED = ("struct", "array", "map", "variant")
 _EPOCHS = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1}
 """Microseconds in each."""
+_DAY = r"^\s*[+-]?\d{4,7}-\d"
 _SHOWN = 100
 """Characters of a value that does not fit."""
 
@@ -94,6 +95,9 @@ class Declared:
             return F.try_to_timestamp(text, F.lit(self.timestamp_format)).cast(kind)
         if name == "date" and self.date_format:
             return F.try_to_timestamp(text, F.lit(self.date_format)).cast(kind)
+        if name in ("date", "timestamp", "timestamp_ntz"):
+            # Spark takes `10:00` for a time of today, whatever day that is.
+            return F.when(text.rlike(_DAY), text.try_cast(kind))
         return text.try_cast(kind)
 
     def typed(self, types: StructType, texts: Column) -> tuple[dict[str, Column], list[Column]]:
@@ -129,10 +133,10 @@ class Json:
 
         types = self.declared.types(spark)
         text = text_of()
-        known = frame.withColumn(ROW, parse_json(text, as_texts(types)))
-        row = F.col(ROW)
-        values, problems = self.declared.typed(types, row)
-        broken = broken_json(text, row.getField(CORRUPT), types)
+        parsed = F.col(PARSED)
+        known = frame.withColumn(PARSED, parse_json(text, as_texts(types)))
+        values, problems = self.declared.typed(types, parsed.getField(ROW))
+        broken = broken_json(text, parsed, types)
         return finished(known, values, own, text, [not_text(), broken, *problems])
 
 
@@ -151,7 +155,7 @@ class Csv:
 
         types = self.declared.types(spark)
         text = text_of()
-        parsed = F.from_csv(text, as_texts(types).simpleString(), self.reader())
+        parsed = F.from_csv(text, with_corrupt(as_texts(types)).simpleString(), self.reader())
         return self.rows(frame.withColumn(ROW, parsed), types, own, text, [not_text()])
 
     def rows(
@@ -226,7 +230,7 @@ class Avro:
         broken = F.coalesce(
             F.col(PROBLEM),
             F.when(
-                F.col(VALUE).isNotNull() & F.col(ROW).isNull(),
+                F.col(VALUE).isNotNull() & F.col(ROW).getField(avro.MARK).isNull(),
                 F.lit("it is not what its Avro schema says"),
             ),
         )
@@ -261,13 +265,20 @@ def is_nested(kind: DataType) -> bool:
 
 
 def as_texts(types: StructType) -> StructType:
-    """The same columns, those that are not nested as texts, and what could not be read."""
+    """The same columns, those that are not nested as texts."""
     from pyspark.sql.types import StringType, StructField, StructType
 
-    fields = [
-        StructField(f.name, f.dataType if is_nested(f.dataType) else StringType()) for f in types
-    ]
-    return StructType([*fields, StructField(CORRUPT, StringType())])
+    text = StringType()
+    return StructType(
+        [StructField(f.name, f.dataType if is_nested(f.dataType) else text) for f in types]
+    )
+
+
+def with_corrupt(types: StructType) -> StructType:
+    """The same columns, and the text of a record that they do not fit."""
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    return StructType([*types.fields, StructField(CORRUPT, StringType())])
 
 
 def text_of() -> Column:
@@ -283,14 +294,27 @@ def not_text() -> Column:
     return F.when(~F.is_valid_utf8(F.col(VALUE).cast("string")), F.lit("it is not UTF-8"))
 
 
-def parse_json(text: Column, types: StructType) -> Column:
+def parse_json(text: Column, kind: DataType) -> Column:
+    """A struct: under `ROW` the object, under `CORRUPT` something when a text is no such object.
+
+    Spark's parser takes the first of several objects in a text and leaves the rest, whatever that
+    is. Inside of another object it does not.
+    """
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
+    from pyspark.sql.types import StringType, StructField, StructType
 
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-    return F.from_json(text, types, options)
+    options = {
+        "mode": "PERMISSIVE",
+        "columnNameOfCorruptRecord": CORRUPT,
+        "allowSingleQuotes": "false",
+        "allowNonNumericNumbers": "false",
+    }
+    around = StructType([StructField(ROW, kind), StructField(CORRUPT, StringType())])
+    whole = F.concat(F.lit(f'{{"{ROW}":'), text, F.lit("}"))
+    return F.from_json(whole, around, options)
 
 
-def broken_json(text: Column, corrupt: Column, types: StructType) -> Column:
+def broken_json(text: Column, parsed: Column, types: StructType) -> Column:
     """What is wrong with a text that could not be parsed: no JSON, or which column does not fit.
 
     Only bad records are parsed again for it.
@@ -298,15 +322,23 @@ def broken_json(text: Column, corrupt: Column, types: StructType) -> Column:
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
     from pyspark.sql.types import StructType
 
-    whole = F.from_json(text, "map<string,string>")
-    reasons: list[Column] = [F.when(whole.isNull(), F.lit("it is not a JSON object"))]
+    fields = json_fields(text)
+    reasons: list[Column] = [F.when(fields.isNull(), F.lit("it is not a JSON object"))]
     for each in types:
         if is_nested(each.dataType):
             alone = parse_json(text, as_texts(StructType([each]))).getField(CORRUPT)
-            why = unfit(each.name, whole.getItem(each.name), each.dataType)
+            why = unfit(each.name, fields.getItem(each.name), each.dataType)
             reasons.append(F.when(alone.isNotNull(), why))
     reasons.append(F.lit("it is not a JSON object as declared"))
-    return F.when(corrupt.isNotNull(), F.coalesce(*reasons))
+    bad = parsed.getField(CORRUPT).isNotNull() | parsed.getField(ROW).isNull()
+    return F.when(text.isNotNull() & bad, F.coalesce(*reasons))
+
+
+def json_fields(text: Column) -> Column:
+    """The fields of an object, as texts; NULL when it is none."""
+    from pyspark.sql.types import MapType, StringType
+
+    return parse_json(text, MapType(StringType(), StringType())).getField(ROW)
 
 
 def unfit(name: str, given: Column, kind: DataType) -> Column:

@@ -143,7 +143,9 @@ class Options:
         for key in self._given:
             if key not in self._known:
                 near = difflib.get_close_matches(key, self._known, 1)
-                self.wrong(f"`{key}` is not known" + (f": do you mean `{near[0]}`?" * bool(near)))
+                self.wrong(
+                    f"`{key}` is not known" + "".join(f": do you mean `{n}`?" for n in near)
+                )
         if self._problems:
             raise StreamSqlError(
                 "CONFIG_INVALID",
