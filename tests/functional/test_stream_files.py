@@ -319,8 +319,8 @@ def test_a_header_with_other_names_is_refused(spark, folder, stream):
         found.read(spark, None, end.position).collect()
 
 
-def table_file(folder, name, **columns):
-    path = folder.path / name
+def table_file(folder, file, **columns):
+    path = folder.path / file
     pq.write_table(pa.table(columns), path)
     folder.time += 1
     os.utime(path, (folder.time, folder.time))
@@ -388,7 +388,7 @@ def test_what_a_record_comes_with(spark, folder, stream):
     assert end.oldest == folder.time
 
 
-def test_everything_wrong_is_told_at_once(stream):
+def test_everything_wrong_is_told_at_once(spark, stream):
     with pytest.raises(StreamSqlError) as caught:
         stream("xml", start="soon", on_rewrite="maybe", max_files_per_barrier=0, patth="x")
     assert caught.value.code == "CONFIG_INVALID"
@@ -401,7 +401,7 @@ def test_everything_wrong_is_told_at_once(stream):
     ):
         assert told in caught.value.given
     with pytest.raises(StreamSqlError, match="cannot be told apart"):
-        stream(columns=[("id", "int"), ("_FILE", "int")]).columns(None)
+        stream(columns=[("id", "int"), ("_FILE", "int")]).columns(spark)
 
 
 def test_files_of_another_file_system_are_found_by_spark(spark, folder, stream, monkeypatch):

@@ -150,12 +150,13 @@ class Typed:
     def read(
         self, spark: SparkSession, files: Sequence[Entry], columns: Columns, base: str
     ) -> DataFrame:
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         try:
             return self._records(spark, files, columns, base)
-        except PySparkException as error:
-            if len(files) == 1 or "MERGE_SCHEMA" not in (error.getCondition() or ""):
+        except (PySparkException, Py4JError) as error:
+            if len(files) == 1 or "[CANNOT_MERGE_" not in str(error):
                 raise
         # One column has different types in these files: each is read by its own.
         each = [self._records(spark, [entry], columns, base) for entry in files]
