@@ -250,17 +250,24 @@ def source(options: Options) -> Kafka:
 
 
 def _bounded(begins: Offsets, latest: Offsets, most: int | None) -> dict[Partition, int]:
-    """Ends no further than `most` records after the beginnings, each partition by its share."""
-    backlog = {at: latest[at] - begin for at, begin in begins.items()}
-    total = sum(backlog.values())
-    if most is None or total <= most:
+    """Ends no further than `most` records after the beginnings: each partition that has new ones
+    gives one, and more of them by its share, so that none waits for ever."""
+    backlog = {at: latest[at] - begin for at, begin in begins.items() if begin < latest[at]}
+    if most is None or sum(backlog.values()) <= most:
         return dict(latest)
-    shares = {at: count * most // total for at, count in backlog.items()}
+    waiting = sorted(backlog)
+    # With fewer to give than there are partitions, they take turns.
+    turn = sum(begins.values()) % len(waiting)
+    shares = dict.fromkeys((waiting[turn:] + waiting[:turn])[:most], 1)
+    left = most - len(shares)
+    rest = {at: backlog[at] - 1 for at in shares} if left else {}
+    total = sum(rest.values())
+    for at, count in rest.items():
+        shares[at] += count * left // total
     left = most - sum(shares.values())
-    # Of the longest first, so that the last partition is not always the one that waits.
-    for at in sorted(backlog, key=lambda at: shares[at] - backlog[at])[:left]:
-        shares[at] += shares[at] < backlog[at]
-    return {at: begin + shares[at] for at, begin in begins.items()}
+    for at in sorted(shares, key=lambda at: shares[at] - backlog[at])[:left]:
+        shares[at] += 1
+    return {at: begin + shares.get(at, 0) for at, begin in begins.items()}
 
 
 def _first(at: Partition, end: int, after: Position | None, upto: Position) -> int:

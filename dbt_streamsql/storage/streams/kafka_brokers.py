@@ -205,10 +205,11 @@ class Queries:
         """A stream that begins at the end says where that is, and reads nothing."""
         name = f"streamsql_{uuid.uuid4().hex}"
         options = {
+            "kafka.default.api.timeout.ms": _PATIENCE,
+            "kafka.request.timeout.ms": _PATIENCE,
             **self._reader,
             "subscribe": ",".join(topics),
             "startingOffsets": "latest",
-            "kafka.default.api.timeout.ms": _PATIENCE,
         }
         try:
             stream = self._spark.readStream.format("kafka").options(**options).load()
@@ -221,8 +222,9 @@ class Queries:
                 query.stop()
         except PySparkException as error:
             raise _refused(error, self._refusal) from error
-        end = told["sources"][0]["endOffset"] if told else None
-        found = json.loads(end) if isinstance(end, str) else end or {}
+        # As an attribute it is the text of a Python dictionary.
+        progress = json.loads(told.json) if told else {"sources": []}
+        found = progress["sources"][0]["endOffset"] if progress["sources"] else {}
         missing = sorted(set(topics) - set(found))
         if missing:
             raise self._refusal("TABLE_MISSING", "no such topic", ", ".join(missing), "create it")
