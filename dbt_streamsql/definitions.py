@@ -4,7 +4,7 @@ some of that is another."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import cached_property
 from hashlib import sha256
@@ -24,7 +24,14 @@ from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.job import plan_of
 from dbt_streamsql.runtime.spark_catalog import SparkCatalog
-from dbt_streamsql.runtime.streams import STREAM, Stream, is_beside, stream_of
+from dbt_streamsql.runtime.streams import (
+    STREAM,
+    Stream,
+    check_stream,
+    is_beside,
+    opened,
+    stream_of,
+)
 from dbt_streamsql.runtime.upserts import extended
 from dbt_streamsql.storage.conf import settings_of
 
@@ -73,15 +80,28 @@ class Definitions:
         table: str,
         sql: str,
         stream: Stream,
-        columns: Sequence[Column],
+        connections: Mapping[str, Mapping[str, str]],
         unique_id: str,
         properties: Mapping[str, str],
     ) -> tuple[Job, CompiledPlan]:
-        """The definition of a streaming table, and its plan. `columns` are those of the stream.
+        """The definition of a streaming table, and its plan.
 
-        Errors: those of `compile_stream`; CONFIG_INVALID when the table would have other columns.
+        Errors: those of `compile_stream`; CONFIG_INVALID when the stream is not declared rightly,
+        or the table would have other columns or rows.
         """
-        info = TableInfo(TableName.parse(stream.name), tuple(columns), versioned=True)
+        place = Place(unique_id or table)
+        check_stream(stream, place)
+        source = opened(stream, connections, place, table)
+        if getattr(source, "mode", "") == "snapshot":
+            # Its deletes are the rows that are missing, which nobody looks for yet.
+            raise StreamSqlError(
+                "CONFIG_INVALID",
+                "`mode: snapshot` is not for streaming tables yet",
+                allowed="mode: incremental, or the connector postgres",
+                place=place,
+            )
+        columns = tuple(Column(*column) for column in source.columns(self._known.spark))
+        info = TableInfo(TableName.parse(stream.name), columns, versioned=True)
         text = extended(stream, sql) if stream.key else ""
         upsert = Upserts(stream.key, stream.leave_out, text) if stream.key else None
         plan = compile_stream(sql, info, self._known, table=table, upsert=upsert)
@@ -102,6 +122,7 @@ class Definitions:
         if current is not None:
             kept = (current.created_barrier, current.table_uuid)
             job = replace(job, created_barrier=kept[0], table_uuid=kept[1])
+            _refuse_other_rows(stream, stream_of(current), place)
         made = [(column["name"], column["type"]) for column in job.columns]
         old = [(c["name"], c["type"]) for c in current.columns] if current is not None else made
         if made != old:
@@ -111,7 +132,7 @@ class Definitions:
                 given=", ".join(f"{name} {kind}" for name, kind in made),
                 allowed=", ".join(f"{name} {kind}" for name, kind in old),
                 hint="`dbt run --full-refresh` of this model reads its stream again",
-                place=Place(job.unique_id or table),
+                place=place,
             )
         return job, plan
 
@@ -189,6 +210,27 @@ class Definitions:
             },
             columns=[{"name": c.name, "type": c.type} for c in plan.columns],
             sources=plan.sources,
+        )
+
+
+def _refuse_other_rows(stream: Stream, before: Stream | None, place: Place) -> None:
+    """Refuse what would give the rows that are there another meaning."""
+    if before is None:
+        return
+    parts = {
+        "key": (before.key, stream.key),
+        "sequence_by": (before.sequence_by, stream.sequence_by),
+        "connector": (before.spec.get("connector"), stream.spec.get("connector")),
+    }
+    other = {name: pair for name, pair in parts.items() if pair[0] != pair[1]}
+    if other:
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            f"another {', '.join(other)} gives other rows than the table has",
+            given="; ".join(f"{name}: {new!r}" for name, (_, new) in other.items()),
+            allowed="; ".join(f"{name}: {old!r}" for name, (old, _) in other.items()),
+            hint="`dbt run --full-refresh` of this model reads its stream again",
+            place=place,
         )
 
 

@@ -14,11 +14,10 @@ from pyspark.sql import SparkSession
 from dbt_streamsql.compiler.compile import compile_view
 from dbt_streamsql.definitions import Definitions, check_config
 from dbt_streamsql.durations import orphan_age, retention_of
-from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Fence, MetaStore, Published, Retention
 from dbt_streamsql.meta.places import STORE_FILE, in_file, store_of
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.queries import Queries
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.rebuilding import Rebuilt, rebuild
@@ -41,7 +40,7 @@ from dbt_streamsql.runtime.report import Report, TableReport, reports_of
 from dbt_streamsql.runtime.session import embedded
 from dbt_streamsql.runtime.sessions import Sessions
 from dbt_streamsql.runtime.staged import Build
-from dbt_streamsql.runtime.streams import Stream, all_beside, check_stream, opened
+from dbt_streamsql.runtime.streams import Stream, all_beside
 from dbt_streamsql.storage.iceberg import staging
 
 
@@ -212,17 +211,13 @@ class Engine(Queries):
             *(read, dict(source), connection, tuple(key), sequence_by, delete_when),
             *(tuple(leave_out), on_error),
         )
-        check_stream(wanted, unique_id or str(table))
-        place = Place(unique_id or str(table))
         sql = self._kept(sql)
         with self._in_epoch() as epoch:
             current = epoch.open.jobs.get(str(table))
-            read_from = opened(wanted, self._warehouse.connections, place, str(table))
-            found = read_from.columns(self.spark)
             job, plan = self._definitions.define_stream(
                 None if full_refresh else current,
-                *(str(table), sql, wanted, [Column(*column) for column in found]),
-                *(unique_id, properties or {}),
+                *(str(table), sql, wanted, self._warehouse.connections, unique_id),
+                properties or {},
             )
             self._set_properties(table, job.config["properties"])
             asked = "a full refresh was asked for" if full_refresh and current is not None else ""

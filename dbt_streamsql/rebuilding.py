@@ -12,13 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.definitions import Definitions
-from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Barrier, Fence, Job, TableVersion
 from dbt_streamsql.meta.rebuilding import Ledger
 from dbt_streamsql.meta.records import Pin
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.relational import CLOCK
-from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import changelog_table, publish, remains, streams
 from dbt_streamsql.runtime.context import Warehouse, log
@@ -172,12 +171,9 @@ class _Rebuilding:
 
     def _stream(self, compiler: Definitions, name: str, kept: Definition) -> Job:
         """The definition of a streaming table as a job."""
-        stream = streams.from_json(kept.stream)
-        place = Place(kept.unique_id or name)
-        source = streams.opened(stream, self.warehouse.connections, place, name)
-        columns = [Column(*column) for column in source.columns(self.spark)]
+        stream, connections = streams.from_json(kept.stream), self.warehouse.connections
         job, _ = compiler.define_stream(
-            None, name, kept.sql, stream, columns, kept.unique_id, kept.properties
+            None, name, kept.sql, stream, connections, kept.unique_id, kept.properties
         )
         return job
 

@@ -31,6 +31,7 @@ from dbt_streamsql.runtime.streams import (
     QUARANTINE,
     TOMBSTONES,
     Stream,
+    all_beside,
     beside,
     opened,
 )
@@ -92,7 +93,8 @@ class StreamJob:
         previous = None if self.asked or meta is None else known
         after = self._after(previous, meta) if previous is not None else None
         end = self.source.end(spark, after)
-        if end is None and previous is not None:
+        others_stand = all(self.epoch.before(o.table) for o in all_beside(self.job))
+        if end is None and previous is not None and others_stand:
             return [replace(unchanged(previous, {}), stats={POSITION: after})]
         if end is not None:
             span = {self.job.table: Span(after, end.position)}
@@ -112,7 +114,7 @@ class StreamJob:
         stats: dict[str, Any] = {
             "strategy": self.plan.strategy,
             "plan": self.plan.fingerprint,
-            POSITION: dict(end.position) if end is not None else None,
+            POSITION: end.position if end is not None else after,
         }
         if end is not None and end.oldest is not None and previous is not None:
             stats[OLDEST_CHANGE] = {self.stream.name: end.oldest}
@@ -151,7 +153,8 @@ class StreamJob:
         few: bool,
     ) -> list[TableVersion]:
         """Stage the records up to `end` (None: there is none yet)."""
-        stager = Stager(self.epoch, self.job, {}, end.position if end is not None else None)
+        position = end.position if end is not None else after
+        stager = Stager(self.epoch, self.job, {}, position)
         records = self._records(spark, local, after, end)
         select = self._query(spark, records)
         if self.stream.key:

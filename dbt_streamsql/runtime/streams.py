@@ -74,7 +74,7 @@ class Stream:
         return self.on_error == "quarantine"
 
 
-def check_stream(stream: Stream, model: str) -> None:
+def check_stream(stream: Stream, place: Place) -> None:
     """Refuse what cannot go together. Error: CONFIG_INVALID, listing everything wrong."""
     problems = []
     if stream.key and not stream.sequence_by:
@@ -100,7 +100,7 @@ def check_stream(stream: Stream, model: str) -> None:
             "the config of the streaming table cannot be",
             given="; ".join(problems),
             allowed="docs/streaming_table.md lists the keys",
-            place=Place(model),
+            place=place,
         )
 
 

@@ -141,7 +141,8 @@ def check_rest(world: World, engine: Engine, expected: Contents) -> None:
     if store.last_committed():
         _check_views(world.committed(engine), expected, "at rest, at repeatable_read")
     for job in store.jobs():
-        if job.rpartition(".")[2] in seen:
+        # A streaming table has no query to be verified by; what it must hold was compared above.
+        if job.rpartition(".")[2] in seen and engine.plan(job).mode in ("incremental", "full"):
             differing = engine.verify(job)
             assert not differing, f"{job}: {differing}"
     for name, rows in world.changelogs().items():

@@ -28,6 +28,9 @@ def sql(spark, table):
     return run
 
 
+ROW = ("id", "v", "_op")
+
+
 def refused(code, call, *arguments):
     with pytest.raises(StreamSqlError) as caught:
         call(*arguments)
@@ -38,7 +41,7 @@ def refused(code, call, *arguments):
 def test_what_the_table_has_and_then_what_is_appended_comes_once(spark, sql, table):
     sql("INSERT INTO {t} VALUES (1, 'a'), (1, 'a'), (2, NULL)")
     source = opened("table", table=table)
-    rows, at = through(source, spark)
+    rows, at = through(source, spark, *ROW)
     assert rows == [(1, "a", "r"), (1, "a", "r"), (2, None, "r")]
     assert source.end(spark, at) is None
     sql("INSERT INTO {t} VALUES (3, 'c')")
@@ -46,7 +49,7 @@ def test_what_the_table_has_and_then_what_is_appended_comes_once(spark, sql, tab
     end = source.end(spark, at)
     assert end.records == 3
     assert end.oldest > 1.7e9
-    rows, at = through(source, spark, after=at)
+    rows, at = through(source, spark, *ROW, after=at)
     assert rows == [(1, "a", "c"), (3, "c", "c"), (3, "c", "c")]
 
 
@@ -57,7 +60,7 @@ def test_compaction_is_nothing_new(spark, sql, table, schema):
     sql("INSERT INTO {t} VALUES (2, 'b')")
     compact = f"CALL lake.system.rewrite_data_files(table => '{schema}.t', options => map('min-input-files', '1', 'rewrite-all', 'true'))"
     spark.sql(compact)
-    rows, at = through(source, spark, after=at)
+    rows, at = through(source, spark, *ROW, after=at)
     assert rows == [(2, "b", "c")]
     spark.sql(compact)
     assert source.end(spark, at) is None
@@ -78,17 +81,21 @@ def test_deletes_stop_a_stream_of_new_rows_unless_it_passes_over_them(spark, sql
     assert "on_change" in told
     sql("INSERT INTO {t} VALUES (3, 'c')")
     refused("STREAM_CHANGED", source.end, spark, at)
-    rows, _ = through(careless, spark, after=at)
+    rows, _ = through(careless, spark, *ROW, after=at)
     assert rows == [(3, "c", "c")]
 
 
 def test_changes_are_a_delete_of_the_old_row_and_the_new_one(spark, sql, table):
     sql("INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (2, 'b')")
     source = opened("table", table=table, on_change="changes")
-    _, at = through(source, spark)
+    first, at = through(source, spark, "_seq", "_op", "id")
     sql("UPDATE {t} SET v = 'z' WHERE id = 2")
     sql("DELETE FROM {t} WHERE id = 1 AND 1 IN (SELECT 1)")
     sql("INSERT INTO {t} VALUES (4, 'd'), (4, 'd')")
+    seen = through(source, spark, "_seq", "_op", "id", after=at)[0]
+    assert max(seen)[1] == "c"
+    assert min(seen)[1] == "d"
+    assert min(seen) > max(first)
     rows, _ = through(source, spark, "_op", "id", "v", after=at)
     assert rows == [
         ("c", 2, "z"),
@@ -127,7 +134,7 @@ def test_nothing_is_lost_or_doubled_wherever_the_barriers_fall(spark, sql, table
 def test_latest_reads_nothing_of_what_was_there(spark, sql, table):
     sql("INSERT INTO {t} VALUES (1, 'a')")
     source = opened("table", table=table, start="latest")
-    rows, at = through(source, spark)
+    rows, at = through(source, spark, *ROW)
     assert rows == []
     sql("INSERT INTO {t} VALUES (2, 'b')")
     assert through(source, spark, "id", after=at)[0] == [(2,)]
@@ -135,7 +142,7 @@ def test_latest_reads_nothing_of_what_was_there(spark, sql, table):
 
 def test_an_empty_table_is_a_beginning_too(spark, sql, table):
     source = opened("table", table=table)
-    rows, at = through(source, spark)
+    rows, at = through(source, spark, *ROW)
     assert rows == []
     sql("INSERT INTO {t} VALUES (2, 'b')")
     assert through(source, spark, "id", "_op", after=at)[0] == [(2, "c")]
@@ -163,7 +170,7 @@ def test_a_table_that_was_rolled_back_is_told(spark, sql, table, schema):
     source = opened("table", table=table)
     _, at = through(source, spark)
     sql("INSERT INTO {t} VALUES (2, 'b')")
-    _, later = through(source, spark, after=at)
+    _, later = through(source, spark, *ROW, after=at)
     spark.sql(f"CALL lake.system.rollback_to_snapshot('{schema}.t', {at['version']})")
     sql("INSERT INTO {t} VALUES (3, 'c')")
     assert "no ancestor" in refused("STREAM_LOST", source.end, spark, later)
@@ -173,8 +180,17 @@ def test_declared_types_are_cast_and_what_does_not_fit_is_a_problem(spark, sql, 
     sql("INSERT INTO {t} VALUES (1, '7'), (2, 'x'), (3, NULL)")
     source = opened("table", [("v", "int")], table=table)
     end = source.end(spark, None)
-    assert source.columns(spark) == (("id", "bigint"), ("v", "int"), ("_op", "string"))
-    assert records(source, spark, None, end.position) == [(1, 7, "r"), (3, None, "r"), (None,) * 3]
+    assert source.columns(spark) == (
+        ("id", "bigint"),
+        ("v", "int"),
+        ("_op", "string"),
+        ("_seq", "bigint"),
+    )
+    assert records(source, spark, None, end.position, *ROW) == [
+        (1, 7, "r"),
+        (3, None, "r"),
+        (None,) * 3,
+    ]
     ((place, told),) = problems(source, spark, None, end.position)
     assert told == "column v: x is not of type int"
     assert place.startswith("snapshot ")

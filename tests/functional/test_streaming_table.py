@@ -250,6 +250,45 @@ def test_other_columns_are_refused_until_the_stream_is_read_again(engine, schema
     assert rows_of(engine, table) == [(1, "a"), (2, "b")]
 
 
+def test_another_key_is_refused_until_the_stream_is_read_again(engine, schema, source):
+    table = f"lake.{schema}.users"
+    append(engine, source, [(1, "a", 1, "c"), (1, "b", 2, "c")])
+
+    def define(**options):
+        return engine.create_streaming_table(
+            table,
+            f"SELECT id, v, seq FROM {source}",
+            stream=source,
+            source=declared(source),
+            **options,
+        )
+
+    define()
+    with pytest.raises(StreamSqlError) as caught:
+        define(key=["id"], sequence_by="seq")
+    assert caught.value.code == "CONFIG_INVALID"
+    assert "key, sequence_by" in caught.value.message
+    assert define(key=["id"], sequence_by="seq", full_refresh=True).mode == "full"
+    assert rows_of(engine, table) == [(1, "b", 2)]
+
+
+def test_a_quarantine_may_be_asked_for_when_nothing_is_new(engine, schema, source):
+    table = f"lake.{schema}.clicks"
+    append(engine, source, [(1, "a", 1, "c")])
+    for on_error in ("fail", "quarantine"):
+        engine.create_streaming_table(
+            table,
+            f"SELECT id FROM {source}",
+            stream=source,
+            source=declared(source),
+            on_error=on_error,
+        )
+    assert rows_of(engine, f"{table}__quarantine") == []
+    append(engine, source, [(2, "b", 2, "c")])
+    engine.advance()
+    assert rows_of(engine, table) == [(1,), (2,)]
+
+
 def test_a_table_is_dropped_with_those_beside_it(engine, schema, source):
     table = f"lake.{schema}.users"
     engine.create_streaming_table(

@@ -81,8 +81,11 @@ SPARK: dict[str, tuple[str, str, str, str, str]] = {
     ),
     "change-consumed-again": (
         _JOB,
-        "            rows_deleted=outcome.deleted,\n            inputs=self.consumed,",
-        "            rows_deleted=outcome.deleted,\n            inputs=previous.inputs,",
+        "self.stager.branched(\n            spark,\n            branch,\n            mode",
+        (
+            "replace(self.stager, inputs=previous.inputs).branched(\n            spark,\n"
+            "            branch,\n            mode"
+        ),
         "the version does not say what it consumed: the change is applied again",
         "lineage",
     ),

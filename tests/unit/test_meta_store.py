@@ -273,7 +273,7 @@ def test_every_question_stays_fast_after_ten_thousand_barriers(long_used: MetaSt
         *((name, 50) for name in ("newest_barriers", "recent")),
         ("published",),
         ("newest_versions", 10),
-        *((name, 5000) for name in ("barrier", "inputs", "inputs_as_of", "input_times")),
+        *((name, 5000) for name in ("barrier", "inputs", "inputs_as_of", "input_times", "spans")),
         *((name, 5000) for name in ("versions", "staged_jobs", "latest_all")),
         *((name, first) for name in ("latest", "readers")),
         *((name, 9991, 10_000) for name in ("versions_between", "pins_between")),

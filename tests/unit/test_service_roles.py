@@ -43,6 +43,7 @@ ROUTES: dict[tuple[str, str], tuple[Any, str, str]] = {
     ("GET", "/v1/barriers/{barrier}/inputs"): (None, "read", ""),
     ("GET", "/v1/barriers/{barrier}/inputs-as-of"): (None, "read", ""),
     ("GET", "/v1/barriers/{barrier}/input-times"): (None, "read", ""),
+    ("GET", "/v1/barriers/{barrier}/spans"): (None, "read", ""),
     ("GET", "/v1/barriers/{barrier}/versions"): (None, "read", ""),
     ("GET", "/v1/barriers/{barrier}/jobs"): (None, "read", ""),
     ("POST", "/v1/barriers"): ({"fence": FENCE, "inputs": {TABLE: 1}}, "run", ""),
@@ -51,6 +52,11 @@ ROUTES: dict[tuple[str, str], tuple[Any, str, str]] = {
     ("POST", "/v1/barriers/old/keep"): (RETAIN, "run", ""),
     ("POST", "/v1/barriers/old/forget"): (RETAIN, "run", ""),
     ("POST", "/v1/barriers/{barrier}/inputs"): ({"fence": FENCE, "inputs": {}}, "run", ""),
+    ("POST", "/v1/barriers/{barrier}/spans"): (
+        {"fence": FENCE, "spans": {TABLE: {"after": None, "upto": {"n": 1}}}},
+        "run",
+        "changes",
+    ),
     ("POST", "/v1/barriers/{barrier}/jobs"): ({"fence": FENCE, "job": JOB}, "run", "changes"),
     ("POST", "/v1/barriers/{barrier}/versions"): (
         {"fence": FENCE, "versions": [VERSION]},

@@ -97,7 +97,7 @@ class Options:
 
     def flag(self, key: str, default: bool) -> bool:
         def read(value: Any) -> bool | None:
-            return value if isinstance(value, bool) else None
+            return {"true": True, "false": False}.get(str(value).lower())
 
         return self.get(key, read, "true or false", default)
 

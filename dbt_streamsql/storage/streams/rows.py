@@ -70,7 +70,7 @@ def records(
     problems: list[Column] = [] if broken is None else [broken]
     for name, kind in columns:
         given = F.col(quote(name)) if name in there else F.lit(None)
-        if there.get(name) == kind.lower():
+        if there.get(name) in (kind, kind.lower()):
             values[name] = given
             continue
         values[name] = (inexact or {}).get(name, given.try_cast(kind))

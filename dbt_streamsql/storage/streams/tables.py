@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FAIL, IGNORE, CHANGES = "fail", "ignore", "changes"
-_OWN = (("_op", "string"),)
+_OWN = (("_op", "string"), ("_seq", "bigint"))
+"""`_seq` grows from barrier to barrier, and from a row that went to the one that came for it."""
+
 _AT = f"{HIDDEN_PREFIX}version"
 
 
@@ -75,8 +77,12 @@ class Table:
         if upto["uuid"] != meta.uuid or (after is not None and after["uuid"] != meta.uuid):
             raise self._lost("it was dropped and made anew since")
         rows = self._rows(spark, meta, after, upto["version"])
+        order = 2 * _order(meta, upto["version"])
         return records(
-            spark.sql(f"SELECT * FROM {rows}"),
+            spark.sql(
+                f"SELECT *, :streamsql_order + IF(_op = 'd', 0L, 1L) AS _seq FROM {rows}",
+                args={"streamsql_order": order},
+            ),
             self.columns(spark),
             F.lit(_told(meta, upto["version"])),
             self.place,
@@ -190,6 +196,16 @@ def source(options: Options) -> Table:
     most = options.integer("max_records_per_barrier", None)
     options.check()
     return Table(table, on_change, start, most, options.columns, options.place)
+
+
+def _order(meta: Metadata, version: int | None) -> int:
+    """A number that is greater for later versions."""
+    if version is None:
+        return 0
+    found = meta.snapshots[version]
+    # The first format of Iceberg does not number its snapshots.
+    numbered = meta.format == delta_log.FORMAT or meta.format_version > 1
+    return found.sequence if numbered else found.committed
 
 
 def _position(meta: Metadata, version: int | None) -> Position:

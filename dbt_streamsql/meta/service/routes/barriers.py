@@ -147,6 +147,7 @@ def add_inputs(by: Runner, barrier: Number, body: Inputs) -> None:
 @router.post("/{barrier}/spans")
 def add_spans(by: Runner, barrier: Number, body: Spans) -> None:
     """Record what streaming tables are about to read."""
+    by.change(*body.spans)
     by.store.add_spans(body.fence, barrier, body.spans)
 
 

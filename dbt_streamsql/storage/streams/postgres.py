@@ -1,0 +1,483 @@
+"""A table of PostgreSQL: its rows at one moment, then every change, by logical decoding.
+
+A position has `lsn` (the log position after the last transaction that was read), `table` (its
+oid) and `system` (which cluster). The first one has also what its snapshot of the table saw:
+`snapshot`, `until` (no transaction that ends later is in it) and `export` (by which others read
+the same snapshot while it is held).
+
+The slot is older than the snapshot, so some transactions are in both: they are told by their
+ids. That way a slot can be read from its beginning again, and nothing is lost when the first
+barrier is given up. The changes are only looked at ("peek"); `release` lets the slot go on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.storage.streams import pgrows, pgtable
+from dbt_streamsql.storage.streams.options import Options
+from dbt_streamsql.storage.streams.pgoutput import end_of, lsn_of, lsn_text, transactions
+from dbt_streamsql.storage.streams.pgtable import PgTable, Slot
+from dbt_streamsql.storage.streams.rows import columns_of
+from dbt_streamsql.storage.streams.source import End, Position
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+    from pyspark.sql import DataFrame, SparkSession
+
+PLUGIN = "pgoutput"
+OPERATIONS = ("insert", "update", "delete", "truncate")
+FAR = 64 << 20
+"""Bytes of log, without a change of the table, after which its position moves on all the same: a
+slot that stands still keeps the server's log from being removed."""
+
+_NAME = re.compile(r"[a-z0-9_]{1,63}")
+_AT_ONCE = 10_000
+_POLL = 0.05
+_PEEK = (
+    "pg_logical_slot_peek_binary_changes(%s::name, %s::pg_lsn, %s::int, "
+    "'proto_version', '1', 'publication_names', %s)"
+)
+_held: dict[tuple[str, ...], Connection[Any]] = {}
+"""The transaction whose snapshot a first barrier reads, by slot, until that is published."""
+
+
+@dataclass(frozen=True)
+class Postgres:
+    """The connector `postgres`. `login` is what libpq connects with."""
+
+    login: dict[str, Any] = field(repr=False)
+    schema: str
+    table: str
+    slot: str
+    publication: str
+    publish: tuple[str, ...]
+    may_create: bool
+    start: str
+    patience: float
+    most: int
+    declared: tuple[tuple[str, str], ...]
+    place: Place
+    options: Options = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        where = f"{self.login['host']}:{self.login['port']}/{self.login['dbname']}"
+        return f"table {self.schema}.{self.table} at postgresql://{where}"
+
+    def columns(self, spark: SparkSession) -> tuple[tuple[str, str], ...]:
+        del spark
+        with self._connected() as connection:
+            return self._columns(self._table(connection))
+
+    def end(self, spark: SparkSession, after: Position | None) -> End | None:
+        """What is committed by now, in whole transactions, at most about the bound.
+
+        At the first time publication and slot are made. Errors: STREAM_UNREACHABLE, STREAM_LOST,
+        STREAM_CHANGED, TABLE_MISSING.
+        """
+        del spark
+        with self._connected() as connection:
+            table = self._table(connection)
+            if after is None:
+                return self._first(connection, table)
+            self._check(connection, table, after)
+            self._advance(connection, after)
+            return self._changes(connection, table, after)
+
+    def read(self, spark: SparkSession, after: Position | None, upto: Position) -> DataFrame:
+        """The rows come through this process."""
+        with self._connected() as connection:
+            table = self._table(connection)
+            if after is None:
+                rows = pgrows.Rows(table)
+                if "export" in upto:
+                    self._initial(connection, table, upto, rows)
+            else:
+                self._check(connection, table, after)
+                rows = self._decoded(connection, table, after, upto)
+        return rows.frame(spark, self._columns(table), self.place)
+
+    def release(self, spark: SparkSession, upto: Position) -> None:
+        """The server may remove its log up to here."""
+        del spark
+        held = _held.pop(self._key, None)
+        if held is not None:
+            held.close()
+        with self._connected() as connection:
+            self._advance(connection, upto)
+
+    def forget(self, spark: SparkSession) -> None:
+        """Nobody will read on: remove the slot, and the publication if it was made here."""
+        del spark
+        held = _held.pop(self._key, None)
+        if held is not None:
+            held.close()
+        from psycopg import sql
+
+        with self._connected() as connection:
+            if pgtable.slot_of(connection, self.slot) is not None:
+                connection.execute("SELECT pg_drop_replication_slot(%s)", (self.slot,))
+            if self.publication == self.slot:
+                text = sql.SQL("DROP PUBLICATION IF EXISTS {}")
+                connection.execute(text.format(sql.Identifier(self.publication)))
+
+    def _first(self, connection: Connection[Any], table: PgTable) -> End:
+        """The beginning: publication and slot, then a snapshot that is held for `read`."""
+        self._publish(connection, table)
+        slot = self._made(connection)
+        first = {
+            "lsn": lsn_text(slot.confirmed),
+            "table": table.oid,
+            "system": pgtable.system_of(connection),
+        }
+        if self.start == "latest":
+            (now,) = pgtable.one(connection, "SELECT pg_current_wal_flush_lsn()::text")
+            return End({**first, "lsn": now}, 0)
+        # A transaction may be written as committed, before the slot begins, and not be visible
+        # yet: neither slot nor snapshot would have it. It is finished before the snapshot.
+        self._finished(connection)
+        held = pgtable.connect(self.login)
+        try:
+            held.autocommit = False
+            held.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            export, seen, until, at = pgtable.one(
+                held,
+                "SELECT pg_export_snapshot(), pg_current_snapshot()::text, "
+                "pg_current_wal_insert_lsn()::text, extract(epoch FROM now())::float8",
+            )
+        except BaseException:
+            held.close()
+            raise
+        before = _held.pop(self._key, None)
+        if before is not None:
+            before.close()
+        _held[self._key] = held
+        return End({**first, "snapshot": seen, "until": until, "export": export, "at": at})
+
+    def _finished(self, connection: Connection[Any]) -> None:
+        """Wait for the transactions that write now. Error: STREAM_UNREACHABLE after `patience`."""
+        # A snapshot does not list those that are newer than all that have ended: hence a number of
+        # our own, which all that began before are below.
+        (newest,) = pgtable.one(connection, "SELECT pg_current_xact_id()::text::bigint")
+        asked = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+        until = time.monotonic() + self.patience
+        while pgtable.one(connection, asked)[0] <= newest:
+            if time.monotonic() > until:
+                raise self._kept_waiting(connection)
+            time.sleep(_POLL)
+
+    def _kept_waiting(self, connection: Connection[Any]) -> StreamSqlError:
+        text = "SELECT pid FROM pg_stat_activity WHERE backend_xid IS NOT NULL"
+        pids = ", ".join(str(pid) for (pid,) in connection.execute(text).fetchall())
+        return self._refusal(
+            "STREAM_UNREACHABLE",
+            "transactions that write have to end before the table can be followed",
+            f"they run for longer than {self.patience:g} seconds, in the processes {pids}",
+            "end them, or raise `snapshot_wait`",
+        )
+
+    def _changes(self, connection: Connection[Any], table: PgTable, after: Position) -> End | None:
+        (now,) = pgtable.one(connection, "SELECT pg_current_wal_flush_lsn()::text")
+        found = connection.execute(
+            "SELECT xid::text::bigint, count(*) FILTER (WHERE get_byte(data, 0) = ANY (%s) AND "
+            "(get_byte(data, 0) = %s OR substring(data FROM 2 FOR 4) = %s)), "
+            "string_agg(data, ''::bytea) FILTER (WHERE get_byte(data, 0) = %s), "
+            f"count(*) FROM {_PEEK} GROUP BY 1",
+            (
+                list(b"IUDT"),
+                ord("T"),
+                table.oid.to_bytes(4, "big"),
+                ord("C"),
+                *self._peek(now, self.most),
+            ),
+        ).fetchall()
+        done, seen = lsn_of(after["lsn"]), pgrows.Snapshot.of(after)
+        ends = {row[0]: end_of(row[2]) for row in found if row[2]}
+        new = [row for row in found if row[0] in ends and ends[row[0]] > done]
+        counted = [row for row in new if row[1] and not seen.has(row[0], ends[row[0]])]
+        upto = max((ends[row[0]] for row in new), default=done)
+        records = sum(row[1] for row in counted)
+        if not records and sum(row[3] for row in found) < self.most:
+            # All of the log was looked at, and nothing in it is of this table.
+            upto = lsn_of(now)
+            if upto - done <= FAR:
+                return None
+        oldest = min((pgrows.time_of(row[2]) for row in counted), default=None)
+        return End(_moved(after, upto), records, oldest)
+
+    def _decoded(
+        self, connection: Connection[Any], table: PgTable, after: Position, upto: Position
+    ) -> pgrows.Rows:
+        """The changes between two positions."""
+        rows, seen = pgrows.Rows(table), pgrows.Snapshot.of(after)
+        low, high = lsn_of(after["lsn"]), lsn_of(upto["lsn"])
+        with connection.transaction(), connection.cursor("streamsql") as cursor:
+            cursor.itersize = _AT_ONCE
+            text = f"SELECT data FROM {_PEEK}"
+            cursor.execute(text, self._peek(upto["lsn"], None), binary=True)
+            for found in transactions((row[0] for row in cursor), table.oid):
+                if low < found.end <= high and not seen.has(found.xid, found.end):
+                    rows.add(found, self._changed)
+        return rows
+
+    def _initial(
+        self, connection: Connection[Any], table: PgTable, upto: Position, rows: pgrows.Rows
+    ) -> None:
+        """The table as the snapshot saw it. Error: STREAM_LOST when the snapshot is gone."""
+        from psycopg import errors, sql
+
+        names = sql.SQL(", ").join(sql.Identifier(name) for name, _ in table.columns)
+        place = sql.Identifier(self.schema, self.table)
+        text = sql.SQL("DECLARE streamsql NO SCROLL CURSOR FOR SELECT {} FROM {}")
+        with connection.transaction():
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            try:
+                export = sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(upto["export"]))
+                connection.execute(export)
+            except (errors.UndefinedObject, errors.InvalidParameterValue) as error:
+                raise self._refusal(
+                    "STREAM_LOST",
+                    "the snapshot of the first barrier is gone: its process has ended",
+                    str(error).splitlines()[0],
+                    "run again: the next barrier takes a new snapshot",
+                ) from error
+            connection.execute(text.format(names, place))
+            more = 1
+            while more:
+                fetched = connection.execute(f"FETCH {_AT_ONCE} FROM streamsql")
+                more = rows.add_initial(fetched, lsn_of(upto["lsn"]), upto["at"])
+
+    def _publish(self, connection: Connection[Any], table: PgTable) -> None:
+        """Make the publication if it is missing, or check the one that there is."""
+        from psycopg import sql
+
+        if not table.has_identity and {"update", "delete"} & set(self.publish):
+            raise self._refusal(
+                "STREAM_CHANGED",
+                "the table has no replica identity: PostgreSQL could not tell which row was "
+                "updated or deleted, and would refuse every UPDATE and DELETE of it",
+                f"replica identity {table.identity!r}, without a primary key to go with it",
+                f'a primary key, or `ALTER TABLE "{self.schema}"."{self.table}" REPLICA IDENTITY '
+                "FULL`, or `publish: [insert]` for a table that only grows",
+            )
+        told = pgtable.published(connection, self.publication, table)
+        if told is not None:
+            self._check_published(told)
+            return
+        there = "SELECT FROM pg_publication WHERE pubname = %s"
+        verb = "ALTER" if connection.execute(there, (self.publication,)).fetchone() else "CREATE"
+        parts = [sql.SQL(verb), sql.SQL("PUBLICATION"), sql.Identifier(self.publication)]
+        parts += [sql.SQL("ADD TABLE" if verb == "ALTER" else "FOR TABLE")]
+        parts += [sql.Identifier(self.schema, self.table)]
+        if verb == "CREATE":
+            words = sql.Literal(", ".join(self.publish))
+            root = sql.SQL(", publish_via_partition_root = true" * table.is_partitioned)
+            parts += [sql.SQL("WITH (publish = {}{})").format(words, root)]
+        text = sql.SQL(" ").join(parts)
+        if not self.may_create:
+            self._missing(f"the publication {self.publication}", text.as_string(connection))
+        connection.execute(text)
+
+    def _check_published(self, told: list[str]) -> None:
+        wanted = [word for word in OPERATIONS if word in self.publish]
+        if told != wanted:
+            raise self._refusal(
+                "STREAM_CHANGED",
+                f"the publication {self.publication} does not tell what `publish` asks for",
+                "; ".join(told),
+                f"let it tell {', '.join(wanted)} of all columns and rows, or change `publish`",
+            )
+
+    def _made(self, connection: Connection[Any]) -> Slot:
+        from psycopg import errors
+
+        (level,) = pgtable.one(connection, "SHOW wal_level")
+        if level != "logical":
+            raise self._refusal(
+                "STREAM_UNREACHABLE",
+                "PostgreSQL does not write what logical decoding needs",
+                f"wal_level = {level}",
+                "set `wal_level = logical` in postgresql.conf and restart the server",
+            )
+        slot = pgtable.slot_of(connection, self.slot)
+        if slot is not None and slot.is_lost and self.may_create:
+            connection.execute("SELECT pg_drop_replication_slot(%s)", (self.slot,))
+            slot = None
+        if slot is None:
+            text = "SELECT pg_create_logical_replication_slot(%s, %s)"
+            if not self.may_create:
+                told = f"SELECT pg_create_logical_replication_slot('{self.slot}', '{PLUGIN}')"
+                self._missing(f"the slot {self.slot}", told)
+            try:
+                with pgtable.limited(connection, self.patience):
+                    connection.execute(text, (self.slot, PLUGIN))
+            except errors.QueryCanceled:
+                raise self._kept_waiting(connection) from None
+            slot = pgtable.slot_of(connection, self.slot)
+        if slot is None or slot.plugin != PLUGIN or slot.database != self.login["dbname"]:
+            raise self._refusal(
+                "STREAM_CHANGED",
+                f"the slot {self.slot} is another one",
+                f"plugin {slot.plugin}, database {slot.database}" if slot else "it is gone",
+                f"name a slot of the plugin {PLUGIN} in this database, or none",
+            )
+        return slot
+
+    def _check(self, connection: Connection[Any], table: PgTable, after: Position) -> None:
+        """Whether the slot still has what comes after a position."""
+        slot = pgtable.slot_of(connection, self.slot)
+        problem = ""
+        if slot is None:
+            problem = f"the slot {self.slot} is gone"
+        elif slot.is_lost:
+            problem = f"the slot {self.slot} has lost its log (max_slot_wal_keep_size)"
+        elif slot.confirmed > lsn_of(after["lsn"]):
+            at = lsn_text(slot.confirmed)
+            problem = f"the slot {self.slot} is at {at}, after {after['lsn']}: others read from it"
+        elif after["table"] != table.oid:
+            problem = "the table was dropped and made anew"
+        elif after["system"] != pgtable.system_of(connection):
+            problem = "this is another PostgreSQL, or one that was restored"
+        if problem:
+            raise self._refusal(
+                "STREAM_LOST",
+                "the changes since the last barrier are not there any more",
+                problem,
+                "give every reader a slot of its own; `--full-refresh` starts again",
+            )
+        told = pgtable.published(connection, self.publication, table)
+        self._check_published(told if told is not None else ["nothing of this table"])
+
+    def _advance(self, connection: Connection[Any], upto: Position) -> None:
+        slot = pgtable.slot_of(connection, self.slot)
+        if slot is not None and slot.confirmed < lsn_of(upto["lsn"]):
+            text = "SELECT pg_replication_slot_advance(%s, %s)"
+            connection.execute(text, (self.slot, upto["lsn"]))
+
+    def _peek(self, upto: str, most: int | None) -> tuple[Any, ...]:
+        publication = '"' + self.publication.replace('"', '""') + '"'
+        return (self.slot, upto, most, publication)
+
+    def _columns(self, table: PgTable) -> tuple[tuple[str, str], ...]:
+        return columns_of(table.columns, self.declared, pgrows.OWN, self.place)
+
+    def _table(self, connection: Connection[Any]) -> PgTable:
+        return pgtable.table_of(connection, self.schema, self.table, self.place)
+
+    @property
+    def _key(self) -> tuple[str, ...]:
+        return (self.name, self.slot)
+
+    def _changed(self, what: str) -> NoReturn:
+        raise self._refusal(
+            "STREAM_CHANGED",
+            "columns of the table were renamed or have other types than when rows changed",
+            what,
+            "`--full-refresh` starts again with the columns as they are",
+        )
+
+    def _missing(self, what: str, text: str) -> NoReturn:
+        raise self._refusal(
+            "STREAM_UNREACHABLE",
+            f"{what} is missing, and `create` is false",
+            text,
+            "run the above",
+        )
+
+    def _refusal(self, code: str, message: str, given: str, hint: str) -> StreamSqlError:
+        return StreamSqlError(
+            code, f"{self.name}: {message}", given=given, hint=hint, place=self.place
+        )
+
+    @contextmanager
+    def _connected(self) -> Iterator[Connection[Any]]:
+        try:
+            import psycopg
+        except ImportError as error:
+            raise self._refusal(
+                "STREAM_UNREACHABLE",
+                "Python's driver for PostgreSQL is not installed",
+                str(error),
+                "pip install 'dbt-streamsql[postgres]'",
+            ) from error
+        try:
+            connection = pgtable.connect(self.login)
+            try:
+                yield connection
+            finally:
+                connection.close()
+        except psycopg.Error as error:
+            raise self._refusal(
+                "STREAM_UNREACHABLE",
+                "PostgreSQL cannot be reached, or refuses",
+                self.options.hide(" ".join(str(error).split())),
+                "docs/sources-databases.md tells what the server and the user need",
+            ) from None  # the cause may tell the password
+
+
+def source(options: Options) -> Postgres:
+    """Error: CONFIG_INVALID."""
+    login: dict[str, Any] = {
+        "host": options.text("host"),
+        "port": options.integer("port", 5432),
+        "dbname": options.text("database"),
+        "user": options.text("user"),
+        "password": options.text("password", None),
+        "sslmode": options.text("sslmode", None),
+        "sslrootcert": options.text("sslrootcert", None),
+        "connect_timeout": int(options.seconds("connect_timeout", 10.0) or 10),
+        "application_name": "dbt-streamsql",
+    }
+    schema, table = options.text("schema", None), options.text("table")
+    if schema is None and table is not None:
+        first, dot, rest = table.partition(".")
+        schema, table = (first, rest) if dot else ("public", table)
+
+    def slot_name(value: Any) -> str | None:
+        return value if isinstance(value, str) and _NAME.fullmatch(value) else None
+
+    slot = options.get("slot", slot_name, "at most 63 of a-z, 0-9 and _", None)
+    if slot is None:
+        digest = hashlib.sha256(f"{options.reader}|{schema}|{table}".encode()).hexdigest()[:8]
+        plain = re.sub(r"[^a-z0-9_]", "_", (options.reader or str(table)).lower())[-40:]
+        slot = f"streamsql_{plain}_{digest}"
+    publication = options.text("publication", slot)
+    publish = options.names("publish", OPERATIONS)
+    if publish is not None and not set(publish) <= set(OPERATIONS):
+        options.wrong(f"`publish` is {', '.join(publish)}: some of {', '.join(OPERATIONS)}")
+    may_create = options.flag("create", default=True)
+    start = options.choice("start", ("snapshot", "latest"), "snapshot")
+    patience = options.seconds("snapshot_wait", 60.0)
+    most = options.integer("max_records_per_barrier", 500_000)
+    options.check()
+    return Postgres(
+        {key: value for key, value in login.items() if value is not None},
+        str(schema),
+        table,
+        slot,
+        publication,
+        publish,
+        may_create,
+        start,
+        patience,
+        most,
+        options.columns,
+        options.place,
+        options,
+    )
+
+
+def _moved(after: Position, lsn: int) -> Position:
+    """A later position. What the snapshot saw matters as long as both may hold a transaction."""
+    kept = {key: after[key] for key in ("table", "system")}
+    if "until" in after and lsn < lsn_of(after["until"]):
+        kept |= {key: after[key] for key in ("snapshot", "until")}
+    return {"lsn": lsn_text(lsn), **kept}

@@ -1,0 +1,29 @@
+"""Delta tables as streams, in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+PATIENCE = 900
+"""Seconds after which a process is hung; nothing here is timed."""
+
+
+@pytest.mark.processes
+def test_the_rows_that_came_between_two_versions_of_a_delta_table_are_read_once(tmp_path):
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("delta_stream.py")), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS / "staged")])},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == []
