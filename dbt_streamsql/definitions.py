@@ -92,14 +92,6 @@ class Definitions:
         place = Place(unique_id or table)
         check_stream(stream, place)
         source = opened(stream, connections, place, table)
-        if getattr(source, "mode", "") == "snapshot":
-            # Its deletes are the rows that are missing, which nobody looks for yet.
-            raise StreamSqlError(
-                "CONFIG_INVALID",
-                "`mode: snapshot` is not for streaming tables yet",
-                allowed="mode: incremental, or the connector postgres",
-                place=place,
-            )
         columns = tuple(Column(*column) for column in source.columns(self._known.spark))
         info = TableInfo(TableName.parse(stream.name), columns, versioned=True)
         text = extended(stream, sql) if stream.key else ""

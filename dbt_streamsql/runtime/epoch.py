@@ -251,8 +251,7 @@ class Epoch:
 
     def _beside(self, job: Job) -> TableVersion:
         """What became of a table beside a streaming table, which writes it."""
-        (owner,) = job.sources
-        self.ensure(owner)
+        self.ensure(job.config[streams.BESIDE])
         with self.open.lock:
             known = self.open.done.get(job.table)
             if known is None:
@@ -359,7 +358,9 @@ class Epoch:
         held = sorted(out.intersection(self.open.done))
         for table in held:
             self._unstage(table)
-            self.open.done.pop(table)
+            for beside in streams.all_beside(jobs[table]):
+                self.open.done.pop(beside.table, None)
+            self.open.done.pop(table, None)
             self.open.definitions.pop(table, None)
         return held
 

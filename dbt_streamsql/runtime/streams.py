@@ -144,7 +144,6 @@ def beside(job: Job, suffix: str) -> Job:
         fingerprint=job.fingerprint,
         plan={"plan": json.loads(replace(_NO_PLAN, key=key, table=table).to_json())},
         columns=columns,
-        sources=(job.table,),
     )
 
 
