@@ -42,7 +42,9 @@ def standalone_master(tmp_path_factory) -> Iterator[str]:
 @contextmanager
 def connect(folder: Path) -> Iterator[str]:
     port, token = free_port(), secrets.token_urlsafe(16)
-    properties = start_settings(SessionSettings(warehouse=str(folder / "warehouse"))) | {
+    warehouse = str(folder / "warehouse")
+    settings = SessionSettings(warehouse=warehouse, connectors=("avro", "kafka"))
+    properties = start_settings(settings) | {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
         "spark.connect.authenticate.token": token,

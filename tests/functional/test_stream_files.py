@@ -271,6 +271,27 @@ def test_bad_lines_are_told_by_file_and_line(spark, folder, stream):
     ]
 
 
+def test_a_line_that_is_no_text_is_told_and_its_neighbours_are_read(
+    spark, folder, stream, monkeypatch
+):
+    from dbt_streamsql.storage.streams import files_read
+
+    columns = [("id", "int"), ("name", "string")]
+    folder.put("a.json", b'{"id":1,"name":"\xc3\xa9"}\n{"id":2,"name":"\xff"}\n')
+    folder.put("a.csv", b"id,name\n1,\xc3\xa9\n2,\xff\n")
+    for kind, at, whole in (
+        ("json", "a.json:2", files_read.WHOLE),
+        ("json", "a.json", 5),
+        ("csv", "a.csv", files_read.WHOLE),
+    ):
+        monkeypatch.setattr(files_read, "WHOLE", whole)
+        found = stream(kind, columns, path=folder.path / f"a.{kind}")
+        end = found.end(spark, None)
+        rows = records(found, spark, None, end.position, "id", "name")
+        assert sorted(row for row in rows if row[0]) == [(1, "é")]
+        assert problems(found, spark, None, end.position) == [(at, "it is not UTF-8")]
+
+
 def test_big_files_are_read_line_by_line_without_numbers(spark, folder, stream, monkeypatch):
     from dbt_streamsql.storage.streams import files_read
 

@@ -172,6 +172,7 @@ def test_what_is_no_json_object_is_told(spark, columns):
 def test_bytes_that_are_no_text_are_told(spark):
     (row,) = decoded(spark, declared("json", [("a", "string")]), [b'{"a":"\xff"}'])
     assert (row.a, row[PROBLEM]) == (None, "it is not UTF-8")
+    assert base64.b64decode(row[RAW]) == b'{"a":"\xff"}'
 
 
 def test_a_good_record_is_not_touched_by_a_bad_neighbour(spark):

@@ -276,6 +276,17 @@ def test_bad_records_are_told_by_partition_and_offset(spark, kafka, stream):
     ]
 
 
+def test_a_key_that_is_no_text_is_told(spark, kafka, stream):
+    topic = kafka.topic()
+    kafka.send(topic, ['{"id":1}'], key=b"\xff")
+    found = stream(topic)
+    end = found.end(spark, None)
+    ((at, told),) = problems(found, spark, None, end.position)
+    assert (at, "key is not UTF-8" in told) == ("0:0", True)
+    rows = records(stream(topic, key_type="binary"), spark, None, end.position, "_key")
+    assert [bytes(key) for (key,) in rows] == [b"\xff"]
+
+
 def test_raw_values_are_text_or_bytes(spark, kafka, stream):
     topic = kafka.topic()
     kafka.send(topic, [b"a\xff"])

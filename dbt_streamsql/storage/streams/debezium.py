@@ -63,7 +63,7 @@ class Debezium:
             _told(text, F.col(_ENVELOPE), types),
             *_not_a_change(operation, row),
         ]
-        return formats.finished(known, values, own, text, [*broken, *problems])
+        return formats.finished(known, values, own, formats.shown(text), [*broken, *problems])
 
 
 def _shapes(types: StructType) -> tuple[StructType, StructType]:

@@ -11,7 +11,16 @@ from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.storage.streams import avro, formats
 from dbt_streamsql.storage.streams.files_list import Entry, literal_paths
-from dbt_streamsql.storage.streams.formats import CORRUPT, ROW, VALUE, Csv, Declared, Format
+from dbt_streamsql.storage.streams.formats import (
+    BROKEN,
+    CORRUPT,
+    NOT_TEXT,
+    ROW,
+    VALUE,
+    Csv,
+    Declared,
+    Format,
+)
 from dbt_streamsql.storage.streams.options import Options
 from dbt_streamsql.storage.streams.rows import Columns, records
 from dbt_streamsql.storage.streams.source import AT
@@ -23,7 +32,7 @@ WHOLE = 8 << 20
 """Bytes up to which a text file is read as a whole, so that its lines have numbers."""
 _OWN = ("_file", "_modified")
 _LINE = f"{HIDDEN_PREFIX}line"
-_BOM = "\ufeff"
+_BOM, _REPLACED = "\ufeff", "\ufffd"
 
 
 class Reader(Protocol):
@@ -61,7 +70,9 @@ class Lines:
             parts.append(self._numbered(spark, small, base))
         if big:
             found = _with_file(spark.read.format("text").load(literal_paths(big)))
-            parts.append(found.select(F.col("value").alias(VALUE), *_OWN, _below(base).alias(AT)))
+            fine = F.lit(None).cast("string").alias(BROKEN)
+            value = F.col("value").alias(VALUE)
+            parts.append(found.select(value, *_OWN, _below(base).alias(AT), fine))
         frame = reduce(lambda a, b: a.unionAll(b), parts)
         written = F.trim(F.regexp_replace(VALUE, f"[{_BOM}\r]", "")) != ""
         return self.format.decode(spark, frame.where(written), _OWN)
@@ -79,10 +90,14 @@ class Lines:
         else:
             reader = spark.read.format("text").option("wholetext", "true")
             found = _with_file(reader.load(literal_paths(files)))
+        # To split it replaces what is not UTF-8.
+        bad = (~F.is_valid_utf8("value")).alias(BROKEN)
         lines = F.posexplode(F.split("value", "\n")).alias(_LINE, VALUE)
         text = F.regexp_replace(VALUE, f"^{_BOM}|\r$", "")
         at = F.concat(_below(base), F.lit(":"), (F.col(_LINE) + 1).cast("string"))
-        return found.select(*_OWN, lines).select(text.alias(VALUE), *_OWN, at.alias(AT))
+        broken = F.when(F.col(BROKEN) & F.contains(VALUE, F.lit(_REPLACED)), F.lit(NOT_TEXT))
+        split = found.select(*_OWN, bad, lines)
+        return split.select(text.alias(VALUE), *_OWN, at.alias(AT), broken.alias(BROKEN))
 
 
 @dataclass(frozen=True)
@@ -118,7 +133,9 @@ class CsvFiles:
         row = F.col(ROW)
         plain = F.to_csv(F.struct(*(row.getField(name).alias(name) for name in types.names)))
         text = F.coalesce(row.getField(CORRUPT), plain)
-        return self.format.rows(frame, types, _OWN, text, [])
+        # Spark's reader replaces what is not UTF-8, and does not tell.
+        replaced = F.when(F.contains(text, F.lit(_REPLACED)), F.lit(NOT_TEXT))
+        return self.format.rows(frame, types, _OWN, text, [replaced])
 
 
 @dataclass(frozen=True)

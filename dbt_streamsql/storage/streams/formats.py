@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 VALUE = f"{HIDDEN_PREFIX}value"
 """The column of a frame that a format decodes: text or bytes. `AT` must be there too."""
 
+BROKEN = f"{HIDDEN_PREFIX}broken"
+"""A column that such a frame may have: what is wrong with the record whatever its format."""
+
 CORRUPT = f"{HIDDEN_PREFIX}corrupt"
 ROW, PARSED = f"{HIDDEN_PREFIX}row", f"{HIDDEN_PREFIX}parsed"
 """What a record was parsed to."""
@@ -32,6 +35,7 @@ _NESTED = ("struct", "array", "map", "variant")
 _EPOCHS = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1}
 """Microseconds in each."""
 _DAY = r"^\s*[+-]?\d{4,7}-\d"
+NOT_TEXT = "it is not UTF-8"
 _SHOWN = 100
 """Characters of a value that does not fit."""
 
@@ -137,7 +141,7 @@ class Json:
         known = frame.withColumn(PARSED, parse_json(text, as_texts(types)))
         values, problems = self.declared.typed(types, parsed.getField(ROW))
         broken = broken_json(text, parsed, types)
-        return finished(known, values, own, text, [not_text(), broken, *problems])
+        return finished(known, values, own, shown(text), [not_text(), broken, *problems])
 
 
 @dataclass(frozen=True)
@@ -156,7 +160,8 @@ class Csv:
         types = self.declared.types(spark)
         text = text_of()
         parsed = F.from_csv(text, with_corrupt(as_texts(types)).simpleString(), self.reader())
-        return self.rows(frame.withColumn(ROW, parsed), types, own, text, [not_text()])
+        known = frame.withColumn(ROW, parsed)
+        return self.rows(known, types, own, shown(text), [not_text()])
 
     def rows(
         self,
@@ -197,7 +202,7 @@ class Text:
         value = F.col(VALUE).cast(self.kind)
         if self.kind == "binary":
             return finished(frame, {"value": value}, own, F.base64(F.col(VALUE)), [])
-        return finished(frame, {"value": value}, own, text_of(), [not_text()])
+        return finished(frame, {"value": value}, own, shown(value), [not_text()])
 
 
 @dataclass(frozen=True)
@@ -291,7 +296,15 @@ def not_text() -> Column:
     """What is wrong with bytes that are no text."""
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-    return F.when(~F.is_valid_utf8(F.col(VALUE).cast("string")), F.lit("it is not UTF-8"))
+    return F.when(~F.is_valid_utf8(F.col(VALUE).cast("string")), F.lit(NOT_TEXT))
+
+
+def shown(text: Column) -> Column:
+    """The text of a record; of one that is no text, its bytes in base64."""
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    bytes_of = F.base64(text.cast("binary"))
+    return F.when(F.is_valid_utf8(text), text).otherwise(bytes_of)
 
 
 def parse_json(text: Column, kind: DataType) -> Column:
@@ -344,9 +357,9 @@ def json_fields(text: Column) -> Column:
 def unfit(name: str, given: Column, kind: DataType) -> Column:
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-    shown = F.left(F.coalesce(given, F.lit("NULL")), F.lit(_SHOWN))
+    told = F.left(F.coalesce(given, F.lit("NULL")), F.lit(_SHOWN))
     return F.concat(
-        F.lit(f"column {name}: "), shown, F.lit(f" is not of type {kind.simpleString()}")
+        F.lit(f"column {name}: "), told, F.lit(f" is not of type {kind.simpleString()}")
     )
 
 
@@ -360,6 +373,8 @@ def finished(
     """What `Format.decode` gives. The first of the problems is told."""
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+    if BROKEN in frame.columns:
+        problems = [F.col(BROKEN), *problems]
     problem = F.coalesce(*problems) if problems else F.lit(None)
     known = frame.select(
         *(value.alias(name) for name, value in values.items()),
@@ -371,8 +386,8 @@ def finished(
     if not problems:
         return known
     good = F.col(PROBLEM).isNull()
-    shown = [F.when(good, F.col(quote(name))).alias(name) for name in (*values, *own)]
-    return known.select(*shown, RAW, AT, PROBLEM)
+    columns = [F.when(good, F.col(quote(name))).alias(name) for name in (*values, *own)]
+    return known.select(*columns, RAW, AT, PROBLEM)
 
 
 def with_own(columns: Columns, own: Columns, place: Place) -> Columns:

@@ -38,6 +38,7 @@ OWN = (
 log = logging.getLogger("dbt_streamsql")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _OURS = ("kafka.bootstrap.servers", "kafka.group.id", "kafka.auto.offset.reset")
+_BAD_KEY = "its key is not UTF-8; `key_type: binary` takes any"
 # What a transaction took back was never said.
 _DEFAULTS = {"kafka.isolation.level": "read_committed"}
 
@@ -109,8 +110,10 @@ class Kafka:
         if len(self.topics) > 1:
             where = [F.col("_topic"), *where]
         key = F.col("_key") if self.binary_key else F.col("_key").cast("string")
+        bad_key = F.lit(not self.binary_key) & ~F.is_valid_utf8(F.col("_key").cast("string"))
         frame = (
             found.withColumn("_tombstone", F.col("value").isNull())
+            .withColumn(formats.BROKEN, F.when(bad_key, F.lit(_BAD_KEY)))
             .withColumn("_key", key)
             .withColumn(AT, F.concat_ws(":", *where))
             .withColumnRenamed("value", formats.VALUE)
