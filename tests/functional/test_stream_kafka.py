@@ -248,7 +248,7 @@ def test_what_a_record_comes_with(spark, kafka, stream):
     assert (first.id, first._key, first._partition, first._tombstone) == (1, "k", 0, False)
     assert [(h.key, bytes(h.value)) for h in first._headers] == headers
     assert first._timestamp.astimezone(dt.timezone.utc).year == 1999
-    assert (first[RAW], first[AT], first[PROBLEM]) == ('{"id":1}', "0:0", None)
+    assert (first[RAW], first[AT], first[PROBLEM]) == ('{"id":1}', f"{topic}:0:0", None)
     assert (second.id, second._key, second._tombstone) == (None, "k", True)
     assert (second[RAW], second[PROBLEM]) == (None, None)
     binary = stream(topic, key_type="binary")
@@ -271,8 +271,8 @@ def test_bad_records_are_told_by_partition_and_offset(spark, kafka, stream):
     found = stream(topic)
     end = found.end(spark, None)
     assert problems(found, spark, None, end.position) == [
-        ("1:1", "column id: one is not of type int"),
-        ("1:2", "it is not a JSON object"),
+        (f"{topic}:1:1", "column id: one is not of type int"),
+        (f"{topic}:1:2", "it is not a JSON object"),
     ]
 
 
@@ -282,7 +282,7 @@ def test_a_key_that_is_no_text_is_told(spark, kafka, stream):
     found = stream(topic)
     end = found.end(spark, None)
     ((at, told),) = problems(found, spark, None, end.position)
-    assert (at, "key is not UTF-8" in told) == ("0:0", True)
+    assert (at, "key is not UTF-8" in told) == (f"{topic}:0:0", True)
     rows = records(stream(topic, key_type="binary"), spark, None, end.position, "_key")
     assert [bytes(key) for (key,) in rows] == [b"\xff"]
 
@@ -292,7 +292,7 @@ def test_raw_values_are_text_or_bytes(spark, kafka, stream):
     kafka.send(topic, [b"a\xff"])
     text = stream(topic, "raw", ())
     end = text.end(spark, None)
-    assert problems(text, spark, None, end.position) == [("0:0", "it is not UTF-8")]
+    assert problems(text, spark, None, end.position) == [(f"{topic}:0:0", "it is not UTF-8")]
     data = stream(topic, "raw", [("value", "binary")])
     assert [bytes(v) for (v,) in records(data, spark, None, end.position, "value")] == [b"a\xff"]
 

@@ -229,7 +229,10 @@ def _with_file(frame: DataFrame) -> DataFrame:
 
 
 def _below(base: str) -> Column:
+    """The path of a record's file as far as it lies below `base`; its name when it is `base`."""
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+    file, alone = F.col("_file"), base.rstrip("/")
     shorter = F.substring("_file", len(base) + 1, 1 << 30)
-    return F.when(F.startswith("_file", F.lit(base)), shorter).otherwise(F.col("_file"))
+    below = F.when(F.startswith("_file", F.lit(base)), shorter)
+    return below.when(file == alone, F.lit(alone.rsplit("/", 1)[-1])).otherwise(file)

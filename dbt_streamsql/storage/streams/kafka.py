@@ -106,16 +106,13 @@ class Kafka:
             types = {**dict(OWN), "value": "binary", "_key": "binary"}
             empty = [F.lit(None).cast(kind).alias(name) for name, kind in types.items()]
             found = spark.range(0).select(*empty)
-        where = [F.col("_partition"), F.col("_offset")]
-        if len(self.topics) > 1:
-            where = [F.col("_topic"), *where]
         key = F.col("_key") if self.binary_key else F.col("_key").cast("string")
         bad_key = F.lit(not self.binary_key) & ~F.is_valid_utf8(F.col("_key").cast("string"))
         frame = (
             found.withColumn("_tombstone", F.col("value").isNull())
             .withColumn(formats.BROKEN, F.when(bad_key, F.lit(_BAD_KEY)))
             .withColumn("_key", key)
-            .withColumn(AT, F.concat_ws(":", *where))
+            .withColumn(AT, F.concat_ws(":", "_topic", "_partition", "_offset"))
             .withColumnRenamed("value", formats.VALUE)
         )
         return self.format.decode(spark, frame, tuple(name for name, _ in self._own))
