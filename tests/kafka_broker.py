@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from spark_servers import free_port, is_open
+from spark_servers import end, free_port, is_open, wait
 
 from dbt_streamsql.runtime import jars
 from dbt_streamsql.runtime.jars import Jar
@@ -166,20 +166,10 @@ def server(settings: Mapping[str, str] | None = None) -> Iterator[Broker]:
                 stdin=subprocess.DEVNULL,
             )
         try:
-            until = time.monotonic() + SECONDS
-            broker = Broker(f"127.0.0.1:{port}")
-            while not is_open(port):
-                if process.poll() is not None or time.monotonic() > until:
-                    pytest.fail(f"Kafka did not come up:\n{log.read_text()[-3000:]}")
-                time.sleep(0.1)
-            yield broker
+            wait(process, log, lambda: is_open(port))
+            yield Broker(f"127.0.0.1:{port}")
         finally:
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end(process)
 
 
 @pytest.fixture(scope="session")

@@ -102,18 +102,23 @@ def running(command: list[object], log: Path, memory: str) -> Iterator[subproces
     try:
         yield process
     finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Ask a process to end; after a while, end it."""
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def wait(process: subprocess.Popen[bytes], log: Path, ready) -> None:
-    end = time.monotonic() + SECONDS
+    until = time.monotonic() + SECONDS
     while not ready():
-        if process.poll() is not None or time.monotonic() > end:
+        if process.poll() is not None or time.monotonic() > until:
             pytest.fail(f"a server did not come up, {log}:\n{log.read_text()[-3000:]}")
         time.sleep(0.1)
 
