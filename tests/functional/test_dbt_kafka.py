@@ -80,21 +80,21 @@ THE_VIEW_IS_ITS_QUERY = """
 def shop(project, kafka):
     """A project over a new topic, `shop.topic`."""
     project.topic = kafka.topic(PARTITIONS)
-    project.profile(
-        {
-            "schema": "shop",
-            "threads": 2,
-            "connectors": ["kafka"],
-            "connections": {"broker": {"bootstrap_servers": kafka.address}},
-            "spark_properties": {
-                "spark.driver.memory": "700m",
-                "spark.driver.extraJavaOptions": QUICK_JAVA,
-            },
-        }
-    )
+    profile(project, kafka, connectors=["kafka"])
     project.write("models/sources.yml", SOURCES.replace("TOPIC", project.topic))
     project.write("models/customers.sql", CUSTOMERS)
     return project
+
+
+def profile(project, kafka, **keys):
+    own = {
+        "connections": {"broker": {"bootstrap_servers": kafka.address}},
+        "spark_properties": {
+            "spark.driver.memory": "700m",
+            "spark.driver.extraJavaOptions": QUICK_JAVA,
+        },
+    }
+    project.profile({"schema": "shop", "threads": 2, **own, **keys})
 
 
 def run(project, *command):
@@ -204,3 +204,13 @@ def test_a_bad_record_fails_the_run_or_is_kept_beside_by_its_place(shop, kafka):
         (2, "oslo", ""),
         (None, bad, why),
     ]
+
+
+def test_a_profile_without_the_connector_is_told_what_to_add(shop, kafka):
+    profile(shop, kafka)
+    code, output = run(shop, "-c", DBT, "run")
+    assert code == 1
+    assert "STREAMSQL.CONFIG_INVALID" in output
+    assert "Spark has no Kafka connector" in output
+    assert "`connectors: [kafka]` in the profile" in output
+    assert "Traceback" not in output

@@ -119,10 +119,6 @@ class Options:
             for key, value in found.items()
         }
 
-    def has(self, key: str) -> bool:
-        """Whether an option is given."""
-        return self._given.get(key) is not None
-
     def names(self, key: str, default: Any = _MISSING) -> tuple[str, ...]:
         def read(value: Any) -> tuple[str, ...] | None:
             found = [value] if isinstance(value, str) else value
