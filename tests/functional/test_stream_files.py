@@ -16,7 +16,7 @@ from stream_support import opened, problems, records, through
 from tests_support import dying
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.storage.streams import files, files_list
+from dbt_streamsql.storage.streams import files, files_list, files_read
 from dbt_streamsql.storage.streams.source import AT, PROBLEM, RAW
 
 pytestmark = pytest.mark.spark
@@ -274,8 +274,6 @@ def test_bad_lines_are_told_by_file_and_line(spark, folder, stream):
 def test_a_line_that_is_no_text_is_told_and_its_neighbours_are_read(
     spark, folder, stream, monkeypatch
 ):
-    from dbt_streamsql.storage.streams import files_read
-
     columns = [("id", "int"), ("name", "string")]
     folder.put("a.json", b'{"id":1,"name":"\xc3\xa9"}\n{"id":2,"name":"\xff"}\n')
     folder.put("a.csv", b"id,name\n1,\xc3\xa9\n2,\xff\n")
@@ -293,8 +291,6 @@ def test_a_line_that_is_no_text_is_told_and_its_neighbours_are_read(
 
 
 def test_big_files_are_read_line_by_line_without_numbers(spark, folder, stream, monkeypatch):
-    from dbt_streamsql.storage.streams import files_read
-
     monkeypatch.setattr(files_read, "WHOLE", 20)
     folder.put("small.json", [1])
     folder.put("big.json", '{"id":2}\n\n{"id":3}\n{"id":"four"}\n')
@@ -447,18 +443,21 @@ def test_files_of_another_file_system_are_found_by_spark(spark, folder, stream, 
     assert caught.value.code == "TABLE_MISSING"
 
 
-@pytest.mark.parametrize("step", ["stream.record", "branch.write", "barrier.precommit"])
-def test_whoever_dies_leaves_each_file_in_the_table_once(engine, schema, folder, step):
-    table = f"lake.{schema}.clicks"
-    declared = {
+def clicks(folder):
+    return {
         "connector": "files",
         "format": "json",
         "columns": [["id", "int"]],
         "options": {"path": str(folder.path)},
     }
+
+
+@pytest.mark.parametrize("step", ["stream.record", "branch.write", "barrier.precommit"])
+def test_whoever_dies_leaves_each_file_in_the_table_once(engine, schema, folder, step):
+    table = f"lake.{schema}.clicks"
     folder.put("a.json", [1])
     engine.create_streaming_table(
-        table, "SELECT id FROM lake.raw.clicks", stream="lake.raw.clicks", source=declared
+        table, "SELECT id FROM lake.raw.clicks", stream="lake.raw.clicks", source=clicks(folder)
     )
     folder.put("b.json", [2])
     with dying(step, moment="after"):
@@ -472,19 +471,13 @@ def test_whoever_dies_leaves_each_file_in_the_table_once(engine, schema, folder,
 
 def test_a_bad_line_fails_the_run_or_is_kept_beside(engine, schema, folder):
     folder.put("a.json", '{"id":1}\n{"id":"two"}\n')
-    declared = {
-        "connector": "files",
-        "format": "json",
-        "columns": [["id", "int"]],
-        "options": {"path": str(folder.path)},
-    }
 
     def make(name, **config):
         engine.create_streaming_table(
             f"lake.{schema}.{name}",
             "SELECT id FROM lake.raw.clicks",
             stream="lake.raw.clicks",
-            source=declared,
+            source=clicks(folder),
             **config,
         )
 
