@@ -222,9 +222,7 @@ class Queries:
                 query.stop()
         except PySparkException as error:
             raise _refused(error, self._refusal) from error
-        # As an attribute it is the text of a Python dictionary.
-        progress = json.loads(told.json) if told else {"sources": []}
-        found = progress["sources"][0]["endOffset"] if progress["sources"] else {}
+        found = _end(told.json) if told else {}
         missing = sorted(set(topics) - set(found))
         if missing:
             raise self._refusal("TABLE_MISSING", "no such topic", ", ".join(missing), "create it")
@@ -274,6 +272,15 @@ class Queries:
         }
         found = self._spark.read.format("kafka").options(**options).load()
         return found.limit(1).select("topic", "partition", "offset")
+
+
+def _end(progress: str) -> dict[str, dict[str, int]]:
+    """Where a stream has come to, as its progress tells: a JSON object, or over Spark Connect the
+    text of one."""
+    (source,) = json.loads(progress)["sources"]
+    end = source["endOffset"]
+    found: dict[str, dict[str, int]] = json.loads(end) if isinstance(end, str) else end
+    return found
 
 
 def _of(at: Partition, value: int) -> str:
