@@ -175,6 +175,20 @@ def test_records_that_are_gone_are_a_loss(spark, kafka, stream, caplog):
     assert skipping.end(spark, at) is None
 
 
+def test_without_a_jvm_records_that_are_gone_fail_the_read_or_are_passed_over(
+    spark, kafka, stream, monkeypatch
+):
+    monkeypatch.setattr(kafka_brokers, "is_connect", lambda spark: True)
+    topic = kafka.topic()
+    sent(kafka, topic, range(5))
+    end = stream(topic, max_records_per_barrier=2).end(spark, None)
+    kafka.forget(topic, 0, 4)
+    with pytest.raises(Exception, match="Some data may have been lost"):
+        through(stream(topic), spark, "id", after=end.position)
+    rows, _ = through(stream(topic, on_lost="skip"), spark, "id", after=end.position)
+    assert ids(rows) == [4]
+
+
 def test_records_that_go_between_recording_and_reading_fail_the_read(spark, kafka, stream):
     topic = kafka.topic()
     sent(kafka, topic, range(5))
