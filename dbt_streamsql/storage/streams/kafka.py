@@ -190,7 +190,7 @@ class Kafka:
         from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
         # Over Spark Connect nobody has looked whether records are gone.
-        strict = self.on_lost == FAIL or not kafka_brokers.is_connect(spark)
+        strict = self.on_lost == FAIL or not kafka_brokers.without_jvm(spark)
         assigned: dict[str, list[int]] = {}
         for topic, partition in sorted(spans):
             assigned.setdefault(topic, []).append(partition)

@@ -70,7 +70,12 @@ class Brokers(Protocol):
 
 def of(spark: SparkSession, reader: Mapping[str, str], refusal: Refusal) -> Brokers:
     """The brokers that Spark's reader has these options for."""
-    return Queries(spark, reader, refusal) if is_connect(spark) else Client(spark, reader, refusal)
+    return (Queries if without_jvm(spark) else Client)(spark, reader, refusal)
+
+
+def without_jvm(spark: SparkSession) -> bool:
+    """Whether Kafka's own client is out of reach."""
+    return is_connect(spark)
 
 
 class Client:
