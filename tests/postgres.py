@@ -60,7 +60,7 @@ def _programs(folder: Path) -> Path:
 
 
 @contextmanager
-def server(password: str) -> Iterator[int]:
+def server(password: str, *settings: str) -> Iterator[int]:
     """The port of a server that asks the user `postgres` for this password."""
     # Not in pytest's folders: those are closed to other users, and the server is not for root.
     nobody = pwd.getpwnam("nobody")
@@ -84,6 +84,7 @@ def server(password: str) -> Iterator[int]:
         login = ("-U", "postgres", "-A", "scram-sha-256", "--pwfile", str(words))
         run("initdb", "--no-sync", *login)
         options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder}"
+        options += "".join(f" -c {setting}" for setting in settings)
         run("pg_ctl", "-w", "-l", f"{folder}/log", "-o", options, "start")
         try:
             yield port
