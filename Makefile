@@ -12,7 +12,7 @@ READS ?= 1000
 WHAT ?= view replace wear warm dag
 
 .DEFAULT_GOAL := help
-.PHONY: help install check format test processes browser property mutants suites differential simulate kills chaos isolation injections conformance bench bench-ivm demo openapi classes clean
+.PHONY: help install check format test processes browser property mutants suites differential simulate kills chaos isolation injections conformance bench bench-ivm demo services openapi classes clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -80,6 +80,9 @@ bench-ivm: install ## TPC-H at scale 10: an epoch of changes against the whole q
 
 openapi: install ## docs/openapi.json anew, from what MetaService publishes
 	$(BIN)/python scripts/openapi.py
+
+services: install ## a Kafka broker and a PostgreSQL to play with: prints their addresses, Ctrl-C stops them
+	@PYTHONPATH=tests $(BIN)/python scripts/services.py
 
 demo: ## real flights, two dbt runs, what each view did and what a full refresh would cost
 	@$(PYTHON) scripts/demo.py

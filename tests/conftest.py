@@ -14,7 +14,7 @@ from dbt_streamsql.runtime.session import open_session
 
 spark_defaults.use()
 
-pytest_plugins = ["dbt.tests.fixtures.project", "spark_servers"]
+pytest_plugins = ["dbt.tests.fixtures.project", "spark_servers", "kafka_broker"]
 
 
 @pytest.fixture(scope="session")

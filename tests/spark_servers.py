@@ -42,7 +42,9 @@ def standalone_master(tmp_path_factory) -> Iterator[str]:
 @contextmanager
 def connect(folder: Path) -> Iterator[str]:
     port, token = free_port(), secrets.token_urlsafe(16)
-    properties = start_settings(SessionSettings(warehouse=str(folder / "warehouse"))) | {
+    warehouse = str(folder / "warehouse")
+    settings = SessionSettings(warehouse=warehouse, connectors=("avro", "kafka"))
+    properties = start_settings(settings) | {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
         "spark.connect.authenticate.token": token,
@@ -100,18 +102,23 @@ def running(command: list[object], log: Path, memory: str) -> Iterator[subproces
     try:
         yield process
     finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Ask a process to end; after a while, end it."""
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def wait(process: subprocess.Popen[bytes], log: Path, ready) -> None:
-    end = time.monotonic() + SECONDS
+    until = time.monotonic() + SECONDS
     while not ready():
-        if process.poll() is not None or time.monotonic() > end:
+        if process.poll() is not None or time.monotonic() > until:
             pytest.fail(f"a server did not come up, {log}:\n{log.read_text()[-3000:]}")
         time.sleep(0.1)
 

@@ -38,4 +38,7 @@ def profile() -> dict[str, Any]:
 
 def settings(warehouse: str) -> SessionSettings:
     """The same for a session over a warehouse folder."""
-    return SessionSettings(warehouse=warehouse, **profile())
+    way = profile()
+    # What Spark is started with means nothing to a server that runs.
+    connectors = () if way.get("method") == "connect" else ("avro", "kafka")
+    return SessionSettings(warehouse=warehouse, connectors=connectors, **way)

@@ -12,9 +12,10 @@ from dbt_streamsql.storage.streams.source import AT, PROBLEM, RAW
 MODULES = {"rate": "datagen", "table": "tables"}
 
 
-def opened(connector, columns=(), reader="", **options):
+def opened(connector, columns=(), reader="", fmt=None, schema="", **options):
     """The source that a declaration gives."""
     spec = {"connector": connector, "columns": columns, "reader": reader, "options": options}
+    spec |= {"format": fmt, "schema": schema}
     module = importlib.import_module(
         f"dbt_streamsql.storage.streams.{MODULES.get(connector, connector)}"
     )

@@ -19,6 +19,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import LEVELS, Retention
 from dbt_streamsql.meta.places import STORE_FILE, in_file, store_of
 from dbt_streamsql.quoting import check_name
+from dbt_streamsql.runtime.jars import CONNECTORS
 from dbt_streamsql.runtime.session import METHODS, SessionSettings
 from dbt_streamsql.storage.locations import Roots
 
@@ -51,6 +52,7 @@ _KEYS = (
     *_MAPPINGS,
     "allowed_roots",
     "connections",
+    "connectors",
 )
 _CHANGE_TEXTS = ("spark.sql.variable.substitute", "spark.sql.parser.escapedStringLiterals")
 _SHOWN_AS = {"database": "catalog"}
@@ -98,6 +100,9 @@ class StreamSqlCredentials(Credentials):
 
     # Options of streams by name; sources say `connection: <name>`.
     connections: Dict[str, Any] = field(default_factory=dict, repr=False)  # noqa: UP006
+
+    # Parts of Spark that read Kafka and Avro.
+    connectors: List[str] = field(default_factory=list)  # noqa: UP006
 
     _ALIASES: ClassVar[Dict[str, str]] = {"catalog": "database"}  # noqa: UP006
 
@@ -159,6 +164,7 @@ class StreamSqlCredentials(Credentials):
             warehouse=_located(warehouse, root),
             catalog_properties=texts(self.catalog_properties),
             spark_properties=texts(self.spark_properties),
+            connectors=tuple(sorted(set(self.connectors))),
         )
 
     def roots(self, root: Path) -> Roots:
@@ -199,6 +205,7 @@ def _problems(data: Any) -> Iterator[str]:
     for key in _MAPPINGS:
         yield from _mapping_problems(key, data.get(key))
     yield from _connection_problems(data.get("connections"))
+    yield from _connector_problems(data.get("connectors"))
     yield from _root_problems(data.get("allowed_roots"))
     yield from secrets.problems_of(data)
     yield from _server_problems(data)
@@ -254,6 +261,12 @@ def _connection_problems(value: Any) -> Iterator[str]:
         if options is None:
             yield f"`connections: {name}` has no options"
         yield from _mapping_problems(f"connections: {name}", options)
+
+
+def _connector_problems(value: Any) -> Iterator[str]:
+    known = isinstance(value, list) and all(name in CONNECTORS for name in value)
+    if value is not None and not known:
+        yield f"`connectors` must be a list of {', '.join(CONNECTORS)}, not {value!r}"
 
 
 def _root_problems(value: Any) -> Iterator[str]:

@@ -10,6 +10,7 @@ from dbt.adapters.base import available
 from dbt.adapters.contracts.connection import AdapterResponse
 
 from dbt_streamsql.adapter import model_config, streams, tables
+from dbt_streamsql.adapter.host import project_root
 from dbt_streamsql.adapter.operations import OperationsAdapter
 from dbt_streamsql.adapter.outcomes import check_policy
 from dbt_streamsql.adapter.relation import StreamSqlRelation
@@ -73,7 +74,7 @@ class MaintainedAdapter(OperationsAdapter):
         with self.connections.exception_handler(sql):
             name = self._maintained(relation, model["config"])
             options = streams.of_streaming_table(name, model["config"])
-            stream = streams.stream_of(name, sources)
+            stream = streams.stream_of(name, sources, project_root(self.config))
 
         def create(engine: Engine) -> TableReport:
             return engine.create_streaming_table(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from dbt_streamsql.adapter import model_config
@@ -15,6 +16,9 @@ KEY = "streamsql"
 _LISTS = ("key", "leave_out")
 _TEXTS = ("sequence_by", "delete_when", "truncate_when", "on_error")
 """Config keys of a streaming table that dbt does not know."""
+
+_PATHS = ("path", "schema_file", "ledger")
+"""Options that are places of files; `schema_files` has several."""
 
 _DECLARED = ("connector", "format", "schema", "options", "connection")
 
@@ -46,9 +50,11 @@ def of_streaming_table(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
     return {**options, "properties": found["properties"]}
 
 
-def stream_of(name: str, sources: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def stream_of(
+    name: str, sources: Sequence[Mapping[str, Any]], root: Path | None = None
+) -> dict[str, Any]:
     """The stream that a model reads: `stream`, `source` and `connection` of
-    `Engine.create_streaming_table`.
+    `Engine.create_streaming_table`. Relative paths begin at `root`, the project's folder.
 
     Error: CONFIG_INVALID unless it is the only source of the model, and declared as one.
     """
@@ -82,6 +88,8 @@ def stream_of(name: str, sources: Sequence[Mapping[str, Any]]) -> dict[str, Any]
             place=Place(name),
         )
     spec = {key: value for key, value in declared.items() if key != "connection"}
+    if root is not None and isinstance(spec.get("options"), Mapping):
+        spec["options"] = _located(spec["options"], root)
     typed = [
         [column["name"], column["data_type"]]
         for column in source.get("columns", {}).values()
@@ -95,3 +103,17 @@ def stream_of(name: str, sources: Sequence[Mapping[str, Any]]) -> dict[str, Any]
         "source": spec,
         "connection": str(declared.get("connection") or ""),
     }
+
+
+def _located(options: Mapping[str, Any], root: Path) -> dict[str, Any]:
+    """The options with whole paths: whoever reads on may have begun in another folder."""
+
+    def whole(path: Any) -> Any:
+        plain = isinstance(path, str) and ":" not in path
+        return str(root / Path(path).expanduser()) if plain else path
+
+    found = {key: whole(value) if key in _PATHS else value for key, value in options.items()}
+    several = found.get("schema_files")
+    if isinstance(several, Mapping):
+        found["schema_files"] = {key: whole(path) for key, path in several.items()}
+    return found

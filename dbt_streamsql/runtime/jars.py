@@ -88,6 +88,45 @@ DELTA = (
 )
 """What a profile needs for Delta tables, beside its settings."""
 
+CONNECTORS = {
+    "avro": (
+        Jar(
+            "org.apache.spark",
+            "spark-avro_2.13",
+            "4.1.1",
+            "6a19d90bc3b6e88d8db0fa36a19273aa10fea2dbd7a62bb60e4cedd73051b32d",
+        ),
+    ),
+    "kafka": (
+        Jar(
+            "org.apache.spark",
+            "spark-sql-kafka-0-10_2.13",
+            "4.1.1",
+            "9c1ce986f548e6b1dcb0e2dfe2f253a0bc58f2232a32a0c9c6c674dd25a8570c",
+        ),
+        Jar(
+            "org.apache.spark",
+            "spark-token-provider-kafka-0-10_2.13",
+            "4.1.1",
+            "e510adc37b03d01d0a190d0dab472b5538e05eaa77454f7e9477156d7a6820ae",
+        ),
+        Jar(
+            "org.apache.kafka",
+            "kafka-clients",
+            "3.9.1",
+            "7568b998572d256f0b7bc0afdc1b7a2588b8b08415c62ce314c864a6851ae9d9",
+        ),
+        Jar(
+            "org.apache.commons",
+            "commons-pool2",
+            "2.12.1",
+            "5273c8bc8c0dca2211175c0d27efbd7228efae99689aac001a8e1ef8e872e9ef",
+        ),
+    ),
+}
+"""What a profile names in `connectors`: parts of Spark that its Python package does not have. One
+of a minor version fits all of that minor version."""
+
 
 def ensure(jars: tuple[Jar, ...] = EMBEDDED, folder: Path | None = None) -> list[Path]:
     """Return the files of `jars`, fetching those that the cache folder lacks.

@@ -57,7 +57,8 @@ class SessionSettings:
 
     `user` is the name that a Spark Connect server knows this client by ('': the system's).
     `catalog_properties` are the catalog's own (`type`, `uri`, …), without Spark's prefix.
-    `spark_properties` win over every setting made here. Both hold texts only.
+    `spark_properties` win over every setting made here. Both hold texts only. `connectors` are
+    names of `jars.CONNECTORS`; a Spark Connect server has to have its own.
     """
 
     method: str = "embedded"
@@ -70,12 +71,18 @@ class SessionSettings:
     warehouse: str = ""
     catalog_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     spark_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    connectors: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_name(self.catalog, "catalog")
         problem = ""
+        unknown = sorted(set(self.connectors) - set(jars.CONNECTORS))
         if self.method not in METHODS:
             problem = f"`method` {self.method!r} is not one of {', '.join(METHODS)}"
+        elif unknown:
+            problem = (
+                f"`connectors` names {', '.join(unknown)}: there is {', '.join(jars.CONNECTORS)}"
+            )
         elif self.method == "connect" and not self.host:
             problem = "`method: connect` needs a `host`"
         elif self.method == "cluster" and not self.master:
@@ -170,7 +177,8 @@ def catalog_file(settings: SessionSettings) -> Path | None:
 def start_settings(settings: SessionSettings) -> dict[str, str]:
     """Everything that a new Spark context is started with."""
     cores = _cores()
-    files = [str(file) for file in jars.ensure()]
+    wanted = [jars.CONNECTORS[name] for name in sorted(set(settings.connectors))]
+    files = [str(file) for file in jars.ensure(sum(wanted, jars.EMBEDDED))]
     log4j = (Path(__file__).parent / "log4j2.properties").as_uri()
     ours = {
         "spark.master": settings.master or "local[*]",

@@ -271,7 +271,8 @@ class StreamJob:
         names = ", ".join(quote(name) for name, _ in self.source.columns(spark))
         good = f"{PROBLEM} IS NULL"
         if not self.stream.quarantines:
-            told = f"concat('{_BAD}', {AT}, ': ', {PROBLEM}, ': ', left({RAW}, {_SHOWN}))"
+            raw = f"left(coalesce({RAW}, 'NULL'), {_SHOWN})"
+            told = f"concat('{_BAD}', {AT}, ': ', {PROBLEM}, ': ', {raw})"
             good = f"coalesce({good} OR raise_error({told}), true)"
         rows = f"(SELECT {names} FROM {records} WHERE {good})"
         return self.rewrite(

@@ -143,6 +143,7 @@ def fingerprint(settings: SessionSettings) -> str:
         "warehouse": settings.warehouse,
         "catalog_properties": dict(settings.catalog_properties),
         "spark_properties": dict(settings.spark_properties),
+        "connectors": sorted(set(settings.connectors)),
     }
     return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

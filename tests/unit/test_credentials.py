@@ -90,6 +90,8 @@ def test_everything_wrong_is_listed_in_one_error():
         ({"schema": 2024}, "`schema` must be text, not a number (put it in quotes)"),
         ({"schema": "s", "port": True}, "`port` must be a number"),
         ({"schema": "s", "port": 65536}, "`port` must be a number"),
+        ({"schema": "s", "connectors": "kafka"}, "`connectors` must be a list of avro, kafka"),
+        ({"schema": "s", "connectors": ["pulsar"]}, "`connectors` must be a list of avro, kafka"),
     ],
 )
 def test_a_value_that_cannot_work_is_refused(profile, part):

@@ -116,6 +116,9 @@ def test_the_cache_folder_can_be_chosen(monkeypatch, tmp_path):
     assert jars.cache_folder() == tmp_path
 
 
-@pytest.mark.parametrize("jar", jars.EMBEDDED, ids=str)
+PINNED = [*jars.EMBEDDED, *(jar for each in jars.CONNECTORS.values() for jar in each)]
+
+
+@pytest.mark.parametrize("jar", PINNED, ids=lambda jar: jar.artifact)
 def test_every_pinned_jar_has_a_full_checksum(jar):
     assert len(bytes.fromhex(jar.sha256)) == 32

@@ -14,7 +14,7 @@ from dbt_streamsql.runtime.session import SessionSettings
 
 @pytest.fixture(autouse=True)
 def no_download(monkeypatch):
-    monkeypatch.setattr(jars, "ensure", lambda: [Path("/jars/a.jar"), Path("/jars/b.jar")])
+    monkeypatch.setattr(jars, "ensure", lambda wanted: [Path(f"/jars/{jar}.jar") for jar in "ab"])
 
 
 def test_the_default_catalog_is_a_sqlite_file_in_the_warehouse(tmp_path):
@@ -51,6 +51,16 @@ def test_the_users_spark_properties_win_and_class_paths_add_up(tmp_path):
     path = made["spark.driver.extraClassPath"].split(os.pathsep)
     assert path == ["/jars/a.jar", "/jars/b.jar", "/mine.jar"]
     assert made["spark.sql.extensions"].endswith("IcebergSparkSessionExtensions,my.Extension")
+
+
+def test_the_connectors_of_the_profile_come_with_the_other_jars(tmp_path, monkeypatch):
+    monkeypatch.setattr(jars, "ensure", lambda wanted: [Path(jar.file_name) for jar in wanted])
+    settings = SessionSettings(warehouse=str(tmp_path), connectors=("kafka", "avro"))
+    path = session.start_settings(settings)["spark.driver.extraClassPath"]
+    for part in ("iceberg", "spark-avro", "spark-sql-kafka", "kafka-clients", "commons-pool2"):
+        assert part in path
+    with pytest.raises(StreamSqlError, match="pulsar: there is avro, kafka"):
+        SessionSettings(warehouse=str(tmp_path), connectors=("pulsar",))
 
 
 def test_an_embedded_session_is_quiet_and_stays_on_loopback(tmp_path):

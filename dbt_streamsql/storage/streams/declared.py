@@ -12,7 +12,9 @@ from dbt_streamsql.storage.streams.source import Source
 
 CONNECTORS: Mapping[str, str] = {
     "datagen": "datagen",
+    "files": "files",
     "jdbc": "jdbc",
+    "kafka": "kafka",
     "postgres": "postgres",
     "rate": "datagen",
     "table": "tables",

@@ -12,11 +12,12 @@ from dbt_streamsql.errors import Place, StreamSqlError
 
 T = TypeVar("T")
 _MISSING = object()
-_WORDS = r"passw|pwd|secret|token|credential|private[-_.]?key|api[-_.]?key"
+_WORDS = r"passw|pwd|secret|token|credential|private[-_.]?key|api[-_.]?key|jaas"
 _SECRET = re.compile(_WORDS, re.IGNORECASE)
 _IN_URL = re.compile(r"(://[^:/?#@\s]*:)(?!\d{1,5}[/?])[^\s]*(?=@)")
 _PARAMETER = re.compile(rf"([?&;][\w.-]*(?:{_WORDS})[\w.-]*=)[^&;\s]+", re.IGNORECASE)
 HIDDEN = "***"
+EARLIEST, LATEST = "earliest", "latest"
 
 
 class Options:
@@ -32,6 +33,8 @@ class Options:
         self.reader = str(spec.get("reader") or "")
         """The table that reads the source: two readers of one have a place each in it."""
         self.columns = tuple((str(name), str(kind)) for name, kind in spec.get("columns") or ())
+        self.schema = str(spec.get("schema") or "")
+        """The same as a text: `id BIGINT, name STRING`; '' when `columns` say it."""
         given = spec.get("options") or {}
         self._given: dict[str, Any] = {str(key): value for key, value in given.items()}
         self._known: list[str] = []
@@ -83,6 +86,15 @@ class Options:
         """A point in time, as seconds since 1970; a text without a zone is in UTC."""
         return self.get(key, moment_of, "a time such as 2026-01-31T08:00:00Z", default)
 
+    def start(self) -> Any:
+        """The option `start`: earliest (the default), latest, or seconds since 1970."""
+        allowed = f"{EARLIEST}, {LATEST}, or a time such as 2026-01-31T08:00:00Z"
+
+        def read(value: Any) -> Any:
+            return value if value in (EARLIEST, LATEST) else moment_of(value)
+
+        return self.get("start", read, allowed, EARLIEST)
+
     def flag(self, key: str, default: bool) -> bool:
         def read(value: Any) -> bool | None:
             return {"true": True, "false": False}.get(str(value).lower())
@@ -94,6 +106,18 @@ class Options:
             return {str(k): v for k, v in value.items()} if isinstance(value, Mapping) else None
 
         return self.get(key, read, "keys and values", {})
+
+    def prefixed(self, prefix: str) -> dict[str, str]:
+        """The options whose keys begin with `prefix`, as texts; all such keys are known."""
+        found = {key: self._given[key] for key in self._given if key.startswith(prefix)}
+        self._known += [f"{prefix}…", *found]
+        for key, value in found.items():
+            if not isinstance(value, (str, int, float)):
+                self.wrong(f"`{key}` is not a text, a number or true/false")
+        return {
+            key: str(value).lower() if isinstance(value, bool) else str(value)
+            for key, value in found.items()
+        }
 
     def names(self, key: str, default: Any = _MISSING) -> tuple[str, ...]:
         def read(value: Any) -> tuple[str, ...] | None:

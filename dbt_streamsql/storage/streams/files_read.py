@@ -1,0 +1,238 @@
+"""The records of some files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Protocol
+
+from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.storage.streams import avro, formats
+from dbt_streamsql.storage.streams.files_list import Entry, literal_paths
+from dbt_streamsql.storage.streams.formats import (
+    BROKEN,
+    CORRUPT,
+    NOT_TEXT,
+    ROW,
+    VALUE,
+    Csv,
+    Declared,
+    Format,
+)
+from dbt_streamsql.storage.streams.options import Options
+from dbt_streamsql.storage.streams.rows import Columns, records
+from dbt_streamsql.storage.streams.source import AT
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+WHOLE = 8 << 20
+"""Bytes up to which a text file is read as a whole, so that its lines have numbers."""
+_OWN = ("_file", "_modified")
+_LINE = f"{HIDDEN_PREFIX}line"
+_BOM, _REPLACED = "\ufeff", "\ufffd"
+
+
+class Reader(Protocol):
+    """Files of one format."""
+
+    def columns(self, spark: SparkSession, first: Callable[[], Sequence[Entry]]) -> Columns:
+        """What their records have; `first` gives a file that may be looked at."""
+
+    def read(
+        self, spark: SparkSession, files: Sequence[Entry], columns: Columns, base: str
+    ) -> DataFrame:
+        """Their records, as `Source.read` has them; places are below `base`."""
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A record is a line. Lines that are empty are none."""
+
+    format: Format
+
+    def columns(self, spark: SparkSession, first: Callable[[], Sequence[Entry]]) -> Columns:
+        del first
+        return self.format.columns(spark)
+
+    def read(
+        self, spark: SparkSession, files: Sequence[Entry], columns: Columns, base: str
+    ) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+        del columns
+        parts = []
+        small = [entry for entry in files if entry.size <= WHOLE]
+        big = [entry for entry in files if entry.size > WHOLE]
+        if small or not big:
+            parts.append(self._numbered(spark, small, base))
+        if big:
+            found = _with_file(spark.read.format("text").load(literal_paths(big)))
+            fine = F.lit(None).cast("string").alias(BROKEN)
+            value = F.col("value").alias(VALUE)
+            parts.append(found.select(value, *_OWN, _below(base).alias(AT), fine))
+        frame = reduce(lambda a, b: a.unionAll(b), parts)
+        written = F.trim(F.regexp_replace(VALUE, f"[{_BOM}\r]", "")) != ""
+        return self.format.decode(spark, frame.where(written), _OWN)
+
+    def _numbered(self, spark: SparkSession, files: Sequence[Entry], base: str) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+        if not files:
+            empty = spark.range(0).select(F.lit(None).cast("string").alias("value"))
+            found = empty.select(
+                "value",
+                F.lit(None).cast("string").alias("_file"),
+                F.lit(None).cast("timestamp").alias("_modified"),
+            )
+        else:
+            reader = spark.read.format("text").option("wholetext", "true")
+            found = _with_file(reader.load(literal_paths(files)))
+        # To split it replaces what is not UTF-8.
+        bad = (~F.is_valid_utf8("value")).alias(BROKEN)
+        lines = F.posexplode(F.split("value", "\n")).alias(_LINE, VALUE)
+        text = F.regexp_replace(VALUE, f"^{_BOM}|\r$", "")
+        at = F.concat(_below(base), F.lit(":"), (F.col(_LINE) + 1).cast("string"))
+        broken = F.when(F.col(BROKEN) & F.contains(VALUE, F.lit(_REPLACED)), F.lit(NOT_TEXT))
+        split = found.select(*_OWN, bad, lines)
+        return split.select(text.alias(VALUE), *_OWN, at.alias(AT), broken.alias(BROKEN))
+
+
+@dataclass(frozen=True)
+class CsvFiles:
+    """Separated values. With a header its names must be those that are declared."""
+
+    format: Csv
+    header: bool
+    multi_line: bool
+
+    def columns(self, spark: SparkSession, first: Callable[[], Sequence[Entry]]) -> Columns:
+        del first
+        return self.format.columns(spark)
+
+    def read(
+        self, spark: SparkSession, files: Sequence[Entry], columns: Columns, base: str
+    ) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+        del columns
+        types = self.format.declared.types(spark)
+        shape = formats.with_corrupt(formats.as_texts(types))
+        options = {
+            **self.format.reader(),
+            "header": str(self.header).lower(),
+            "enforceSchema": "false",
+            "multiLine": str(self.multi_line).lower(),
+        }
+        reader = spark.read.format("csv").schema(shape).options(**options)
+        found = _with_file(reader.load(literal_paths(files)))
+        fields = [F.col(f"`{name}`").alias(name) for name in shape.names]
+        frame = found.select(F.struct(*fields).alias(ROW), *_OWN, _below(base).alias(AT))
+        row = F.col(ROW)
+        plain = F.to_csv(F.struct(*(row.getField(name).alias(name) for name in types.names)))
+        text = F.coalesce(row.getField(CORRUPT), plain)
+        # Spark's reader replaces what is not UTF-8, and does not tell.
+        replaced = F.when(F.contains(text, F.lit(_REPLACED)), F.lit(NOT_TEXT))
+        return self.format.rows(frame, types, _OWN, text, [replaced])
+
+
+@dataclass(frozen=True)
+class Typed:
+    """Parquet and Avro files, which say themselves what their columns are. `schema`: of Avro."""
+
+    kind: str
+    declared: Declared
+    schema: str
+    place: Place
+
+    def columns(self, spark: SparkSession, first: Callable[[], Sequence[Entry]]) -> Columns:
+        if self.declared.columns or self.declared.schema:
+            return self.declared.told(spark)
+        if self.schema:
+            types = avro.Schemas(self.schema, None, self.place).types(spark)
+        else:
+            files = first()
+            if not files:
+                raise StreamSqlError(
+                    "CONFIG_INVALID",
+                    "nothing tells the columns of the files: there is none yet",
+                    allowed="`columns` with `data_type`, or `schema`; or a first file",
+                    place=self.place,
+                )
+            types = self._load(spark, files).schema
+        return tuple((f.name, f.dataType.simpleString()) for f in types)
+
+    def read(
+        self, spark: SparkSession, files: Sequence[Entry], columns: Columns, base: str
+    ) -> DataFrame:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        try:
+            return self._records(spark, files, columns, base)
+        except (PySparkException, Py4JError) as error:
+            if len(files) == 1 or "[CANNOT_MERGE_" not in str(error):
+                raise
+        # One column has different types in these files: each is read by its own.
+        each = [self._records(spark, [entry], columns, base) for entry in files]
+        return reduce(lambda a, b: a.unionAll(b), each)
+
+    def _records(
+        self, spark: SparkSession, files: Sequence[Entry], columns: Columns, base: str
+    ) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+        if not files:
+            kinds = [F.lit(None).cast(kind).alias(name) for name, kind in columns]
+            return records(spark.range(0).select(*kinds), columns, F.lit(""), self.place)
+        found = self._load(spark, files)
+        at = _below(base)
+        if self.kind == "parquet":
+            found = found.withColumn(_LINE, F.col("_metadata.row_index") + 1)
+            at = F.concat(at, F.lit(":"), F.col(_LINE).cast("string"))
+        return records(_with_file(found), columns, at, self.place)
+
+    def _load(self, spark: SparkSession, files: Sequence[Entry]) -> DataFrame:
+        options = {"mergeSchema": "true"} if self.kind == "parquet" else {}
+        if self.schema:
+            options["avroSchema"] = self.schema
+        return spark.read.format(self.kind).options(**options).load(literal_paths(files))
+
+
+def reader_of(options: Options, known: Sequence[str]) -> Reader:
+    """The files that a source declares; what is wrong is noted there."""
+    kind = str(options.format or "")
+    if kind == "parquet":
+        return Typed(kind, formats.declared_of(options, kind), "", options.place)
+    if kind == "avro":
+        path = options.text("schema_file", allowed="the path of a file with an Avro schema")
+        schema = avro.text_of(options, "schema_file", path) if path else ""
+        return Typed(kind, formats.declared_of(options, kind), schema, options.place)
+    form = formats.format_of(options, known)
+    if isinstance(form, Csv):
+        header = options.flag("header", default=True)
+        return CsvFiles(form, header, options.flag("multi_line", default=False))
+    return Lines(form)
+
+
+def _with_file(frame: DataFrame) -> DataFrame:
+    """The frame with `_file` and `_modified`."""
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    # Spark escapes it as a URI, in which a plus is a plus.
+    path = F.url_decode(F.regexp_replace("_metadata.file_path", r"\+", "%2B"))
+    plain = F.regexp_replace(path, "^file:/*", "/")
+    modified = F.col("_metadata.file_modification_time")
+    return frame.withColumns({"_file": plain, "_modified": modified})
+
+
+def _below(base: str) -> Column:
+    """The path of a record's file as far as it lies below `base`; its name when it is `base`."""
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    file, alone = F.col("_file"), base.rstrip("/")
+    shorter = F.substring("_file", len(base) + 1, 1 << 30)
+    below = F.when(F.startswith("_file", F.lit(base)), shorter)
+    return below.when(file == alone, F.lit(alone.rsplit("/", 1)[-1])).otherwise(file)
