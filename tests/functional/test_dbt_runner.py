@@ -147,6 +147,7 @@ def test_who_stands_by_takes_over_within_ten_seconds_when_the_leader_is_killed(s
     other.tick("lake.shop.counted")
     other.process.send_signal(signal.SIGTERM)
     assert other.process.wait(PATIENCE) == 0
+    assert shop.dbt("parse").ok
     assert shop.host.engine.verify("lake.shop.counted") == []
     # Each record is there once, whoever read it.
     assert shop.sql("select count(*) - count(distinct value) from lake.shop.clicks") == [(0,)]
@@ -160,6 +161,9 @@ def test_once_runs_one_epoch_and_tells_by_its_exit_code_whether_something_failed
     assert run.process.wait(PATIENCE) == 1
     # What failed is not published, the others are.
     run.tick("lake.shop.counted")
+    project = run.wait(lambda event: event["event"] == "project")
+    assert "zero" in project["failed"]["model.shop.shares"].lower()
+    assert shop.dbt("parse").ok
     assert shop.host.engine.verify("lake.shop.counted") == []
 
 
