@@ -2,7 +2,7 @@
 
 PySpark takes it from PYSPARK_SUBMIT_ARGS, which processes that tests start inherit.
 `python tests/spark_defaults.py` keeps the classes that Spark loads when it starts: a Java machine
-that finds them there starts in two thirds of the time.
+that finds them there starts in half of the time.
 """
 
 from __future__ import annotations
