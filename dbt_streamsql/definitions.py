@@ -162,8 +162,10 @@ class Definitions:
             return replace(sink, replaces=full_refresh)
         if full_refresh:
             return replace(sink, replaces=True)
-        begun = bool(current.delivered or current.under_way)
-        if begun and not target.compares and current.fingerprint != sink.fingerprint:
+        same = current.fingerprint == sink.fingerprint
+        if not same and (target.compares or not (current.delivered or current.under_way)):
+            return replace(sink, replaces=current.replaces)
+        if not same:
             raise StreamSqlError(
                 "CONFIG_INVALID",
                 f"{target.name} would have other records than it has",

@@ -96,7 +96,7 @@ class Engine(Sinking):
         `consistency`: of queries that do not name one.
         `retain`: how long a barrier can be read after it ended (a number is seconds), and
         `retain_barriers`: how many of the newest can, at most; see docs/retention.md.
-        `connections`: options of streams, by the name that a source's `connection` says.
+        `connections`: options of streams and sinks, by the name that their `connection` says.
         Errors: CONFIG_INVALID, JAVA_MISSING, JAR_UNAVAILABLE, CONNECTION, META_UNREACHABLE,
         META_VERSION, META_DENIED.
         """

@@ -16,9 +16,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Fence, Job, Sink, TableVersion
 from dbt_streamsql.runtime.context import Warehouse, log
@@ -32,9 +29,6 @@ from dbt_streamsql.storage.sinks.target import Batch, Delivery, Layout, Mark, Ta
 
 _KEYED = ("fold", "replace", "upsert")
 """Strategies of tables that have at most one row of each key."""
-
-
-_FAILURES = (StreamSqlError, DoubleKeyError, PySparkException, Py4JError, OSError)
 
 
 @dataclass(frozen=True)
@@ -174,7 +168,7 @@ class _Sinking:
                 return None
             while self._due:
                 self._deliver(self._job)
-        except _FAILURES as caught:
+        except Exception as caught:  # noqa: BLE001 - the barrier stands, and others go on
             error = self._told(caught)
             if isinstance(caught, StreamSqlError) and caught.code.startswith("META_"):
                 raise
@@ -208,12 +202,11 @@ class _Sinking:
                 self._put(replace(self._sink, under_way=upto.barrier))
         begun = target.begin(spark, layout, replaces=self._sink.replaces)
         with begun as delivery, ExitStack() as ends:
-            mark = delivery.mark if target.keeps_mark else self._mark
-            if mark is None or mark.barrier < upto.barrier or self._sink.replaces:
+            # A runner that has lost its lock unnoticed must not undo what its successor delivers.
+            self._store.newest_barrier(self._fence)
+            mark = self._sure(delivery.mark if target.keeps_mark else self._mark)
+            if mark is None or mark.barrier < upto.barrier:
                 self._write(ends, delivery, target, job, mark, upto)
-            elif mark.barrier > self._store.last_committed():
-                # The store was taken back, as by a backup: the target is ahead of it.
-                self._write(ends, delivery, target, job, None, upto)
         with durable("sink.delivered"):
             self._put(
                 replace(
@@ -246,7 +239,7 @@ class _Sinking:
         if old is not None:
             meta = readable(self._warehouse, job, old)
         whole = meta is None or old is None
-        if whole and mark is not None and not target.compares and not self._sink.replaces:
+        if whole and mark is not None and not target.compares:
             raise self._lost(mark)
         if meta is not None and old is not None:
             frame = rows.changed(meta, old, upto, keyed=target.is_keyed)
@@ -260,6 +253,13 @@ class _Sinking:
             self._whole = self._whole or whole
         with durable("sink.publish"):
             delivery.publish(upto.barrier)
+
+    def _sure(self, mark: Mark | None) -> Mark | None:
+        """The mark, if what the target has is what this sink would have delivered up to there."""
+        if mark is None or self._sink.replaces or mark.fingerprint != self._sink.fingerprint:
+            return None
+        # The store was taken back, as by a backup, when the target is ahead of it.
+        return mark if mark.barrier <= self._store.last_committed() else None
 
     def _upto(self) -> TableVersion:
         """The version to deliver: that of a delivery under way, else the newest."""
@@ -275,13 +275,11 @@ class _Sinking:
     @property
     def _mark(self) -> Mark | None:
         known = self._sink.delivered
-        return Mark(known, self._sink.fingerprint) if known and not self._sink.replaces else None
+        return Mark(known, self._sink.fingerprint) if known else None
 
     def _since(self, mark: Mark | None) -> TableVersion | None:
         """The version that the target has; None when that is not known, or no more."""
-        if mark is None or self._sink.replaces or mark.fingerprint != self._sink.fingerprint:
-            return None
-        return self._in_force(mark.barrier)
+        return self._in_force(mark.barrier) if mark is not None else None
 
     def _in_force(self, barrier: int) -> TableVersion | None:
         """The version of the table at a barrier; None when it is forgotten, or of a table that
