@@ -7,11 +7,17 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from dbt_streamsql.compiler.functions import GENERATORS
 from dbt_streamsql.compiler.parse import parse, table_uses
+from dbt_streamsql.compiler.scalar import called
 from dbt_streamsql.compiler.streaming import compile_stream
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog, TableInfo
 from dbt_streamsql.plan.schema import Column
+
+_MANY = GENERATORS | {"window"}
+_CLAUSES = ("laterals", "joins", "pivots")
+"""What can make several rows of one, so that a key of the table is none of the sink's rows."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +25,7 @@ class SinkQuery:
     """A query that was found to choose, compute and filter only.
 
     `plain`: its columns that are those of the table, by the name that they have there; {} where
-    that cannot be seen.
+    that cannot be seen, or one row of the table can be several.
     """
 
     sql: str
@@ -74,6 +80,10 @@ def _plain(
         return {}
     source = tree.args.get("from_") or tree.args.get("from")
     if source is None or not isinstance(source.this, exp.Table):
+        return {}
+    if any(called(call) in _MANY for call in tree.find_all(exp.Func)) or any(
+        tree.args.get(clause) or source.this.args.get(clause) for clause in _CLAUSES
+    ):
         return {}
     known = {column.name.lower(): column.name for column in table.columns}
     if len(tree.expressions) == 1 and tree.expressions[0].is_star:

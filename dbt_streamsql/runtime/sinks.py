@@ -168,7 +168,7 @@ class _Sinking:
                 return None
             while self._due:
                 self._deliver(self._job)
-        except Exception as caught:  # noqa: BLE001 - the barrier stands, and others go on
+        except Exception as caught:
             error = self._told(caught)
             if isinstance(caught, StreamSqlError) and caught.code.startswith("META_"):
                 raise
