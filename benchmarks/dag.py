@@ -18,6 +18,7 @@ from pathlib import Path
 
 from benchmarks import data
 from benchmarks.data import World
+from dbt_streamsql import Engine
 from dbt_streamsql.engine import TableReport
 
 EVENTS = "lake.bench.events"
@@ -31,7 +32,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="streamsql-dag-") as folder:
         world = data.open_world(Path(folder), with_delta=False)
         try:
-            views = _create(world, given.views, given.rows)
+            views = make_views(world.engine, given.views, given.rows)
             changed = [_change(world, number, given.rows) for number in range(given.rounds + 1)]
             idle = [_timed(world)[0] for _ in range(20)]
             differing = sum(len(world.engine.verify(view)) for view in views)
@@ -46,20 +47,21 @@ def main() -> int:
     return 1 if differing else 0
 
 
-def _create(world: World, views: int, rows: int) -> list[str]:
-    world.spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.bench")
-    world.spark.sql(
+def make_views(engine: Engine, views: int, rows: int) -> list[str]:
+    """A table `lake.bench.events` and so many views, made in one epoch; their names."""
+    engine.spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.bench")
+    engine.spark.sql(
         f"CREATE TABLE {EVENTS} TBLPROPERTIES ('format-version' = '3') AS "
         f"SELECT id, id % 1000 AS k, id % 97 AS v FROM range({rows})"
     )
     names = [f"lake.bench.v{number:02d}" for number in range(views)]
-    world.engine.begin()
+    engine.begin()
     for number, name in enumerate(names):
         grouped = f"SELECT k, count(*) AS n, sum(v) AS total FROM {EVENTS} WHERE v >= {number}"
         query = f"SELECT k, total FROM {names[number - 1]} WHERE n > {number}"
         text = query if number % 2 else f"{grouped} GROUP BY k"
-        world.engine.create_materialized_view(name, text)
-    world.engine.publish()
+        engine.create_materialized_view(name, text)
+    engine.publish()
     return names
 
 

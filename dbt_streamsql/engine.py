@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,26 +12,23 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.compiler.compile import compile_view
 from dbt_streamsql.definitions import Definitions, check_config
-from dbt_streamsql.durations import orphan_age, retention_of
+from dbt_streamsql.durations import retention_of
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import Fence, MetaStore, Published, Retention
+from dbt_streamsql.meta import MetaStore, Retention
 from dbt_streamsql.meta.places import STORE_FILE, in_file, store_of
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.rebuilding import Rebuilt, rebuild
 from dbt_streamsql.revising import Revising
 from dbt_streamsql.runtime import (
     changelog_table,
-    garbage,
     publish,
-    published_views,
     remembered,
     revision,
     staged,
 )
 from dbt_streamsql.runtime.context import Warehouse
 from dbt_streamsql.runtime.durable import durable
-from dbt_streamsql.runtime.epoch import Epoch, waiting
+from dbt_streamsql.runtime.epoch import Epoch
 from dbt_streamsql.runtime.garbage import Garbage
 from dbt_streamsql.runtime.refusals import telling
 from dbt_streamsql.runtime.report import Report, TableReport, reports_of
@@ -68,7 +64,6 @@ class Engine(Sinking):
         self._owns_spark = owns_spark
         self._definitions = Definitions(self._known)
         self._swept = False
-        self._lock = threading.RLock()
 
     @classmethod
     def open(
@@ -427,52 +422,6 @@ class Engine(Sinking):
         """What `revise` would do; nothing is changed. Errors: those of `revise`."""
         return self._revising().plan(self._revision(name, to_barrier, sql, mode))
 
-    @telling
-    def sweep(self) -> int:
-        """Remove what dead processes left; how many things."""
-        with self._alone() as fence:
-            return publish.sweep(self._warehouse, fence) + staged.sweep(self._warehouse)
-
-    def publish_views(self, schema: str, *, with_schema: bool = False) -> list[str]:
-        """Keep a SQL view of every maintained view in a schema of the catalog, for readers without
-        an engine: all show one barrier, the newest. Their names; `with_schema`: `<schema>_<name>`.
-
-        Errors: CONFIG_INVALID, TABLE_EXISTS.
-        """
-        with self._alone() as fence:
-            views = Published(schema, with_schema)
-            return published_views.publish(self._warehouse, fence, views)
-
-    def stop_views(self, schema: str) -> list[str]:
-        """Drop the SQL views of a schema and keep none there any more; their names."""
-        with self._alone() as fence:
-            return published_views.stop(self._warehouse, fence, schema)
-
-    def rebuild(self, store: str = "", *, dry_run: bool = False) -> Rebuilt:
-        """Let a store that was lost, and is empty now, remember what the tables tell.
-
-        `store`: the id of the lost one, where it is not this one's. `dry_run` only looks.
-        Errors: META_CONFLICT, CONFIG_INVALID through a MetaService, WAREHOUSE_BUSY.
-        """
-        with self._lock:
-            return rebuild(self._warehouse, self._reading, store, dry_run=dry_run)
-
-    def gc(
-        self, *, dry_run: bool = False, orphans_older_than: float | str | None = "3 days"
-    ) -> Garbage:
-        """Remove at once all that nobody can need any more; what went.
-
-        That is what barriers older than the retention have, what dead processes left, and files
-        in the folders of views that nothing names, from an age of at least a day (None: they
-        stay). Waits for the run of another process. `dry_run`: only what would go.
-        Errors: CONFIG_INVALID, WAREHOUSE_BUSY when this engine has an epoch open.
-        """
-        age = orphan_age(orphans_older_than)
-        if dry_run:
-            return garbage.look(self._warehouse, age)
-        with self._runner() as fence:
-            return garbage.collect(self._warehouse, fence, age)
-
     def touch(self, name: str) -> None:
         """Tell the open epoch that this run has written a table by other means."""
         if self._epoch is not None:
@@ -513,27 +462,6 @@ class Engine(Sinking):
             if not self._swept:
                 staged.sweep(self._warehouse)
                 self._swept = True
-
-    @contextmanager
-    def _runner(self) -> Iterator[Fence]:
-        """The right to write outside of an epoch; waits for a run of another process."""
-        with self._lock:
-            if self._epoch is not None:
-                raise StreamSqlError(
-                    "WAREHOUSE_BUSY", "this engine has an epoch open", hint="publish it first"
-                )
-            fence = self._warehouse.store.acquire(wait=True, on_wait=waiting)
-            try:
-                yield fence
-            finally:
-                self._warehouse.store.release(fence)
-
-    @contextmanager
-    def _alone(self) -> Iterator[Fence]:
-        """The same, when what dead processes left is cleared."""
-        with self._runner() as fence:
-            publish.recover(self._warehouse, fence)
-            yield fence
 
     @contextmanager
     def _in_epoch(self, leave_out: Collection[str] = ()) -> Iterator[Epoch]:

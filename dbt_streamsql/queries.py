@@ -130,6 +130,17 @@ class Queries:
         """
         return wait_for(self._warehouse.store, barrier, seconds)
 
+    def lag(self, name: str) -> float:
+        """The age in seconds of the oldest change that a table does not hold: of the tables and
+        streams that it comes from. 0 when it has them all.
+
+        Errors: DEFINITION_MISSING, STREAM_LOST, STREAM_UNREACHABLE.
+        """
+        table = TableName.parse(name, self.catalog)
+        if not self.knows(str(table)):
+            raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
+        return self._reading.lag(table)
+
     def changelog(
         self, name: str, from_barrier: int, to_barrier: int | None = None, mode: str = "retract"
     ) -> DataFrame:

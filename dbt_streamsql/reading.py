@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from dbt_streamsql.meta.tables import PREFIX
 from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.schema import Column, visible
 from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.runtime import staleness
 from dbt_streamsql.runtime.context import Open, Warehouse, readable
 from dbt_streamsql.runtime.leasing import Leasing
 from dbt_streamsql.runtime.published_views import CURRENT
@@ -283,15 +283,19 @@ class Reading:
         self._leasing.check(self._leased[barrier])
         return barrier
 
+    def lag(self, name: TableName) -> float:
+        """The age in seconds of the oldest change that the table does not hold; 0: it has all."""
+        found = cut(self._warehouse.store, "repeatable_read", {str(name)})
+        return max(self._ages(found).values(), default=0.0)
+
+    def _ages(self, found: Cut) -> dict[str, float]:
+        return {
+            **staleness.of_roots(self._warehouse, found.roots),
+            **staleness.of_streams(self._warehouse, found.tables, found.barrier),
+        }
+
     def _demand_fresh(self, found: Cut, seconds: float) -> None:
-        now = time.time()
-        late: dict[str, float] = {}
-        for root, snapshot in found.roots.items():
-            meta = inputs.load(self._warehouse.sessions.main, TableName.parse(root))
-            unseen = (meta.lineage(meta.current, snapshot) if meta is not None else None) or ()
-            ages = [now - at.committed / 1000 for at in unseen if at.operation != "replace"]
-            if max(ages, default=0.0) > seconds:
-                late[root] = max(ages)
+        late = {root: age for root, age in self._ages(found).items() if age > seconds}
         if late:
             told = ", ".join(f"{root} ({age:.0f} s)" for root, age in sorted(late.items()))
             raise StreamSqlError(

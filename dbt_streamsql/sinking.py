@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -11,19 +10,18 @@ from typing import Any
 from dbt_streamsql.compiler.sinks import table_of
 from dbt_streamsql.definitions import Definitions
 from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.maintenance import Maintenance
 from dbt_streamsql.meta import Fence, Sink
-from dbt_streamsql.queries import Queries
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.epoch import Epoch
 from dbt_streamsql.runtime.refusals import telling
 from dbt_streamsql.runtime.sinks import Delivered
 
 
-class Sinking(Queries):
+class Sinking(Maintenance):
     """What `Engine` adds for sinks."""
 
     _definitions: Definitions
-    _lock: threading.RLock
 
     @telling
     def create_sink(
@@ -128,6 +126,3 @@ class Sinking(Queries):
 
     @abstractmethod
     def _in_epoch(self) -> AbstractContextManager[Epoch]: ...
-
-    @abstractmethod
-    def _runner(self) -> AbstractContextManager[Fence]: ...

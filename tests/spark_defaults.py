@@ -1,29 +1,30 @@
 """How every Spark that a test starts is set: for many short-lived processes with small queries.
 
-`spark-defaults.conf` in a folder of the virtual environment, which processes that tests start find
-by SPARK_CONF_DIR. `python tests/spark_defaults.py` also keeps the classes that Spark loads when it
-starts: a Java machine that finds them there starts in two thirds of the time.
+PySpark takes it from PYSPARK_SUBMIT_ARGS, which processes that tests start inherit.
+`python tests/spark_defaults.py` keeps the classes that Spark loads when it starts: a Java machine
+that finds them there starts in half of the time.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
-FOLDER = Path(sys.prefix) / "spark-conf"
-CLASSES = FOLDER / "classes.jsa"
+CLASSES = Path(sys.prefix) / "spark-classes.jsa"
+ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 DEFAULT = "spark.driver.defaultJavaOptions"
 # Thousands of small queries: the JVM's optimizing compiler and its concurrent collector cost more
 # than they win. Without that compiler the JVM reserves 48 MB for code, and one that has filled them
 # may end in the middle of a test.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 # Classes from other files than those that were kept are a reason to load all of them, not to say so.
-KEPT = f"-XX:SharedArchiveFile={CLASSES} -Xlog:cds=off -Xlog:cds+dynamic=off"
+SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 DEFAULTS = {
     "spark.ui.enabled": "false",
-    DEFAULT: f"{QUICK_JAVA} {KEPT}",
+    DEFAULT: f"{QUICK_JAVA} -XX:SharedArchiveFile={CLASSES} {SILENT}",
     # Nobody looks at a page of Spark's; each query would sort what is kept for it.
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
@@ -31,13 +32,13 @@ DEFAULTS = {
     "spark.sql.ui.retainedExecutions": "5",
 }
 FIRST_EPOCHS = """
-import sys, tempfile
+import tempfile
 from pyspark import SparkContext
 from dbt_streamsql import Engine
 from dbt_streamsql.runtime.session import SessionSettings, open_session
 
 with tempfile.TemporaryDirectory() as folder:
-    spark = open_session(SessionSettings(warehouse=folder, spark_properties={sys.argv[1]: sys.argv[2]}))
+    spark = open_session(SessionSettings(warehouse=folder))
     engine = Engine.open(spark=spark)
     spark.sql("CREATE NAMESPACE lake.a")
     spark.sql("CREATE TABLE lake.a.t AS SELECT id, id % 3 AS k FROM range(100)")
@@ -53,32 +54,21 @@ with tempfile.TemporaryDirectory() as folder:
 """
 
 
-def use() -> None:
+def use(settings: dict[str, str] = DEFAULTS) -> None:
     """Let this process, and those that it starts, start Spark so."""
-    FOLDER.mkdir(exist_ok=True)
-    text = "".join(f"{key} {value}\n" for key, value in DEFAULTS.items())
-    file = FOLDER / "spark-defaults.conf"
-    if not file.is_file() or file.read_text() != text:
-        # Several processes of one test run may do so at the same time.
-        part = FOLDER / f"{os.getpid()}.part"
-        part.write_text(text)
-        part.replace(file)
-    os.environ["SPARK_CONF_DIR"] = str(FOLDER)
+    given = "".join(f"--conf {shlex.quote(f'{key}={value}')} " for key, value in settings.items())
+    os.environ[ARGUMENTS] = f"{given}pyspark-shell"
 
 
 def keep_classes() -> None:
     """Start Spark once and keep the classes it has loaded."""
-    use()
     if CLASSES.is_file():
         return
     print("keeping the classes that Spark loads (half a minute, once)", flush=True)
     part = CLASSES.with_suffix(".part")
-    keep = f"{QUICK_JAVA} -XX:ArchiveClassesAtExit={part} -Xlog:cds=off -Xlog:cds+dynamic=off"
-    file = FOLDER / "spark-defaults.conf"
-    file.unlink()
-    subprocess.run([sys.executable, "-c", FIRST_EPOCHS, DEFAULT, keep], check=True)
+    use({DEFAULT: f"{QUICK_JAVA} -XX:ArchiveClassesAtExit={part} {SILENT}"})
+    subprocess.run([sys.executable, "-c", FIRST_EPOCHS], check=True)
     part.replace(CLASSES)
-    use()
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ class Host:
         self.query_timeout = query_timeout
         self.consistency = consistency
         self.meta = meta
-        self._meta_token = meta_token
+        self.meta_token = meta_token
         self._server = server
         self.gate = Gate()
         self._lock = threading.RLock()
@@ -167,7 +167,7 @@ class Host:
                     spark=spark,
                     catalog=self.settings.catalog,
                     meta=self.meta,
-                    meta_token=self._meta_token,
+                    meta_token=self.meta_token,
                     query_timeout=self.query_timeout,
                     consistency=self.consistency,
                     retain=self._retention.seconds,

@@ -60,6 +60,11 @@ def for_one_store(command: Callable[..., Any]) -> Callable[..., Any]:
     return _choosing(_meta, command)
 
 
+def for_one_host(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The same; the command is told the host, whose Spark starts when its engine is asked for."""
+    return _choosing(_host, command)
+
+
 def for_one_engine(command: Callable[..., Any]) -> Callable[..., Any]:
     """The same; the command is told an engine, opened for it: Spark starts."""
 

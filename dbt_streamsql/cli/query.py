@@ -8,12 +8,15 @@ from contextlib import closing
 
 import click
 
-from dbt_streamsql.cli.options import for_one_engine, for_one_store
+from dbt_streamsql.adapter.host import Host
+from dbt_streamsql.cli.options import for_one_engine, for_one_host
 from dbt_streamsql.cli.tables import console, print_table
 from dbt_streamsql.durations import seconds_of
 from dbt_streamsql.engine import Engine
+from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import LEVELS, MetaStore
-from dbt_streamsql.meta.waiting import wait_for
+from dbt_streamsql.meta.waiting import wait_for, wait_for_lag, wait_for_table
+from dbt_streamsql.quoting import TableName
 
 
 @click.command()
@@ -49,13 +52,44 @@ def query(
 
 
 @click.command()
-@click.option("--barrier", type=click.IntRange(min=1), required=True)
+@click.option("--for", "table", help="a maintained table, instead of all that are published")
+@click.option("--barrier", type=click.IntRange(min=1), help="this one or a later one")
+@click.option("--lag", help="with --for: until it is no older: 30s, 5 minutes. Spark starts")
 @click.option("--timeout", default="5 minutes", show_default=True, help="how long, at most")
-@for_one_store
-def wait(where: tuple[str, str], as_json: bool, barrier: int, timeout: str) -> None:
-    """Wait until a barrier, or a later one, is published: then its changes can be read."""
-    url, token = where
+@for_one_host
+def wait(
+    host: Host,
+    as_json: bool,
+    table: str | None,
+    barrier: int | None,
+    lag: str | None,
+    timeout: str,
+) -> None:
+    """Wait until a barrier, or a later one, is published: then its changes can be read.
+
+    With `--for` until a table holds all that its sources held at the barrier, or until the oldest
+    change that it does not hold is no older than `--lag`. Exit code 2 when the time is over.
+    """
+    if (barrier is None) == (lag is None) or (lag is not None and table is None):
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            "it is not said what to wait for",
+            allowed="`--barrier N`, `--for TABLE --barrier N`, or `--for TABLE --lag 30s`",
+        )
     seconds = seconds_of(timeout, "--timeout")
-    with closing(MetaStore.open(url, token=token)) as store:
-        last = wait_for(store, barrier, seconds)
-    click.echo(json.dumps({"barrier": last}) if as_json else f"barrier {last} is published")
+    name = str(TableName.parse(table, host.settings.catalog)) if table is not None else ""
+    if lag is not None:
+        at_most = seconds_of(lag, "--lag")
+        now = wait_for_lag(lambda: host.engine.lag(name), name, at_most, seconds)
+        click.echo(
+            json.dumps({"table": name, "lag": now}) if as_json else f"{name}: a lag of {now:.1f} s"
+        )
+        return
+    assert barrier is not None
+    with closing(MetaStore.open(host.meta, token=host.meta_token)) as store:
+        if name:
+            last = wait_for_table(store, name, barrier, seconds)
+        else:
+            last = wait_for(store, barrier, seconds)
+    told = f"{name} is at barrier {last}" if name else f"barrier {last} is published"
+    click.echo(json.dumps({"barrier": last}) if as_json else told)

@@ -83,9 +83,11 @@ def _run(engine: Engine, pace: Pace, as_json: bool, project: DbtProject | None) 
             raise KeyboardInterrupt
         stop.set()
 
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, asked)
-    with told_on(as_json) as tell:
-        well = Runner(engine, pace, tell, project).run(stop)
-    engine.close()
+    before = {each: signal.signal(each, asked) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with told_on(as_json) as tell:
+            well = Runner(engine, pace, tell, project).run(stop)
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
     return FAILED if pace.once and not well else 0

@@ -46,14 +46,17 @@ class Seen:
 class Cut:
     """What a query reads: by table; those that are missing are read as they are now.
 
-    `barrier` is the oldest one among the groups, 0 when no table belongs to one. `roots` are the
-    snapshots of the outside tables that all of it comes from, `barriers` those of all groups.
+    `barrier` is the oldest one among the groups, 0 when no table belongs to one, `barriers` those
+    of all groups. All that the roots held at the barrier `complete_at` is in the tables; of one
+    that runs have left behind, it is an earlier one. `roots` are the snapshots that the outside
+    tables had there.
     """
 
     barrier: int = 0
     tables: Mapping[str, Seen] = field(default_factory=dict)
     roots: Mapping[str, int | None] = field(default_factory=dict)
     barriers: frozenset[int] = frozenset()
+    complete_at: int = 0
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,7 @@ def cut(
         return Cut()
     found: dict[str, Seen] = {}
     below: dict[str, int | None] = {}
-    barriers = []
+    barriers, complete = [], []
     for roots, group in _groups(asked, newest):
         alone = len(group) == 1 or level == "read_uncommitted"
         state = newest if alone else _together(reader, newest, group)
@@ -141,9 +144,17 @@ def cut(
         held = [table for table in group if table in state.versions or not live]
         if held:
             found |= {table: state.seen(table) for table in held}
-            below |= {root: state.roots[root] for root in roots if root in state.roots}
+            whole = state if not alone else _complete(reader, state, held)
+            below |= {root: whole.roots.get(root) for root in roots if root in state.roots}
             barriers.append(state.barrier)
-    return Cut(min(barriers, default=0), found, below, frozenset(barriers))
+            complete.append(whole.barrier)
+    oldest = min(barriers, default=0)
+    return Cut(oldest, found, below, frozenset(barriers), min(complete, default=0))
+
+
+def behind(reader: MetaReader, table: str, barrier: int) -> bool:
+    """Whether a table does not hold all that its roots held at a committed barrier."""
+    return bool(_at(reader, barrier).stale([table]))
 
 
 def check_level(level: str) -> Consistency:
@@ -185,11 +196,9 @@ def _together(reader: MetaReader, newest: _State, group: Sequence[str]) -> _Stat
     stale = newest.stale(group)
     if not stale:
         return newest
-    # With that one: others may have been committed while its parts were read.
-    for barrier in reader.committed_before(newest.barrier + 1, LOOKED_BACK):
-        earlier = _at(reader, barrier)
-        if not earlier.stale(group):
-            return earlier
+    earlier = _fresh_before(reader, newest, group)
+    if earlier is not None:
+        return earlier
     raise StreamSqlError(
         "CONSISTENCY_UNAVAILABLE",
         "no barrier holds these tables together",
@@ -199,6 +208,23 @@ def _together(reader: MetaReader, newest: _State, group: Sequence[str]) -> _Stat
         hint="run all of them once (`dbt run`, or Engine.advance()), "
         "or read with consistency read_uncommitted",
     )
+
+
+def _fresh_before(reader: MetaReader, newest: _State, tables: Sequence[str]) -> _State | None:
+    # With that one: others may have been committed while its parts were read.
+    for barrier in reader.committed_before(newest.barrier + 1, LOOKED_BACK):
+        earlier = _at(reader, barrier)
+        if not earlier.stale(tables):
+            return earlier
+    return None
+
+
+def _complete(reader: MetaReader, state: _State, tables: Sequence[str]) -> _State:
+    """The newest barrier of whose roots these tables hold everything; before all when they do
+    not of any that is looked at."""
+    if not state.stale(tables):
+        return state
+    return _fresh_before(reader, state, tables) or _State(0, {}, {})
 
 
 def _groups(tables: Sequence[str], state: _State) -> list[tuple[set[str], list[str]]]:

@@ -20,7 +20,7 @@ from dbt_streamsql.runner.patience import Patience
 BREATH_SECONDS = 0.3
 """Between two epochs whatever the interval is: who waits for the right to write looks for it ten
 times a second."""
-_EPOCH = "the epoch itself"
+_EPOCH, _PROJECT = "the epoch itself", "the project"
 
 
 class Follows(Protocol):
@@ -55,7 +55,9 @@ class Runner:
         self._tell = tell
         self._project = project
         self._patience = Patience(time.monotonic)
-        self._failed = False
+        self._failed = self._unregistered = False
+        self._well = True
+        """Whether the project, as it is, is registered."""
 
     def run(self, stop: threading.Event) -> bool:
         """Until `stop` is set, or once. Whether the last epoch went through without a failure."""
@@ -73,7 +75,7 @@ class Runner:
             self._say("stopping")
         finally:
             leadership.close()
-        return not self._failed
+        return self._well and not self._failed
 
     def _lead(self, leadership: Leadership, stop: threading.Event) -> bool:
         """Stand by until this runner leads; False when it is to stop before."""
@@ -95,18 +97,30 @@ class Runner:
         return True
 
     def _follow(self) -> None:
-        if self._project is None or not self._project.changed():
+        if self._project is None:
+            return
+        again = self._unregistered and not self._patience.left(_PROJECT)
+        if not again and not self._project.changed():
             return
         try:
-            self._say("project", **self._project.register())
+            told = self._project.register()
         except StreamSqlError as error:
-            # What was registered before goes on.
-            self._failed = True
+            # What was registered before goes on; files that cannot be read must change first.
+            self._well = False
             self._say("error", **events.of_error(error))
+            return
+        self._unregistered = bool(told["failed"])
+        self._well = not self._unregistered
+        if self._unregistered:
+            # It may be for what the tables hold now.
+            self._patience.failed(_PROJECT)
+        else:
+            self._patience.succeeded([_PROJECT])
+        self._say("project", **told)
 
     def _epoch(self) -> None:
         began = time.monotonic()
-        resting = self._patience.resting() - {_EPOCH}
+        resting = self._patience.resting() - {_EPOCH, _PROJECT}
         try:
             report = self._engine.advance(self._wanted(), keep_going=True, leave_out=resting)
         except Exception as error:

@@ -12,7 +12,6 @@ import sys
 import postgres as server_of
 import psycopg
 import pytest
-from spark_way import QUICK
 
 SOURCES = """
     sources:
@@ -86,7 +85,6 @@ def shop(project, sql, monkeypatch):
             "schema": "shop",
             "threads": 2,
             "warehouse": str(project.root / "warehouse"),
-            "spark_properties": QUICK,
             "connections": {"db": database},
         }
     )
@@ -255,7 +253,6 @@ def test_tables_of_any_database_are_followed_by_a_column_or_as_a_whole(project):
             "schema": "shop",
             "threads": 2,
             "warehouse": str(project.root / "warehouse"),
-            "spark_properties": QUICK,
             "connections": {"db": {"url": f"jdbc:sqlite:{file}"}},
         }
     )

@@ -12,7 +12,6 @@ from collections import Counter
 
 import pytest
 from spark_child import paths
-from spark_way import QUICK_JAVA
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
@@ -91,7 +90,6 @@ def profile(project, kafka, **keys):
         "connections": {"broker": {"bootstrap_servers": kafka.address}},
         "spark_properties": {
             "spark.driver.memory": "700m",
-            "spark.driver.extraJavaOptions": QUICK_JAVA,
         },
     }
     project.profile({"schema": "shop", "threads": 2, **own, **keys})

@@ -36,7 +36,7 @@ def test_the_example_of_the_page_prints_what_the_page_says(engine, schema, page)
 
 @pytest.mark.parametrize(
     ("page", "expected"),
-    [("materializations.md", 4), ("atomic.md", 3), ("streaming_table.md", 4)],
+    [("materializations.md", 4), ("atomic.md", 3), ("streaming_table.md", 4), ("runner.md", 1)],
 )
 def test_the_project_of_the_page_does_what_the_page_says(project, page, expected):
     _, _, text = (DOCS / page).read_text(encoding="utf-8").rpartition("## Worked example")
@@ -46,11 +46,18 @@ def test_the_project_of_the_page_does_what_the_page_says(project, page, expected
         if name:
             project.write(name, body)
         elif kind == "console":
-            command, _, comment = body.removeprefix("$ dbt ").strip().partition("  # ")
-            assert project.dbt(*command.split()).ok is (comment != "fails"), command
+            command, _, comment = body.removeprefix("$ ").strip().partition("  # ")
+            assert run(project, *command.split()) is (comment != "fails"), command
         elif kind == "sql":
             rows = "".join(" ".join(map(str, row)) + "\n" for row in project.sql(body))
         elif kind == "text":
             assert rows == body
             steps += 1
     assert steps == expected
+
+
+def run(project, program: str, *arguments: str) -> bool:
+    """Whether a command of a page went well."""
+    if program == "dbt":
+        return project.dbt(*arguments).ok
+    return project.streamsql(*arguments).exit_code == 0

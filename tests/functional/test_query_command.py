@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from dbt_streamsql.errors import StreamSqlError
+
 pytestmark = pytest.mark.spark
 
 VIEW = "{{ config(materialized='materialized_view') }} select "
@@ -22,6 +24,52 @@ def shop(project):
     project.sql("insert into lake.shop.orders values (2, 20)")
     assert project.dbt("run", "-s", "counted").ok
     return project
+
+
+def wait(project, *arguments):
+    done = project.streamsql("wait", *arguments, "--timeout", "1s")
+    return done.exit_code, done.output
+
+
+def test_one_waits_for_a_table_that_holds_all_of_a_barrier(shop):
+    """`summed` was left behind by the last run, `counted` was not."""
+    last = str(shop.host.engine._warehouse.store.last_committed())
+    assert wait(shop, "--for", "shop.counted", "--barrier", last)[0] == 0
+    code, told = wait(shop, "--for", "shop.summed", "--barrier", last)
+    assert (code, "CONSISTENCY_UNAVAILABLE" in told, "left behind" in told) == (2, True, True)
+    assert wait(shop, "--for", "shop.summed", "--barrier", str(int(last) - 1))[0] == 2
+    assert shop.dbt("run").ok
+    assert wait(shop, "--for", "shop.summed", "--barrier", last)[0] == 0
+    later = str(int(last) + 5)
+    assert wait(shop, "--for", "shop.summed", "--barrier", later)[0] == 2
+
+
+def test_one_waits_until_the_oldest_change_that_a_table_lacks_is_young_enough(shop):
+    assert wait(shop, "--for", "shop.counted", "--lag", "0s")[0] == 0
+    code, told = wait(shop, "--for", "shop.summed", "--lag", "0s")
+    assert (code, "a lag of" in told) == (2, True)
+    assert wait(shop, "--for", "shop.summed", "--lag", "1 hour")[0] == 0
+    # A table that was left behind lacks a change that others took up long ago.
+    assert shop.host.engine.lag("lake.shop.summed") > 0
+    with pytest.raises(StreamSqlError, match="staler"):
+        shop.host.engine.sql("select * from lake.shop.summed", max_staleness=0)
+    assert shop.dbt("run").ok
+    assert wait(shop, "--for", "shop.summed", "--lag", "0s")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["--lag", "1s"], ["--barrier", "1", "--lag", "1s"], ["--for", "shop.counted"]],
+)
+def test_it_must_be_said_what_to_wait_for(shop, arguments):
+    code, told = wait(shop, *arguments)
+    assert (code, "CONFIG_INVALID" in told) == (2, True)
+
+
+def test_nobody_waits_for_a_table_that_nobody_maintains(shop):
+    for goal in (["--barrier", "1"], ["--lag", "1s"]):
+        code, told = wait(shop, "--for", "shop.nowhere", *goal)
+        assert (code, "DEFINITION_MISSING" in told) == (2, True)
 
 
 def rows(project, *arguments):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import meta_service
 import postgres
 import pytest
+from histories import Clock
 
 from dbt_streamsql.meta import MetaStore
 from dbt_streamsql.meta.client import MetaClient
@@ -79,3 +80,18 @@ def lose_lock(request: pytest.FixtureRequest) -> Callable[[MetaStore], None]:
             store.let_go()
 
     return lose
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The time of `store`; a test moves it."""
+    return Clock(1000.0)
+
+
+@pytest.fixture
+def store(
+    open_store: Callable[[Callable[[], float]], MetaStore], clock: Clock
+) -> Iterator[MetaStore]:
+    opened = open_store(clock)
+    yield opened
+    opened.close()

@@ -4,35 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from histories import Clock
 
     from dbt_streamsql.meta import MetaStore
 
 ONE, OTHER = "host:1:a", "host:2:b"
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def store(
-    open_store: Callable[[Callable[[], float]], MetaStore], clock: Clock
-) -> Iterator[MetaStore]:
-    opened = open_store(clock)
-    yield opened
-    opened.close()
 
 
 def test_who_comes_first_leads_and_the_others_are_told_who(store: MetaStore) -> None:

@@ -5,36 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from histories import Clock
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Fence, MetaStore, Retention, TableVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    pass
 
 TOTALS = "lake.shop.totals"
 NEWEST = Retention(barriers=1)
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def store(
-    open_store: Callable[[Callable[[], float]], MetaStore], clock: Clock
-) -> Iterator[MetaStore]:
-    opened = open_store(clock)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from histories import Clock
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import (
@@ -25,7 +26,7 @@ from dbt_streamsql.meta import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 OpenStore = Callable[[Callable[[], float]], MetaStore]
 ORDERS, TOTALS, RARE = "lake.shop.orders", "lake.shop.totals", "lake.shop.rare"
@@ -33,23 +34,9 @@ DAY = 86_400.0
 FEW = Retention(seconds=1000 * DAY, barriers=2)
 
 
-class Clock:
-    now = 1000 * DAY
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def store(open_store: OpenStore, clock: Clock) -> Iterator[MetaStore]:
-    opened = open_store(clock)
-    yield opened
-    opened.close()
+    return Clock(1000 * DAY)
 
 
 @pytest.fixture

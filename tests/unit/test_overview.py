@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
 import pytest
@@ -15,15 +14,6 @@ from dbt_streamsql.meta import MetaStore, Retention, delay, history, overview
 @pytest.fixture
 def clock() -> Clock:
     return Clock(10_000.0)
-
-
-@pytest.fixture
-def store(
-    open_store: Callable[[Callable[[], float]], MetaStore], clock: Clock
-) -> Iterator[MetaStore]:
-    opened = open_store(clock)
-    yield opened
-    opened.close()
 
 
 def nodes(store: MetaStore) -> dict[str, overview.Node]:

@@ -1,0 +1,100 @@
+"""The upkeep of a warehouse as a whole: what dead processes left, what nobody needs any more, SQL
+views for others, a store that was lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.durations import orphan_age
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import Fence, Published
+from dbt_streamsql.queries import Queries
+from dbt_streamsql.rebuilding import Rebuilt, rebuild
+from dbt_streamsql.runtime import garbage, publish, published_views, staged
+from dbt_streamsql.runtime.context import Warehouse
+from dbt_streamsql.runtime.epoch import waiting
+from dbt_streamsql.runtime.garbage import Garbage
+from dbt_streamsql.runtime.refusals import telling
+
+
+class Maintenance(Queries):
+    """The part of an engine that needs the right to write, and no epoch."""
+
+    def __init__(
+        self, spark: SparkSession, catalog: str, warehouse: Warehouse, consistency: str
+    ) -> None:
+        super().__init__(spark, catalog, warehouse, consistency)
+        self._lock = threading.RLock()
+
+    @telling
+    def sweep(self) -> int:
+        """Remove what dead processes left; how many things."""
+        with self._alone() as fence:
+            return publish.sweep(self._warehouse, fence) + staged.sweep(self._warehouse)
+
+    def publish_views(self, schema: str, *, with_schema: bool = False) -> list[str]:
+        """Keep a SQL view of every maintained view in a schema of the catalog, for readers without
+        an engine: all show one barrier, the newest. Their names; `with_schema`: `<schema>_<name>`.
+
+        Errors: CONFIG_INVALID, TABLE_EXISTS.
+        """
+        with self._alone() as fence:
+            views = Published(schema, with_schema)
+            return published_views.publish(self._warehouse, fence, views)
+
+    def stop_views(self, schema: str) -> list[str]:
+        """Drop the SQL views of a schema and keep none there any more; their names."""
+        with self._alone() as fence:
+            return published_views.stop(self._warehouse, fence, schema)
+
+    def rebuild(self, store: str = "", *, dry_run: bool = False) -> Rebuilt:
+        """Let a store that was lost, and is empty now, remember what the tables tell.
+
+        `store`: the id of the lost one, where it is not this one's. `dry_run` only looks.
+        Errors: META_CONFLICT, CONFIG_INVALID through a MetaService, WAREHOUSE_BUSY.
+        """
+        with self._lock:
+            return rebuild(self._warehouse, self._reading, store, dry_run=dry_run)
+
+    def gc(
+        self, *, dry_run: bool = False, orphans_older_than: float | str | None = "3 days"
+    ) -> Garbage:
+        """Remove at once all that nobody can need any more; what went.
+
+        That is what barriers older than the retention have, what dead processes left, and files
+        in the folders of views that nothing names, from an age of at least a day (None: they
+        stay). Waits for the run of another process. `dry_run`: only what would go.
+        Errors: CONFIG_INVALID, WAREHOUSE_BUSY when this engine has an epoch open.
+        """
+        age = orphan_age(orphans_older_than)
+        if dry_run:
+            return garbage.look(self._warehouse, age)
+        with self._runner() as fence:
+            return garbage.collect(self._warehouse, fence, age)
+
+    # -- inside ------------------------------------------------------------------------------
+
+    @contextmanager
+    def _runner(self) -> Iterator[Fence]:
+        """The right to write outside of an epoch; waits for a run of another process."""
+        with self._lock:
+            if self._epoch is not None:
+                raise StreamSqlError(
+                    "WAREHOUSE_BUSY", "this engine has an epoch open", hint="publish it first"
+                )
+            fence = self._warehouse.store.acquire(wait=True, on_wait=waiting)
+            try:
+                yield fence
+            finally:
+                self._warehouse.store.release(fence)
+
+    @contextmanager
+    def _alone(self) -> Iterator[Fence]:
+        """The same, when what dead processes left is cleared."""
+        with self._runner() as fence:
+            publish.recover(self._warehouse, fence)
+            yield fence

@@ -1,0 +1,178 @@
+"""`streamsql run` on a project, as processes: it follows the project and its inputs, ends when it
+is asked, and is succeeded when it dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.processes
+
+STREAMSQL = Path(sys.executable).with_name("streamsql")
+PATIENCE = 180
+VIEW = "{{ config(materialized='materialized_view') }} select "
+SOURCES = """
+    version: 2
+    sources:
+      - name: made
+        tables:
+          - name: clicks
+            config: {meta: {streamsql: {connector: rate, options: {rows_per_second: 20}}}}
+"""
+
+
+class Run:
+    """A runner as a process of its own; what it says is read while it does."""
+
+    def __init__(self, root, *arguments):
+        folders = ["--project-dir", str(root), "--profiles-dir", str(root)]
+        self.process = subprocess.Popen(
+            [STREAMSQL, "run", "--interval", "500ms", *arguments, *folders],
+            cwd=root,
+            stdout=subprocess.PIPE,
+            stderr=(root / "stderr.txt").open("a"),
+            text=True,
+            start_new_session=True,
+        )
+        self.events = []
+        self._more = threading.Condition()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self):
+        for line in self.process.stdout:
+            with self._more:
+                self.events.append(json.loads(line))
+                self._more.notify_all()
+
+    def wait(self, holds, after=0):
+        def found():
+            return [event for event in self.events[after:] if holds(event)]
+
+        with self._more:
+            assert self._more.wait_for(found, PATIENCE), self.events
+        return found()[0]
+
+    def tick(self, table, after=0):
+        return self.wait(lambda event: table in event.get("tables", {}), after)
+
+    def kill(self):
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+@pytest.fixture
+def runs(project):
+    with ExitStack() as processes:
+
+        def start(*arguments):
+            run = Run(project.root, *arguments)
+            processes.callback(lambda: run.process.poll() is not None or run.kill())
+            return run
+
+        yield start
+
+
+@pytest.fixture
+def shop(project):
+    project.write("models/sources.yml", SOURCES)
+    project.write(
+        "models/clicks.sql",
+        "{{ config(materialized='streaming_table') }} select value from {{ source('made', 'clicks') }}",
+    )
+    project.write("models/counted.sql", VIEW + "count(*) as n from {{ ref('clicks') }}")
+    return project
+
+
+def test_a_runner_follows_the_streams_and_the_files_of_a_project(shop, runs):
+    run = runs()
+    assert run.wait(lambda event: event["event"] == "project") == {
+        **run.wait(lambda event: event["event"] == "project"),
+        "models": 2,
+        "failed": {},
+    }
+    first = run.tick("lake.shop.counted")
+    assert first["tables"]["lake.shop.clicks"]["mode"] == "append"
+    assert first["tables"]["lake.shop.counted"]["mode"] == "incremental"
+
+    # A change of a model, made while the runner is at work.
+    seen = len(run.events)
+    shop.write("models/doubled.sql", VIEW + "value * 2 as twice from {{ ref('clicks') }}")
+    run.wait(lambda event: event["event"] == "project", seen)
+    run.tick("lake.shop.doubled", seen)
+
+    # A project that cannot be read is told, and what was registered goes on.
+    seen = len(run.events)
+    shop.write("models/broken.sql", VIEW + "{{ ref('nowhere') }}")
+    error = run.wait(lambda event: event["event"] == "error", seen)
+    assert error["code"] == "PROJECT_INVALID"
+    assert "nowhere" in error["message"]
+    run.tick("lake.shop.counted", run.events.index(error))
+
+    # A run of dbt beside it comes in between two epochs.
+    shop.remove("models/broken.sql")
+    done = shop.dbt("run", "-s", "counted", "--full-refresh")
+    assert done.ok, done.messages
+
+    run.process.send_signal(signal.SIGTERM)
+    assert run.process.wait(PATIENCE) == 0
+    assert run.events[-1]["event"] == "stopping"
+    store = shop.host.engine._warehouse.store
+    assert store.unfinished() == []
+    assert store.leaders.leader() is None
+    assert shop.host.engine.verify("lake.shop.counted") == []
+    assert shop.host.engine.verify("lake.shop.doubled") == []
+
+
+def test_who_stands_by_takes_over_within_ten_seconds_when_the_leader_is_killed(shop, runs):
+    leader = runs()
+    leader.tick("lake.shop.counted")
+    other = runs()
+    assert other.wait(lambda event: event["event"] == "standby")["leader"].split(":")[1] == str(
+        leader.process.pid
+    )
+    killed = time.time()
+    leader.kill()
+    other.wait(lambda event: event["event"] == "leading")
+    taken = time.time() - killed
+    assert taken < 10, f"{taken:.1f} s"
+    other.tick("lake.shop.counted")
+    other.process.send_signal(signal.SIGTERM)
+    assert other.process.wait(PATIENCE) == 0
+    assert shop.dbt("parse").ok
+    assert shop.host.engine.verify("lake.shop.counted") == []
+    # Each record is there once, whoever read it.
+    assert shop.sql("select count(*) - count(distinct value) from lake.shop.clicks") == [(0,)]
+    assert shop.sql("select count(*) - max(value) from lake.shop.clicks") == [(1,)]
+
+
+def test_once_runs_one_epoch_and_tells_by_its_exit_code_whether_something_failed(shop, runs):
+    assert runs("--once").process.wait(PATIENCE) == 0
+    shop.write("models/shares.sql", VIEW + "10 / (value - value) as s from {{ ref('clicks') }}")
+    run = runs("--once")
+    assert run.process.wait(PATIENCE) == 1
+    # What failed is not published, the others are.
+    run.tick("lake.shop.counted")
+    project = run.wait(lambda event: event["event"] == "project")
+    assert "zero" in project["failed"]["model.shop.shares"].lower()
+    assert shop.dbt("parse").ok
+    assert shop.host.engine.verify("lake.shop.counted") == []
+
+
+def test_only_what_is_selected_is_followed(shop, runs):
+    shop.write("models/other.sql", VIEW + "max(value) as top from {{ ref('clicks') }}")
+    assert shop.dbt("run").ok
+    run = runs("--select", "counted")
+    tick = run.tick("lake.shop.counted")
+    assert "lake.shop.clicks" in tick["tables"], "what it reads comes along"
+    assert "lake.shop.other" not in tick["tables"]
+    run.process.send_signal(signal.SIGINT)
+    assert run.process.wait(PATIENCE) == 0

@@ -1,0 +1,82 @@
+"""What a runner tells: a live table on a terminal, lines of JSON elsewhere; how long it waits."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from dbt_streamsql.cli.progress import Board, Lines
+from dbt_streamsql.runner.events import Event
+from dbt_streamsql.runner.patience import LONGEST_SECONDS, Patience
+
+
+def tick(at: float = 0.0, **told: Any) -> Event:
+    empty = {"barrier": 7, "seconds": 1.5, "looked_at": 2, "tables": {}, "failed": {}}
+    return Event("tick", at, {**empty, "waiting": {}, "resting": [], **told})
+
+
+CITIES = {"mode": "append", "rows_inserted": 3, "rows_deleted": 1, "seconds": 0.5, "delay": 2.25}
+FAILED = {"code": "BAD_RECORD", "message": "a record [bold]cannot[/bold] be read\nmore"}
+
+
+def shown(board: Board) -> str:
+    out = io.StringIO()
+    Console(file=out, width=120, force_terminal=True, color_system=None).print(board.shown())
+    return out.getvalue()
+
+
+def test_a_terminal_shows_the_last_thing_that_is_known_of_each_table() -> None:
+    board = Board()
+    board.hear(Event("leading", 0.0, {"owner": "host:1:a"}))
+    assert "leading host:1:a" in shown(board)
+    board.hear(tick(tables={"lake.shop.cities": CITIES}))
+    board.hear(tick(failed={"lake.shop.bad": FAILED}, waiting={"lake.shop.on": "lake.shop.bad"}))
+    lines = {line.split()[0]: line.split() for line in shown(board).splitlines() if line.split()}
+    assert lines["lake.shop.cities"] == [
+        "lake.shop.cities",
+        "append",
+        "+3",
+        "-1",
+        "0.50",
+        "2.2",
+        "7",
+    ]
+    assert "a record [bold]cannot[/bold] be read" in " ".join(lines["lake.shop.bad"])
+    assert "more" not in lines["lake.shop.bad"]
+    assert "for lake.shop.bad" in " ".join(lines["lake.shop.on"])
+    assert "epoch 2, barrier 7, 1.5 s" in shown(board)
+
+
+def test_a_log_has_a_line_an_event_and_is_spared_most_that_had_nothing_to_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = Lines()
+    lines.tell(Event("leading", 0.0, {"owner": "host:1:a"}))
+    for second in range(1, 100):
+        lines.tell(tick(float(second)))
+    lines.tell(tick(101.0, tables={"lake.shop.cities": CITIES}))
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [event["event"] for event in told] == ["leading", "tick", "tick"]
+    assert told[0] == {"event": "leading", "at": "1970-01-01T00:00:00.000Z", "owner": "host:1:a"}
+    assert told[1]["at"] == "1970-01-01T00:01:00.000Z"
+    assert told[2]["tables"] == {"lake.shop.cities": CITIES}
+
+
+def test_what_fails_again_and_again_rests_longer_and_longer() -> None:
+    now = 0.0
+    patience = Patience(lambda: now)
+    waits = [patience.failed("a") for _ in range(10)]
+    assert 0.8 <= waits[0] <= 1
+    assert waits[3] > 4 * waits[0]
+    assert waits[-1] <= LONGEST_SECONDS
+    assert patience.resting() == {"a"}
+    assert patience.left("a") == pytest.approx(waits[-1])
+    now = 61.0
+    assert patience.resting() == set()
+    assert patience.failed("a") > 40
+    patience.succeeded(["a"])
+    assert patience.failed("a") <= 1
