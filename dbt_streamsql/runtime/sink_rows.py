@@ -21,10 +21,7 @@ from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import metadata
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-from dbt_streamsql.storage.sinks.target import AFTER, BEFORE, OPERATION
-
-BAD_KEY = "STREAMSQL_SINK_KEY "
-"""What Spark's error begins with when a row has no key, or two rows have one."""
+from dbt_streamsql.storage.sinks.target import AFTER, BAD_KEY, BEFORE, OPERATION
 
 _SIGN, _CAME = f"{HIDDEN_PREFIX}sign", f"{HIDDEN_PREFIX}came"
 
@@ -97,7 +94,7 @@ class SinkRows:
         table = str(self.name)
         names = _names(column["name"] for column in self.sink.columns)
         text = self.rewrite(self.sink.sql, lambda name: rows if str(name) == table else None)
-        return f"SELECT {names} FROM ({text})"
+        return f"SELECT {names} FROM (\n{text}\n)"
 
     def _shaped(self, signed: str, *, keyed: bool) -> DataFrame:
         if not keyed:
@@ -112,7 +109,7 @@ class SinkRows:
         columns = [column["name"] for column in self.sink.columns]
         row = "named_struct(" + ", ".join(f"{literal(c)}, {quote(c)}" for c in columns) + ")"
         by, sign = _names(key), quote(_SIGN)
-        shown = "concat_ws(', ', " + ", ".join(f"{quote(k)}" for k in key) + ")"
+        shown = "concat_ws(', ', " + ", ".join(f"CAST({quote(k)} AS STRING)" for k in key) + ")"
         absent = " OR ".join(f"{quote(k)} IS NULL" for k in key)
         bad = (
             f"IF({absent}, raise_error('{BAD_KEY}a row has no key'), "

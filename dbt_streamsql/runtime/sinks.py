@@ -22,10 +22,17 @@ from dbt_streamsql.runtime.context import Warehouse, log
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.job import Rewrite
 from dbt_streamsql.runtime.local import Local
-from dbt_streamsql.runtime.sink_rows import BAD_KEY, DoubleKeyError, SinkRows, readable
+from dbt_streamsql.runtime.sink_rows import DoubleKeyError, SinkRows, readable
 from dbt_streamsql.storage.sinks.declared import open_target
-from dbt_streamsql.storage.sinks.files import LOST_ROW
-from dbt_streamsql.storage.sinks.target import Batch, Delivery, Layout, Mark, Target
+from dbt_streamsql.storage.sinks.target import (
+    BAD_KEY,
+    LOST_ROW,
+    Batch,
+    Delivery,
+    Layout,
+    Mark,
+    Target,
+)
 
 _KEYED = ("fold", "replace", "upsert")
 """Strategies of tables that have at most one row of each key."""

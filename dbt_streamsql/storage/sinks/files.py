@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.storage.iceberg import files
 from dbt_streamsql.storage.sinks.declared import SinkOptions
-from dbt_streamsql.storage.sinks.target import OPERATION, Batch, Layout, Mark
+from dbt_streamsql.storage.sinks.target import LOST_ROW, OPERATION, Batch, Layout, Mark, is_of_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,6 +88,8 @@ class FilesTarget:
         try:
             yield
         except (OSError, Py4JError) as error:
+            if is_of_rows(error):
+                raise
             told = str(getattr(error, "java_exception", None) or error)
             raise StreamSqlError(
                 "SINK_UNREACHABLE",
@@ -138,10 +140,6 @@ class FilesDelivery:
         lost = F.raise_error(F.lit(LOST_ROW))
         came = F.when(F.col(OPERATION) == "-", lost.cast("boolean")).otherwise(F.lit(True))
         return rows.where(came).drop(OPERATION)
-
-
-LOST_ROW = "STREAMSQL_SINK_LOST_ROW"
-"""What Spark's error says when a row went that `append` cannot take back."""
 
 
 def target(options: SinkOptions, mode: str, key: tuple[str, ...]) -> FilesTarget:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.storage.sinks.declared import SinkOptions
-from dbt_streamsql.storage.sinks.target import AFTER, BEFORE, Batch, Layout, Mark
+from dbt_streamsql.storage.sinks.target import AFTER, BEFORE, Batch, Layout, Mark, is_of_rows
 from dbt_streamsql.storage.streams import kafka_brokers
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ UPSERT, DEBEZIUM = "upsert", "debezium"
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _OURS = ("kafka.bootstrap.servers", "kafka.acks", "kafka.enable.idempotence")
 _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
+_HEADERS = "array<struct<key:string,value:binary>>"
 JSON = {
     "ignoreNullFields": "false",
     "timestampFormat": f"{_TIME}XXX",
@@ -121,14 +122,15 @@ class KafkaDelivery:
 
     def write(self, batch: Batch) -> None:
         """They can be seen from here on: a topic of Spark's writer has no other place."""
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         sent = self._records(batch).write.format("kafka").options(**self.target.writer)
         try:
             sent.option("topic", self.target.topic).save()
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             text = str(error)
-            if "org.apache.kafka" not in text and "KAFKA" not in text.upper():
+            if is_of_rows(error) or "kafka" not in text.lower():
                 raise
             raise StreamSqlError(
                 "SINK_UNREACHABLE",
@@ -150,16 +152,12 @@ class KafkaDelivery:
             F.lit("streamsql.barrier").alias("key"),
             F.lit(str(batch.barrier)).cast("binary").alias("value"),
         )
-        rows = batch.rows
         if self.target.mode == DEBEZIUM and self.target.tombstones:
             gone = F.array(value, F.lit(None).cast("string"))
-            value = F.when(F.col(quote(AFTER)).isNull(), gone).otherwise(F.array(value))
-            return rows.select(
-                key.alias("key"), F.explode(value).alias("value"), F.array(header).alias("headers")
-            )
-        return rows.select(
-            key.alias("key"), value.alias("value"), F.array(header).alias("headers")
-        )
+            deleted = F.col(quote(AFTER)).isNull()
+            value = F.explode(F.when(deleted, gone).otherwise(F.array(value)))
+        headers = F.array(header).cast(_HEADERS)
+        return batch.rows.select(key.alias("key"), value.alias("value"), headers.alias("headers"))
 
     def _upsert(self) -> Column:
         """The row; a key that went has no value."""

@@ -17,6 +17,16 @@ OPERATION = "_op"
 """The column of an unkeyed change: `+` the row came, `-` it went."""
 
 
+BAD_KEY, LOST_ROW = "STREAMSQL_SINK_KEY ", "STREAMSQL_SINK_LOST_ROW"
+"""What Spark's error says when the fault lies with the rows: a row has no key, or two rows have
+one; a row went that the target cannot take back."""
+
+
+def is_of_rows(error: Exception) -> bool:
+    """Whether the fault lies with the rows, and not with the target."""
+    return any(sign in str(error) for sign in (BAD_KEY, LOST_ROW))
+
+
 @dataclass(frozen=True)
 class Layout:
     """What a sink delivers: its name, the store whose barriers it counts by, its columns (name,
