@@ -14,14 +14,16 @@ from dbt_streamsql.compiler.bind import open_views
 from dbt_streamsql.compiler.compile import MODES, compile_view
 from dbt_streamsql.compiler.identity import identity
 from dbt_streamsql.compiler.redefine import redefinition
+from dbt_streamsql.compiler.sinks import compile_sink
 from dbt_streamsql.compiler.streaming import Upserts, compile_stream
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.meta import Job
+from dbt_streamsql.meta import Job, Sink
 from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import METADATA, SHADOW, Redefinition
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime import sinks
 from dbt_streamsql.runtime.job import plan_of
 from dbt_streamsql.runtime.spark_catalog import SparkCatalog
 from dbt_streamsql.runtime.streams import (
@@ -128,6 +130,53 @@ class Definitions:
                 place=place,
             )
         return job, plan
+
+    def define_sink(
+        self,
+        current: Sink | None,
+        job: Job,
+        sink: Sink,
+        connections: Mapping[str, Mapping[str, str]],
+        *,
+        full_refresh: bool,
+    ) -> Sink:
+        """The definition of a sink over the table of `job`, with its columns and its fingerprint,
+        and how far `current` has come.
+
+        Errors: those of `compile_sink`; CONFIG_INVALID when the target is not declared rightly, or
+        would have other records than it has.
+        """
+        place = Place(sink.unique_id or sink.name)
+        target = sinks.opened(sink, connections)
+        columns = tuple(Column(column["name"], column["type"]) for column in job.columns)
+        info = TableInfo(TableName.parse(job.table), columns, versioned=True)
+        key = sink.config["key"]
+        found = compile_sink(sink.sql, info, self._known, name=sink.name, key=key)
+        sink = replace(
+            sink,
+            config={**sink.config, "plain": dict(found.plain)},
+            columns=[{"name": c.name, "type": c.type} for c in found.columns],
+        )
+        sink = replace(sink, fingerprint=sinks.fingerprint(sink, target))
+        if current is None:
+            return replace(sink, replaces=full_refresh)
+        if full_refresh:
+            return replace(sink, replaces=True)
+        same = current.fingerprint == sink.fingerprint
+        if not same and (target.compares or not (current.delivered or current.under_way)):
+            return replace(sink, replaces=current.replaces)
+        if not same:
+            raise StreamSqlError(
+                "CONFIG_INVALID",
+                f"{target.name} would have other records than it has",
+                given="another query, key, mode, format or place than before",
+                hint="`dbt run --full-refresh` of the sink delivers the whole table anew; begin "
+                "with an empty target, since what is not told any more stays in this one",
+                place=place,
+            )
+        progress = ("delivered", "under_way", "replaces", "delivered_at", "failing_since")
+        known = {name: getattr(current, name) for name in progress}
+        return replace(sink, problem=current.problem, **known)
 
     def refreshed(self, job: Job) -> tuple[Job, CompiledPlan, Redefinition | None]:
         """The definition as it is to run now, as `define` gives it."""

@@ -14,7 +14,6 @@ from dbt_streamsql.compiler.compile import compile_view
 from dbt_streamsql.definitions import Definitions, check_config
 from dbt_streamsql.durations import retention_of
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.maintenance import Maintenance
 from dbt_streamsql.meta import MetaStore, Retention
 from dbt_streamsql.meta.places import STORE_FILE, in_file, store_of
 from dbt_streamsql.plan.compiled import CompiledPlan
@@ -37,10 +36,11 @@ from dbt_streamsql.runtime.session import embedded
 from dbt_streamsql.runtime.sessions import Sessions
 from dbt_streamsql.runtime.staged import Build
 from dbt_streamsql.runtime.streams import Stream, all_beside, forget
+from dbt_streamsql.sinking import Sinking
 from dbt_streamsql.storage.iceberg import staging
 
 
-class Engine(Maintenance):
+class Engine(Sinking):
     """A warehouse of materialized views. Safe from several threads; `close` it when done."""
 
     def __init__(
@@ -91,7 +91,7 @@ class Engine(Maintenance):
         `consistency`: of queries that do not name one.
         `retain`: how long a barrier can be read after it ended (a number is seconds), and
         `retain_barriers`: how many of the newest can, at most; see docs/retention.md.
-        `connections`: options of streams, by the name that a source's `connection` says.
+        `connections`: options of streams and sinks, by the name that their `connection` says.
         Errors: CONFIG_INVALID, JAVA_MISSING, JAR_UNAVAILABLE, CONNECTION, META_UNREACHABLE,
         META_VERSION, META_DENIED.
         """
@@ -302,13 +302,16 @@ class Engine(Maintenance):
     @telling
     def publish(self) -> Report:
         """Publish what the open epoch staged as one barrier; without one, an empty report."""
+        return self._publish(())
+
+    def _publish(self, leave_out: Collection[str]) -> Report:
         with self._lock:
             epoch, self._epoch = self._epoch, None
             if epoch is None:
                 return Report(self._warehouse.store.last_committed(), {})
-            versions = epoch.publish()
+            versions = epoch.publish(leave_out)
         barrier = self._warehouse.store.last_committed()
-        return Report(barrier, reports_of(versions, barrier))
+        return Report(barrier, reports_of(versions, barrier), sinks=epoch.delivered)
 
     @telling
     def hold(self) -> int:
@@ -366,10 +369,10 @@ class Engine(Maintenance):
 
         `tables`: only these, with all that they read. `keep_going`: a view that fails is left out
         with all that reads it, and told in the report; the others are published. So are the views
-        of `leave_out`, without being tried.
+        and sinks of `leave_out`, without being tried.
         """
         errors: Mapping[str, Exception] = {}
-        with self._in_epoch() as epoch:
+        with self._in_epoch(leave_out) as epoch:
             if keep_going:
                 errors = epoch.advance_what_can(tables, leave_out)
             else:
@@ -383,6 +386,7 @@ class Engine(Maintenance):
             reports_of(versions, barrier),
             {table: errors[table] for table, by in blamed.items() if table == by},
             {table: by for table, by in blamed.items() if table != by},
+            epoch.delivered,
         )
 
     @telling
@@ -460,7 +464,7 @@ class Engine(Maintenance):
                 self._swept = True
 
     @contextmanager
-    def _in_epoch(self) -> Iterator[Epoch]:
+    def _in_epoch(self, leave_out: Collection[str] = ()) -> Iterator[Epoch]:
         """The open epoch, or one that ends with the block: published, or undone on an error."""
         with self._lock:
             own = self._epoch is None
@@ -474,7 +478,7 @@ class Engine(Maintenance):
                 self.abort()
             raise
         if own:
-            self.publish()
+            self._publish(leave_out)
 
     def _set_properties(self, table: TableName, wanted: Mapping[str, str]) -> None:
         """Bring the properties of a view that exists to what its new definition says."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dbt.adapters.base import available
 from dbt.adapters.contracts.connection import AdapterResponse
 
-from dbt_streamsql.adapter import model_config, streams, tables
+from dbt_streamsql.adapter import model_config, sinks, streams, tables
 from dbt_streamsql.adapter.host import project_root
 from dbt_streamsql.adapter.operations import OperationsAdapter
 from dbt_streamsql.adapter.outcomes import check_policy
@@ -88,6 +88,39 @@ class MaintainedAdapter(OperationsAdapter):
 
         return self._in_epoch(create, old_relation)
 
+    @available.parse(lambda *_, **__: None)
+    def streamsql_sink(
+        self,
+        relation: StreamSqlRelation,
+        sql: str,
+        model: Any,
+        full_refresh: bool = False,
+        old_relation: StreamSqlRelation | None = None,
+    ) -> AdapterResponse:
+        """Define a sink in this run's epoch, whose end delivers to it; what is published of its
+        table already is delivered now."""
+        with self.connections.exception_handler(sql):
+            name = self._maintained(relation, model["config"])
+            if old_relation is not None:
+                raise StreamSqlError(
+                    "TABLE_EXISTS",
+                    "a sink has no table, and there is one of its name",
+                    given=old_relation.render(),
+                    hint="drop it, or give the sink another `alias`",
+                    place=Place(name),
+                )
+            options = sinks.of_sink(name, model["config"], project_root(self.config))
+        engine = self._begun()
+        with self.connections.exception_handler(""):
+            with self.host.gate.shared():
+                done = engine.create_sink(
+                    name, sql, unique_id=model["unique_id"], full_refresh=full_refresh, **options
+                )
+            if self._policy == "model":
+                with self.host.gate.alone():
+                    engine.flush()
+        return sinks.response_of(done)
+
     def _maintained(self, relation: StreamSqlRelation, config: Any) -> str:
         """The name of the table. Errors: CONFIG_INVALID, DUPLICATE_WRITER, GRANTS_UNSUPPORTED."""
         name, kind = str(self._name(relation)), str(config["materialized"]).replace("_", " ")
@@ -113,15 +146,21 @@ class MaintainedAdapter(OperationsAdapter):
         # The engine runs statements of its own: lines of this one would mislead.
         with self.connections.exception_handler(""):
             at_once = self._policy == "model"
-            with self._beginning:
-                if not engine.epoch_open:
-                    engine.begin()
+            self._begun()
             with self.host.gate.shared():
                 report = create(engine)
             if at_once:
                 with self.host.gate.alone():
                     engine.flush()
         return model_config.response_of(report)
+
+    def _begun(self) -> Engine:
+        """The engine, with this run's epoch open."""
+        engine = self.host.engine
+        with self.connections.exception_handler(""), self._beginning:
+            if not engine.epoch_open:
+                engine.begin()
+        return engine
 
     @property
     def _policy(self) -> str:

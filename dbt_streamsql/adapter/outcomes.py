@@ -35,7 +35,8 @@ class Outcomes:
         if message.info.name != "NodeFinished":
             return
         status = str(message.data.run_result.status).lower()
-        if status in _FAILED:
+        # What is outside does not hold back what is published.
+        if status in _FAILED and message.data.node_info.materialized != "sink":
             with self._lock:
                 self._failed[message.data.node_info.unique_id] = status
 
@@ -68,6 +69,9 @@ class Outcomes:
             if held:
                 logger.warning(f"Not published, since they failed: {', '.join(held)}")
         report = engine.publish()
+        for done in report.sinks.values():
+            if done.error is None:
+                logger.info(f"Delivered {done.sink} up to barrier {done.barrier}: {done.target}")
         if any(table.mode != "noop" for table in report.tables.values()):
             logger.info(f"Published barrier {report.barrier}")
 

@@ -13,6 +13,7 @@ from dbt_streamsql.cli.revise import revise
 from dbt_streamsql.cli.run import run
 from dbt_streamsql.cli.serve import serve
 from dbt_streamsql.cli.server import server
+from dbt_streamsql.cli.sinks import sinks
 from dbt_streamsql.cli.status import barrier, status, topology
 from dbt_streamsql.cli.undo import abort
 
@@ -32,6 +33,7 @@ COMMANDS = (
     wait,
     revise,
     gc,
+    sinks,
     publish_views,
     meta,
     server,

@@ -82,6 +82,12 @@ class Board:
             )
         for name, error in told["failed"].items():
             self._tables[name] = ("failed", "", "", "", "", error["message"].splitlines()[0])
+        for name, done in told["sinks"].items():
+            failed = done["failed"]
+            why = failed["message"].splitlines()[0] if failed else done["target"]
+            mode = "failed" if failed else "delivered"
+            seconds = f"{done['seconds']:.2f}"
+            self._tables[name] = (mode, "", seconds, "", str(done["barrier"]), why)
         for name, by in told["waiting"].items():
             self._tables[name] = ("waiting", "", "", "", "", f"for {by}")
 
@@ -91,7 +97,7 @@ class Board:
 
 
 def _worth_telling(told: Any) -> bool:
-    return bool(told["tables"] or told["failed"] or told["waiting"])
+    return any(told[what] for what in ("tables", "failed", "waiting", "sinks"))
 
 
 def _time(at: float) -> str:

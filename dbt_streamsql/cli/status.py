@@ -24,7 +24,7 @@ NOTHING = 3
 _DRAWN = {"text": draw.text, "mermaid": draw.mermaid, "dot": draw.dot}
 
 
-def _of_one_store(command: Callable[..., Any]) -> Callable[..., Any]:
+def of_one_store(command: Callable[..., Any]) -> Callable[..., Any]:
     """The command is told the store, opened for it."""
 
     @wraps(command)
@@ -53,7 +53,7 @@ def _newest(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command()
 @_newest
-@_of_one_store
+@of_one_store
 def status(store: MetaStore, as_json: bool, newest: int) -> None:
     """Tell how up to date each table is. Exit code 3 when nothing has run yet."""
     found = history.load(store, newest)
@@ -88,7 +88,7 @@ def status(store: MetaStore, as_json: bool, newest: int) -> None:
     show_default=True,
 )
 @_newest
-@_of_one_store
+@of_one_store
 def topology(store: MetaStore, as_json: bool, kind: str, newest: int) -> None:
     """Draw which table feeds which, with state and delay. Exit code 3 when there is none."""
     found = overview.topology(history.load(store, newest))
@@ -106,7 +106,7 @@ def barrier() -> None:
 
 @barrier.command("list")
 @_newest
-@_of_one_store
+@of_one_store
 def list_barriers(store: MetaStore, as_json: bool, newest: int) -> None:
     """List the newest barriers, newest first. Exit code 3 when nothing has run yet."""
     found = overview.barriers(history.load(store, newest))
@@ -122,7 +122,7 @@ def list_barriers(store: MetaStore, as_json: bool, newest: int) -> None:
 
 @barrier.command()
 @click.argument("number", type=click.IntRange(min=1))
-@_of_one_store
+@of_one_store
 def show(store: MetaStore, as_json: bool, number: int) -> None:
     """Show what each job did at barrier NUMBER. Exit code 3 when there is no such barrier."""
     found = overview.barrier(history.load(store, history.NEWEST, number), number)

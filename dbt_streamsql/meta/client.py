@@ -25,6 +25,7 @@ from dbt_streamsql.meta.records import (
     Lease,
     Pin,
     Published,
+    Sink,
     Span,
     TableVersion,
 )
@@ -86,6 +87,15 @@ class MetaClient(MetaStore):
 
     def rebuild(self, fence: Fence, ledger: Ledger) -> None:  # noqa: ARG002 - never done here
         self.check_empty()
+
+    def sinks(self) -> list[Sink]:
+        return self._http.get(list[Sink], "/sinks")
+
+    def put_sink(self, fence: Fence, sink: Sink) -> None:
+        self._http.do("/sinks", fence=fence, sink=sink)
+
+    def drop_sink(self, fence: Fence, name: str) -> None:
+        self._http.do("/sinks/drop", fence=fence, name=name)
 
     def published(self) -> list[Published]:
         return self._http.get(list[Published], "/published")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dbt_streamsql.meta.records import Barrier, Job, Pin, TableVersion
+from dbt_streamsql.meta.records import Barrier, Job, Pin, Sink, TableVersion
 
 if TYPE_CHECKING:
     from dbt_streamsql.meta.reader import MetaReader
@@ -25,7 +25,7 @@ class History:
 
     `barriers` are oldest first, in any state. `versions` are by barrier and table, `pins` by
     barrier and root table. `before` is the newest version of each table from before the first of
-    the barriers, `jobs` are the definitions of now.
+    the barriers, `jobs` are the definitions of now, and so are `sinks`.
     """
 
     barriers: tuple[Barrier, ...] = ()
@@ -33,6 +33,7 @@ class History:
     pins: Mapping[int, Mapping[str, Pin]] = field(default_factory=dict)
     before: Mapping[str, TableVersion] = field(default_factory=dict)
     jobs: Mapping[str, Job] = field(default_factory=dict)
+    sinks: tuple[Sink, ...] = ()
 
     def at(self, barrier: int) -> Barrier | None:
         """The barrier, None when it is not one of these."""
@@ -54,7 +55,8 @@ class History:
         }
         before = {table: _seen(v, sees) for table, v in self.before.items() if sees(table)}
         jobs = {table: job for table, job in self.jobs.items() if sees(table)}
-        return History(self.barriers, versions, pins, before, jobs)
+        sinks = tuple(sink for sink in self.sinks if sees(sink.table) and sees(sink.name))
+        return History(self.barriers, versions, pins, before, jobs, sinks)
 
     def versions_of(self, table: str) -> tuple[TableVersion, ...]:
         """The versions of a table that were not given up, oldest first, with the one before."""
@@ -113,7 +115,7 @@ def load(reader: MetaReader, newest: int = NEWEST, upto: int | None = None) -> H
             before = reader.latest_all(base.id)
             found = [barrier for barrier in found if barrier.id > base.id]
     if not found:
-        return History(before=before, jobs=reader.jobs())
+        return History(before=before, jobs=reader.jobs(), sinks=tuple(reader.sinks()))
     span = (found[0].id, found[-1].id)
     return History(
         tuple(found),
@@ -121,6 +123,7 @@ def load(reader: MetaReader, newest: int = NEWEST, upto: int | None = None) -> H
         reader.pins_between(*span),
         before,
         reader.jobs(),
+        tuple(reader.sinks()),
     )
 
 

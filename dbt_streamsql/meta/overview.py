@@ -15,10 +15,10 @@ from dbt_streamsql.meta import delay as delays
 from dbt_streamsql.meta import topology as order
 from dbt_streamsql.meta.delay import Contribution, Delay, Path, Progress
 from dbt_streamsql.meta.history import History
-from dbt_streamsql.meta.records import NOOP, Barrier, TableVersion
+from dbt_streamsql.meta.records import NOOP, Barrier, Sink, TableVersion
 
-Kind = Literal["root", "view", "changelog"]
-State = Literal["current", "behind", "staged", "unbuilt", "root"]
+Kind = Literal["root", "view", "changelog", "sink"]
+State = Literal["current", "behind", "staged", "unbuilt", "root", "failing"]
 
 SETTLED = ("COMMIT", "ABORT")
 
@@ -27,7 +27,8 @@ SETTLED = ("COMMIT", "ABORT")
 class Node:
     """One table of the topology as it is now.
 
-    `kind`: a root is written by others, a view by its job, a changelog with its view.
+    `kind`: a root is written by others, a view by its job, a changelog with its view; a sink is
+    outside, `behind` when it has yet to be delivered and `failing` when that did not succeed.
     `state`: `behind` when an input has a newer version than the one that was taken up, `unbuilt`
     when there is no version yet, `staged` when a barrier that is not committed holds one.
     `barrier`, `mode`, `rows` (inserted, deleted), `seconds` and `delay` are of the newest version
@@ -213,8 +214,22 @@ class _Graph:
         behind = {edge.sink for edge in edges if edge.state == "behind"}
         nodes += [self._node(t, "view", t in behind) for level in levels for t in level]
         nodes += [self._node(table, "changelog", False) for table in sorted(logs)]
-        shown = (roots, *(tuple(level) for level in levels))
+        sinks = self.history.sinks
+        nodes += [self._sink(sink) for sink in sinks]
+        edges += [Edge(sink.table, sink.name, self._sink(sink).state) for sink in sinks]
+        shown = (roots, *(tuple(level) for level in levels), tuple(sink.name for sink in sinks))
         return Topology(tuple(nodes), tuple(edges), tuple(level for level in shown if level))
+
+    def _sink(self, sink: Sink) -> Node:
+        versions = self.history.committed(sink.table)
+        behind = bool(versions) and versions[-1].barrier > sink.delivered
+        state: State = "behind" if behind else "current"
+        if not sink.delivered:
+            state = "unbuilt"
+        if sink.failing_since is not None:
+            state = "failing"
+        at = sink.delivered or None
+        return Node(sink.name, "sink", state, at, "delivered", changed_at=sink.delivered_at)
 
     def _edge(self, source: str, sink: str) -> Edge:
         late = self._delay(sink)

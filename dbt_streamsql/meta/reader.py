@@ -17,6 +17,7 @@ from dbt_streamsql.meta.records import (
     Job,
     Pin,
     Published,
+    Sink,
     Span,
     TableVersion,
 )
@@ -271,6 +272,11 @@ class MetaReader:
             .order_by(of.c.barrier, of.c.table_name, of.c.path)
         )
         return [schema.to_change_file(row) for row in rows]
+
+    def sinks(self) -> list[Sink]:
+        """What is delivered to systems outside, by name."""
+        rows = self._rows(select(schema.sink).order_by(schema.sink.c.name))
+        return [schema.to_sink(row) for row in rows]
 
     def published(self) -> list[Published]:
         """The schemas in which SQL views show the maintained ones, by name."""

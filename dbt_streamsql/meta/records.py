@@ -144,6 +144,33 @@ class Published:
 
 
 @dataclass(frozen=True)
+class Sink:
+    """What is delivered of a maintained table to a system outside, and how far that has come.
+
+    `name` is the model's, three parts as a table's; `table` is what its query reads. `config` says
+    where to and how (see `runtime/sinks.py`), without secrets. `fingerprint` changes when the
+    records would be other ones. `delivered`: the barrier up to which the target has the changes
+    (0: it has nothing); `under_way`: the barrier of a delivery that may have been made in part
+    (0: there is none). `replaces`: what the target has may be replaced by the whole table.
+    `failing_since`: since when no delivery has succeeded (None: the last one has), `problem` why.
+    """
+
+    name: Name
+    table: Name
+    unique_id: Text
+    sql: Text
+    config: Mapping[str, Any] = field(default_factory=dict)
+    columns: list[dict[str, Any]] = field(default_factory=list)
+    fingerprint: Text = ""
+    delivered: Int64 = 0
+    under_way: Int64 = 0
+    replaces: bool = False
+    delivered_at: Real | None = None
+    failing_since: Real | None = None
+    problem: Text = ""
+
+
+@dataclass(frozen=True)
 class Lease:
     """A committed barrier that `owner` (`host:pid:random`) goes on reading until `expires_at`."""
 

@@ -15,7 +15,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from pydantic import Field
-from sqlalchemy import Connection, Select, Table, and_, delete, exists, func, select, update
+from sqlalchemy import (
+    Connection,
+    Select,
+    Table,
+    and_,
+    case,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
 
 from dbt_streamsql.meta import schema
 from dbt_streamsql.meta.records import Int64, Real
@@ -28,6 +40,8 @@ TOGETHER = 100
 """Barriers that go together, unless the oldest of them has been due for a day."""
 ENTRIES = 10_000
 """The newest lines of the audit log, which always stay."""
+DELIVERING = 7 * DAY
+"""For how long what a sink has yet to deliver is kept after its target stopped taking it."""
 ROWS = 2_000
 """Versions that one call forgets at most, so that no other writer waits for long."""
 
@@ -36,7 +50,8 @@ ROWS = 2_000
 class Retention:
     """A barrier stays readable that ended within `seconds` and is among the newest `barriers`.
 
-    The newest one always does, and one that is leased, with all after it.
+    The newest one always does, and one that is leased or that a sink goes on from, with all
+    after it.
     """
 
     seconds: Annotated[Real, Field(ge=0)] = 7 * DAY
@@ -95,19 +110,32 @@ def outlook(connection: Connection, retention: Retention, now: float) -> Outlook
         young,
         newest.offset(retention.barriers - 1),
         held,
+        _delivering(now),
     )
     found = connection.execute(select(*(query.scalar_subquery() for query in asked))).one()
-    kept, last, first_young, first_few, first_held = cast("tuple[int, ...]", found)
+    kept, last, first_young, first_few, *first_held = cast("tuple[int, ...]", found)
     if last is None:
         return Outlook(kept, kept)
     wanted = max(last if first_young is None else first_young, first_few or 0)
-    keep = wanted if first_held is None else min(wanted, first_held)
+    keep = min(wanted, *(barrier for barrier in (*first_held, wanted) if barrier is not None))
     gone = and_(at.c.state == "COMMIT", at.c.id >= kept, at.c.id < keep)
     counted = select(func.count().label("all"), func.min(at.c.ended_at).label("first")).where(gone)
     going = connection.execute(counted).mappings().one() if keep > kept else {"all": 0}
     if not going["all"]:
         return Outlook(kept, kept)
     return Outlook(kept, keep, going["all"], now - retention.seconds - going["first"])
+
+
+def _delivering(now: float) -> Select[Any]:
+    """The first barrier from which a sink has something to deliver."""
+    of, head = schema.sink, schema.head
+    since = case((of.c.delivered > 0, of.c.delivered), else_=of.c.under_way)
+    newer = exists().where(head.c.table_name == of.c.table_name, head.c.barrier > of.c.delivered)
+    return select(func.min(since)).where(
+        since > 0,
+        or_(of.c.under_way > 0, newer),
+        or_(of.c.failing_since.is_(None), of.c.failing_since > now - DELIVERING),
+    )
 
 
 def move(connection: Connection, retention: Retention, now: float) -> int:

@@ -18,9 +18,9 @@ from sqlalchemy import (
     Text,
 )
 
-from dbt_streamsql.meta.records import Barrier, ChangeFile, Job, Span, TableVersion
+from dbt_streamsql.meta.records import Barrier, ChangeFile, Job, Sink, Span, TableVersion
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 """Raise it when a table below changes, and say in `UPGRADES` how an older store gets there."""
 
 UPGRADES: dict[int, tuple[str, ...]] = {
@@ -34,6 +34,7 @@ UPGRADES: dict[int, tuple[str, ...]] = {
     5: (),
     6: (),
     7: (),
+    8: (),
 }
 """By the version that they start from; a store of any other version is refused (META_VERSION).
 Tables that are new are made besides."""
@@ -153,6 +154,18 @@ lease = _table(
     Index("streamsql_lease_end", "expires_at"),
 )
 leader = _table("leader", _key("owner", Text), _need("expires_at", Float(53)))
+sink = _table(
+    "sink",
+    _key("name", Text),
+    _need("table_name", Text),
+    *(_need(name, Text) for name in ("unique_id", "sql", "config", "columns", "fingerprint")),
+    _need("delivered", BigInteger),
+    _need("under_way", BigInteger),
+    _need("replaces", Boolean),
+    Column("delivered_at", Float(53)),
+    Column("failing_since", Float(53)),
+    _need("problem", Text),
+)
 published = _table("published", _key("schema_name", Text), _need("with_schema", Boolean))
 audit = _table(
     "audit",
@@ -219,6 +232,22 @@ def to_job(row: RowMapping) -> Job:
         fields[name] = json.loads(fields[name])
     fields["sources"] = tuple(json.loads(fields["sources"]))
     return Job(**fields)
+
+
+def from_sink(record: Sink) -> dict[str, Any]:
+    row = dict(vars(record))
+    row["table_name"] = row.pop("table")
+    row["config"] = _dump(dict(record.config))
+    row["columns"] = _dump(list(record.columns))
+    return row
+
+
+def to_sink(row: RowMapping) -> Sink:
+    fields = dict(row)
+    fields["table"] = fields.pop("table_name")
+    for name in ("config", "columns"):
+        fields[name] = json.loads(fields[name])
+    return Sink(**fields)
 
 
 def from_span(barrier: int, table: str, record: Span) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from dbt_streamsql.meta.records import (
     Fence,
     Job,
     Published,
+    Sink,
     Span,
     TableVersion,
 )
@@ -345,6 +346,22 @@ class MetaStore(RunnerStore):
         """
         with self._fenced(fence) as connection:
             return rules.forget(connection, retention, self._clock())
+
+    # systems outside
+
+    def put_sink(self, fence: Fence, sink: Sink) -> None:
+        """Define a sink, or say how far it has come; what was known under its name goes."""
+        of = schema.sink
+        with self._fenced(fence) as connection:
+            connection.execute(delete(of).where(of.c.name == sink.name))
+            connection.execute(insert(of).values(**schema.from_sink(sink)))
+
+    def drop_sink(self, fence: Fence, name: str) -> None:
+        """Deliver nothing to it any more; no error when there is none of that name."""
+        with self._fenced(fence) as connection:
+            gone = connection.execute(delete(schema.sink).where(schema.sink.c.name == name))
+            if gone.rowcount:
+                self._enter(connection, fence.owner, "drop sink", {"sink": name})
 
     # SQL views for others
 

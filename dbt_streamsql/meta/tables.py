@@ -44,11 +44,13 @@ def _job_ids(store: MetaStore) -> dict[str, str]:
 
 def _sources(store: MetaStore) -> Iterable[tuple[Any, ...]]:
     ids = _job_ids(store)
-    return sorted({(ids.get(sink, sink), source) for source, sink in store.topology()})
+    out = {(sink.unique_id or sink.name, sink.table) for sink in store.sinks()}
+    return sorted({(ids.get(sink, sink), source) for source, sink in store.topology()} | out)
 
 
 def _sinks(store: MetaStore) -> Iterable[tuple[Any, ...]]:
-    return sorted((job, table) for table, job in _job_ids(store).items())
+    out = [(sink.unique_id or sink.name, sink.name) for sink in store.sinks()]
+    return sorted([*((job, table) for table, job in _job_ids(store).items()), *out])
 
 
 def _versions(store: MetaStore) -> Iterable[tuple[Any, ...]]:

@@ -47,6 +47,15 @@ def of_tick(report: Report, seconds: float, resting: Collection[str]) -> dict[st
         "failed": {name: of_error(error) for name, error in report.failed.items()},
         "waiting": dict(report.waiting),
         "resting": sorted(resting),
+        "sinks": {
+            name: {
+                "target": done.target,
+                "barrier": done.barrier,
+                "seconds": round(done.seconds, 3),
+                "failed": None if done.error is None else of_error(done.error),
+            }
+            for name, done in report.sinks.items()
+        },
     }
 
 

@@ -136,10 +136,12 @@ class Runner:
                     "its children, be told to stop (systemd: `KillMode=mixed`)",
                 ) from error
             return
-        for table in report.failed:
-            self._patience.failed(table)
-        self._patience.succeeded({_EPOCH, *report.tables} - report.failed.keys())
-        self._failed = bool(report.failed or resting)
+        broken = {name for name, done in report.sinks.items() if done.error is not None}
+        broken |= report.failed.keys()
+        for name in broken:
+            self._patience.failed(name)
+        self._patience.succeeded({_EPOCH, *report.tables, *report.sinks} - broken)
+        self._failed = bool(broken or resting)
         self._say("tick", **events.of_tick(report, time.monotonic() - began, resting))
 
     def _wanted(self) -> Collection[str] | None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import Fence, Job, MetaStore, Retention, TableVersion
+from dbt_streamsql.meta import Fence, Job, MetaStore, Retention, Sink, TableVersion
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.durable import durable
@@ -94,8 +94,8 @@ class Replay:
 class Open:
     """The state of one open epoch. `lock` guards everything that jobs in threads share.
 
-    `clock` is what `now()` means in it, in microseconds since 1970; `replay` is set while views
-    are revised.
+    `sinks` are definitions that count when it is published. `clock` is what `now()` means in it,
+    in microseconds since 1970; `replay` is set while views are revised.
     """
 
     warehouse: Warehouse
@@ -107,6 +107,7 @@ class Open:
     done: dict[str, TableVersion] = field(default_factory=dict)
     staged: dict[str, Version] = field(default_factory=dict)
     definitions: dict[str, Job] = field(default_factory=dict)
+    sinks: dict[str, Sink] = field(default_factory=dict)
     staging_count: int = 0
     clock: int = field(default_factory=lambda: time.time_ns() // 1000)
     changes: SharedChanges = field(default_factory=SharedChanges)

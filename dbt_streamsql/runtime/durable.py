@@ -70,6 +70,15 @@ STREAM_STEPS: dict[str, str] = {
 }
 """Of streaming tables; the rest of their way is that of views."""
 
+SINK_STEPS: dict[str, str] = {
+    "sink.register": "a definition of a sink counts from now on",
+    "sink.record": "MetaService learns of a delivery before it is made, unless the target does",
+    "sink.write": "the rows are written, where the target can: where nobody looks",
+    "sink.publish": "all of them are seen at once",
+    "sink.delivered": "MetaService learns how far the target has come",
+}
+"""Of sinks, after the barrier is complete; none of them undoes anything of it."""
+
 REBUILD_STEPS: dict[str, str] = {
     "rebuild.publish": "a version becomes visible that others of its barrier have preceded",
     "rebuild.store": "an empty store remembers what the tables have told",
@@ -85,6 +94,8 @@ VIEW_STEPS: dict[str, str] = {
 }
 """Of the SQL views that are kept for readers without an engine, if there are any."""
 
+_ALL = (STEPS, STREAM_STEPS, SINK_STEPS, REBUILD_STEPS, VIEW_STEPS)
+
 Moment = Literal["before", "after"]
 Observer = Callable[[str, Moment], None]
 observers: list[Observer] = []
@@ -94,7 +105,7 @@ observers: list[Observer] = []
 @contextmanager
 def durable(step: str) -> Iterator[None]:
     """Run one durable effect under its name."""
-    if not any(step in known for known in (STEPS, STREAM_STEPS, REBUILD_STEPS, VIEW_STEPS)):
+    if not any(step in known for known in _ALL):
         raise ValueError(f"unnamed durable step {step!r}")
     for observer in observers:
         observer(step, "before")

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import NOOP, Job, TableVersion
+from dbt_streamsql.meta import NOOP, Job, Sink, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import METADATA, Redefinition
 from dbt_streamsql.quoting import TableName
@@ -18,6 +18,7 @@ from dbt_streamsql.runtime import (
     publish,
     remembered,
     retention,
+    sinks,
     streams,
     upkeep,
 )
@@ -33,6 +34,7 @@ from dbt_streamsql.runtime.context import (
 )
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.job import Rewrite, ViewJob
+from dbt_streamsql.runtime.sinks import Delivered
 from dbt_streamsql.runtime.stream_job import StreamJob
 from dbt_streamsql.runtime.streams import Stream
 from dbt_streamsql.storage.iceberg import metadata, staging, stamp
@@ -67,6 +69,8 @@ class Epoch:
             raise
         self._running: dict[str, Future[TableVersion]] = {}
         self._held: set[str] = set()
+        self.delivered: dict[str, Delivered] = {}
+        """What became of the sinks that had something to do, by name."""
 
     # -- inputs ------------------------------------------------------------------------------
 
@@ -153,6 +157,21 @@ class Epoch:
             raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
         why = self.open.replay.anew.get(table, "") if self.open.replay is not None else ""
         return self._once(table, lambda: self._run(*self._current(job), why))
+
+    def define_sink(self, sink: Sink, current: Sink | None) -> None:
+        """A definition that counts when this epoch is published; delivered is then.
+
+        What of its table is published already is delivered at once, unless the definition is a
+        new one or that of the table is; else it is only seen whether the target can take it.
+        Errors: those of a delivery.
+        """
+        with self.open.lock:
+            self.open.sinks[sink.name] = sink
+            new = sink.table in self.open.definitions
+        if new or not sinks.same(current, sink) or not sink.delivered:
+            sinks.check(self.warehouse, sink)
+        else:
+            sinks.deliver(self.warehouse, self.open.fence, self._rewrite, sink)
 
     def revise(
         self, replay: Replay, definition: tuple[Job, CompiledPlan, Redefinition | None] | None
@@ -302,6 +321,12 @@ class Epoch:
                 f"{job.table} is the changelog of {owner}",
                 hint=f"give the view another name, or set `changelog: false` on {owner}",
             )
+        if any(sink.name == job.table for sink in self.warehouse.store.sinks()):
+            raise StreamSqlError(
+                "DUPLICATE_WRITER",
+                f"{job.table} is a sink",
+                hint=f"`streamsql sinks --drop {job.table}`, or give the view another name",
+            )
         spark, name = self.warehouse.sessions.main, TableName.parse(job.table)
         found = metadata.load(spark, name)
         snapshots = found.snapshots.values() if found is not None else ()
@@ -342,8 +367,9 @@ class Epoch:
 
     # -- the end -----------------------------------------------------------------------------
 
-    def publish(self) -> list[TableVersion]:
-        """Publish everything that was staged as one barrier, and close the epoch."""
+    def publish(self, leave_out: Collection[str] = ()) -> list[TableVersion]:
+        """Publish everything that was staged as one barrier, deliver it to sinks but those of
+        `leave_out`, and close the epoch."""
         store, fence, number = self.warehouse.store, self.open.fence, self.open.number
         done = self.open.done
         moved = [
@@ -358,7 +384,10 @@ class Epoch:
         ]
         if self._held and not moved and not self.open.staged:
             # All that had something to do failed.
-            self.abort()
+            try:
+                self._deliver(leave_out)
+            finally:
+                self.abort()
             return list(done.values())
         try:
             if moved and not number:
@@ -373,6 +402,8 @@ class Epoch:
                 publish.roll_forward(self.warehouse, fence, number, self.open.definitions)
                 published = store.versions(number)
                 streams.release(self.warehouse, self.open.jobs, number)
+            self._deliver(leave_out)
+            if number:
                 publish.sweep(self.warehouse, fence, None if self._held else published)
                 upkeep.upkeep(self.warehouse, fence, published)
                 retention.after_run(self.warehouse, fence)
@@ -382,6 +413,18 @@ class Epoch:
             # Without the runner's lock: nobody is to wait for a lineage server.
             lineage.published(self.warehouse, number)
         return list(done.values())
+
+    def _deliver(self, leave_out: Collection[str]) -> None:
+        held = self._held
+        new = [sink for sink in self.open.sinks.values() if sink.table not in held]
+        fence = self.open.fence
+        sinks.register(self.warehouse, fence, self._as_they_are(new))
+        self.delivered = sinks.deliver_all(self.warehouse, fence, self._rewrite, leave_out)
+
+    def _as_they_are(self, new: list[Sink]) -> list[Sink]:
+        """Without those that the store knows just so, or, since they were delivered, better."""
+        known = {sink.name: sink for sink in self.warehouse.store.sinks()} if new else {}
+        return [sink for sink in new if not sinks.same(known.get(sink.name), sink)]
 
     def withdraw(self, nodes: Collection[str]) -> list[str]:
         """Take the views of these ids, and all that reads them, out of the epoch."""

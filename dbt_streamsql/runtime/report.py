@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from dbt_streamsql.meta import NOOP, TableVersion
 from dbt_streamsql.meta.history import OLDEST_CHANGE
+from dbt_streamsql.runtime.sinks import Delivered
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,14 @@ class Report:
 
     `failed` are those that were left out for an error, `waiting` those left out because what they
     read was, by the table that failed. There are none unless the epoch was to keep going.
+    `sinks` are those that had something to deliver.
     """
 
     barrier: int
     tables: Mapping[str, TableReport]
     failed: Mapping[str, Exception] = field(default_factory=dict)
     waiting: Mapping[str, str] = field(default_factory=dict)
+    sinks: Mapping[str, Delivered] = field(default_factory=dict)
 
 
 def reports_of(versions: Iterable[TableVersion], barrier: int) -> dict[str, TableReport]:

@@ -113,7 +113,7 @@ def _of_tables(told: Status) -> Iterator[Metric]:
             changed.add_metric([node.table], node.changed_at)
         if node.seconds is not None:
             took.add_metric([node.table], node.seconds)
-        behind.add_metric([node.table], node.state == "behind")
+        behind.add_metric([node.table], node.state in ("behind", "failing"))
         slowest.add_metric([node.table], node.bottleneck)
     yield from (delays, changed, behind, slowest, took)
 

@@ -14,7 +14,7 @@ _BLOCK = re.compile(r"(?:`([\w/.]+)`[^`]*?:\n+)?```(\w+)\n(.*?)```", re.DOTALL)
 _EXAMPLE = re.compile(r"```python\n(.*?)```\n+```text\n(.*?)```", re.DOTALL)
 
 
-PAGES = ("changelog.md", "consistency.md", "materialized_view.md", "revision.md")
+PAGES = ("changelog.md", "consistency.md", "materialized_view.md", "revision.md", "sink.md")
 
 
 @pytest.mark.parametrize("page", PAGES)

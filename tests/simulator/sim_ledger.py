@@ -14,6 +14,7 @@ from dbt_streamsql.meta import (
     Job,
     Lease,
     Published,
+    Sink,
     TableVersion,
     topology,
     transitions,
@@ -118,6 +119,11 @@ class MemoryReader:
     @staticmethod
     def published() -> list[Published]:
         """Views for readers without an engine are not simulated."""
+        return []
+
+    @staticmethod
+    def sinks() -> list[Sink]:
+        """Deliveries are not simulated."""
         return []
 
     def jobs(self) -> dict[str, Job]:

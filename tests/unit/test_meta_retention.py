@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +19,7 @@ from dbt_streamsql.meta import (
     MetaStore,
     Outlook,
     Retention,
+    Sink,
     TableVersion,
     leases,
     retention,
@@ -318,3 +320,55 @@ def test_old_lines_of_the_audit_log_go_but_never_the_newest(
     assert [entry.detail["barrier"] for entry in store.audit()] == [10, 9, 8, 7, 6, 5]
     assert store.forget(fence, Retention(0.0)).entries == 3
     assert [entry.detail["barrier"] for entry in store.audit()] == [10, 9, 8]
+
+
+def test_what_a_sink_goes_on_from_stays_until_it_is_delivered(
+    store: MetaStore, fence: Fence, clock: Clock
+) -> None:
+    first, *_ = daily(store, fence, clock, 5)
+    sink = Sink("lake.shop.out", TOTALS, "", "", {"target": {}}, delivered=first + 1)
+    store.put_sink(fence, sink)
+    assert store.keep_from(fence, FEW) == first + 1
+    store.put_sink(fence, replace(sink, delivered=first + 4))
+    assert store.keep_from(fence, FEW) == first + 3
+
+
+def test_a_sink_that_is_up_to_date_holds_nothing(
+    store: MetaStore, fence: Fence, clock: Clock
+) -> None:
+    first = commit(store, fence, TOTALS)
+    store.put_sink(fence, Sink("lake.shop.out", TOTALS, "", "", {}, delivered=first))
+    for _ in range(4):
+        newest = commit(store, fence, RARE)
+    assert store.keep_from(fence, FEW) == newest - 1
+
+
+def test_a_delivery_under_way_holds_its_barrier(
+    store: MetaStore, fence: Fence, clock: Clock
+) -> None:
+    first, *_ = daily(store, fence, clock, 5)
+    store.put_sink(fence, Sink("lake.shop.out", TOTALS, "", "", {}, under_way=first + 1))
+    assert store.keep_from(fence, FEW) == first + 1
+
+
+def test_a_sink_whose_target_is_gone_for_a_week_holds_nothing_any_more(
+    store: MetaStore, fence: Fence, clock: Clock
+) -> None:
+    first, *_ = daily(store, fence, clock, 5)
+    broken = {"delivered": first + 1, "failing_since": clock.now}
+    sink = Sink("lake.shop.out", TOTALS, "", "", {}, **broken)
+    store.put_sink(fence, sink)
+    clock.now += retention.DELIVERING - 1
+    assert store.keep_from(fence, FEW) == first + 1
+    clock.now += 2
+    assert store.keep_from(fence, FEW) == first + 3
+
+
+def test_a_sink_that_is_dropped_holds_nothing(
+    store: MetaStore, fence: Fence, clock: Clock
+) -> None:
+    first, *_ = daily(store, fence, clock, 5)
+    store.put_sink(fence, Sink("lake.shop.out", TOTALS, "", "", {}, delivered=first))
+    store.drop_sink(fence, "lake.shop.out")
+    assert store.sinks() == []
+    assert store.keep_from(fence, FEW) == first + 3

@@ -88,6 +88,7 @@ def test_a_store_of_another_version_is_refused(tmp_path: Path, versions: list[in
 
 
 _NEWER = {
+    8: ("DROP TABLE streamsql_sink",),
     7: ("DROP TABLE streamsql_leader",),
     6: ("DROP TABLE streamsql_stream_position",),
     5: ("DROP TABLE streamsql_published",),
@@ -273,6 +274,7 @@ def test_every_question_stays_fast_after_ten_thousand_barriers(long_used: MetaSt
         *((name,) for name in ("tables_with_change_files", "aborted_change_files", "fence")),
         *((name, 50) for name in ("newest_barriers", "recent")),
         ("published",),
+        ("sinks",),
         ("newest_versions", 10),
         *((name, 5000) for name in ("barrier", "inputs", "inputs_as_of", "input_times", "spans")),
         *((name, 5000) for name in ("versions", "staged_jobs", "latest_all")),

@@ -16,11 +16,14 @@ from dbt_streamsql.runner.patience import LONGEST_SECONDS, Patience
 
 def tick(at: float = 0.0, **told: Any) -> Event:
     empty = {"barrier": 7, "seconds": 1.5, "looked_at": 2, "tables": {}, "failed": {}}
-    return Event("tick", at, {**empty, "waiting": {}, "resting": [], **told})
+    return Event("tick", at, {**empty, "waiting": {}, "resting": [], "sinks": {}, **told})
 
 
 CITIES = {"mode": "append", "rows_inserted": 3, "rows_deleted": 1, "seconds": 0.5, "delay": 2.25}
 FAILED = {"code": "BAD_RECORD", "message": "a record [bold]cannot[/bold] be read\nmore"}
+
+
+SUNK = {"target": "topic out at kafka:9092", "barrier": 7, "seconds": 0.25, "failed": None}
 
 
 def shown(board: Board) -> str:
@@ -34,6 +37,8 @@ def test_a_terminal_shows_the_last_thing_that_is_known_of_each_table() -> None:
     board.hear(Event("leading", 0.0, {"owner": "host:1:a"}))
     assert "leading host:1:a" in shown(board)
     board.hear(tick(tables={"lake.shop.cities": CITIES}))
+    down = {"code": "SINK_UNREACHABLE", "message": "the brokers do not answer\nmore"}
+    board.hear(tick(sinks={"lake.shop.out": SUNK, "lake.shop.down": {**SUNK, "failed": down}}))
     board.hear(tick(failed={"lake.shop.bad": FAILED}, waiting={"lake.shop.on": "lake.shop.bad"}))
     lines = {line.split()[0]: line.split() for line in shown(board).splitlines() if line.split()}
     assert lines["lake.shop.cities"] == [
@@ -48,7 +53,9 @@ def test_a_terminal_shows_the_last_thing_that_is_known_of_each_table() -> None:
     assert "a record [bold]cannot[/bold] be read" in " ".join(lines["lake.shop.bad"])
     assert "more" not in lines["lake.shop.bad"]
     assert "for lake.shop.bad" in " ".join(lines["lake.shop.on"])
-    assert "epoch 2, barrier 7, 1.5 s" in shown(board)
+    assert lines["lake.shop.out"][1:4] == ["delivered", "0.25", "7"]
+    assert "the brokers do not answer" in " ".join(lines["lake.shop.down"])
+    assert "epoch 3, barrier 7, 1.5 s" in shown(board)
 
 
 def test_a_log_has_a_line_an_event_and_is_spared_most_that_had_nothing_to_do(
@@ -64,6 +71,8 @@ def test_a_log_has_a_line_an_event_and_is_spared_most_that_had_nothing_to_do(
     assert told[0] == {"event": "leading", "at": "1970-01-01T00:00:00.000Z", "owner": "host:1:a"}
     assert told[1]["at"] == "1970-01-01T00:01:00.000Z"
     assert told[2]["tables"] == {"lake.shop.cities": CITIES}
+    lines.tell(tick(102.0, sinks={"lake.shop.out": SUNK}))
+    assert json.loads(capsys.readouterr().out)["sinks"] == {"lake.shop.out": SUNK}
 
 
 def test_what_fails_again_and_again_rests_longer_and_longer() -> None:

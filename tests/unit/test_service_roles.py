@@ -23,6 +23,7 @@ RETAIN = {"fence": FENCE, "retention": {"seconds": 1.0, "barriers": 1}}
 OF_TABLE = {"fence": FENCE, "table": TABLE}
 JOB = {"table": TABLE, "unique_id": "m", "sql": "select 1"}
 VERSION = {"barrier": 1, "table": TABLE}
+SINK = {"name": TABLE, "table": TABLE, "unique_id": "m", "sql": "select 1"}
 CHANGE = {"table": TABLE, "barrier": 1, "path": "p", "rows": 1}
 STAGED = {"owner": "", "token": "t"}
 IN_QUERY = f"table={TABLE}"
@@ -98,6 +99,9 @@ ROUTES: dict[tuple[str, str], tuple[Any, str, str]] = {
     ("GET", "/v1/published"): (None, "read", ""),
     ("POST", "/v1/published"): ({"fence": FENCE, "views": {"schema": "bi"}}, "run", ""),
     ("POST", "/v1/published/stop"): ({"fence": FENCE, "schema_name": "bi"}, "run", ""),
+    ("GET", "/v1/sinks"): (None, "read", ""),
+    ("POST", "/v1/sinks"): ({"fence": FENCE, "sink": SINK}, "run", "changes"),
+    ("POST", "/v1/sinks/drop"): ({"fence": FENCE, "name": TABLE}, "run", "changes"),
     ("GET", "/v1/leader"): (None, "read", ""),
     ("POST", "/v1/leader"): ({"owner": "o", "seconds": 1}, "run", ""),
     ("POST", "/v1/leader/resign"): ({"owner": "o"}, "run", ""),

@@ -23,6 +23,7 @@ from dbt_streamsql.meta.service.routes import (
     published,
     runner,
     service,
+    sinks,
     staged,
     tables,
 )
@@ -77,7 +78,7 @@ def create_app(
         separate_input_output_schemas=False,
     )
     app.state.service = state
-    for each in (service, barriers, tables, published, runner, leader, leases, staged):
+    for each in (service, barriers, tables, published, runner, leader, leases, sinks, staged):
         app.include_router(each.router, prefix=API, responses=_ERRORS)
     for extra in routers:
         app.include_router(extra)

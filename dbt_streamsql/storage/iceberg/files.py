@@ -84,6 +84,21 @@ def delete_folder(spark: SparkSession, path: str) -> None:
         raise OSError(f"{path} cannot be deleted")
 
 
+def rename(spark: SparkSession, old: str, new: str) -> None:
+    """Give a folder a name that is free; over Spark Connect only a local one can be.
+
+    Error: OSError.
+    """
+    if is_connect(spark):
+        Path(old.removeprefix("file:")).rename(new.removeprefix("file:"))
+        return
+    place, files = _place(spark, old)
+    # Into a folder of that name it would be moved, and nothing said.
+    at = java_class(spark, "org.apache.hadoop.fs.Path")(new)
+    if files.exists(at) or not files.rename(place, at):
+        raise OSError(f"{old} cannot be renamed to {new}")
+
+
 def _place(spark: SparkSession, path: str) -> tuple[Any, Any]:
     context: Any = spark._jsc
     place = java_class(spark, "org.apache.hadoop.fs.Path")(path)

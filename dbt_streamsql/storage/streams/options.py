@@ -26,6 +26,9 @@ class Options:
     A connector asks for each option that it knows and then calls `check`.
     """
 
+    what, docs = "the source", "docs/sources.md"
+    """Of which this is the declaration, and where it is described."""
+
     def __init__(self, spec: Mapping[str, Any], place: Place) -> None:
         self.place = place
         self.connector = str(spec.get("connector") or "")
@@ -145,10 +148,10 @@ class Options:
         if self._problems:
             raise StreamSqlError(
                 "CONFIG_INVALID",
-                f"the source of the connector {self.connector} is not declared rightly",
+                f"{self.what} of the connector {self.connector} is not declared rightly",
                 given=self.hide("; ".join(self._problems)),
                 allowed=f"the options {', '.join(sorted(self._known))}",
-                hint="docs/sources.md has an example of each connector",
+                hint=f"{self.docs} has an example of each connector",
                 place=self.place,
             )
 

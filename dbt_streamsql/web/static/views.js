@@ -14,6 +14,7 @@ const STATES = {
   behind: "an input has a newer version",
   staged: "computed, not published yet",
   unbuilt: "no version yet",
+  failing: "its target does not take it",
 };
 
 export function topologyView(topology, status) {

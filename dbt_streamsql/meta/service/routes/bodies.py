@@ -15,6 +15,7 @@ from dbt_streamsql.meta.records import (
     Name,
     Published,
     Real,
+    Sink,
     Span,
     TableVersion,
     Text,
@@ -71,6 +72,14 @@ class Views(Fenced):
 
 class OfSchema(Fenced):
     schema_name: Name
+
+
+class Delivering(Fenced):
+    sink: Sink
+
+
+class OfSink(Fenced):
+    name: Name
 
 
 class OfTable(Fenced):

@@ -1,0 +1,128 @@
+"""The part of an engine that defines sinks and forgets them; epochs deliver to them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from dbt_streamsql.compiler.sinks import table_of
+from dbt_streamsql.definitions import Definitions
+from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.maintenance import Maintenance
+from dbt_streamsql.meta import Fence, Sink
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime.epoch import Epoch
+from dbt_streamsql.runtime.refusals import telling
+from dbt_streamsql.runtime.sinks import Delivered
+
+
+class Sinking(Maintenance):
+    """What `Engine` adds for sinks."""
+
+    _definitions: Definitions
+
+    @telling
+    def create_sink(
+        self,
+        name: str,
+        sql: str,
+        *,
+        target: Mapping[str, Any],
+        connection: str = "",
+        key: Sequence[str] = (),
+        mode: str = "",
+        unique_id: str = "",
+        full_refresh: bool = False,
+    ) -> Delivered:
+        """Define what is delivered of a maintained table to a system outside, and deliver it.
+
+        `sql` chooses, computes and filters over that one table. `target` says where to
+        (`connector`, `format`, `options`; see docs/sink.md), `connection` names options that the
+        engine was opened with; `key` is by which columns rows are upserted and deleted there.
+        `full_refresh` delivers the whole table anew, over what the target has.
+
+        Joins the open epoch (see `begin`), else it is an epoch of its own: what is published is
+        delivered, at its end.
+        Errors: CONFIG_INVALID, SQL_UNSUPPORTED, DEFINITION_MISSING, DUPLICATE_WRITER, SINK_KEY,
+        SINK_LOST, SINK_REFUSED, SINK_UNREACHABLE.
+        """
+        at = str(TableName.parse(name, self.catalog).checked())
+        sql = self._kept(sql)
+        read = table_of(sql, unique_id or at, self.catalog)
+        config = {
+            "target": dict(target),
+            "connection": connection,
+            "key": list(key),
+            "mode": mode,
+        }
+        own = self._epoch is None
+        with self._in_epoch() as epoch:
+            job = epoch.open.jobs.get(read)
+            place = Place(unique_id or at)
+            if job is None:
+                raise StreamSqlError(
+                    "DEFINITION_MISSING",
+                    "a sink delivers a table that this warehouse maintains",
+                    given=read,
+                    allowed="a materialized view or a streaming table",
+                    hint="put a materialized view over it, and let the sink read that",
+                    place=place,
+                )
+            if at in epoch.open.jobs:
+                raise StreamSqlError(
+                    "DUPLICATE_WRITER",
+                    f"{at} is a table that this warehouse maintains",
+                    hint="give the sink another name, or drop the table first",
+                    place=place,
+                )
+            current = self._sink(at)
+            sink = self._definitions.define_sink(
+                current,
+                job,
+                Sink(at, read, unique_id, sql, config),
+                self._warehouse.connections,
+                full_refresh=full_refresh,
+            )
+            epoch.define_sink(sink, current)
+        done = epoch.delivered.get(at) if own else None
+        if done is not None and done.error is not None:
+            raise done.error
+        known = self._sink(at)
+        barrier = known.delivered if known is not None else 0
+        return done or Delivered(at, target.get("connector", ""), barrier)
+
+    @telling
+    def drop_sink(self, name: str) -> None:
+        """Deliver nothing to it any more; what the target has stays. DEFINITION_MISSING when
+        there is no such sink."""
+        at = str(TableName.parse(name, self.catalog))
+        if self._sink(at) is None:
+            raise StreamSqlError(
+                "DEFINITION_MISSING",
+                f"{at} is not a sink",
+                allowed=", ".join(sink.name for sink in self.sinks()) or "there is none",
+            )
+        with self._writing() as fence:
+            self._warehouse.store.drop_sink(fence, at)
+
+    def sinks(self) -> list[Sink]:
+        """All sinks, by name, and how far each has come."""
+        return self._warehouse.store.sinks()
+
+    def _sink(self, name: str) -> Sink | None:
+        return next((sink for sink in self.sinks() if sink.name == name), None)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Fence]:
+        """The right to write: the open epoch's, or one of its own."""
+        with self._lock:
+            if self._epoch is not None:
+                yield self._epoch.open.fence
+            else:
+                with self._runner() as fence:
+                    yield fence
+
+    @abstractmethod
+    def _in_epoch(self) -> AbstractContextManager[Epoch]: ...

@@ -1,0 +1,55 @@
+"""The kinds of targets, and how a declaration becomes one that can be delivered to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.storage.sinks.target import Target
+from dbt_streamsql.storage.streams.options import Options
+
+TARGETS: Mapping[str, str] = {
+    "files": "files",
+    "jdbc": "postgres",
+    "kafka": "kafka",
+    "postgres": "postgres",
+}
+"""Their names, and the module of each that has `target(options, mode, key) -> Target`."""
+
+
+def open_target(spec: Mapping[str, Any], mode: str, key: tuple[str, ...], place: Place) -> Target:
+    """The target that `spec` declares: `connector`, `format` and `options`.
+
+    Error: CONFIG_INVALID, listing everything wrong.
+    """
+    connector = str(spec.get("connector") or "")
+    if connector not in TARGETS:
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            f"unknown connector {connector!r}" if connector else "the target has no `connector`",
+            given=connector,
+            allowed=", ".join(sorted(TARGETS)),
+            hint="docs/sink.md has an example of each connector",
+            place=place,
+        )
+    module = import_module(f"{__package__}.{TARGETS[connector]}")
+    target: Target = module.target(SinkOptions(spec, place), mode, key)
+    return target
+
+
+class SinkOptions(Options):
+    """The declaration of one target."""
+
+    what = "the target"
+    docs = "docs/sink.md"
+
+    def modes(self, mode: str, modes: tuple[str, ...], key: tuple[str, ...]) -> str:
+        """The mode, the first of `modes` when none was given; all but the keyless need a key."""
+        if mode and mode not in modes:
+            self.wrong(f"`mode` is {mode!r}: one of {', '.join(modes)}")
+        found = mode if mode in modes else modes[0]
+        if found in ("upsert", "debezium") and not key:
+            self.wrong(f"`mode: {found}` needs a `key` in the model's config")
+        return found
