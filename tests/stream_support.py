@@ -12,10 +12,10 @@ from dbt_streamsql.storage.streams.source import AT, PROBLEM, RAW
 MODULES = {"rate": "datagen", "table": "tables"}
 
 
-def opened(connector, columns=(), reader="", fmt=None, schema="", **options):
+def opened(connector, columns=(), reader="", fmt=None, **options):
     """The source that a declaration gives."""
     spec = {"connector": connector, "columns": columns, "reader": reader, "options": options}
-    spec |= {"format": fmt, "schema": schema}
+    spec |= {"format": fmt, "schema": ""}
     module = importlib.import_module(
         f"dbt_streamsql.storage.streams.{MODULES.get(connector, connector)}"
     )

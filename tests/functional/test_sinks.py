@@ -150,7 +150,7 @@ def test_append_tells_rows_that_came_and_refuses_one_that_went(engine, shop, out
     engine.spark.sql(f"INSERT INTO {shop.orders} VALUES (10, 'bern', 1)")
     engine.advance()
     lines = [f.read_text() for f in out.glob("barrier=*/*.json")]
-    assert sorted("".join(lines).split()) == ['{"id":1}', '{"id":10}', '{"id":2}']
+    assert set("".join(lines).split()) == {'{"id":1}', '{"id":2}', '{"id":10}'}
     engine.spark.sql(f"DELETE FROM {shop.orders} WHERE id = 10")
     assert engine.advance().sinks[name].error.code == "CHANGELOG_MODE"
 

@@ -122,6 +122,9 @@ class FilesDelivery:
         if rows is not None:
             hidden = target.at(f"{_HIDDEN}{batch.barrier}")
             rows.write.format(target.format).options(**options).mode("overwrite").save(hidden)
+            read = self.spark.read.format(target.format).options(**options).schema(rows.schema)
+            if read.load(hidden).isEmpty() and not self.replaces:
+                files.delete_folder(self.spark, hidden)
 
     def publish(self, barrier: int) -> None:
         target, hidden = self.target, f"{_HIDDEN}{barrier}"
