@@ -32,13 +32,14 @@ OUT = """
 
 
 @pytest.fixture
-def shop(project, port, database):
+def shop(project, port, database, monkeypatch):
+    monkeypatch.setenv("DBT_ENV_SECRET_DB", server_of.PASSWORD)
     connection = {
         "host": "127.0.0.1",
         "port": port,
         "database": database,
         "user": "postgres",
-        "password": server_of.PASSWORD,
+        "password": "{{ env_var('DBT_ENV_SECRET_DB') }}",
     }
     project.profile({"schema": "shop", "threads": 2, "connections": {"shop_db": connection}})
     project.write("models/orders.sql", ORDERS)

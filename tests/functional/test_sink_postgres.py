@@ -60,6 +60,7 @@ def test_the_table_equals_the_query_after_every_run(engine, shop, into, rows):  
 
 def test_only_the_rows_that_changed_are_written(engine, shop, into, sql):  # noqa: F811
     shop.put({i: ("rome", i) for i in range(1, 9)})
+    engine.advance()
     shop.sink(into(), key=["id"])
     before = dict(sql("SELECT id, xmin::text FROM out").fetchall())
     shop.put({3: ("oslo", 3), 4: None, 9: ("bern", 9)})
@@ -123,6 +124,7 @@ def test_a_database_that_is_down_holds_nothing_back_and_is_given_all_when_it_is_
 
 def test_a_sink_whose_changes_are_gone_compares_all_rows(engine, shop, into, rows, sql):  # noqa: F811
     shop.put({i: ("rome", i) for i in range(1, 9)})
+    engine.advance()
     shop.sink(into(), key=["id"])
     before = dict(sql("SELECT id, xmin::text FROM out").fetchall())
     name = shop.name
