@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -37,15 +39,15 @@ class Local:
         self._views.append(name)
         return name
 
-    def collect(self, sql: str, *, small: bool) -> Kept:
-        """Run a query once and keep its result.
+    def collect(self, sql: str, *, small: bool, literals: Mapping[str, Any] | None = None) -> Kept:
+        """Run a query once and keep its result; `literals` are its named parameters.
 
         A small result becomes a local relation: Spark then knows its exact size, broadcasts it
         without a job, and drops what joins with an empty one.
         """
         if small:
-            return self.keep(fetch(self.spark, sql))
-        cached = self.spark.sql(sql).persist()
+            return self.keep(fetch(self.spark, sql, literals))
+        cached = self.spark.sql(sql, args=dict(literals) if literals else None).persist()
         self._cached.append(cached)
         kept = Kept(self.view(cached), cached.count())
         self._kept[kept.name] = kept

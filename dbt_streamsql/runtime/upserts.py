@@ -13,14 +13,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from dbt_streamsql.meta import TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime.local import Local
-from dbt_streamsql.runtime.matching import same
+from dbt_streamsql.runtime.local import Kept, Local
+from dbt_streamsql.runtime.matching import match, same
+from dbt_streamsql.runtime.shared import Rows
 from dbt_streamsql.runtime.stager import Stager
 from dbt_streamsql.runtime.streams import SEQUENCE, Stream
 from dbt_streamsql.runtime.write import Writer
@@ -72,28 +75,52 @@ class Upsert:
     def winners(self, rows: str, graves: str) -> Winners:
         """Those records that are newer than what is stored in the table and beside it."""
         key = self.stream.key
-        won = self.local.collect(
-            f"SELECT l.* FROM {self._newest()} l "
-            f"LEFT JOIN {rows} s ON {same(key, 'l', 's')} "
-            f"LEFT JOIN {graves} g ON {same(key, 'l', 'g')} "
-            f"WHERE coalesce(l.{SEQUENCE} > s.{SEQUENCE}, true) "
-            f"AND coalesce(l.{SEQUENCE} > g.{SEQUENCE}, true) "
-            f"AND {self._after_clearing('l', f'{graves} WHERE {quote(key[0])} IS NULL')}",
-            small=self.few,
-        )
         names = ", ".join(quote(name) for name in key)
-        keys, small = f"SELECT {names} FROM {won.name}", won.rows is not None
+        newest = self.local.collect(f"SELECT * FROM {self._newest()}", small=self.few)
+        condition, literals = match(newest, key)
+        # Only the stored rows of those keys are met: the table is not shuffled for a few records.
+        stored = " UNION ALL ".join(
+            f"SELECT {_broadcast('s', self.few)} {names}, {SEQUENCE} FROM {of} t "
+            f"LEFT SEMI JOIN {newest.name} s ON {condition}"
+            for of in (rows, graves)
+        )
+        won = self.local.collect(
+            f"SELECT {_broadcast('o', self.few)} l.* FROM {newest.name} l "
+            f"LEFT ANTI JOIN ({stored}) o "
+            f"ON {same(key, 'l', 'o')} AND NOT l.{SEQUENCE} > o.{SEQUENCE} "
+            f"WHERE {self._after_clearing('l', f'{graves} WHERE {quote(key[0])} IS NULL')}",
+            small=self.few,
+            literals=literals,
+        )
+        small = won.rows is not None
+        stays, goes, keys = self._parted(won)
         if self.stream.truncate_when and self._clear(won.name):
             older = f"WHERE {SEQUENCE} < (SELECT max({SEQUENCE}) FROM {won.name} WHERE {_CLEARS})"
-            keys += "".join(f" UNION SELECT {names} FROM {of} {older}" for of in (rows, graves))
+            cleared = "".join(f" UNION SELECT {names} FROM {of} {older}" for of in (rows, graves))
+            keys = f"(SELECT {names} FROM {won.name}{cleared})"
             small = False
-        return Winners(
-            f"(SELECT {self._stored} FROM {won.name} WHERE NOT {_GONE})",
-            f"(SELECT {self._graves} FROM {won.name} WHERE {_GONE})",
-            f"({keys})",
-            key,
-            small=small,
+        return Winners(stays, goes, keys, key, small=small)
+
+    def _parted(self, won: Kept) -> tuple[str, str, str]:
+        """The rows to be stored, the keys that are deleted, and the keys of both."""
+        asked = self._columns, [*self.stream.key, SEQUENCE], [*self.stream.key]
+        if won.rows is None:
+            wheres = f" WHERE NOT {_GONE}", f" WHERE {_GONE}", ""
+            stays, goes, keys = (
+                f"(SELECT {', '.join(map(quote, names))} FROM {won.name}{where})"
+                for names, where in zip(asked, wheres, strict=True)
+            )
+            return stays, goes, keys
+        data, types = won.rows.data, {item.name: item for item in won.rows.schema}
+        gone = pc.or_(*(pc.fill_null(data.column(of), False) for of in (DELETED, CLEARED)))
+        stays, goes, keys = (
+            # Spark is not asked for what is here.
+            self.local.keep(Rows(rows.select(names), StructType([types[n] for n in names]))).name
+            for names, rows in zip(
+                asked, (data.filter(pc.invert(gone)), data.filter(gone), data), strict=True
+            )
         )
+        return stays, goes, keys
 
     def whole(self) -> Winners:
         """All records: they are what the table is to hold. Another look may find other ones."""
@@ -105,9 +132,12 @@ class Upsert:
         return bool(self.local.spark.sql(text).collect())
 
     @property
+    def _columns(self) -> list[str]:
+        return [column.name for column in (*self.plan.columns, *self.plan.hidden)]
+
+    @property
     def _stored(self) -> str:
-        columns = (*self.plan.columns, *self.plan.hidden)
-        return ", ".join(quote(column.name) for column in columns)
+        return ", ".join(quote(name) for name in self._columns)
 
     @property
     def _graves(self) -> str:
@@ -151,6 +181,10 @@ class Upsert:
         return f"({_CLEARS} OR coalesce({of}.{SEQUENCE} > {newest}, true))"
 
 
+def _broadcast(name: str, few: bool) -> str:
+    return f"/*+ BROADCAST({name}) */" if few else ""
+
+
 def _or_fail(condition: str, message: str, record: str = "q.*") -> str:
     """The condition; a record for which it is not true fails."""
     told = f"concat('{message}', to_json(struct({record})))"
@@ -180,6 +214,9 @@ def write(
     """Exchange the rows under the keys of newer records for `rows`, on a branch; its record, None
     when nothing changes."""
     assert meta.current is not None
+    live = meta.live_rows(meta.current)
+    if not live and winners.small and not local.kept(rows, small=True).count:
+        return None
     name, barrier, origin = (
         TableName.parse(stager.job.table),
         stager.epoch.barrier(),
@@ -195,7 +232,7 @@ def write(
         origin,
         branch,
         meta.current,
-        meta.live_rows(meta.current),
+        live,
         (*visible, *hidden),
         visible,
         feed,
