@@ -18,6 +18,7 @@ from dbt_streamsql.compiler.sinks import compile_sink
 from dbt_streamsql.compiler.streaming import Upserts, compile_stream
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Job, Sink
+from dbt_streamsql.plan import drift
 from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import METADATA, SHADOW, Redefinition
@@ -27,6 +28,8 @@ from dbt_streamsql.runtime import sinks
 from dbt_streamsql.runtime.job import plan_of
 from dbt_streamsql.runtime.spark_catalog import SparkCatalog
 from dbt_streamsql.runtime.streams import (
+    MAKES,
+    READS,
     STREAM,
     Stream,
     check_stream,
@@ -85,11 +88,12 @@ class Definitions:
         connections: Mapping[str, Mapping[str, str]],
         unique_id: str,
         properties: Mapping[str, str],
-    ) -> tuple[Job, CompiledPlan]:
-        """The definition of a streaming table, and its plan.
+    ) -> tuple[Job, CompiledPlan, Redefinition | None]:
+        """The definition of a streaming table, its plan, and what becomes of its columns if it is
+        to have other ones.
 
         Errors: those of `compile_stream`; CONFIG_INVALID when the stream is not declared rightly,
-        or the table would have other columns or rows.
+        or the table would have other rows, or columns that `on_schema_change` does not allow.
         """
         place = Place(unique_id or table)
         source = opened(stream, connections, place, table)
@@ -100,6 +104,14 @@ class Definitions:
         text = extended(stream, sql) if stream.key else ""
         upsert = Upserts(stream.key, stream.leave_out, text, stream.whole) if stream.key else None
         plan = compile_stream(sql, info, self._known, table=table, upsert=upsert)
+        made, change = plan.columns, None
+        if current is not None:
+            _refuse_other_rows(stream, stream_of(current), plan, current, place)
+            old = [Column(column["name"], column["type"]) for column in current.columns]
+            columns_now = drift.settled(stream.on_schema_change, old, made, stream.key, place)
+            plan = replace(plan, columns=columns_now)
+            if reason := drift.told(old, columns_now):
+                change = Redefinition(SHADOW, f"other columns: {reason}")
         job = Job(
             table=table,
             unique_id=unique_id or (current.unique_id if current is not None else ""),
@@ -109,6 +121,8 @@ class Definitions:
                 **({"sequence": plan.hidden[0].type} if plan.hidden else {}),
                 **_options(properties, changelog=False),
                 STREAM: asdict(stream),
+                READS: [[column.name, column.type] for column in columns],
+                MAKES: [[column.name, column.type] for column in made],
             },
             fingerprint=plan.fingerprint,
             plan={"plan": json.loads(plan.to_json()), "stamps": {}, "compiler": self._compiler},
@@ -117,19 +131,7 @@ class Definitions:
         if current is not None:
             kept = (current.created_barrier, current.table_uuid)
             job = replace(job, created_barrier=kept[0], table_uuid=kept[1])
-            _refuse_other_rows(stream, stream_of(current), place)
-        made = [(column["name"], column["type"]) for column in job.columns]
-        old = [(c["name"], c["type"]) for c in current.columns] if current is not None else made
-        if made != old:
-            raise StreamSqlError(
-                "CONFIG_INVALID",
-                "the query gives other columns than the table has",
-                given=", ".join(f"{name} {kind}" for name, kind in made),
-                allowed=", ".join(f"{name} {kind}" for name, kind in old),
-                hint="`dbt run --full-refresh` of this model reads its stream again",
-                place=place,
-            )
-        return job, plan
+        return job, plan, change
 
     def define_sink(
         self,
@@ -178,10 +180,20 @@ class Definitions:
         known = {name: getattr(current, name) for name in progress}
         return replace(sink, problem=current.problem, **known)
 
-    def refreshed(self, job: Job) -> tuple[Job, CompiledPlan, Redefinition | None]:
+    def refreshed(
+        self, job: Job, connections: Mapping[str, Mapping[str, str]]
+    ) -> tuple[Job, CompiledPlan, Redefinition | None]:
         """The definition as it is to run now, as `define` gives it."""
-        if stream_of(job) is not None:
-            return job, plan_of(job), None
+        stream = stream_of(job)
+        if stream is not None:
+            place = Place(job.unique_id or job.table)
+            columns = opened(stream, connections, place, job.table).columns(self._known.spark)
+            if [list(column) for column in columns] == job.config.get(READS):
+                return job, plan_of(job), None
+            known = configuration_of(job)["properties"]
+            return self.define_stream(
+                job, job.table, job.sql, stream, connections, job.unique_id, known
+            )
         if is_beside(job):
             return job, plan_of(job), None
         known = configuration_of(job)
@@ -255,13 +267,17 @@ class Definitions:
         )
 
 
-def _refuse_other_rows(stream: Stream, before: Stream | None, place: Place) -> None:
+def _refuse_other_rows(
+    stream: Stream, before: Stream | None, plan: CompiledPlan, current: Job, place: Place
+) -> None:
     """Refuse what would give the rows that are there another meaning."""
     if before is None:
         return
+    sequence = plan.hidden[0].type if plan.hidden else ""
     parts = {
         "key": (before.key, stream.key),
         "sequence_by": (before.sequence_by, stream.sequence_by),
+        "type of sequence_by": (current.config.get("sequence", ""), sequence),
         "mode": tuple("snapshot" * s.whole or "incremental" for s in (before, stream)),
         "connector": (before.spec.get("connector"), stream.spec.get("connector")),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,7 @@ class Engine(Sinking):
         truncate_when: str = "",
         leave_out: Sequence[str] = (),
         on_error: str = "fail",
+        on_schema_change: str = "fail",
         unique_id: str = "",
         full_refresh: bool = False,
         properties: Mapping[str, str] | None = None,
@@ -197,7 +199,8 @@ class Engine(Sinking):
         without key where `truncate_when` is true says so of all keys: expressions over the
         query's columns, of which `leave_out` are not stored.
         `on_error`: fail, or quarantine, which keeps what cannot be read in `<name>__quarantine`.
-        `full_refresh` reads the stream from its beginning again.
+        `on_schema_change`: what becomes of the table when the query gives other columns, as dbt
+        calls it. `full_refresh` reads the stream from its beginning again.
 
         Joins the open epoch (see `begin`), else it is an epoch of its own.
         Errors: CONFIG_INVALID, SQL_UNSUPPORTED, BAD_RECORD, STREAM_LOST.
@@ -206,19 +209,19 @@ class Engine(Sinking):
         read = str(TableName.parse(stream, self.catalog))
         wanted = Stream(
             *(read, dict(source), connection, tuple(key), sequence_by, delete_when),
-            *(tuple(leave_out), on_error, truncate_when),
+            *(tuple(leave_out), on_error, truncate_when, False, on_schema_change),
         )
         sql = self._kept(sql)
         with self._in_epoch() as epoch:
             current = epoch.open.jobs.get(str(table))
-            job, plan = self._definitions.define_stream(
+            job, plan, change = self._definitions.define_stream(
                 None if full_refresh else current,
                 *(str(table), sql, wanted, self._warehouse.connections, unique_id),
                 properties or {},
             )
             self._set_properties(table, job.config["properties"])
             asked = "a full refresh was asked for" if full_refresh and current is not None else ""
-            version = epoch.define(job, plan, None, asked)
+            version = epoch.define(job, plan, change, asked)
         return reports_of([version], version.barrier)[job.table]
 
     @telling
@@ -438,7 +441,8 @@ class Engine(Sinking):
     # -- inside ------------------------------------------------------------------------------
 
     def _new_epoch(self) -> Epoch:
-        return Epoch(self._warehouse, self._reading.rewritten, self._definitions.refreshed)
+        refreshed = partial(self._definitions.refreshed, connections=self._warehouse.connections)
+        return Epoch(self._warehouse, self._reading.rewritten, refreshed)
 
     def _revising(self) -> Revising:
         if self._epoch is not None:

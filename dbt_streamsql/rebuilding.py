@@ -7,8 +7,9 @@ that leaves an empty store and tables as they may be found by the next attempt.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.definitions import Definitions
@@ -16,8 +17,10 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Barrier, Fence, Job, TableVersion
 from dbt_streamsql.meta.rebuilding import Ledger
 from dbt_streamsql.meta.records import Pin
+from dbt_streamsql.plan import drift
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.relational import CLOCK
+from dbt_streamsql.plan.schema import Column, visible
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import changelog_table, publish, remains, streams
 from dbt_streamsql.runtime.context import Warehouse, log
@@ -172,10 +175,25 @@ class _Rebuilding:
     def _stream(self, compiler: Definitions, name: str, kept: Definition) -> Job:
         """The definition of a streaming table as a job."""
         stream, connections = streams.from_json(kept.stream), self.warehouse.connections
-        job, _ = compiler.define_stream(
-            None, name, kept.sql, stream, connections, kept.unique_id, kept.properties
+        fields = self.spark.table(TableName.parse(name).sql).schema
+        has = visible(tuple(Column(f.name, f.dataType.simpleString()) for f in fields))
+        named = [{"name": c.name, "type": c.type} for c in has]
+        table = Job(name, kept.unique_id, kept.sql, columns=named)
+        lenient = replace(stream, on_schema_change=drift.APPEND)
+        job, plan, change = compiler.define_stream(
+            table, name, kept.sql, lenient, connections, kept.unique_id, kept.properties
         )
-        return job
+        job = replace(job, config={**job.config, streams.STREAM: asdict(stream)})
+        if change is None:
+            return job
+        # What came to its stream meanwhile is the next run's: the table has it not.
+        plan = replace(plan, columns=has)
+        return replace(
+            job,
+            plan={**job.plan, "plan": json.loads(plan.to_json())},
+            config={**job.config, streams.READS: []},
+            columns=table.columns,
+        )
 
     def _ledger(self, found: Remains, known: Mapping[str, object], jobs: list[Job]) -> Ledger:
         versions = found.versions(known)

@@ -73,7 +73,9 @@ class MaintainedAdapter(OperationsAdapter):
         """
         with self.connections.exception_handler(sql):
             name = self._maintained(relation, model["config"])
-            options = streams.of_streaming_table(name, model["config"])
+            options = streams.of_streaming_table(
+                name, model["config"], model.get("unrendered_config") or {}
+            )
             stream = streams.stream_of(name, sources, project_root(self.config))
 
         def create(engine: Engine) -> TableReport:

@@ -23,8 +23,13 @@ _PATHS = ("path", "schema_file", "ledger")
 _DECLARED = ("connector", "format", "schema", "options", "connection")
 
 
-def of_streaming_table(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Our options out of a model's config. Error: CONFIG_INVALID, listing everything wrong."""
+def of_streaming_table(
+    name: str, config: Mapping[str, Any], written: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Our options out of a model's config, of which the project has `written` some.
+
+    Error: CONFIG_INVALID, listing everything wrong.
+    """
     problems = [
         f"`{key}` belongs to materialized views"
         for key in model_config.OWN_KEYS
@@ -44,6 +49,9 @@ def of_streaming_table(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
             problems.append(f"`{key}` must be a text, not {value!r}")
         elif value:
             options[key] = value
+    # dbt's own default, which nobody wrote, would leave columns out in silence.
+    if written.get("on_schema_change") is not None:
+        options["on_schema_change"] = str(config["on_schema_change"])
     own = {*_LISTS, *_TEXTS, *model_config.OWN_KEYS}
     rest = {key: config[key] for key in config if key not in own}
     found = model_config.of_materialized_view(name, rest, problems, (*_LISTS, *_TEXTS))

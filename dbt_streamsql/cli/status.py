@@ -17,7 +17,7 @@ from dbt_streamsql.cli.options import for_one_store
 from dbt_streamsql.cli.tables import console, plain, print_table
 from dbt_streamsql.meta import MetaStore, draw, history, overview
 from dbt_streamsql.meta.overview import BarrierDetail, BarrierSummary, Node, Status
-from dbt_streamsql.meta.places import file_of
+from dbt_streamsql.meta.places import boundaries_beside, file_of
 
 NOTHING = 3
 """Exit code when there is nothing to tell: no store yet, or no such barrier."""
@@ -57,12 +57,14 @@ def _newest(command: Callable[..., Any]) -> Callable[..., Any]:
 def status(store: MetaStore, as_json: bool, newest: int) -> None:
     """Tell how up to date each table is. Exit code 3 when nothing has run yet."""
     found = history.load(store, newest)
-    told = overview.status(found, time.time(), store.fence().owner, len(store.leases.live()))
+    live, leader = len(store.leases.live()), store.leaders.leader()
+    told = overview.status(found, time.time(), store.fence().owner, live, leader)
+    others = _leaders_beside(store)
     if as_json:
-        click.echo(json.dumps(asdict(told)))
+        click.echo(json.dumps({**asdict(told), "boundaries": others}))
         return
     out = console()
-    for line in _headlines(told):
+    for line in (*_headlines(told), *_leading(others)):
         out.print(plain(line))
     print_table(
         out,
@@ -173,12 +175,38 @@ def _headlines(told: Status) -> Iterable[str]:
     for unfinished in told.unfinished:
         yield f"not finished: barrier {unfinished.id} in {unfinished.state}"
     yield f"runner: {told.owner or 'nobody'}; live leases: {told.leases}"
+    if told.leader:
+        yield f"leader: {_leads(told.leader, told.leads_for)}"
+
+
+def _leaders_beside(store: MetaStore) -> dict[str, dict[str, Any]]:
+    """Who leads in each boundary whose store lies in the same folder ('': in none)."""
+    found: dict[str, dict[str, Any]] = {}
+    # A service tells of its own store only.
+    database = getattr(store, "database", None)
+    beside = boundaries_beside(database.url) if database is not None else {}
+    for name, where in beside.items() if len(beside) > 1 else ():
+        with closing(MetaStore.open(where)) as there:
+            leader = there.leaders.leader()
+        left = max(leader.expires_at - time.time(), 0.0) if leader is not None else None
+        found[name] = {"leader": leader.owner if leader else "", "leads_for": left}
+    return found
+
+
+def _leading(others: dict[str, dict[str, Any]]) -> Iterable[str]:
+    for name, told in others.items():
+        of = f"boundary {name}" if name else "no boundary"
+        yield f"leader of {of}: {_leads(told['leader'], told['leads_for'])}"
+
+
+def _leads(leader: str, left: float | None) -> str:
+    return f"{leader}, for {_seconds(left)} s more unless it says so again" if left else "nobody"
 
 
 def _node_row(node: Node, now: float) -> tuple[str, ...]:
-    if node.kind == "root":
+    if node.kind in ("root", "stream"):
         since = f"{_ago(now - node.changed_at)} ago" if node.changed_at else ""
-        return (node.table, "root", _text(node.barrier), "", "", "", "", since)
+        return (node.table, node.kind, _text(node.barrier), "", "", "", "", since)
     return (
         node.table + (" *" if node.bottleneck else ""),
         node.state,

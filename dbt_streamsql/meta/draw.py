@@ -42,7 +42,7 @@ def mermaid(topology: Topology) -> str:
     lines = ["flowchart LR"]
     for node in topology.nodes:
         label = "<br/>".join(_escaped(part) for part in (node.table, *_facts(node)))
-        shape = ('[("', '")]') if node.kind == "root" else ('["', '"]')
+        shape = ('[("', '")]') if node.kind in ("root", "stream") else ('["', '"]')
         lines.append(f"  {ids[node.table]}{shape[0]}{label}{shape[1]}")
     for edge in topology.edges:
         label = _edge_label(edge)
@@ -57,7 +57,7 @@ def dot(topology: Topology) -> str:
     lines = ["digraph streamsql {", "  rankdir=LR;", "  node [shape=box];"]
     for node in topology.nodes:
         label = "\\n".join(_quoted(part) for part in (node.table, *_facts(node)))
-        shape = ", shape=cylinder" if node.kind == "root" else ""
+        shape = ", shape=cylinder" if node.kind in ("root", "stream") else ""
         lines.append(f'  "{_quoted(node.table)}" [label="{label}"{shape}];')
     for edge in topology.edges:
         style = ", penwidth=3" if edge.critical else ""
@@ -73,7 +73,7 @@ def _one_line(node: Node) -> str:
 
 def _facts(node: Node) -> list[str]:
     facts: list[str] = [node.state]
-    if node.kind != "root" and node.barrier is not None:
+    if node.kind not in ("root", "stream") and node.barrier is not None:
         facts.append(f"barrier {node.barrier}")
     if node.delay is not None:
         facts.append(f"delay {'' if node.delay_exact else '≥ '}{node.delay:.1f} s")

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
 from dbt_streamsql.meta import delay as delays
+from dbt_streamsql.meta import streams
 from dbt_streamsql.meta import topology as order
 from dbt_streamsql.meta.delay import Contribution, Delay, Path, Progress
 from dbt_streamsql.meta.history import History
-from dbt_streamsql.meta.records import NOOP, Barrier, Sink, TableVersion
+from dbt_streamsql.meta.records import NOOP, Barrier, Leader, Sink, TableVersion
 
-Kind = Literal["root", "view", "changelog", "sink"]
+Kind = Literal["root", "view", "changelog", "sink", "stream"]
 State = Literal["current", "behind", "staged", "unbuilt", "root", "failing"]
 
 SETTLED = ("COMMIT", "ABORT")
@@ -27,8 +28,9 @@ SETTLED = ("COMMIT", "ABORT")
 class Node:
     """One table of the topology as it is now.
 
-    `kind`: a root is written by others, a view by its job, a changelog with its view; a sink is
-    outside, `behind` when it has yet to be delivered and `failing` when that did not succeed.
+    `kind`: a root is written by others, a view by its job, a changelog with its view; a stream is
+    where a streaming table has its records from; a sink is outside, `behind` when it has yet to be
+    delivered and `failing` when that did not succeed.
     `state`: `behind` when an input has a newer version than the one that was taken up, `unbuilt`
     when there is no version yet, `staged` when a barrier that is not committed holds one.
     `barrier`, `mode`, `rows` (inserted, deleted), `seconds` and `delay` are of the newest version
@@ -97,7 +99,9 @@ class BarrierDetail:
 
 @dataclass(frozen=True)
 class Status:
-    """What a warehouse is doing. `age` is how long ago the newest committed barrier ended."""
+    """What a warehouse is doing. `age` is how long ago the newest committed barrier ended,
+    `leader` is the runner that goes to work, and `leads_for` how long it still does when it stays
+    silent."""
 
     barrier: int
     age: float | None
@@ -106,6 +110,8 @@ class Status:
     leases: int
     tables: tuple[Node, ...]
     contributions: tuple[Contribution, ...]
+    leader: str = ""
+    leads_for: float | None = None
 
 
 def newest_changes(history: History) -> dict[str, TableVersion]:
@@ -123,7 +129,9 @@ def topology(history: History) -> Topology:
     return _Graph(history).topology()
 
 
-def status(history: History, now: float, owner: str = "", leases: int = 0) -> Status:
+def status(
+    history: History, now: float, owner: str = "", leases: int = 0, leader: Leader | None = None
+) -> Status:
     """What the warehouse is doing at the moment `now`; `owner` is who runs ('' nobody)."""
     last = history.newest_committed
     return Status(
@@ -134,6 +142,8 @@ def status(history: History, now: float, owner: str = "", leases: int = 0) -> St
         leases,
         topology(history).nodes,
         delays.contributions(history),
+        leader.owner if leader is not None else "",
+        max(leader.expires_at - now, 0.0) if leader is not None else None,
     )
 
 
@@ -214,11 +224,20 @@ class _Graph:
         behind = {edge.sink for edge in edges if edge.state == "behind"}
         nodes += [self._node(t, "view", t in behind) for level in levels for t in level]
         nodes += [self._node(table, "changelog", False) for table in sorted(logs)]
+        flows = sorted((node, t) for t, job in self.jobs.items() if (node := streams.node(job)))
+        nodes = [self._stream(name, flows) for name in dict(flows)] + nodes
+        edges += [replace(self._edge(*pair), critical=False) for pair in flows]
+        roots = (*dict(flows), *roots)
         sinks = self.history.sinks
         nodes += [self._sink(sink) for sink in sinks]
         edges += [Edge(sink.table, sink.name, self._sink(sink).state) for sink in sinks]
         shown = (roots, *(tuple(level) for level in levels), tuple(sink.name for sink in sinks))
         return Topology(tuple(nodes), tuple(edges), tuple(level for level in shown if level))
+
+    def _stream(self, name: str, flows: Iterable[tuple[str, str]]) -> Node:
+        """A stream, and the newest barrier that read it."""
+        read = [self.changed[t].barrier for of, t in flows if of == name and t in self.changed]
+        return Node(name, "stream", "root", max(read, default=None))
 
     def _sink(self, sink: Sink) -> Node:
         versions = self.history.committed(sink.table)

@@ -67,6 +67,19 @@ def store_of(url: str, boundary: str) -> str:
     return parsed.render_as_string(hide_password=False)
 
 
+def boundaries_beside(url: str) -> dict[str, str]:
+    """Where the stores of all boundaries in the folder of a SQLite store are, by their names ('':
+    of none); elsewhere only the store itself is known."""
+    file = file_of(url)
+    if file is None:
+        return {}
+    stem = STORE_FILE.rpartition(".")[0]
+    found = {"": file.with_name(STORE_FILE)}
+    for each in sorted(file.parent.glob(f"{stem}-*.db")):
+        found[each.stem.removeprefix(f"{stem}-")] = each
+    return {name: in_file(each) for name, each in found.items() if each.is_file()}
+
+
 def schema_of(url: str) -> str:
     """The PostgreSQL schema that such a URL names ('': the server's own choice)."""
     found = _SEARCHED.search(str(make_url(url).query.get("options", "")))

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dbt_streamsql.meta import streams
+
 if TYPE_CHECKING:
     from dbt_streamsql.meta.store import MetaStore
 
@@ -45,6 +47,7 @@ def _job_ids(store: MetaStore) -> dict[str, str]:
 def _sources(store: MetaStore) -> Iterable[tuple[Any, ...]]:
     ids = _job_ids(store)
     out = {(sink.unique_id or sink.name, sink.table) for sink in store.sinks()}
+    out |= {(ids[t], node) for t, job in store.jobs().items() if (node := streams.node(job))}
     return sorted({(ids.get(sink, sink), source) for source, sink in store.topology()} | out)
 
 

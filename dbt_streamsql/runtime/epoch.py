@@ -269,7 +269,7 @@ class Epoch:
             return self._beside(job)
         stream = streams.stream_of(job)
         if stream is not None:
-            return self._run_stream(job, plan, stream, why)
+            return self._run_stream(job, plan, stream, change, why)
         version = ViewJob(self.open, job, plan, change, why, self._rewrite).run()
         told = changelog_table.stage(self.open, job, version)
         if told is not None and version.mode != NOOP:
@@ -284,14 +284,18 @@ class Epoch:
             self.open.done[job.table] = version
         return version
 
-    def _run_stream(self, job: Job, plan: CompiledPlan, stream: Stream, why: str) -> TableVersion:
+    def _run_stream(
+        self, job: Job, plan: CompiledPlan, stream: Stream, change: Redefinition | None, why: str
+    ) -> TableVersion:
         """Run a streaming table, with the tables that stand beside it."""
         for other in streams.all_beside(job):
             known = self.open.jobs.get(other.table)
             if known is None or (known.config, known.columns) != (other.config, other.columns):
                 self._check_free(other)
                 self._stage(other)
-        version, *others = StreamJob(self.open, job, plan, stream, why, self._rewrite).run()
+        version, *others = StreamJob(
+            self.open, job, plan, stream, why, change.reason if change else "", self._rewrite
+        ).run()
         staged = [each for each in (version, *others) if each.mode != NOOP]
         if staged:
             with durable("table.processed"):

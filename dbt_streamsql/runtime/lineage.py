@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from dbt_streamsql.__version__ import version as adapter_version
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import NOOP, Barrier, Job, TableVersion, delay, history
+from dbt_streamsql.meta import NOOP, Barrier, Job, TableVersion, delay, history, streams
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.context import Warehouse, log
@@ -105,6 +105,7 @@ def events(
     nominal = nominal_time_run.NominalTimeRunFacet(_iso(barrier.started_at), producer=PRODUCER)
     run = _run(place, job, began, {"streamsql_barrier": about, "nominalTime": nominal})
     inputs = [_input(place, source, version.inputs.get(source)) for source in job.sources]
+    inputs += _stream(job)
     outputs = [_output(place, job, version)]
     of = _job(job)
     for state, moment in ((RunState.START, began), (RunState.COMPLETE, ended)):
@@ -139,7 +140,7 @@ def failure(
             eventType=state,
             run=_run(place, job, began, facets),
             job=_job(job),
-            inputs=[_input(place, source, None) for source in job.sources],
+            inputs=[*(_input(place, source, None) for source in job.sources), *_stream(job)],
             outputs=[OutputDataset(*_dataset(place, job.table))],
         )
 
@@ -217,6 +218,14 @@ def _input(place: Place, table: str, snapshot: int | None) -> InputDataset:
     if snapshot is not None and table != CLOCK:
         facets["version"] = versions.DatasetVersionDatasetFacet(str(snapshot), producer=PRODUCER)
     return InputDataset(*_dataset(place, table), facets=facets)
+
+
+def _stream(job: Job) -> list[InputDataset]:
+    """What a streaming table reads; nothing for a view."""
+    from openlineage.client.event_v2 import InputDataset
+
+    found = streams.parts(job)
+    return [InputDataset(*found)] if found is not None else []
 
 
 def _output(place: Place, job: Job, version: TableVersion) -> OutputDataset:

@@ -17,16 +17,20 @@ from pyspark.sql import SparkSession
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import NOOP, Job, Span, TableVersion
 from dbt_streamsql.meta.history import OLDEST_CHANGE
+from dbt_streamsql.plan import drift
 from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import upserts
 from dbt_streamsql.runtime.context import Open, pin, unchanged
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.job import Rewrite
 from dbt_streamsql.runtime.local import Local
+from dbt_streamsql.runtime.matching import same
 from dbt_streamsql.runtime.sessions import JobCount
 from dbt_streamsql.runtime.stager import Stager
 from dbt_streamsql.runtime.streams import (
+    MAKES,
     POSITION,
     QUARANTINE,
     TOMBSTONES,
@@ -51,13 +55,14 @@ _SHOWN = 200
 @dataclass
 class StreamJob:
     """One run of one streaming table. `asked`: why its stream is read from the beginning again
-    ('': it is not)."""
+    ('': it is not); `drift`: how the table's columns are to be other ones ('': they are not)."""
 
     epoch: Open
     job: Job
     plan: CompiledPlan
     stream: Stream
     asked: str
+    drift: str
     rewrite: Rewrite
     name: TableName = field(init=False)
     source: Source = field(init=False)
@@ -94,7 +99,7 @@ class StreamJob:
         after = self._after(previous, meta) if previous is not None else None
         end = self.source.end(spark, after)
         others_stand = all(self.epoch.before(o.table) for o in all_beside(self.job))
-        if end is None and previous is not None and others_stand:
+        if end is None and previous is not None and others_stand and not self.drift:
             return [replace(unchanged(previous, {}), stats={POSITION: after})]
         if end is not None:
             span = {self.job.table: Span(after, end.position)}
@@ -161,7 +166,11 @@ class StreamJob:
             found = Upsert(self.stream, self.plan, local, select, few)
             staged = self._upsert(spark, stager, found, previous, meta)
         elif previous is None:
-            staged = [self._build(spark, stager, select, meta)]
+            names = ", ".join(quote(column.name) for column in self.plan.columns)
+            staged = [self._build(spark, stager, f"SELECT {names} FROM ({select})", meta)]
+        elif self.drift:
+            assert meta is not None
+            staged = [self._restored(spark, stager, select, meta)]
         else:
             assert meta is not None
             staged = [self._append(spark, stager, select, meta)]
@@ -177,8 +186,30 @@ class StreamJob:
         self, spark: SparkSession, stager: Stager, select: str, meta: Metadata | None
     ) -> TableVersion:
         at, built = stager.build(spark, select, meta)
-        reason = self.asked or "the table is built for the first time"
+        reason = self.asked or self.drift or "the table is built for the first time"
         return stager.replacement(at, built, meta, "full", reason)
+
+    def _restored(
+        self, spark: SparkSession, stager: Stager, select: str, meta: Metadata, but: str = ""
+    ) -> TableVersion:
+        """Stage the stored rows with the columns that they are to have, `but` some (a join), and
+        those of `select`.
+
+        Columns are of the whole table, not of a branch of it: readers would see them too early.
+        """
+        stored = {name.lower() for name in spark.table(self.name.sql).schema.fieldNames()}
+        columns = (*self.plan.columns, *self.plan.hidden)
+        had = ", ".join(
+            f"CAST({f's.{quote(c.name)}' if c.name.lower() in stored else 'NULL'} AS {c.type}) "
+            f"AS {quote(c.name)}"
+            for c in columns
+        )
+        names = ", ".join(quote(column.name) for column in columns)
+        rows = (
+            f"SELECT {had} FROM {inputs.version(self.name, meta.current)} s {but} "
+            f"UNION ALL SELECT {names} FROM ({select})"
+        )
+        return self._build(spark, stager, rows, meta)
 
     def _append(
         self, spark: SparkSession, stager: Stager, select: str, meta: Metadata
@@ -212,6 +243,8 @@ class StreamJob:
                 return [built]
             return [built, *self._beside(spark, TOMBSTONES, found.deleted(), anew=True)]
         readers = self.epoch.readers(self.job.table)
+        if self.stream.whole and self.drift:
+            return [self._build(spark, stager, found.rows(), meta)]
         if self.stream.whole:
             winners = found.whole()
             parts = [(stager, meta, winners.rows, readers)]
@@ -228,8 +261,14 @@ class StreamJob:
                 (Stager(self.epoch, deletes, {}), graves, winners.deleted, False),
             ]
         staged = []
-        for of, known, rows, feed in parts:
-            version = upserts.write(spark, found.local, of, known, rows, winners, feed=feed)
+        if self.drift and not self.stream.whole:
+            but = f"LEFT ANTI JOIN {winners.keys} k ON {same(self.stream.key, 's', 'k')}"
+            staged.append(
+                self._restored(spark, stager, f"SELECT * FROM {winners.rows}", meta, but)
+            )
+            del parts[0]
+        for of, known, new, feed in parts:
+            version = upserts.write(spark, found.local, of, known, new, winners, feed=feed)
             if version is not None:
                 staged.append(version)
             elif of is stager:
@@ -275,9 +314,11 @@ class StreamJob:
             told = f"concat('{_BAD}', {AT}, ': ', {PROBLEM}, ': ', {raw})"
             good = f"coalesce({good} OR raise_error({told}), true)"
         rows = f"(SELECT {names} FROM {records} WHERE {good})"
-        return self.rewrite(
+        select = self.rewrite(
             self.job.sql, lambda name: rows if str(name) == self.stream.name else None
         )
+        made = [Column(*each) for each in self.job.config.get(MAKES, [])] or self.plan.columns
+        return drift.conformed(select, made, self.plan.columns)
 
     def _meta(self, table: str) -> Metadata | None:
         try:

@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
+from dbt_streamsql.plan import drift
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.quoting import TableName, expression
 from dbt_streamsql.runtime.context import Warehouse, log
@@ -20,6 +21,9 @@ from dbt_streamsql.storage.streams.source import Keeping, Source
 
 STREAM = "stream"
 """The key of `Job.config` that holds the `Stream` of a streaming table."""
+
+READS, MAKES = "reads", "makes"
+"""Keys of `Job.config`: the columns of the stream, and those of the query that are stored."""
 
 BESIDE = "beside"
 """The key of `Job.config` that says which table writes this one."""
@@ -59,6 +63,7 @@ class Stream:
     is none where `delete_when` is true; a record without key for which `truncate_when` is true
     says so of all keys. `leave_out` are columns of the query that are not stored. `on_error`:
     `fail`, or `quarantine`. `whole`: each barrier reads all rows that there are.
+    `on_schema_change`: what becomes of the table when the query gives other columns.
     """
 
     name: str
@@ -71,6 +76,7 @@ class Stream:
     on_error: str = "fail"
     truncate_when: str = ""
     whole: bool = False
+    on_schema_change: str = drift.FAIL
 
     @property
     def quarantines(self) -> bool:
@@ -91,6 +97,11 @@ def check_stream(stream: Stream, place: Place) -> None:
     ]
     if stream.on_error not in ON_ERROR:
         problems.append(f"`on_error` is {stream.on_error!r}, not one of {', '.join(ON_ERROR)}")
+    if stream.on_schema_change not in drift.ON_SCHEMA_CHANGE:
+        problems.append(
+            f"`on_schema_change` is {stream.on_schema_change!r}, not one of "
+            f"{', '.join(drift.ON_SCHEMA_CHANGE)}"
+        )
     for name in ("sequence_by", "delete_when", "truncate_when"):
         if text := getattr(stream, name):
             try:

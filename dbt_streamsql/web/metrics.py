@@ -105,7 +105,7 @@ def _of_tables(told: Status) -> Iterator[Metric]:
     slowest = _of("table_bottleneck", "1 for the slowest job of the newest critical path.")
     took = _of("table_newest_job_seconds", "Seconds that its newest change took.")
     for node in told.tables:
-        if node.kind == "root":
+        if node.kind in ("root", "stream"):
             continue
         if node.delay is not None:
             delays.add_metric([node.table], node.delay)

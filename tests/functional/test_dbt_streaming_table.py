@@ -31,6 +31,13 @@ SOURCES = """
           - name: unreachable
             config: {meta: {streamsql: {connector: datagen, connection: broker}}}
 """
+WIDER = SOURCES.replace(
+    "                      url: {choice: [a, b, c]}\n",
+    "                      url: {choice: [a, b, c]}\n                      lang: {choice: [de]}\n",
+).replace(
+    "              - {name: url, data_type: string}\n",
+    "              - {name: url, data_type: string}\n              - {name: lang, data_type: string}\n",
+)
 CLICKS = """
     {{ config(materialized='streaming_table') }}
     with source as (select * from {{ source('web', 'clicks') }})
@@ -114,3 +121,28 @@ def test_everything_wrong_with_the_config_is_told_at_once(web):
     told = done.messages["bad"]
     assert all(part in told for part in ("`refresh_mode`", "`key`", "`sequence_by`"))
     assert "`on_eror` (did you mean `on_error`?)" in told
+
+
+def test_new_columns_of_the_stream_come_into_the_table_and_its_views(web):
+    everything = "{{ config(materialized='materialized_view') }} select * from {{ ref('clicks') }}"
+    web.write("models/everything.sql", everything)
+    model = "{{ config(materialized='streaming_table'ROOM) }} select * from "
+    model += "{{ source('web', 'clicks') }}"
+    web.write("models/clicks.sql", model.replace("ROOM", ""))
+    assert web.dbt("build").ok
+    web.write("models/sources.yml", WIDER)
+    done = web.dbt("build")
+    assert not done.ok
+    assert "lang string is new" in done.messages["clicks"]
+    assert "on_schema_change" in done.messages["clicks"]
+    web.write("models/clicks.sql", model.replace("ROOM", ", on_schema_change='sync_all_columns'"))
+    done = web.dbt("build")
+    assert done.ok, done.messages
+    counted = "select count(*), count(lang) from lake.shop."
+    assert web.sql(counted + "clicks") == web.sql(counted + "everything") == [(200, 100)]
+
+
+def test_the_stream_is_above_the_table_in_dbts_lineage(web):
+    assert web.dbt("parse").ok
+    model = web.json("manifest.json")["nodes"]["model.shop.clicks"]
+    assert model["depends_on"]["nodes"] == ["source.shop.web.clicks"]

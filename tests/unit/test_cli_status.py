@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -136,3 +137,43 @@ def test_names_are_shown_as_they_are_and_cannot_command_a_terminal(
         assert "[red]x" in done.output
     assert "&lt;b" not in run(tmp_path, "topology", "--format", "mermaid").output
     assert "#lt;b#gt;" in run(tmp_path, "topology", "--format", "mermaid").output
+
+
+def test_status_names_who_leads_in_each_boundary_and_for_how_long(tmp_path: Path) -> None:
+    for file, owner in (("streamsql.db", "host:1"), ("streamsql-payments.db", "host:2")):
+        store = MetaStore.open(f"sqlite:///{tmp_path}/{file}")
+        store.leaders.lead(owner, 600)
+        store.close()
+    shown = run(tmp_path, "status").output
+    assert "leader: host:1, for " in shown
+    assert "leader of boundary payments: host:2, for " in shown
+    told = read(tmp_path, "status", "--json")
+    assert (told["leader"], told["boundaries"]["payments"]["leader"]) == ("host:1", "host:2")
+    assert 500 < told["leads_for"] <= 600
+
+
+def test_a_leader_that_fell_silent_leads_no_more(tmp_path: Path) -> None:
+    store = MetaStore.open(f"sqlite:///{tmp_path}/streamsql.db")
+    store.leaders.lead("host:1", -1)
+    store.close()
+    assert "leader" not in run(tmp_path, "status").output
+    assert read(tmp_path, "status", "--json")["leader"] == ""
+
+
+def test_a_stream_is_above_the_table_that_reads_it(tmp_path: Path) -> None:
+    store = MetaStore.open(f"sqlite:///{tmp_path}/streamsql.db")
+    fence = store.acquire()
+    number = store.begin(fence).id
+    declared = {"connector": "kafka", "options": {"topic": "orders"}}
+    stream = {"name": "lake.shop.events", "spec": declared, "connection": "broker"}
+    made = replace(job(CLEAN, ("",)), sources=(), config={"stream": stream})
+    store.stage_job(fence, number, made)
+    store.processed(fence, TableVersion(number, CLEAN, created=True, started_at=1000.0))
+    store.precommit(fence, number)
+    store.written(fence, number, CLEAN)
+    store.commit(fence, number)
+    store.close()
+    assert f"kafka://broker/orders  [root]\n  {CLEAN}" in run(tmp_path, "topology").output
+    edges = read(tmp_path, "topology", "--json")["edges"]
+    assert [(edge["source"], edge["sink"]) for edge in edges] == [("kafka://broker/orders", CLEAN)]
+    assert "kafka://broker/orders" in run(tmp_path, "status").output

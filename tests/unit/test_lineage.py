@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -105,6 +106,15 @@ def test_a_job_at_a_barrier_is_one_run_that_starts_and_completes(found, told: Pa
         ("file:///data/lake", "raw.items"),
     }
     assert [o["name"] for o in complete["outputs"]] == ["shop.item_revenue"]
+
+
+def test_the_stream_of_a_streaming_table_is_its_input(found) -> None:
+    declared = {"connector": "kafka", "options": {"topic": "orders"}}
+    stream = {"name": "lake.shop.events", "spec": declared, "connection": "broker"}
+    reads = replace(found.jobs[REVENUE], sources=(), config={"stream": stream})
+    found = replace(found, jobs={**found.jobs, REVENUE: reads})
+    for event in events_of(found, 4, REVENUE):
+        assert [(i.namespace, i.name) for i in event.inputs] == [("kafka://broker", "orders")]
 
 
 def test_what_is_told_fits_the_facets_of_the_library(found, told: Path) -> None:

@@ -34,7 +34,7 @@ const label = (table) => table.split(".").slice(1).join(".") || table;
 
 function linesOf(node, onPath) {
   const lines = [[label(node.table), "title"], [stateText(node), "state-text"]];
-  if (node.kind !== "root" && node.barrier !== null) {
+  if (!["root", "stream"].includes(node.kind) && node.barrier !== null) {
     lines.push([`barrier ${node.barrier}, ${node.mode} ${rows(node.rows)}`, "soft"]);
   }
   if (node.delay !== null) lines.push([`delay ${delay(node.delay, node.delay_exact)}`, "soft"]);
@@ -83,7 +83,7 @@ function drawnNode(node, at, onPath) {
     href: tableUrl(node.table),
     "data-key": `node ${node.table}`,
   },
-  svg("rect", { x: left, y: top, width: at.width, height: at.height, rx: node.kind === "root" ? 16 : 5 },
+  svg("rect", { x: left, y: top, width: at.width, height: at.height, rx: ["root", "stream"].includes(node.kind) ? 16 : 5 },
     svg("title", {}, node.table)),
   // The spaces keep the lines apart for who listens to the link.
   lines.map(([text, kind], line) =>

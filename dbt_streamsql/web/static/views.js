@@ -117,7 +117,7 @@ export function tableView(data) {
     h("h1", {}, data.table),
     facts([
       ["State", node ? stateOf(node.state) : "dropped, or not read by any view"],
-      ...(node && node.kind !== "root" ? [["Delay", delay(node.delay, node.delay_exact) || "none"], ["Newest change", `barrier ${node.barrier ?? "none"}, ${node.mode} ${rows(node.rows)}`]] : []),
+      ...(node && !["root", "stream"].includes(node.kind) ? [["Delay", delay(node.delay, node.delay_exact) || "none"], ["Newest change", `barrier ${node.barrier ?? "none"}, ${node.mode} ${rows(node.rows)}`]] : []),
       ["Reads", edges(data.sources, "source", "reads")],
       ["Is read by", edges(data.readers, "sink", "readers")],
       ...(definition ? [["dbt node", definition.unique_id || "none"], ["Refresh mode", definition.refresh_mode]] : []),
