@@ -15,7 +15,7 @@ from dbt_streamsql.compiler.compile import MODES, compile_view
 from dbt_streamsql.compiler.identity import identity
 from dbt_streamsql.compiler.redefine import redefinition
 from dbt_streamsql.compiler.sinks import compile_sink
-from dbt_streamsql.compiler.streaming import Upserts, compile_stream
+from dbt_streamsql.compiler.streaming import Upserts, compile_stream, timed_columns
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Job, Sink
 from dbt_streamsql.plan.catalog import TableInfo
@@ -28,6 +28,7 @@ from dbt_streamsql.runtime.job import plan_of
 from dbt_streamsql.runtime.spark_catalog import SparkCatalog
 from dbt_streamsql.runtime.streams import (
     STREAM,
+    WAITING,
     Stream,
     check_stream,
     is_beside,
@@ -100,6 +101,10 @@ class Definitions:
         text = extended(stream, sql) if stream.key else ""
         upsert = Upserts(stream.key, stream.leave_out, text, stream.whole) if stream.key else None
         plan = compile_stream(sql, info, self._known, table=table, upsert=upsert)
+        waiting = {}
+        if stream.by_event_time:
+            timed = timed_columns(sql, stream.event_time, info, self._known, table=table)
+            waiting[WAITING] = [{"name": c.name, "type": c.type} for c in timed]
         job = Job(
             table=table,
             unique_id=unique_id or (current.unique_id if current is not None else ""),
@@ -108,6 +113,7 @@ class Definitions:
                 "hidden": [column.name for column in plan.hidden],
                 **({"sequence": plan.hidden[0].type} if plan.hidden else {}),
                 **_options(properties, changelog=False),
+                **waiting,
                 STREAM: asdict(stream),
             },
             fingerprint=plan.fingerprint,
@@ -262,6 +268,7 @@ def _refuse_other_rows(stream: Stream, before: Stream | None, place: Place) -> N
     parts = {
         "key": (before.key, stream.key),
         "sequence_by": (before.sequence_by, stream.sequence_by),
+        "event_time": tuple(s.event_time if s.by_event_time else "" for s in (before, stream)),
         "mode": tuple("snapshot" * s.whole or "incremental" for s in (before, stream)),
         "connector": (before.spec.get("connector"), stream.spec.get("connector")),
     }
