@@ -7,7 +7,9 @@ import random
 import pytest
 from tests_support import dying
 
+from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.runtime.session import embedded
 
 pytestmark = pytest.mark.spark
 
@@ -178,3 +180,57 @@ def upto(engine, table):
     versions = engine._warehouse.store.latest_all()
     at = versions[table].stats["event_time"]["upto"]
     return None if at is None else at / 1e6
+
+
+def test_a_rebuilt_store_knows_the_time_and_what_waits(engine, tmp_path):
+    folder = tmp_path / "lake"
+    spark = embedded(str(folder))
+    spark.sql("CREATE NAMESPACE lake.s")
+    shop = Engine.open(folder, spark=spark)
+    source = made(shop, "s")
+    append(shop, source, [(1, 100, "a"), (2, 105, "a")])
+    define(shop, "lake.s.t", source, late_data="quarantine")
+    append(shop, source, [(3, 112, "a")])
+    shop.advance()
+    shop.close()
+    for file in folder.glob("streamsql.db*"):
+        file.unlink()
+    shop = Engine.open(folder, spark=spark)
+    assert not shop.rebuild().left
+    append(shop, source, [(4, 101, "late"), (5, 130, "a")])
+    shop.advance()
+    assert ids(shop, "lake.s.t") == [1, 2, 3]
+    assert quarantined(shop, "lake.s.t") == [("LATE:", 4)]
+    shop.close()
+
+
+REFUSED = {
+    "`event_time` is a bigint": {"event_time": "id"},
+    "`event_time` needs a `lateness`": {"lateness": None},
+    "`lateness` needs `event_time`": {"event_time": ""},
+    "`late_data` is 'drop'": {"late_data": "drop"},
+    "`lateness` is not a length of time": {"lateness": "soon"},
+}
+
+
+@pytest.mark.parametrize("told", REFUSED)
+def test_what_cannot_be_is_refused_in_words(engine, schema, source, told):
+    with pytest.raises(StreamSqlError) as caught:
+        define(engine, f"lake.{schema}.clicks", source, **REFUSED[told])
+    assert caught.value.code == "CONFIG_INVALID"
+    assert told in f"{caught.value.message} {caught.value.given}"
+
+
+def test_event_time_where_there_was_none_needs_a_full_refresh(engine, schema, source):
+    table = f"lake.{schema}.clicks"
+    append(engine, source, [(1, 100, "a"), (2, 120, "a")])
+    define(engine, table, source, event_time="", lateness=None)
+    with pytest.raises(StreamSqlError) as caught:
+        define(engine, table, source)
+    assert "another event_time" in caught.value.message
+    define(engine, table, source, full_refresh=True)
+    assert ids(engine, table) == [1]
+    define(engine, table, source, lateness="1 s")
+    append(engine, source, [(3, 121, "a")])
+    engine.advance()
+    assert ids(engine, table) == [1, 2]
