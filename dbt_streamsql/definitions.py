@@ -15,7 +15,7 @@ from dbt_streamsql.compiler.compile import MODES, compile_view
 from dbt_streamsql.compiler.identity import identity
 from dbt_streamsql.compiler.redefine import redefinition
 from dbt_streamsql.compiler.sinks import compile_sink
-from dbt_streamsql.compiler.streaming import Upserts, compile_stream
+from dbt_streamsql.compiler.streaming import Upserts, compile_stream, timed_columns
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Job, Sink
 from dbt_streamsql.plan import drift
@@ -31,6 +31,7 @@ from dbt_streamsql.runtime.streams import (
     MAKES,
     READS,
     STREAM,
+    WAITING,
     Stream,
     check_stream,
     is_beside,
@@ -112,6 +113,10 @@ class Definitions:
             plan = replace(plan, columns=columns_now)
             if reason := drift.told(old, columns_now):
                 change = Redefinition(SHADOW, f"other columns: {reason}")
+        waiting = {}
+        if stream.by_event_time:
+            timed = timed_columns(sql, stream.event_time, info, self._known, table=table)
+            waiting[WAITING] = [{"name": c.name, "type": c.type} for c in timed]
         job = Job(
             table=table,
             unique_id=unique_id or (current.unique_id if current is not None else ""),
@@ -120,6 +125,7 @@ class Definitions:
                 "hidden": [column.name for column in plan.hidden],
                 **({"sequence": plan.hidden[0].type} if plan.hidden else {}),
                 **_options(properties, changelog=False),
+                **waiting,
                 STREAM: asdict(stream),
                 READS: [[column.name, column.type] for column in columns],
                 MAKES: [[column.name, column.type] for column in made],
@@ -278,6 +284,7 @@ def _refuse_other_rows(
         "key": (before.key, stream.key),
         "sequence_by": (before.sequence_by, stream.sequence_by),
         "type of sequence_by": (current.config.get("sequence", ""), sequence),
+        "event_time": tuple(s.event_time if s.by_event_time else "" for s in (before, stream)),
         "mode": tuple("snapshot" * s.whole or "incremental" for s in (before, stream)),
         "connector": (before.spec.get("connector"), stream.spec.get("connector")),
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.retention import DAY, Retention
 
@@ -28,6 +30,23 @@ def seconds_of(value: object, key: str) -> float:
             given=repr(value),
             allowed="a number of seconds, or a text such as 30 seconds, 5 minutes, 1h 30m, 7 days",
         )
+    return found
+
+
+def event_times(
+    event_time: str, lateness: object, late_data: str, idle_after: object
+) -> dict[str, Any]:
+    """What a streaming table says of event time, its lengths in seconds. Error: CONFIG_INVALID.
+
+    >>> event_times("ts", "10 seconds", "include_next", "never")["lateness"]
+    10.0
+    """
+    found: dict[str, Any] = {"event_time": event_time, "late_data": late_data}
+    if lateness is not None:
+        found["lateness"] = seconds_of(lateness, "lateness")
+    if idle_after is not None:
+        never = idle_after == "never"
+        found["idle_after"] = None if never else seconds_of(idle_after, "idle_after")
     return found
 
 

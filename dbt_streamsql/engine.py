@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.compiler.compile import compile_view
 from dbt_streamsql.definitions import Definitions, check_config
-from dbt_streamsql.durations import retention_of
+from dbt_streamsql.durations import event_times, retention_of
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore, Retention
 from dbt_streamsql.meta.places import STORE_FILE, in_file, store_of
@@ -186,6 +186,10 @@ class Engine(Sinking):
         leave_out: Sequence[str] = (),
         on_error: str = "fail",
         on_schema_change: str = "fail",
+        event_time: str = "",
+        lateness: float | str | None = None,
+        late_data: str = "include_next",
+        idle_after: float | str | None = None,
         unique_id: str = "",
         full_refresh: bool = False,
         properties: Mapping[str, str] | None = None,
@@ -200,7 +204,12 @@ class Engine(Sinking):
         query's columns, of which `leave_out` are not stored.
         `on_error`: fail, or quarantine, which keeps what cannot be read in `<name>__quarantine`.
         `on_schema_change`: what becomes of the table when the query gives other columns, as dbt
-        calls it. `full_refresh` reads the stream from its beginning again.
+        calls it.
+        With a `lateness` a barrier holds the records whose `event_time`, an expression, is not
+        after the greatest one that was read less the lateness; `late_data` (include_next,
+        quarantine) is for those that come later still, and a stream without records for
+        `idle_after` (5 minutes unless told, `never`) is not waited for. Both are seconds or texts.
+        `full_refresh` reads the stream from its beginning again.
 
         Joins the open epoch (see `begin`), else it is an epoch of its own.
         Errors: CONFIG_INVALID, SQL_UNSUPPORTED, BAD_RECORD, STREAM_LOST.
@@ -210,6 +219,7 @@ class Engine(Sinking):
         wanted = Stream(
             *(read, dict(source), connection, tuple(key), sequence_by, delete_when),
             *(tuple(leave_out), on_error, truncate_when, False, on_schema_change),
+            **event_times(event_time, lateness, late_data, idle_after),
         )
         sql = self._kept(sql)
         with self._in_epoch() as epoch:

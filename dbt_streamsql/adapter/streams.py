@@ -8,14 +8,21 @@ from typing import Any
 
 from dbt_streamsql.adapter import model_config
 from dbt_streamsql.adapter.causes import listed
+from dbt_streamsql.durations import event_times
 from dbt_streamsql.errors import Place, StreamSqlError
 
 KEY = "streamsql"
 """Under `meta` of a source: what makes it a stream."""
 
 _LISTS = ("key", "leave_out")
-_TEXTS = ("sequence_by", "delete_when", "truncate_when", "on_error")
+_TEXTS = ("sequence_by", "delete_when", "truncate_when", "on_error", "late_data")
 """Config keys of a streaming table that dbt does not know."""
+
+_TIMES = ("lateness", "idle_after")
+"""The same: lengths of time."""
+
+_EVENT_TIME = "event_time"
+"""Known to dbt, whose own it stays unless there is a `lateness`."""
 
 _PATHS = ("path", "schema_file", "ledger")
 """Options that are places of files; `schema_files` has several."""
@@ -52,9 +59,20 @@ def of_streaming_table(
     # dbt's own default, which nobody wrote, would leave columns out in silence.
     if written.get("on_schema_change") is not None:
         options["on_schema_change"] = str(config["on_schema_change"])
-    own = {*_LISTS, *_TEXTS, *model_config.OWN_KEYS}
+    for key in _TIMES:
+        if config.get(key) is not None:
+            options[key] = config[key]
+            try:
+                event_times(
+                    "", **{"lateness": None, "idle_after": None, key: config[key]}, late_data=""
+                )
+            except StreamSqlError as error:
+                problems.append(f"{error.message}: {error.given}")
+    if options.get("lateness") is not None and config.get(_EVENT_TIME):
+        options[_EVENT_TIME] = config[_EVENT_TIME]
+    own = {*_LISTS, *_TEXTS, *_TIMES, *model_config.OWN_KEYS}
     rest = {key: config[key] for key in config if key not in own}
-    found = model_config.of_materialized_view(name, rest, problems, (*_LISTS, *_TEXTS))
+    found = model_config.of_materialized_view(name, rest, problems, (*_LISTS, *_TEXTS, *_TIMES))
     return {**options, "properties": found["properties"]}
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import asdict
+from datetime import datetime, timezone
 from functools import wraps
 from typing import Any, NoReturn
 
@@ -66,11 +67,14 @@ def status(store: MetaStore, as_json: bool, newest: int) -> None:
     out = console()
     for line in (*_headlines(told), *_leading(others)):
         out.print(plain(line))
-    print_table(
-        out,
-        ("table", "state", "barrier", "mode", "rows", "seconds", "delay", "changed"),
-        (_node_row(node, time.time()) for node in told.tables),
-    )
+    heads: tuple[str, ...] = ("table", "state", "barrier", "mode", "rows", "seconds", "delay")
+    rows = [_node_row(node, time.time()) for node in told.tables]
+    if any(node.event_time is not None for node in told.tables):
+        heads += ("event time", "event delay")
+        for at, node in enumerate(told.tables):
+            late = _delay(node.event_delay, exact=True)
+            rows[at] = (*rows[at][:-1], _utc(node.event_time), late, rows[at][-1])
+    print_table(out, (*heads, "changed"), rows)
     for contribution in told.contributions[:1]:
         out.print(
             plain(
@@ -139,7 +143,8 @@ def show(store: MetaStore, as_json: bool, number: int) -> None:
 def _tell_barrier(found: BarrierDetail) -> None:
     out, at = console(), found.summary
     took = f", {_seconds(at.seconds)} s" if at.seconds is not None else ""
-    out.print(plain(f"barrier {at.id}: {at.state}, begun {_moment(at.started_at)}{took}"))
+    upto = f", event time {_utc(at.event_time)}" if at.event_time is not None else ""
+    out.print(plain(f"barrier {at.id}: {at.state}, begun {_moment(at.started_at)}{took}{upto}"))
     late = {delay.table: delay for delay in found.delays}
     slow = at.path.bottleneck
     rows = []
@@ -249,6 +254,16 @@ def _delay(value: float | None, exact: bool) -> str:
     if value is None:
         return ""
     return f"{'' if exact else '≥ '}{_seconds(value)} s"
+
+
+def _utc(value: float | None) -> str:
+    """The time of records, in UTC as they have it. It may be any, far from now."""
+    if value is None:
+        return ""
+    try:
+        return datetime.fromtimestamp(value, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return f"{value:.0f}"
 
 
 def _moment(value: float | None) -> str:

@@ -13,6 +13,8 @@ from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName, quote
 
+_TIME = "streamsql_time_of_record"
+
 STREAMING = "streaming"
 """The mode of a plan whose rows come from a stream."""
 
@@ -85,6 +87,27 @@ def compile_stream(
         operators=(),
     )
     return plan if upsert is None else _keyed(plan, upsert, alone)
+
+
+def timed_columns(
+    sql: str, event_time: str, stream: TableInfo, catalog: Catalog, *, table: str
+) -> tuple[Column, ...]:
+    """The columns of a streaming table's query, of whose rows `event_time` is the time.
+
+    Errors: those of `compile_stream`; CONFIG_INVALID when it is no TIMESTAMP.
+    """
+    text = f"SELECT *, ({event_time}) AS {_TIME} FROM ({sql})"
+    *columns, time = compile_stream(text, stream, catalog, table=table).columns
+    if time.type not in ("timestamp", "timestamp_ntz"):
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            f"`event_time` is a {time.type}, not a TIMESTAMP",
+            given=event_time,
+            allowed="a column of the query, or an expression over them, that is a TIMESTAMP",
+            hint="`timestamp_millis(…)`, `to_timestamp(…)` or a CAST makes one",
+            place=Place(table),
+        )
+    return tuple(columns)
 
 
 def _keyed(plan: CompiledPlan, upsert: Upserts, catalog: Catalog) -> CompiledPlan:

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 OLDEST_CHANGE = "oldest_change"
 """The key of `TableVersion.stats`: root table -> commit time of its oldest change taken up."""
+
+EVENT_TIME = "event_time"
+"""The key of `TableVersion.stats`: how far a streaming table has come in the time of its records;
+`upto`, in microseconds since 1970, is the event time of its barrier."""
+
 NEWEST = 50
 """Barriers that are looked at unless another number is asked for."""
 

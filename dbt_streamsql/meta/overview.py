@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Literal
 
 from dbt_streamsql.meta import delay as delays
-from dbt_streamsql.meta import streams
+from dbt_streamsql.meta import event_time, streams
 from dbt_streamsql.meta import topology as order
 from dbt_streamsql.meta.delay import Contribution, Delay, Path, Progress
 from dbt_streamsql.meta.history import History
@@ -35,7 +35,9 @@ class Node:
     when there is no version yet, `staged` when a barrier that is not committed holds one.
     `barrier`, `mode`, `rows` (inserted, deleted), `seconds` and `delay` are of the newest version
     that changed the table. `changed_at` is when that became visible; of a root, when the newest
-    pinned version was committed.
+    pinned version was committed. `event_time`: the table has what was read of its streams up to
+    there, where they have barriers of event time and it has taken all of them up; `event_delay` is
+    from then until that was visible.
     """
 
     table: str
@@ -49,6 +51,8 @@ class Node:
     delay_exact: bool = True
     changed_at: float | None = None
     bottleneck: bool = False
+    event_time: float | None = None
+    event_delay: float | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,8 @@ class Topology:
 
 @dataclass(frozen=True)
 class BarrierSummary:
-    """One barrier in a list. `delay` is the greatest of its tables, `modes` counts tables."""
+    """One barrier in a list. `delay` is the greatest of its tables, `modes` counts tables, and
+    `event_time` is how far it has come in the time of records (None: no stream tells one)."""
 
     id: int
     state: str
@@ -85,6 +90,7 @@ class BarrierSummary:
     modes: dict[str, int]
     delay: float | None
     path: Path
+    event_time: float | None = None
 
 
 @dataclass(frozen=True)
@@ -184,6 +190,7 @@ def _summary(history: History, found: Barrier, late: Iterable[Delay]) -> Barrier
         modes(history.versions.get(found.id, {}).values()),
         max((item.seconds for item in late if item.barrier == found.id), default=None),
         delays.critical_path(history, found.id),
+        event_time.of_barrier(history.versions.get(found.id, {}).values()),
     )
 
 
@@ -200,6 +207,7 @@ class _Graph:
         self.slowest = path.bottleneck.table if path.bottleneck else ""
         on_path = [step.table for step in path.steps]
         self.critical = set(pairwise(on_path))
+        self.events: dict[str, tuple[float, float | None] | None] = {}
         self.staged = {
             version.table
             for barrier in history.barriers
@@ -288,7 +296,20 @@ class _Graph:
             late.since.exact if late else True,
             version.written_at,
             table == self.slowest,
+            *(self._event(table) or (None, None)),
         )
+
+    def _event(self, table: str) -> tuple[float, float | None] | None:
+        """The event time of a table, and how late it was: of a view, that of the stream which has
+        come least far."""
+        if table not in self.events:
+            self.events[table] = event_time.of_table(self.history, table)
+            job = self.jobs.get(table)
+            sources = job.sources if job is not None else ()
+            found = [told for source in sources if (told := self._event(source)) is not None]
+            if found and all(self._edge_state(source, table) == "current" for source in sources):
+                self.events[table] = min(found)
+        return self.events[table]
 
     def _delay(self, table: str) -> Delay | None:
         version = self.changed.get(table)

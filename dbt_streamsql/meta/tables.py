@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from dbt_streamsql.meta import streams
+from dbt_streamsql.meta import event_time, streams
+from dbt_streamsql.meta.records import TableVersion
 
 if TYPE_CHECKING:
     from dbt_streamsql.meta.store import MetaStore
@@ -68,10 +70,16 @@ def _versions(store: MetaStore) -> Iterable[tuple[Any, ...]]:
 
 
 def _barriers(store: MetaStore) -> Iterable[tuple[Any, ...]]:
+    versions = groupby(store.newest_versions(NEWEST), key=_barrier_of)
+    upto = {barrier: event_time.of_barrier(of) for barrier, of in versions}
     return [
-        (barrier.id, barrier.state, barrier.started_at, barrier.ended_at)
+        (barrier.id, barrier.state, barrier.started_at, barrier.ended_at, upto.get(barrier.id))
         for barrier in store.newest_barriers(NEWEST)
     ]
+
+
+def _barrier_of(version: TableVersion) -> int:
+    return version.barrier
 
 
 def _barrier_tables(store: MetaStore) -> Iterable[tuple[Any, ...]]:
@@ -110,7 +118,13 @@ _ALL = (
     ),
     MetaTable(
         "__META_BARRIER",
-        (("barrier", "bigint"), ("state", "string"), ("started_at", _TIME), ("ended_at", _TIME)),
+        (
+            ("barrier", "bigint"),
+            ("state", "string"),
+            ("started_at", _TIME),
+            ("ended_at", _TIME),
+            ("event_time", _TIME),
+        ),
         _barriers,
     ),
     MetaTable(

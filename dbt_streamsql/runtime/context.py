@@ -15,6 +15,7 @@ from dbt_streamsql.meta import Fence, Job, MetaStore, Retention, Sink, TableVers
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.durable import durable
+from dbt_streamsql.runtime.event_time import Watermark
 from dbt_streamsql.runtime.sessions import Sessions
 from dbt_streamsql.runtime.shared import SharedChanges
 from dbt_streamsql.storage import inputs
@@ -95,7 +96,8 @@ class Open:
     """The state of one open epoch. `lock` guards everything that jobs in threads share.
 
     `sinks` are definitions that count when it is published. `clock` is what `now()` means in it,
-    in microseconds since 1970; `replay` is set while views are revised.
+    in microseconds since 1970, `watermark` how far event time comes; `replay` is set while views
+    are revised.
     """
 
     warehouse: Warehouse
@@ -112,6 +114,7 @@ class Open:
     clock: int = field(default_factory=lambda: time.time_ns() // 1000)
     changes: SharedChanges = field(default_factory=SharedChanges)
     replay: Replay | None = None
+    watermark: Watermark = field(default_factory=Watermark)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def readers(self, table: str) -> bool:

@@ -25,19 +25,22 @@ from dbt_streamsql.storage.iceberg.stamp import Stamp
 @dataclass(frozen=True)
 class Stager:
     """Stages for one job in one epoch; `inputs` are the snapshots that a version is made from,
-    `position` is how far its stream is read."""
+    `position` is how far its stream is read, `event_time` how far that has come by event time."""
 
     epoch: Open
     job: Job
     inputs: Mapping[str, int | None]
     position: Mapping[str, Any] | None = None
+    event_time: Mapping[str, Any] | None = None
 
     def origin(self) -> Stamp:
         """What the snapshots of this version tell of themselves."""
         new = self.job.table in self.epoch.definitions
         text = remembered.packed(self.job) if new else ""
         return Stamp(
-            self.epoch.barrier(), self.inputs, self.job.fingerprint, text, position=self.position
+            *(self.epoch.barrier(), self.inputs, self.job.fingerprint, text),
+            position=self.position,
+            event_time=self.event_time,
         )
 
     def build(

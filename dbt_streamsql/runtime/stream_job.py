@@ -13,31 +13,37 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import lit
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import NOOP, Job, Span, TableVersion
-from dbt_streamsql.meta.history import OLDEST_CHANGE
+from dbt_streamsql.meta.history import EVENT_TIME, OLDEST_CHANGE
 from dbt_streamsql.plan import drift
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import upserts
-from dbt_streamsql.runtime.context import Open, pin, unchanged
+from dbt_streamsql.runtime.context import Open, log, pin, unchanged
 from dbt_streamsql.runtime.durable import durable
-from dbt_streamsql.runtime.job import Rewrite
+from dbt_streamsql.runtime.event_time import TIME, Progress, Root, Split, watermark
+from dbt_streamsql.runtime.job import Rewrite, plan_of
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.matching import same
 from dbt_streamsql.runtime.sessions import JobCount
 from dbt_streamsql.runtime.stager import Stager
 from dbt_streamsql.runtime.streams import (
+    EARLY,
     MAKES,
     POSITION,
     QUARANTINE,
     TOMBSTONES,
+    WAITING,
     Stream,
     all_beside,
     beside,
     opened,
+    stream_of,
+    timed,
 )
 from dbt_streamsql.runtime.upserts import Upsert
 from dbt_streamsql.runtime.write_driver import DRIVER_ROWS
@@ -45,6 +51,7 @@ from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import refs, staging, stamp
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.refs import Moves
+from dbt_streamsql.storage.iceberg.stamp import Stamp
 from dbt_streamsql.storage.streams.source import AT, PROBLEM, RAW, End, Position, Source
 
 _BAD = "STREAMSQL_BAD_RECORD "
@@ -99,24 +106,34 @@ class StreamJob:
         after = self._after(previous, meta) if previous is not None else None
         end = self.source.end(spark, after)
         others_stand = all(self.epoch.before(o.table) for o in all_beside(self.job))
+        progress = self._progress(previous, meta)
         if end is None and previous is not None and others_stand and not self.drift:
-            return [replace(unchanged(previous, {}), stats={POSITION: after})]
+            stats: dict[str, Any] = {POSITION: after}
+            if self.stream.by_event_time:
+                upto = self._watermark(spark, progress, progress.seen, new=False)
+                stats[EVENT_TIME] = replace(progress, upto=upto).kept()
+            if not progress.passed(stats):
+                return [replace(unchanged(previous, {}), stats=stats)]
         if end is not None:
             span = {self.job.table: Span(after, end.position)}
             with durable("stream.record"):
                 self.epoch.warehouse.store.add_spans(self.epoch.fence, self.epoch.barrier(), span)
         local = Local(spark)
         few = end is None or (end.records is not None and end.records <= DRIVER_ROWS)
+        few = few and progress.waiting <= DRIVER_ROWS
         # Adaptive execution runs every stage as a job of its own: see `Frames`.
         spark.conf.set("spark.sql.adaptive.enabled", not few)
         try:
-            version, *others = self._take(spark, local, after, end, previous, meta, few=few)
+            version, *others = self._take(
+                spark, local, after, end, previous, meta, progress, few=few
+            )
         except PySparkException as error:
             raise self._told(error) from error
         finally:
             local.close()
             spark.conf.set("spark.sql.adaptive.enabled", True)
-        stats: dict[str, Any] = {
+        stats = {
+            **version.stats,
             "strategy": self.plan.strategy,
             "plan": self.plan.fingerprint,
             POSITION: end.position if end is not None else after,
@@ -130,19 +147,130 @@ class StreamJob:
         if POSITION in previous.stats:
             position: Position | None = previous.stats[POSITION]
             return position
-        # The store was rebuilt from the tables.
-        at = previous.snapshot
-        while meta is not None and at is not None and at in meta.snapshots:
-            told = stamp.read(meta.snapshots[at].summary)
-            if told is not None:
-                return told.position
-            at = meta.snapshots[at].parent
+        told = self._told_by_table(previous, meta)
+        if told is not None:
+            return told.position
         raise StreamSqlError(
             "STREAM_LOST",
             f"nothing tells how far {self.source.name} was read for {self.job.table}",
             hint="`dbt run --full-refresh` of this model reads the stream from its beginning",
             place=self._place,
         )
+
+    def _progress(self, previous: TableVersion | None, meta: Metadata | None) -> Progress:
+        """How far the event time of the table as it is has come."""
+        if previous is None or not self.stream.by_event_time:
+            return Progress()
+        if EVENT_TIME in previous.stats:
+            return Progress.of(previous.stats)
+        told = self._told_by_table(previous, meta)
+        return Progress.of({EVENT_TIME: told.event_time} if told is not None else {})
+
+    def _told_by_table(self, previous: TableVersion, meta: Metadata | None) -> Stamp | None:
+        """What the table tells itself: for a store that was rebuilt from the tables."""
+        at = previous.snapshot
+        while meta is not None and at is not None and at in meta.snapshots:
+            told = stamp.read(meta.snapshots[at].summary)
+            if told is not None:
+                return told
+            at = meta.snapshots[at].parent
+        return None
+
+    # -- event time --------------------------------------------------------------------------
+
+    def _watermark(
+        self, spark: SparkSession, progress: Progress, seen: int | None, *, new: bool
+    ) -> int | None:
+        """The W of this epoch's barrier, of which all streams with a lateness have their say;
+        `seen` is what this one tells now, and `new` whether it has had records."""
+
+        def decide() -> int | None:
+            roots = [self._root(progress, seen, new)]
+            for table, job in list(self.epoch.jobs.items()):
+                stream = stream_of(job)
+                if stream is not None and stream.by_event_time and table != self.job.table:
+                    roots.append(self._peeked(spark, job, stream))
+            return watermark(roots)
+
+        return self.epoch.watermark.once(decide)
+
+    def _root(self, progress: Progress, seen: int | None, new: bool) -> Root:
+        after = self.stream.idle_after
+        silent = not new and after is not None
+        idle = silent and self.epoch.clock / 1e6 - progress.heard >= (after or 0)
+        assert self.stream.lateness is not None
+        return Root(progress.upto, seen, self.stream.lateness, idle)
+
+    def _peeked(self, spark: SparkSession, job: Job, stream: Stream) -> Root:
+        """What another stream of the boundary would say; this one does not wait until it has been
+        read, since a run need not read it at all."""
+        known = self.epoch.before(job.table)
+        local, progress = Local(spark), Progress()
+        try:
+            other = StreamJob(self.epoch, job, plan_of(job), stream, "", "", self.rewrite)
+            meta = other._meta(job.table) if known is not None else None
+            progress = other._progress(known, meta)
+            after = other._after(known, meta) if known is not None else None
+            end = other.source.end(spark, after)
+            seen = progress.seen
+            if end is not None:
+                newest = other._newest(spark, other._timed(spark, local, after, end))
+                seen = max((at for at in (seen, newest) if at is not None), default=None)
+            return other._root(progress, seen, end is not None)
+        except (StreamSqlError, PySparkException, OSError) as error:
+            log.info("%s: how far its stream has come is not known: %s", job.table, error)
+            assert stream.lateness is not None
+            return Root(progress.upto, progress.seen, stream.lateness)
+        finally:
+            local.close()
+
+    def _newest(self, spark: SparkSession, timed: str) -> int | None:
+        row = spark.sql(f"SELECT max(unix_micros({TIME})) FROM {timed}").head()
+        newest: int | None = row[0] if row is not None else None
+        return newest
+
+    def _timed(
+        self, spark: SparkSession, local: Local, after: Position | None, end: End | None
+    ) -> str:
+        """The rows of the records up to `end`, with their times: SQL that may follow FROM."""
+        select = self._query(spark, self._records(spark, local, after, end))
+        return local.view(spark.sql(timed(self.stream, select)))
+
+    def _split(
+        self,
+        spark: SparkSession,
+        local: Local,
+        select: str,
+        progress: Progress,
+        previous: TableVersion | None,
+        *,
+        new: bool,
+    ) -> tuple[Split, Progress]:
+        """What this barrier takes of the rows in `select` and of those that waited; and how far
+        its event time has come then."""
+        lateness = self.stream.lateness
+        assert lateness is not None
+        # They are asked for several times: how far they come, which are in, and which wait.
+        fresh = local.cached(spark.sql(timed(self.stream, select)))
+        newest = self._newest(spark, fresh)
+        seen = max((at for at in (progress.seen, newest) if at is not None), default=None)
+        waited, kept = "", beside(self.job, EARLY)
+        meta = self._meta(kept.table) if previous is not None else None
+        if meta is not None and progress.waiting:
+            waited = inputs.version(TableName.parse(kept.table), meta.current)
+        late = progress.late(lateness) if self.stream.late_data == "quarantine" else None
+        split = Split(
+            tuple(column["name"] for column in self.job.config[WAITING]),
+            fresh,
+            waited,
+            self._watermark(spark, progress, seen, new=new),
+            late,
+        )
+        text = f"SELECT min(unix_micros({TIME})), count(*) FROM ({split.early})"
+        row = spark.sql(text).head()
+        assert row is not None
+        heard = self.epoch.clock / 1e6 if new or previous is None else progress.heard
+        return split, Progress(split.upto, seen, heard, row[0], row[1])
 
     # -- what is staged ----------------------------------------------------------------------
 
@@ -154,14 +282,19 @@ class StreamJob:
         end: End | None,
         previous: TableVersion | None,
         meta: Metadata | None,
+        progress: Progress,
         *,
         few: bool,
     ) -> list[TableVersion]:
         """Stage the records up to `end` (None: there is none yet)."""
         position = end.position if end is not None else after
-        stager = Stager(self.epoch, self.job, {}, position)
         records = self._records(spark, local, after, end)
-        select = self._query(spark, records)
+        select, split, kept = self._query(spark, records), None, None
+        if self.stream.by_event_time:
+            new = end is not None
+            split, now = self._split(spark, local, select, progress, previous, new=new)
+            select, kept = split.ripe, now.kept()
+        stager = Stager(self.epoch, self.job, {}, position, kept)
         if self.stream.key:
             found = Upsert(self.stream, self.plan, local, select, few)
             staged = self._upsert(spark, stager, found, previous, meta)
@@ -176,11 +309,28 @@ class StreamJob:
             staged = [self._append(spark, stager, select, meta)]
         if self.stream.quarantines:
             bad = (
-                f"SELECT {RAW} AS raw, {AT} AS at, {PROBLEM} AS reason, "
-                f"{self.epoch.barrier()}L AS barrier FROM {records} WHERE {PROBLEM} IS NOT NULL"
+                f"SELECT {RAW} AS raw, {AT} AS at, {PROBLEM} AS reason "
+                f"FROM {records} WHERE {PROBLEM} IS NOT NULL"
             )
+            bad += f" UNION ALL {split.refused}" if split is not None else ""
+            bad = f"SELECT *, {self.epoch.barrier()}L AS barrier FROM ({bad})"
             staged += self._beside(spark, QUARANTINE, bad)
+        if split is not None:
+            staged[0] = replace(staged[0], stats={EVENT_TIME: kept})
+            staged += self._waiting(spark, split, progress, previous)
         return staged
+
+    def _waiting(
+        self, spark: SparkSession, split: Split, progress: Progress, previous: TableVersion | None
+    ) -> list[TableVersion]:
+        """Stage the rows that wait, instead of those that did."""
+        job = beside(self.job, EARLY)
+        meta = self._meta(job.table) if self.epoch.before(job.table) is not None else None
+        if meta is None or previous is None:
+            return self._beside(spark, EARLY, split.early, anew=True)
+        if not progress.waiting and not spark.sql(f"{split.early} LIMIT 1").head():
+            return []
+        return [self._append(spark, Stager(self.epoch, job, {}), split.early, meta, instead=True)]
 
     def _build(
         self, spark: SparkSession, stager: Stager, select: str, meta: Metadata | None
@@ -212,8 +362,15 @@ class StreamJob:
         return self._build(spark, stager, rows, meta)
 
     def _append(
-        self, spark: SparkSession, stager: Stager, select: str, meta: Metadata
+        self,
+        spark: SparkSession,
+        stager: Stager,
+        select: str,
+        meta: Metadata,
+        *,
+        instead: bool = False,
     ) -> TableVersion:
+        """Stage rows on a branch, after those of the table or `instead` of them."""
         assert meta.current is not None
         name = TableName.parse(stager.job.table)
         barrier = self.epoch.barrier()
@@ -223,10 +380,17 @@ class StreamJob:
             refs.move(spark, name, Moves(branches={branch: meta.current}))
         with durable("branch.write"), staging.stamped(spark, stager.origin()):
             target = staging.branch_sql(name, branch)
-            spark.sql(f"INSERT INTO {target} ({names}) SELECT {names} FROM ({select})")
-        version = stager.branched(spark, branch, mode="append")
-        rows = self.epoch.staged[version.table].meta.live_rows(version.snapshot)
-        return replace(version, rows_inserted=rows - meta.live_rows(meta.current))
+            if instead:
+                rows = spark.sql(f"SELECT {names} FROM ({select})")
+                rows.writeTo(target).overwrite(lit(True))
+            else:
+                spark.sql(f"INSERT INTO {target} ({names}) SELECT {names} FROM ({select})")
+        version = stager.branched(spark, branch, mode="incremental" if instead else "append")
+        live = self.epoch.staged[version.table].meta.live_rows(version.snapshot)
+        before = meta.live_rows(meta.current)
+        if instead:
+            return replace(version, rows_inserted=live, rows_deleted=before)
+        return replace(version, rows_inserted=live - before)
 
     def _upsert(
         self,
@@ -309,7 +473,7 @@ class StreamJob:
         """The model's query over those records that can be read."""
         names = ", ".join(quote(name) for name, _ in self.source.columns(spark))
         good = f"{PROBLEM} IS NULL"
-        if not self.stream.quarantines:
+        if not self.stream.forgives:
             raw = f"left(coalesce({RAW}, 'NULL'), {_SHOWN})"
             told = f"concat('{_BAD}', {AT}, ': ', {PROBLEM}, ': ', {raw})"
             good = f"coalesce({good} OR raise_error({told}), true)"

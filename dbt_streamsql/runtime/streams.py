@@ -11,11 +11,13 @@ from pyspark.errors import PySparkException
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
+from dbt_streamsql.meta.history import EVENT_TIME
 from dbt_streamsql.plan import drift
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.quoting import TableName, expression
 from dbt_streamsql.runtime.context import Warehouse, log
 from dbt_streamsql.runtime.durable import durable
+from dbt_streamsql.runtime.event_time import IDLE_AFTER, LATE_DATA, TIME
 from dbt_streamsql.storage.streams.declared import open_source
 from dbt_streamsql.storage.streams.source import Keeping, Source
 
@@ -31,8 +33,12 @@ BESIDE = "beside"
 POSITION = "position"
 """The key of `TableVersion.stats`: how far the stream was read for it."""
 
-QUARANTINE, TOMBSTONES = "__quarantine", "__tombstones"
-"""Suffixes of the tables beside: records that cannot be read, and keys that were deleted."""
+QUARANTINE, TOMBSTONES, EARLY = "__quarantine", "__tombstones", "__early"
+"""Suffixes of the tables beside: records that are put aside, keys that were deleted, and records
+that wait for their barrier."""
+
+WAITING = "early"
+"""The key of `Job.config` with the columns, as `Job.columns`, of records that may have to wait."""
 
 SEQUENCE = "__streamsql_sequence"
 """The hidden column of a table with a key: the sequence of the record that a row comes from."""
@@ -44,6 +50,9 @@ _NO_PLAN = CompiledPlan(
 """Of a table that another one writes."""
 
 ON_ERROR = ("fail", "quarantine")
+
+BAD = "STREAMSQL_BAD_RECORD a record "
+"""How the text of an error begins that one record is the reason of."""
 
 _QUARANTINED = (
     ("raw", "string"),
@@ -64,6 +73,10 @@ class Stream:
     says so of all keys. `leave_out` are columns of the query that are not stored. `on_error`:
     `fail`, or `quarantine`. `whole`: each barrier reads all rows that there are.
     `on_schema_change`: what becomes of the table when the query gives other columns.
+
+    With a `lateness`, in seconds, barriers are of event time (see `event_time.py`): the time of a
+    record is the expression `event_time`. `late_data` says where late ones go, and `idle_after`
+    when a stream without records is not waited for, in seconds (None: it always is).
     """
 
     name: str
@@ -77,10 +90,24 @@ class Stream:
     truncate_when: str = ""
     whole: bool = False
     on_schema_change: str = drift.FAIL
+    event_time: str = ""
+    lateness: float | None = None
+    late_data: str = LATE_DATA[0]
+    idle_after: float | None = IDLE_AFTER
+
+    @property
+    def forgives(self) -> bool:
+        """Whether a record that cannot be read is put aside."""
+        return self.on_error == "quarantine"
 
     @property
     def quarantines(self) -> bool:
-        return self.on_error == "quarantine"
+        """Whether any record is."""
+        return "quarantine" in (self.on_error, self.late_data)
+
+    @property
+    def by_event_time(self) -> bool:
+        return self.lateness is not None
 
 
 def check_stream(stream: Stream, place: Place) -> None:
@@ -95,6 +122,7 @@ def check_stream(stream: Stream, place: Place) -> None:
         for name in ("sequence_by", "delete_when", "truncate_when", "leave_out")
         if getattr(stream, name) and not stream.key
     ]
+    problems += _problems_of_time(stream)
     if stream.on_error not in ON_ERROR:
         problems.append(f"`on_error` is {stream.on_error!r}, not one of {', '.join(ON_ERROR)}")
     if stream.on_schema_change not in drift.ON_SCHEMA_CHANGE:
@@ -102,7 +130,7 @@ def check_stream(stream: Stream, place: Place) -> None:
             f"`on_schema_change` is {stream.on_schema_change!r}, not one of "
             f"{', '.join(drift.ON_SCHEMA_CHANGE)}"
         )
-    for name in ("sequence_by", "delete_when", "truncate_when"):
+    for name in ("sequence_by", "delete_when", "truncate_when", "event_time"):
         if text := getattr(stream, name):
             try:
                 expression(text, name)
@@ -129,10 +157,33 @@ def _problems_of_whole(stream: Stream) -> list[str]:
             "all rows are read at every barrier, which needs a `key`: the columns by which a row "
             "is the same one as before"
         )
-    if stream.quarantines:
+    if stream.forgives:
         problems.append(
             "`on_error: quarantine` would delete the row of a record that cannot be read; cast "
             "in the source's `query` instead"
+        )
+    return problems
+
+
+def _problems_of_time(stream: Stream) -> list[str]:
+    problems = []
+    if stream.late_data not in LATE_DATA:
+        allowed = ", ".join(LATE_DATA)
+        problems.append(f"`late_data` is {stream.late_data!r}, not one of {allowed}")
+    if not stream.by_event_time:
+        if stream.late_data == "quarantine":
+            problems.append("`late_data` needs a `lateness`")
+        if stream.event_time:
+            problems.append("`event_time` needs a `lateness`: how long a record may be under way")
+        return problems
+    if not stream.event_time:
+        problems.append("`lateness` needs `event_time`: the time of a record")
+    if stream.whole:
+        problems.append("`lateness` has no meaning for all rows as they are now")
+    if stream.on_schema_change != drift.FAIL:
+        problems.append(
+            f"`lateness` goes with `on_schema_change: {drift.FAIL}` only: records that wait have "
+            "the columns they came with"
         )
     return problems
 
@@ -159,6 +210,8 @@ def beside(job: Job, suffix: str) -> Job:
     name = TableName.parse(job.table)
     table = str(replace(name, table=name.table + suffix))
     columns, key = [{"name": name, "type": kind} for name, kind in _QUARANTINED], tuple[str, ...]()
+    if suffix == EARLY:
+        columns = [*job.config[WAITING], {"name": TIME, "type": "timestamp"}]
     if suffix == TOMBSTONES:
         stream = stream_of(job)
         assert stream is not None
@@ -187,12 +240,26 @@ def all_beside(job: Job) -> list[Job]:
         return []
     suffixes = [TOMBSTONES] if stream.key and not stream.whole else []
     suffixes += [QUARANTINE] if stream.quarantines else []
+    suffixes += [EARLY] if stream.by_event_time else []
     return [beside(job, suffix) for suffix in suffixes]
 
 
+def timed(stream: Stream, select: str) -> str:
+    """The query with each record's time; one without fails, unless it can be put aside."""
+    text = f"SELECT *, CAST(({stream.event_time}) AS TIMESTAMP) AS {TIME} FROM ({select})"
+    if stream.forgives:
+        return text
+    told = f"concat('{BAD}has NULL as its event time: ', to_json(struct(q.*)))"
+    checked = f"coalesce({TIME}, CAST(raise_error({told}) AS TIMESTAMP))"
+    return f"SELECT q.* EXCEPT ({TIME}), {checked} AS {TIME} FROM ({text}) q"
+
+
 def moved(version: TableVersion, before: TableVersion) -> bool:
-    """Whether a stream was read further, though the table is what it was."""
-    return POSITION in version.stats and version.stats[POSITION] != before.stats.get(POSITION)
+    """Whether a stream was read further, or time has passed, though the table is what it was."""
+    told = (POSITION, EVENT_TIME)
+    return any(
+        key in version.stats and version.stats[key] != before.stats.get(key) for key in told
+    )
 
 
 def opened(

@@ -104,9 +104,12 @@ def _of_tables(told: Status) -> Iterator[Metric]:
     behind = _of("table_behind", "1 when an input has a version that is not taken up yet.")
     slowest = _of("table_bottleneck", "1 for the slowest job of the newest critical path.")
     took = _of("table_newest_job_seconds", "Seconds that its newest change took.")
+    came = _of("table_event_time_seconds", "The event time up to which it has its streams.")
     for node in told.tables:
         if node.kind in ("root", "stream"):
             continue
+        if node.event_time is not None:
+            came.add_metric([node.table], node.event_time)
         if node.delay is not None:
             delays.add_metric([node.table], node.delay)
         if node.changed_at is not None:
@@ -115,7 +118,7 @@ def _of_tables(told: Status) -> Iterator[Metric]:
             took.add_metric([node.table], node.seconds)
         behind.add_metric([node.table], node.state in ("behind", "failing"))
         slowest.add_metric([node.table], node.bottleneck)
-    yield from (delays, changed, behind, slowest, took)
+    yield from (delays, changed, behind, slowest, took, came)
 
 
 def _gauge(name: str, says: str, value: float) -> GaugeMetricFamily:

@@ -115,11 +115,12 @@ def test_everything_wrong_with_the_config_is_told_at_once(web):
     web.write(
         "models/bad.sql",
         "{{ config(materialized='streaming_table', refresh_mode='full', key={'a': 1}, "
-        "sequence_by=3, on_eror='fail') }} select * from {{ source('web', 'clicks') }}",
+        "sequence_by=3, lateness='soon', late_data=3, on_eror='fail') }} select * from {{ source('web', 'clicks') }}",
     )
     done = web.dbt("run", "-s", "bad")
     told = done.messages["bad"]
     assert all(part in told for part in ("`refresh_mode`", "`key`", "`sequence_by`"))
+    assert all(part in told for part in ("`lateness` is not a length of time", "`late_data`"))
     assert "`on_eror` (did you mean `on_error`?)" in told
 
 

@@ -35,11 +35,18 @@ def test_the_example_of_the_page_prints_what_the_page_says(engine, schema, page)
 
 
 @pytest.mark.parametrize(
-    ("page", "expected"),
-    [("materializations.md", 4), ("atomic.md", 3), ("streaming_table.md", 4), ("runner.md", 1)],
+    ("page", "heading", "expected"),
+    [
+        ("materializations.md", "\n## Worked example", 4),
+        ("atomic.md", "\n## Worked example", 3),
+        ("streaming_table.md", "\n## Worked example", 4),
+        ("streaming_table.md", "\n### Event time, step by step", 3),
+        ("runner.md", "\n## Worked example", 1),
+    ],
 )
-def test_the_project_of_the_page_does_what_the_page_says(project, page, expected):
-    _, _, text = (DOCS / page).read_text(encoding="utf-8").rpartition("## Worked example")
+def test_the_project_of_the_page_does_what_the_page_says(project, page, heading, expected):
+    _, _, text = (DOCS / page).read_text(encoding="utf-8").rpartition(heading)
+    text, _, _ = text.partition("\n## ")
     rows = ""
     steps = 0
     for name, kind, body in _BLOCK.findall(text):

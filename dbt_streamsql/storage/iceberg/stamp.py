@@ -24,7 +24,7 @@ class Stamp:
     `runtime/remembered.py`) its text, where the table's property may still be that of an earlier
     one. Of a table that took the place of another, `staged` is the snapshot of the staging table
     that it copies, and `replaces` the one that the old table had. `position`: how far a streaming
-    table has read its stream.
+    table has read its stream, `event_time` how far that has come in its records' own time.
     """
 
     barrier: int
@@ -34,6 +34,7 @@ class Stamp:
     staged: int | None = None
     replaces: int | None = None
     position: Mapping[str, Any] | None = None
+    event_time: Mapping[str, Any] | None = None
 
     def properties(self) -> dict[str, str]:
         """The snapshot properties that say so."""
