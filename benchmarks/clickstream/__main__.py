@@ -266,7 +266,7 @@ def _arguments() -> argparse.Namespace:
     option = parser.add_argument
     option("--minutes", type=float, default=10, help="of the long run")
     option("--probe", type=float, default=1.5, help="minutes at each rate of the climb")
-    option("--warm-up", type=float, default=60, help="seconds at the first rate, not counted")
+    option("--warm-up", type=float, default=120, help="seconds at the first rate, not counted")
     option(
         "--rates",
         type=lambda text: sorted(map(int, text.split(","))),

@@ -35,13 +35,15 @@ VIEWS = {
         SELECT auction, ts / 10000 AS starts, COUNT(*) AS bids
         FROM bids GROUP BY auction, ts / 10000""",
     "channel_minutes": """
-        SELECT channel, CAST(TO_TIMESTAMP_LTZ(ts / 60000 * 60000, 3) AS TIMESTAMP(3)) AS `minute`,
-               COUNT(*) AS bids,
+        SELECT channel, `minute`, COUNT(*) AS bids,
                COUNT(*) FILTER (WHERE price < 10000) AS small_bids,
                COUNT(*) FILTER (WHERE price >= 1000000) AS great_bids,
                SUM(price) AS total,
                CAST(TO_TIMESTAMP_LTZ(MAX(ts), 3) AS TIMESTAMP(3)) AS last_bid
-        FROM bids GROUP BY channel, ts / 60000 * 60000""",
+        FROM (SELECT channel, price, ts,
+                     CAST(TO_TIMESTAMP_LTZ(ts / 60000 * 60000, 3) AS TIMESTAMP(3)) AS `minute`
+              FROM bids)
+        GROUP BY channel, `minute`""",
     "local_items": """
         SELECT a.id, p.name, p.city, p.state
         FROM auctions a JOIN persons p ON a.seller = p.id

@@ -36,8 +36,8 @@ def database():
 
 
 @pytest.fixture(scope="module")
-def ran(kafka, database, tmp_path_factory):
-    """The folder of the project, after events came before and beside a runner that was stopped."""
+def played(kafka, database, tmp_path_factory):
+    """The project's folder and environment, after events came before and beside a runner."""
     folder = tmp_path_factory.mktemp("example") / "clickstream"
     leave = shutil.ignore_patterns("warehouse", "target", "logs", "__pycache__")
     shutil.copytree(EXAMPLE, folder, ignore=leave)
@@ -69,7 +69,12 @@ def ran(kafka, database, tmp_path_factory):
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0, log.read_text()[-3000:]
-    return folder
+    return folder, env
+
+
+@pytest.fixture(scope="module")
+def ran(played):
+    return played[0]
 
 
 def until(holds, process, log):
@@ -151,3 +156,11 @@ def test_once_the_project_runs_no_view_is_made_anew(ran):
     }
     assert {name for name, mode in modes if mode == "full"} == set()
     assert not [event for event in events if event["event"] == "error" or event.get("failed")]
+
+
+def test_the_tests_of_the_example_pass(played):
+    folder, env = played
+    dbt = [sys.executable, "-c", "from dbt.cli.main import cli; cli()", "test"]
+    done = subprocess.run(dbt, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "PASS=8" in done.stdout
