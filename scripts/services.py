@@ -22,6 +22,9 @@ def main() -> int:
         port = services.enter_context(postgres.server(postgres.PASSWORD, *settings))
         address = f"postgres:{postgres.PASSWORD}@127.0.0.1:{port}/postgres"
         print(f"PostgreSQL  postgresql://{address}", flush=True)
+        print("For integration_tests/clickstream:")
+        print(f"export CLICKSTREAM_KAFKA={broker.address} CLICKSTREAM_POSTGRES={port}")
+        print(f"export DBT_ENV_SECRET_CLICKSTREAM={postgres.PASSWORD}")
         print("Ctrl-C stops both.", flush=True)
         stop.wait()
     return 0

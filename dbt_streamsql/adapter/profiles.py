@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 from pathlib import Path
 
+from dbt_common.context import set_invocation_context, try_get_invocation_context
 from dbt_common.exceptions import DbtBaseException
 
 from dbt_streamsql.adapter.credentials import StreamSqlCredentials
@@ -42,6 +44,9 @@ def credentials_of(
     root = Path(project_dir or default_project_dir()).absolute()
     folder = Path(profiles_dir or default_profiles_dir()).absolute()
     try:
+        # `env_var` asks the invocation, and outside of dbt's commands there is none.
+        if try_get_invocation_context() is None:
+            set_invocation_context(os.environ)
         set_from_args(Namespace(PROFILES_DIR=str(folder), PROJECT_DIR=str(root)), None)
         credentials = load_profile(str(root), {}, profile, target).credentials
     except DbtBaseException as error:

@@ -1,0 +1,1 @@
+select auction, bidder, price, channel, url, ts from {{ source('nexmark', 'bids') }}

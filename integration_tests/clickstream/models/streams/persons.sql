@@ -1,0 +1,1 @@
+select id, name, city, state, ts from {{ source('nexmark', 'persons') }}
