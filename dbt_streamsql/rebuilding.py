@@ -179,7 +179,8 @@ class _Rebuilding:
         has = visible(tuple(Column(f.name, f.dataType.simpleString()) for f in fields))
         named = [{"name": c.name, "type": c.type} for c in has]
         table = Job(name, kept.unique_id, kept.sql, columns=named)
-        lenient = replace(stream, on_schema_change=drift.APPEND)
+        follows = drift.FAIL if stream.by_event_time else drift.APPEND
+        lenient = replace(stream, on_schema_change=follows)
         job, plan, change = compiler.define_stream(
             table, name, kept.sql, lenient, connections, kept.unique_id, kept.properties
         )
