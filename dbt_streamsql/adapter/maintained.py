@@ -10,6 +10,7 @@ from dbt.adapters.base import available
 from dbt.adapters.contracts.connection import AdapterResponse
 
 from dbt_streamsql.adapter import model_config, sinks, streams, tables
+from dbt_streamsql.adapter.credentials import DEFAULT_WAREHOUSE
 from dbt_streamsql.adapter.host import project_root
 from dbt_streamsql.adapter.operations import OperationsAdapter
 from dbt_streamsql.adapter.outcomes import check_policy
@@ -69,19 +70,26 @@ class MaintainedAdapter(OperationsAdapter):
     ) -> AdapterResponse:
         """Take what is new in the stream of a streaming table, in this run's epoch.
 
-        `sources`: the sources of the project that the model reads, as nodes of dbt's graph.
+        `sql` is the code of a python model. `sources`: the sources of the project that the model
+        reads, as nodes of dbt's graph.
         """
         with self.connections.exception_handler(sql):
             name = self._maintained(relation, model["config"])
             options = streams.of_streaming_table(
                 name, model["config"], model.get("unrendered_config") or {}
             )
-            stream = streams.stream_of(name, sources, project_root(self.config))
+            root = project_root(self.config)
+            if model["language"] == "python":
+                warehouse = self.config.credentials.settings(root).warehouse
+                stream = streams.of_python(name, sql, warehouse or str(root / DEFAULT_WAREHOUSE))
+                query = f"SELECT * FROM {stream['stream']}"
+            else:
+                stream, query = streams.stream_of(name, sources, root), sql
 
         def create(engine: Engine) -> TableReport:
             return engine.create_streaming_table(
                 name,
-                sql,
+                query,
                 unique_id=model["unique_id"],
                 full_refresh=full_refresh,
                 **stream,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ from dbt_streamsql.adapter import model_config
 from dbt_streamsql.adapter.causes import listed
 from dbt_streamsql.durations import event_times
 from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.storage.python_code import give
+from dbt_streamsql.storage.streams.declared import PYTHON
 
 KEY = "streamsql"
 """Under `meta` of a source: what makes it a stream."""
@@ -128,6 +132,19 @@ def stream_of(
         "stream": ".".join(f"`{part.replace('`', '``')}`" for part in parts),
         "source": spec,
         "connection": str(declared.get("connection") or ""),
+    }
+
+
+def of_python(name: str, code: str, warehouse: str) -> dict[str, Any]:
+    """What a python model returns, as a stream; its checkpoint is beside the tables."""
+    table = TableName.parse(name)
+    return {
+        "stream": replace(table, table=f"{table.table}__stream").sql,
+        "source": {
+            "connector": PYTHON,
+            "options": {"code": give(code), "checkpoint": f"{warehouse.rstrip('/')}/.streams"},
+        },
+        "connection": "",
     }
 
 

@@ -1,6 +1,6 @@
 {#- A table that takes each record of a stream once. This only decides; the engine stages the
     records in the run's epoch, and the end of the dbt run publishes them with all the rest. -#}
-{% materialization streaming_table, adapter='streamsql' %}
+{% materialization streaming_table, adapter='streamsql', supported_languages=['sql', 'python'] %}
   {%- set target_relation = this.incorporate(type='materialized_view') -%}
   {%- set old_relation = load_cached_relation(this) -%}
 

@@ -21,6 +21,9 @@ CONNECTORS: Mapping[str, str] = {
 }
 """Their names, and the module of each that has `source(options) -> Source`."""
 
+PYTHON = "python"
+"""The connector of python models, which no source declares."""
+
 
 def open_source(spec: Mapping[str, Any], place: Place, reader: str = "") -> Source:
     """The stream that `spec` declares: `connector`, `format`, `columns` (name and type of each)
@@ -29,7 +32,7 @@ def open_source(spec: Mapping[str, Any], place: Place, reader: str = "") -> Sour
     Error: CONFIG_INVALID, listing everything wrong.
     """
     connector = str(spec.get("connector") or "")
-    if connector not in CONNECTORS:
+    if connector not in (*CONNECTORS, PYTHON):
         raise StreamSqlError(
             "CONFIG_INVALID",
             f"unknown connector {connector!r}" if connector else "the source has no `connector`",
@@ -38,6 +41,6 @@ def open_source(spec: Mapping[str, Any], place: Place, reader: str = "") -> Sour
             hint="docs/sources.md has an example of each connector",
             place=place,
         )
-    module = import_module(f"{__package__}.{CONNECTORS[connector]}")
+    module = import_module(f"{__package__}.{CONNECTORS.get(connector, connector)}")
     source: Source = module.source(Options({**spec, "reader": reader}, place))
     return source
