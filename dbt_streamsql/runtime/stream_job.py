@@ -15,48 +15,36 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import lit
 
-from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import NOOP, Job, Span, TableVersion
 from dbt_streamsql.meta.history import EVENT_TIME, OLDEST_CHANGE
-from dbt_streamsql.plan import drift
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import upserts
-from dbt_streamsql.runtime.context import Open, log, pin, unchanged
+from dbt_streamsql.runtime.context import Open, unchanged
 from dbt_streamsql.runtime.durable import durable
-from dbt_streamsql.runtime.event_time import TIME, Progress, Root, Split, watermark
-from dbt_streamsql.runtime.job import Rewrite, plan_of
+from dbt_streamsql.runtime.event_time import Progress, Split
+from dbt_streamsql.runtime.job import Rewrite
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.matching import same
 from dbt_streamsql.runtime.sessions import JobCount
 from dbt_streamsql.runtime.stager import Stager
+from dbt_streamsql.runtime.stream_read import StreamReading
 from dbt_streamsql.runtime.streams import (
     EARLY,
-    MAKES,
     POSITION,
     QUARANTINE,
     TOMBSTONES,
-    WAITING,
     Stream,
     all_beside,
     beside,
-    opened,
-    stream_of,
-    timed,
 )
 from dbt_streamsql.runtime.upserts import Upsert
 from dbt_streamsql.runtime.write_driver import DRIVER_ROWS
 from dbt_streamsql.storage import inputs
-from dbt_streamsql.storage.iceberg import refs, staging, stamp
+from dbt_streamsql.storage.iceberg import refs, staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.refs import Moves
-from dbt_streamsql.storage.iceberg.stamp import Stamp
-from dbt_streamsql.storage.streams.source import AT, PROBLEM, RAW, End, Position, Source
-
-_BAD = "STREAMSQL_BAD_RECORD "
-_SHOWN = 200
-"""Characters of a bad record."""
+from dbt_streamsql.storage.streams.source import AT, PROBLEM, RAW, End, Position
 
 
 @dataclass
@@ -72,13 +60,11 @@ class StreamJob:
     drift: str
     rewrite: Rewrite
     name: TableName = field(init=False)
-    source: Source = field(init=False)
+    reading: StreamReading = field(init=False)
 
     def __post_init__(self) -> None:
         self.name = TableName.parse(self.job.table)
-        self.source = opened(
-            self.stream, self.epoch.warehouse.connections, self._place, self.job.table
-        )
+        self.reading = StreamReading(self.epoch, self.job, self.plan, self.stream, self.rewrite)
 
     def run(self) -> list[TableVersion]:
         """Stage the table's version for this barrier, and those of the tables beside it; their
@@ -101,16 +87,16 @@ class StreamJob:
 
     def _run(self, spark: SparkSession) -> list[TableVersion]:
         known = self.epoch.before(self.job.table)
-        meta = self._meta(self.job.table) if known is not None else None
+        meta = self.reading.meta(self.job.table) if known is not None else None
         previous = None if self.asked or meta is None else known
-        after = self._after(previous, meta) if previous is not None else None
-        end = self.source.end(spark, after)
+        after = self.reading.after(previous, meta) if previous is not None else None
+        end = self.reading.source.end(spark, after)
         others_stand = all(self.epoch.before(o.table) for o in all_beside(self.job))
-        progress = self._progress(previous, meta)
+        progress = self.reading.progress(previous, meta)
         if end is None and previous is not None and others_stand and not self.drift:
             stats: dict[str, Any] = {POSITION: after}
             if self.stream.by_event_time:
-                upto = self._watermark(spark, progress, progress.seen, new=False)
+                upto = self.reading.watermark(spark, progress, progress.seen, new=False)
                 stats[EVENT_TIME] = replace(progress, upto=upto).kept()
             if not progress.passed(stats):
                 return [replace(unchanged(previous, {}), stats=stats)]
@@ -128,7 +114,7 @@ class StreamJob:
                 spark, local, after, end, previous, meta, progress, few=few
             )
         except PySparkException as error:
-            raise self._told(error) from error
+            raise self.reading.told(error) from error
         finally:
             local.close()
             spark.conf.set("spark.sql.adaptive.enabled", True)
@@ -141,136 +127,6 @@ class StreamJob:
         if end is not None and end.oldest is not None and previous is not None:
             stats[OLDEST_CHANGE] = {self.stream.name: end.oldest}
         return [replace(version, stats=stats), *others]
-
-    def _after(self, previous: TableVersion, meta: Metadata | None) -> Position | None:
-        """How far the stream was read for the table as it is."""
-        if POSITION in previous.stats:
-            position: Position | None = previous.stats[POSITION]
-            return position
-        told = self._told_by_table(previous, meta)
-        if told is not None:
-            return told.position
-        raise StreamSqlError(
-            "STREAM_LOST",
-            f"nothing tells how far {self.source.name} was read for {self.job.table}",
-            hint="`dbt run --full-refresh` of this model reads the stream from its beginning",
-            place=self._place,
-        )
-
-    def _progress(self, previous: TableVersion | None, meta: Metadata | None) -> Progress:
-        """How far the event time of the table as it is has come."""
-        if previous is None or not self.stream.by_event_time:
-            return Progress()
-        if EVENT_TIME in previous.stats:
-            return Progress.of(previous.stats)
-        told = self._told_by_table(previous, meta)
-        return Progress.of({EVENT_TIME: told.event_time} if told is not None else {})
-
-    def _told_by_table(self, previous: TableVersion, meta: Metadata | None) -> Stamp | None:
-        """What the table tells itself: for a store that was rebuilt from the tables."""
-        at = previous.snapshot
-        while meta is not None and at is not None and at in meta.snapshots:
-            told = stamp.read(meta.snapshots[at].summary)
-            if told is not None:
-                return told
-            at = meta.snapshots[at].parent
-        return None
-
-    # -- event time --------------------------------------------------------------------------
-
-    def _watermark(
-        self, spark: SparkSession, progress: Progress, seen: int | None, *, new: bool
-    ) -> int | None:
-        """The W of this epoch's barrier, of which all streams with a lateness have their say;
-        `seen` is what this one tells now, and `new` whether it has had records."""
-
-        def decide() -> int | None:
-            roots = [self._root(progress, seen, new)]
-            for table, job in list(self.epoch.jobs.items()):
-                stream = stream_of(job)
-                if stream is not None and stream.by_event_time and table != self.job.table:
-                    roots.append(self._peeked(spark, job, stream))
-            return watermark(roots)
-
-        return self.epoch.watermark.once(decide)
-
-    def _root(self, progress: Progress, seen: int | None, new: bool) -> Root:
-        after = self.stream.idle_after
-        silent = not new and after is not None
-        idle = silent and self.epoch.clock / 1e6 - progress.heard >= (after or 0)
-        assert self.stream.lateness is not None
-        return Root(progress.upto, seen, self.stream.lateness, idle)
-
-    def _peeked(self, spark: SparkSession, job: Job, stream: Stream) -> Root:
-        """What another stream of the boundary would say; this one does not wait until it has been
-        read, since a run need not read it at all."""
-        known = self.epoch.before(job.table)
-        local, progress = Local(spark), Progress()
-        try:
-            other = StreamJob(self.epoch, job, plan_of(job), stream, "", "", self.rewrite)
-            meta = other._meta(job.table) if known is not None else None
-            progress = other._progress(known, meta)
-            after = other._after(known, meta) if known is not None else None
-            end = other.source.end(spark, after)
-            seen = progress.seen
-            if end is not None:
-                newest = other._newest(spark, other._timed(spark, local, after, end))
-                seen = max((at for at in (seen, newest) if at is not None), default=None)
-            return other._root(progress, seen, end is not None)
-        except (StreamSqlError, PySparkException, OSError) as error:
-            log.info("%s: how far its stream has come is not known: %s", job.table, error)
-            assert stream.lateness is not None
-            return Root(progress.upto, progress.seen, stream.lateness)
-        finally:
-            local.close()
-
-    def _newest(self, spark: SparkSession, timed: str) -> int | None:
-        row = spark.sql(f"SELECT max(unix_micros({TIME})) FROM {timed}").head()
-        newest: int | None = row[0] if row is not None else None
-        return newest
-
-    def _timed(
-        self, spark: SparkSession, local: Local, after: Position | None, end: End | None
-    ) -> str:
-        """The rows of the records up to `end`, with their times: SQL that may follow FROM."""
-        select = self._query(spark, self._records(spark, local, after, end))
-        return local.view(spark.sql(timed(self.stream, select)))
-
-    def _split(
-        self,
-        spark: SparkSession,
-        local: Local,
-        select: str,
-        progress: Progress,
-        previous: TableVersion | None,
-        *,
-        new: bool,
-    ) -> tuple[Split, Progress]:
-        """What this barrier takes of the rows in `select` and of those that waited; and how far
-        its event time has come then."""
-        lateness = self.stream.lateness
-        assert lateness is not None
-        # They are asked for several times: how far they come, which are in, and which wait.
-        fresh = local.cached(spark.sql(timed(self.stream, select)))
-        newest = self._newest(spark, fresh)
-        seen = max((at for at in (progress.seen, newest) if at is not None), default=None)
-        waited, kept = "", beside(self.job, EARLY)
-        meta = self._meta(kept.table) if previous is not None else None
-        if meta is not None and progress.waiting:
-            waited = inputs.version(TableName.parse(kept.table), meta.current)
-        late = progress.late(lateness) if self.stream.late_data == "quarantine" else None
-        split = Split(
-            tuple(column["name"] for column in self.job.config[WAITING]),
-            fresh,
-            waited,
-            self._watermark(spark, progress, seen, new=new),
-            late,
-        )
-        text = f"SELECT min(unix_micros({TIME})), count(*) FROM ({split.early})"
-        row = spark.sql(text).head()
-        assert row is not None
-        heard = self.epoch.clock / 1e6 if new or previous is None else progress.heard
-        return split, Progress(split.upto, seen, heard, row[0], row[1])
 
     # -- what is staged ----------------------------------------------------------------------
 
@@ -288,11 +144,11 @@ class StreamJob:
     ) -> list[TableVersion]:
         """Stage the records up to `end` (None: there is none yet)."""
         position = end.position if end is not None else after
-        records = self._records(spark, local, after, end)
-        select, split, kept = self._query(spark, records), None, None
+        records = self.reading.records(spark, local, after, end)
+        select, split, kept = self.reading.query(spark, records), None, None
         if self.stream.by_event_time:
             new = end is not None
-            split, now = self._split(spark, local, select, progress, previous, new=new)
+            split, now = self.reading.split(spark, local, select, progress, previous, new=new)
             select, kept = split.ripe, now.kept()
         stager = Stager(self.epoch, self.job, {}, position, kept)
         if self.stream.key:
@@ -325,7 +181,7 @@ class StreamJob:
     ) -> list[TableVersion]:
         """Stage the rows that wait, instead of those that did."""
         job = beside(self.job, EARLY)
-        meta = self._meta(job.table) if self.epoch.before(job.table) is not None else None
+        meta = self.reading.meta(job.table) if self.epoch.before(job.table) is not None else None
         if meta is None or previous is None:
             return self._beside(spark, EARLY, split.early, anew=True)
         if not progress.waiting and not spark.sql(f"{split.early} LIMIT 1").head():
@@ -414,7 +270,7 @@ class StreamJob:
             parts = [(stager, meta, winners.rows, readers)]
         else:
             deletes = beside(self.job, TOMBSTONES)
-            graves = self._meta(deletes.table)
+            graves = self.reading.meta(deletes.table)
             assert graves is not None
             winners = found.winners(
                 inputs.version(self.name, meta.current),
@@ -447,64 +303,9 @@ class StreamJob:
         job = beside(self.job, suffix)
         stager = Stager(self.epoch, job, {})
         known = self.epoch.before(job.table)
-        meta = self._meta(job.table) if known is not None else None
+        meta = self.reading.meta(job.table) if known is not None else None
         if meta is None or anew:
             return [self._build(spark, stager, select, meta)]
         if not spark.sql(f"SELECT 1 FROM ({select}) LIMIT 1").head():
             return []
         return [self._append(spark, stager, select, meta)]
-
-    # -- the query ---------------------------------------------------------------------------
-
-    def _records(
-        self, spark: SparkSession, local: Local, after: Position | None, end: End | None
-    ) -> str:
-        """The records up to `end` (None: there is none yet): SQL that may follow FROM."""
-        if end is None:
-            columns = [*self.source.columns(spark)]
-            columns += [(name, "STRING") for name in (RAW, AT, PROBLEM)]
-            empty = ", ".join(f"CAST(NULL AS {kind}) AS {quote(name)}" for name, kind in columns)
-            return f"(SELECT {empty} WHERE false)"
-        frame = self.source.read(spark, after, end.position)
-        # Where they are asked for twice, they are read once.
-        return local.cached(frame) if self.stream.quarantines else local.view(frame)
-
-    def _query(self, spark: SparkSession, records: str) -> str:
-        """The model's query over those records that can be read."""
-        names = ", ".join(quote(name) for name, _ in self.source.columns(spark))
-        good = f"{PROBLEM} IS NULL"
-        if not self.stream.forgives:
-            raw = f"left(coalesce({RAW}, 'NULL'), {_SHOWN})"
-            told = f"concat('{_BAD}', {AT}, ': ', {PROBLEM}, ': ', {raw})"
-            good = f"coalesce({good} OR raise_error({told}), true)"
-        rows = f"(SELECT {names} FROM {records} WHERE {good})"
-        select = self.rewrite(
-            self.job.sql, lambda name: rows if str(name) == self.stream.name else None
-        )
-        made = [Column(*each) for each in self.job.config.get(MAKES, [])] or self.plan.columns
-        return drift.conformed(select, made, self.plan.columns)
-
-    def _meta(self, table: str) -> Metadata | None:
-        try:
-            return pin(self.epoch, table).meta
-        except StreamSqlError as error:
-            if error.code != "TABLE_MISSING":
-                raise
-            return None
-
-    def _told(self, error: PySparkException) -> Exception:
-        """A bad record in our words, any other error as it is."""
-        _, found, what = str(error).partition(_BAD)
-        if not found:
-            return error
-        return StreamSqlError(
-            "BAD_RECORD",
-            f"{self.source.name} holds a record that cannot be read",
-            given=what.splitlines()[0].partition(" SQLSTATE: ")[0],
-            hint="correct the source's declaration, or set `on_error: quarantine` in the model",
-            place=self._place,
-        )
-
-    @property
-    def _place(self) -> Place:
-        return Place(self.job.unique_id or self.job.table)
