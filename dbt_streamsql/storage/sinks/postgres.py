@@ -279,27 +279,14 @@ def target(options: SinkOptions, mode: str, key: tuple[str, ...]) -> PostgresTar
     """Error: CONFIG_INVALID."""
     options.modes(mode, ("upsert",), key)
     found = _of_url(options) if options.connector == "jdbc" else {}
-    login: dict[str, Any] = {
-        "host": found.get("host") or options.text("host"),
-        "port": found.get("port") or options.integer("port", 5432),
-        "dbname": found.get("dbname") or options.text("database"),
-        "user": options.text("user", found.get("user")),
-        "password": options.text("password", found.get("password")),
-        "sslmode": options.text("sslmode", found.get("sslmode")),
-        "sslrootcert": options.text("sslrootcert", None),
-        "connect_timeout": int(options.seconds("connect_timeout", 10.0) or 10),
-        "application_name": "dbt-streamsql",
-    }
-    schema, table = options.text("schema", None), options.text("table")
-    if schema is None and table is not None:
-        first, dot, rest = table.partition(".")
-        schema, table = (first, rest) if dot else ("public", table)
+    login = pgtable.login_of(options, found)
+    schema, table = pgtable.place_of(options)
     marks = options.text("marks_schema", schema)
     may_create = options.flag("create", default=True)
     options.check()
     return PostgresTarget(
-        {name: value for name, value in login.items() if value is not None},
-        str(schema),
+        login,
+        schema,
         table,
         marks,
         may_create,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.storage.streams.options import Options
 from dbt_streamsql.storage.streams.pgoutput import lsn_of
 
 if TYPE_CHECKING:
@@ -82,6 +83,32 @@ class Slot:
     user: int | None
     confirmed: int
     is_lost: bool
+
+
+def login_of(options: Options, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What libpq connects with; `known` is what an address says of it already."""
+    known = known or {}
+    login = {
+        "host": known.get("host") or options.text("host"),
+        "port": known.get("port") or options.integer("port", 5432),
+        "dbname": known.get("dbname") or options.text("database"),
+        "user": options.text("user", known["user"]) if known.get("user") else options.text("user"),
+        "password": options.text("password", known.get("password")),
+        "sslmode": options.text("sslmode", known.get("sslmode")),
+        "sslrootcert": options.text("sslrootcert", None),
+        "connect_timeout": int(options.seconds("connect_timeout", 10.0) or 10),
+        "application_name": "dbt-streamsql",
+    }
+    return {key: value for key, value in login.items() if value is not None}
+
+
+def place_of(options: Options) -> tuple[str, str]:
+    """The schema and the table that the options name."""
+    schema, table = options.text("schema", None), options.text("table")
+    if schema is None and table is not None:
+        first, dot, rest = table.partition(".")
+        schema, table = (first, rest) if dot else ("public", table)
+    return str(schema), table
 
 
 def connect(login: dict[str, Any]) -> Connection[Any]:

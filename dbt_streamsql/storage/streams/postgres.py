@@ -431,21 +431,8 @@ class Postgres:
 
 def source(options: Options) -> Postgres:
     """Error: CONFIG_INVALID."""
-    login: dict[str, Any] = {
-        "host": options.text("host"),
-        "port": options.integer("port", 5432),
-        "dbname": options.text("database"),
-        "user": options.text("user"),
-        "password": options.text("password", None),
-        "sslmode": options.text("sslmode", None),
-        "sslrootcert": options.text("sslrootcert", None),
-        "connect_timeout": int(options.seconds("connect_timeout", 10.0) or 10),
-        "application_name": "dbt-streamsql",
-    }
-    schema, table = options.text("schema", None), options.text("table")
-    if schema is None and table is not None:
-        first, dot, rest = table.partition(".")
-        schema, table = (first, rest) if dot else ("public", table)
+    login = pgtable.login_of(options)
+    schema, table = pgtable.place_of(options)
 
     def slot_name(value: Any) -> str | None:
         return value if isinstance(value, str) and _NAME.fullmatch(value) else None
@@ -466,8 +453,8 @@ def source(options: Options) -> Postgres:
     most = options.integer("max_records_per_barrier", 500_000)
     options.check()
     return Postgres(
-        {key: value for key, value in login.items() if value is not None},
-        str(schema),
+        login,
+        schema,
         table,
         slot,
         publication,
