@@ -53,6 +53,7 @@ CODES: dict[str, str] = {
     "SINK_UNREACHABLE": "The target of a sink cannot be reached, or refuses.",
     "SQL_INVALID": "Spark refuses the query.",
     "SQL_UNSUPPORTED": "The compiler cannot read the query.",
+    "STILL_READ": "A table that is to be dropped is read by others.",
     "STORAGE_REFUSED": "The storage takes no write: it is full, or read-only.",
     "STREAM_CHANGED": "A stream is no longer what it was, or does what its declaration forbids.",
     "STREAM_LOST": "Records of a stream that were not read yet are gone, or its position is.",

@@ -167,6 +167,12 @@ class Queries:
         """Whether this is a registered materialized view."""
         return str(TableName.parse(name, self.catalog)) in self._warehouse.store.jobs()
 
+    def readers(self, name: str) -> list[str]:
+        """The views and sinks that read a table directly, by name."""
+        table, store = str(TableName.parse(name, self.catalog)), self._warehouse.store
+        sinks = [sink.name for sink in store.sinks() if sink.table == table]
+        return sorted([*store.readers(table), *sinks])
+
     def tables_of(self, unique_ids: Collection[str]) -> frozenset[str]:
         """The tables that the models of these dbt ids maintain, of those that are registered."""
         jobs = self._jobs().items()

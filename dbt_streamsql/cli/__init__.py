@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from dbt_streamsql.__version__ import version
+from dbt_streamsql.cli.drop import drop
 from dbt_streamsql.cli.gc import gc
 from dbt_streamsql.cli.meta import meta
 from dbt_streamsql.cli.publish_views import publish_views
@@ -34,6 +35,7 @@ COMMANDS = (
     revise,
     gc,
     sinks,
+    drop,
     publish_views,
     meta,
     server,
