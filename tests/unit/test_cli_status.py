@@ -26,7 +26,8 @@ def warehouse(tmp_path: Path) -> Path:
 
 
 def run(warehouse: Path, *words: str) -> Result:
-    return CliRunner().invoke(main, [*words, "--warehouse", str(warehouse)])
+    piped = {"COLUMNS": None}  # a width that somebody set would fold the long names
+    return CliRunner().invoke(main, [*words, "--warehouse", str(warehouse)], env=piped)
 
 
 def read(warehouse: Path, *words: str):
