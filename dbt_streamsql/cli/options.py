@@ -20,18 +20,18 @@ from dbt_streamsql.meta.places import STORE_FILE, in_file
 from dbt_streamsql.runtime.session import SessionSettings
 
 FOLDER = click.Path(file_okay=False)
-PROJECT = (
-    click.option("--target", help="of the profile"),
+_FOLDERS = (
     click.option("--profile", help="instead of the project's"),
     click.option("--profiles-dir", type=FOLDER, help="folder of profiles.yml, as dbt's"),
     click.option("--project-dir", type=FOLDER, help="folder of dbt_project.yml, as dbt's"),
 )
+PROJECT = (click.option("--target", help="of the profile"), *_FOLDERS)
 """How dbt finds a profile: the parameters `project_dir`, `profiles_dir`, `profile`, `target`."""
 
 
 def of_a_project(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that say which project and profile are meant."""
-    for option in PROJECT:
+    """Options that say which project and profile are meant, without the target."""
+    for option in _FOLDERS:
         command = option(command)
     return command
 

@@ -46,7 +46,8 @@ class Lines:
 
     def tell(self, event: Event) -> None:
         idle = event.kind == "tick" and not _worth_telling(event.told)
-        if idle and event.at - self._told < QUIET_SECONDS:
+        # What comes from the runner of a target has been sifted there.
+        if idle and "target" not in event.told and event.at - self._told < QUIET_SECONDS:
             return
         self._told = event.at
         click.echo(json.dumps({"event": event.kind, "at": _time(event.at), **event.told}))
@@ -56,19 +57,19 @@ class Board:
     """The last thing that is known of each table, under how the runner is doing."""
 
     def __init__(self) -> None:
-        self._head = "starting"
-        self._epochs = 0
+        self._heads = {"": "starting"}
         self._tables: dict[str, tuple[str, ...]] = {}
 
     def hear(self, event: Event) -> None:
-        told = event.told
+        told = dict(event.told)
+        target = told.pop("target", "")
+        self._heads.pop("", None)
+        head = f"{_time(event.at)} " + (f"{target}: " if target else "")
         if event.kind != "tick":
-            self._head = f"{_time(event.at)} {event.kind} " + " ".join(map(str, told.values()))
+            self._heads[target] = f"{head}{event.kind} " + " ".join(map(str, told.values()))
             return
-        self._epochs += 1
-        self._head = (
-            f"{_time(event.at)} epoch {self._epochs}, barrier {told['barrier']}, "
-            f"{told['seconds']:.1f} s, {told['looked_at']} tables"
+        self._heads[target] = (
+            f"{head}barrier {told['barrier']}, {told['seconds']:.1f} s, {told['looked_at']} tables"
         )
         for name, table in told["tables"].items():
             delay = table["delay"]
@@ -93,7 +94,8 @@ class Board:
 
     def shown(self) -> Group:
         rows = [(name, *cells) for name, cells in sorted(self._tables.items())]
-        return Group(plain(self._head), *([as_table(_HEADS, rows)] if rows else []))
+        heads = [plain(self._heads[target]) for target in sorted(self._heads)]
+        return Group(*heads, *([as_table(_HEADS, rows)] if rows else []))
 
 
 def _worth_telling(told: Any) -> bool:

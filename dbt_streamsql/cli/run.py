@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from types import FrameType
+from typing import TypeVar
 
 import click
 
@@ -17,8 +22,12 @@ from dbt_streamsql.cli.progress import told_on
 from dbt_streamsql.durations import seconds_of
 from dbt_streamsql.engine import Engine
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.runner.events import Tell
 from dbt_streamsql.runner.loop import Pace, Runner
 from dbt_streamsql.runner.project import DbtProject
+from dbt_streamsql.runner.several import Child, Several
+
+T = TypeVar("T")
 
 FAILED = 1
 """Exit code of `--once` when something failed."""
@@ -33,6 +42,12 @@ FAILED = 1
 @click.option("--json", "as_json", is_flag=True, help="JSON lines also on a terminal")
 @click.option("--warehouse", type=FOLDER, help="a warehouse folder, instead of a project")
 @of_a_project
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    help="of the profile; several run in parallel, each with its models: sales=path:models/sales",
+)
 @errors_as_text
 def run(
     interval: str,
@@ -42,6 +57,7 @@ def run(
     exclude: tuple[str, ...],
     as_json: bool,
     warehouse: str | None,
+    targets: tuple[str, ...],
     **named: str | None,
 ) -> int:
     """Keep the tables of a project up to date until it is told to stop (Ctrl-C, SIGTERM).
@@ -52,29 +68,84 @@ def run(
         raise StreamSqlError("CONFIG_INVALID", "`--once` and `--continuous` exclude each other")
     pace = Pace(0.0 if continuous else seconds_of(interval, "--interval"), once)
     if warehouse is not None:
-        if any(named.values()) or select or exclude:
+        if targets or any(named.values()) or select or exclude:
             raise StreamSqlError(
                 "CONFIG_INVALID",
                 "`--warehouse` stands alone",
                 hint="name a warehouse, or a project and what is selected of it",
             )
-        return _run(engine_of_warehouse(warehouse), pace, as_json, None)
-    credentials, root = credentials_of(
-        *(named[name] for name in ("project_dir", "profiles_dir", "profile", "target"))
+        return _lead(engine_of_warehouse(warehouse), pace, as_json, None)
+    chosen = dict(_target_and_models(word, select) for word in targets) or {None: select}
+    project_dir, profiles_dir, profile = (
+        named[name] for name in ("project_dir", "profiles_dir", "profile")
     )
-    flags = [f"--project-dir={root}"]
-    flags += [
-        f"--{name.replace('_', '-')}={value}"
-        for name, value in named.items()
-        if value is not None and name != "project_dir"
-    ]
-    words = tuple(word for each in select for word in each.split())
+    found = {
+        target: credentials_of(project_dir, profiles_dir, profile, target) for target in chosen
+    }
+    _refuse_one_twice({target: each.meta_url(root) for target, (each, root) in found.items()})
+    target, (credentials, root) = next(iter(found.items()))
+    given = {"project-dir": str(root), "profiles-dir": profiles_dir, "profile": profile}
+    flags = [f"--{name}={value}" for name, value in given.items() if value is not None]
+    if len(found) > 1:
+        rhythm = "--once" if once else "--continuous" if continuous else f"--interval={interval}"
+        words = [rhythm, *flags, *(f"--exclude={each}" for each in exclude)]
+        several = {
+            str(target): _child(str(target), root, [*words, *(f"--select={m}" for m in models)])
+            for target, models in chosen.items()
+        }
+        return _until_told(as_json, lambda tell, stop: Several(several, once, tell).run(stop))
+    if target is not None:
+        flags.append(f"--target={target}")
+    models = tuple(word for each in chosen[target] for word in each.split())
     without = tuple(word for each in exclude for word in each.split())
-    project = DbtProject(Path(root), Invocation(tuple(flags), words, without))
-    return _run(host_of_profile(credentials, root).engine, pace, as_json, project)
+    project = DbtProject(root, Invocation(tuple(flags), models, without))
+    return _lead(host_of_profile(credentials, root).engine, pace, as_json, project)
 
 
-def _run(engine: Engine, pace: Pace, as_json: bool, project: DbtProject | None) -> int:
+def _target_and_models(word: str, select: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    """`stock=path:models/stock`, or a target alone: what is selected for all is meant."""
+    target, chooses, models = word.partition("=")
+    if chooses and select:
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            "the models of a target are said twice",
+            given=f"`--target {word}` and `--select {select[0]}`",
+            allowed="`--select` for all targets, or the models behind each target",
+            hint="leave one of them out",
+        )
+    return target, (models,) if chooses else select
+
+
+def _refuse_one_twice(stores: Mapping[str | None, str]) -> None:
+    """Two runners of one boundary would stand by for each other."""
+    for one, other in combinations(stores, 2):
+        if stores[one] == stores[other]:
+            raise StreamSqlError(
+                "CONFIG_INVALID",
+                "two of the targets are one and the same topology",
+                given=f"`--target {one} --target {other}`",
+                allowed="targets of different boundaries, or of different stores",
+                hint="give each a `boundary` in profiles.yml, or name one of them",
+            )
+
+
+def _child(target: str, root: Path, words: Sequence[str]) -> Child:
+    # dbt writes its artifacts where no other process of this project does.
+    places = {
+        name: str(Path(os.environ.get(name, root / folder)) / target)
+        for name, folder in (("DBT_TARGET_PATH", "target"), ("DBT_LOG_PATH", "logs"))
+    }
+    command = [sys.executable, "-m", "dbt_streamsql.cli", "run", "--json", *words]
+    return Child((*command, f"--target={target}"), {**os.environ, **places})
+
+
+def _lead(engine: Engine, pace: Pace, as_json: bool, project: DbtProject | None) -> int:
+    well = _until_told(as_json, lambda tell, stop: Runner(engine, pace, tell, project).run(stop))
+    return FAILED if pace.once and not well else 0
+
+
+def _until_told(as_json: bool, work: Callable[[Tell, threading.Event], T]) -> T:
+    """What `work` returns; it is told to stop by a signal, and hears of the second one."""
     stop = threading.Event()
 
     def asked(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
@@ -86,8 +157,7 @@ def _run(engine: Engine, pace: Pace, as_json: bool, project: DbtProject | None) 
     before = {each: signal.signal(each, asked) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
         with told_on(as_json) as tell:
-            well = Runner(engine, pace, tell, project).run(stop)
+            return work(tell, stop)
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
-    return FAILED if pace.once and not well else 0

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import yaml
 
 pytestmark = pytest.mark.processes
 
@@ -176,3 +177,36 @@ def test_only_what_is_selected_is_followed(shop, runs):
     assert "lake.shop.other" not in tick["tables"]
     run.process.send_signal(signal.SIGINT)
     assert run.process.wait(PATIENCE) == 0
+
+
+def test_two_targets_run_in_parallel_and_one_whose_process_dies_comes_back(shop, runs):
+    profiles = yaml.safe_load((shop.root / "profiles.yml").read_text())
+    outputs = profiles["shop"]["outputs"]
+    outputs["stock"] = {**outputs["dev"], "boundary": "stock"}
+    (shop.root / "profiles.yml").write_text(yaml.safe_dump(profiles))
+    shop.write("models/stock/kept.sql", VIEW + "max(n) as n from {{ ref('counted') }}")
+    run = runs("--target", "dev=+counted", "--target", "stock=kept")
+    seen = run.tick("lake.shop.counted")
+    assert seen["target"] == "dev"
+    # It reads a table that the other target makes: it is tried until that is there.
+    assert run.tick("lake.shop.kept")["target"] == "stock"
+    stock = run.wait(lambda event: event["event"] == "leading" and event["target"] == "stock")
+    seen = len(run.events)
+    os.kill(int(stock["owner"].split(":")[1]), signal.SIGKILL)
+    error = run.wait(lambda event: event["event"] == "error", seen)
+    assert (error["target"], "started again" in error["message"]) == ("stock", True)
+    run.tick("lake.shop.kept", run.events.index(error))
+    run.process.send_signal(signal.SIGTERM)
+    assert run.process.wait(PATIENCE) == 0
+    assert {e["target"] for e in run.events if e["event"] == "stopping"} == {"dev", "stock"}
+
+
+def test_two_targets_that_are_one_topology_are_refused(shop, runs):
+    run = runs("--target", "dev", "--target", "dev=counted", "--target", "again")
+    assert run.process.wait(PATIENCE) == 2
+    profiles = yaml.safe_load((shop.root / "profiles.yml").read_text())
+    outputs = profiles["shop"]["outputs"]
+    outputs["again"] = {**outputs["dev"], "threads": 2}
+    (shop.root / "profiles.yml").write_text(yaml.safe_dump(profiles))
+    assert runs("--target", "dev", "--target", "again").process.wait(PATIENCE) == 2
+    assert "one and the same topology" in (shop.root / "stderr.txt").read_text()

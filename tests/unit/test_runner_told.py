@@ -55,7 +55,15 @@ def test_a_terminal_shows_the_last_thing_that_is_known_of_each_table() -> None:
     assert "for lake.shop.bad" in " ".join(lines["lake.shop.on"])
     assert lines["lake.shop.out"][1:4] == ["delivered", "0.25", "7"]
     assert "the brokers do not answer" in " ".join(lines["lake.shop.down"])
-    assert "epoch 3, barrier 7, 1.5 s" in shown(board)
+    assert "barrier 7, 1.5 s, 2 tables" in shown(board)
+
+
+def test_each_of_several_targets_has_a_line_of_its_own() -> None:
+    board = Board()
+    board.hear(Event("leading", 0.0, {"target": "sales", "owner": "host:1:a"}))
+    board.hear(tick(target="stock", tables={"lake.shop.kept": CITIES}))
+    assert "sales: leading host:1:a" in shown(board)
+    assert "stock: barrier 7, 1.5 s, 2 tables" in shown(board)
 
 
 def test_a_log_has_a_line_an_event_and_is_spared_most_that_had_nothing_to_do(
