@@ -45,6 +45,9 @@ _APPENDED = {
 }
 """Settings where a user's value is added to ours instead of replacing it."""
 _DEFAULT = "spark.sql.defaultCatalog"
+_COMPILED = 4000
+"""Generated classes that Spark keeps. An epoch over a dozen views needs more than 300 and Spark
+keeps 100 unless told otherwise: it would compile all of them anew in each epoch."""
 _PLAIN_TEXT = {"spark.sql.variable.substitute": "false"}
 """Spark would replace `${env:NAME}` in any text of a statement, comments of tables too."""
 _opening = threading.Lock()
@@ -191,6 +194,7 @@ def start_settings(settings: SessionSettings) -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",
         "spark.sql.extensions": _ICEBERG_EXTENSIONS,
         "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.codegen.cache.maxEntries": str(_COMPILED),
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.catalogImplementation": "in-memory",

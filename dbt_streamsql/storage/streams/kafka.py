@@ -39,8 +39,13 @@ log = logging.getLogger("dbt_streamsql")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _OURS = ("kafka.bootstrap.servers", "kafka.group.id", "kafka.auto.offset.reset")
 _BAD_KEY = "its key is not UTF-8; `key_type: binary` takes any"
-# What a transaction took back was never said.
-_DEFAULTS = {"kafka.isolation.level": "read_committed"}
+_DEFAULTS = {
+    # What a transaction took back was never said.
+    "kafka.isolation.level": "read_committed",
+    # All that is asked for is there. A request for what comes after it, which a consumer makes
+    # ahead, would hold up the next one on its connection for half a second.
+    "kafka.fetch.max.wait.ms": "10",
+}
 
 
 @dataclass(frozen=True)
