@@ -43,6 +43,7 @@ class Warehouse:
     """One warehouse: its Spark sessions, its catalog, its MetaService store, and what is kept.
 
     `connections`: options of streams by name, which hold what must not be kept in a definition.
+    `unswept`: an epoch was published and could not remove what it had staged.
     """
 
     sessions: Sessions
@@ -50,6 +51,7 @@ class Warehouse:
     catalog: str
     retention: Retention = field(default_factory=Retention)
     connections: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    unswept: bool = field(default=False, init=False)
 
     @property
     def store_id(self) -> str:

@@ -61,8 +61,9 @@ class Epoch:
         # waited may have died as well.
         crashed = before.owner or fence.token != before.token + 1
         try:
-            if crashed or store.unfinished():
+            if crashed or warehouse.unswept or store.unfinished():
                 publish.recover(warehouse, fence)
+                warehouse.unswept = False
             self.open = Open(warehouse, fence, store.jobs(), store.latest_all())
         except BaseException:
             store.release(fence)
@@ -403,12 +404,14 @@ class Epoch:
                     publish.clear(self.warehouse, number, self._held)
                 with durable("barrier.precommit"):
                     store.precommit(fence, number)
+                self.warehouse.unswept = True
                 publish.roll_forward(self.warehouse, fence, number, self.open.definitions)
                 published = store.versions(number)
                 streams.release(self.warehouse, self.open.jobs, number)
             self._deliver(leave_out)
             if number:
                 publish.sweep(self.warehouse, fence, None if self._held else published)
+                self.warehouse.unswept = False
                 upkeep.upkeep(self.warehouse, fence, published)
                 retention.after_run(self.warehouse, fence)
         finally:

@@ -6,6 +6,7 @@ import pytest
 from tests_support import dying
 
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.storage.iceberg import staging
 
 pytestmark = pytest.mark.spark
 
@@ -183,3 +184,4 @@ def test_whoever_dies_while_columns_change_leaves_readers_a_whole_table(
     assert seen in (before, after)
     engine.advance()
     assert rows_of(engine, table) == after
+    assert staging.staged_tables(engine.spark, "lake") == []
