@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,13 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from dbt_streamsql.compiler.branches import Branch, wide_of
 from dbt_streamsql.compiler.compile import compile_view
+from dbt_streamsql.compiler.statement_set import branches_of
+from dbt_streamsql.compiler.wide import wide_query
 from dbt_streamsql.definitions import Definitions, check_config
 from dbt_streamsql.durations import event_times, retention_of
-from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import MetaStore, Retention
 from dbt_streamsql.meta.places import STORE_FILE, in_file, store_of
 from dbt_streamsql.plan.compiled import CompiledPlan
@@ -169,6 +173,64 @@ class Engine(Sinking):
             asked = "a full refresh was asked for" if full_refresh else ""
             version = epoch.define(job, plan, change, asked)
         return reports_of([version], version.barrier)[job.table]
+
+    @telling
+    def create_partial_update(
+        self,
+        name: str,
+        *,
+        key: str | Sequence[str],
+        branches: Sequence[Branch | Sequence[Any]] | str,
+        merge: Mapping[str, str] | None = None,
+        sequence_by: str | Mapping[str, Sequence[str]] | None = None,
+        precedence: Sequence[str] = (),
+        row_lifetime: str = "any",
+        reuse_sink: bool = True,
+        refresh_mode: str = "auto",
+        unique_id: str = "",
+        full_refresh: bool = False,
+        properties: Mapping[str, str] | None = None,
+        changelog: bool = False,
+        **config: Any,
+    ) -> TableReport:
+        """Define a wide table that several branches write, each its own columns, or define it
+        anew, and bring it up to date.
+
+        `branches`: (query, columns[, name]), the query giving the `key` first and then the
+        columns; or a text of `INSERT INTO … (columns) SELECT …` statements. `b.c` is the field c
+        of the column b. A column that several write needs a `merge` function (last_value,
+        last_non_null_value, sum, min, max, count, collect, bool_or, listagg), a column of
+        `sequence_by` that tells the last one, or the `precedence` of the branches.
+        `row_lifetime`: a row is there while `any` branch has its key, or `anchor:<branch>`.
+        `reuse_sink`: all branches are written in one commit (FLIP-506), else each in its own.
+
+        Joins the open epoch (see `begin`), else it is an epoch of its own.
+        Errors: PARTIAL_UPDATE_INVALID, PARTIAL_UPDATE_KEY, and those of a materialized view.
+        """
+        table = TableName.parse(name, self.catalog).checked()
+        place = Place(unique_id or str(table))
+        given = branches_of(branches, table, place) if isinstance(branches, str) else branches
+        wide = wide_of(
+            key,
+            given,
+            merge=merge,
+            sequence_by=sequence_by,
+            precedence=precedence,
+            row_lifetime=row_lifetime,
+            reuse_sink=reuse_sink,
+            place=place,
+        )
+        kept = tuple(replace(branch, sql=self._kept(branch.sql)) for branch in wide.branches)
+        return self.create_materialized_view(
+            name,
+            wide_query(replace(wide, branches=kept), self._known, place),
+            refresh_mode=refresh_mode,
+            unique_id=unique_id,
+            full_refresh=full_refresh,
+            properties=properties,
+            changelog=changelog,
+            **config,
+        )
 
     @telling
     def create_streaming_table(

@@ -10,8 +10,8 @@ from typing import Any
 
 from dbt_streamsql.__version__ import version
 from dbt_streamsql.compiler.aggregates import UNSTABLE
-from dbt_streamsql.compiler.bind import Bound, Opened, bind, open_views
-from dbt_streamsql.compiler.build import build
+from dbt_streamsql.compiler.bind import Opened, bind, open_views
+from dbt_streamsql.compiler.build import Built, build
 from dbt_streamsql.compiler.describe import describe
 from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.compiler.incrementalize import incrementalize
@@ -21,6 +21,7 @@ from dbt_streamsql.compiler.reasons import Reason, Unsupported
 from dbt_streamsql.compiler.render import plain, render
 from dbt_streamsql.compiler.rules.view import View, top
 from dbt_streamsql.compiler.scalar import is_volatile
+from dbt_streamsql.compiler.wide import build_wide, wide_in
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog
 from dbt_streamsql.plan.compiled import PLAN_VERSION, CompiledPlan
@@ -88,7 +89,7 @@ def compile_view(
     if refresh_mode == "full":
         return replace(plan, reasons=("refresh_mode is full",))
     try:
-        made = _incremental(plan, bind(opened, catalog), catalog)
+        made = _incremental(plan, _built(opened, columns, catalog), catalog)
         # Another text of the same meaning needs no other rows.
         meaning = [made.tree, made.full_sql]
         return replace(made, fingerprint=_fingerprint(opened, meaning, columns, refresh_mode))
@@ -111,8 +112,14 @@ def compile_view(
     return replace(plan, reasons=(str(stop.reason),))
 
 
-def _incremental(plan: CompiledPlan, bound: Bound, catalog: Catalog) -> CompiledPlan:
-    built = build(bound, catalog)
+def _built(opened: Opened, columns: tuple[Column, ...], catalog: Catalog) -> Built:
+    wide = wide_in(opened.tree)
+    if wide is not None:
+        return build_wide(wide, opened, columns, catalog)
+    return build(bind(opened, catalog), catalog)
+
+
+def _incremental(plan: CompiledPlan, built: Built, catalog: Catalog) -> CompiledPlan:
     _check_names(built.root, plan.columns)
     root = prune(merge(built.root))
     _refuse_unstable(root)

@@ -11,6 +11,7 @@ from dbt_streamsql.plan.operators import APPEND, RETRACT, UPSERT, Operator
 from dbt_streamsql.plan.relational import (
     CLOCK,
     Aggregate,
+    Branches,
     Constant,
     Generate,
     Keyed,
@@ -39,12 +40,55 @@ def describe(view: View, hidden: tuple[Column, ...]) -> tuple[Operator, ...]:
 def _walk(
     node: Node, depth: int, best: Keyed | None, view: View, hidden: tuple[Column, ...]
 ) -> Iterator[Operator]:
+    if isinstance(node, Branches):
+        yield from _branches(node, depth, view, hidden)
+        return
     if best is not None and node is best:
         yield _stored(best, depth, view, hidden)
     else:
         yield _operator(node, depth)
     for child in children(node):
         yield from _walk(child, depth + 1, best, view, hidden)
+
+
+def _branches(
+    node: Branches, depth: int, view: View, hidden: tuple[Column, ...]
+) -> Iterator[Operator]:
+    """The wide row, and the sink that each branch would be without the others."""
+    state = ", ".join(column.name for column in hidden)
+    written = "one writer for all branches" if node.reuse else "a writer for each branch"
+    how = f"{written}; only the columns of those that changed are computed"
+    detail = f"of {len(node.inputs)}" + (f", the keys of {node.anchor}" if node.anchor else "")
+    yield Operator(depth, "wide table", detail, UPSERT, view.key, state, how)
+    for child, targets in zip(node.inputs, node.targets, strict=True):
+        columns = ", ".join((*node.keys, *targets))
+        paths = index_paths(node, targets)
+        how = f"target columns {paths}"
+        name, keys = f"branch {child.alias}", node.keys
+        yield Operator(depth + 1, name, f"({columns})", UPSERT, keys, "", how)
+        yield from _walk(child.node, depth + 2, None, view, hidden)
+
+
+def index_paths(node: Branches, targets: tuple[str, ...]) -> list[list[int]]:
+    """The key and the targets as the sink's columns by number, fields by theirs in them.
+
+    FLIP-506: `insert into t1 (a, b.b2)` over `a STRING, b ROW<b1 INT, b2 STRING>` is
+    `[[0], [1, 1]]`.
+    """
+    paths = [path for each in node.targets for path in each]
+
+    def indexes(path: str) -> list[int]:
+        found = [node.columns.index(path.split(".", maxsplit=1)[0])]
+        parts = path.split(".")
+        for at in range(1, len(parts)):
+            head = ".".join(parts[:at]) + "."
+            fields = dict.fromkeys(
+                each.removeprefix(head).split(".")[0] for each in paths if each.startswith(head)
+            )
+            found.append(list(fields).index(parts[at]))
+        return found
+
+    return [indexes(path) for path in (*node.keys, *targets)]
 
 
 def _stored(node: Keyed, depth: int, view: View, hidden: tuple[Column, ...]) -> Operator:

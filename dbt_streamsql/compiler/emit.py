@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dbt_streamsql.compiler.meeting import meetings
 from dbt_streamsql.plan.expression import every_hole
 from dbt_streamsql.plan.relational import Node, Scan, walk
 from dbt_streamsql.plan.schema import WEIGHT
-from dbt_streamsql.plan.steps import Changes, Collect, Query, State, Step, Stored, Union
+from dbt_streamsql.plan.steps import (
+    Changes,
+    Collect,
+    Part,
+    Query,
+    State,
+    Step,
+    Stored,
+    Together,
+    Union,
+)
 
 _UNSAFE = re.compile(r"\W+")
 
@@ -87,6 +97,11 @@ class Emitter:
         self.steps.append(Union(name, tuple(parts)))
         return name
 
+    def together(self, parts: tuple[Part, ...], key: tuple[str, ...]) -> str:
+        name = self._name("together")
+        self.steps.append(Together(name, parts, key))
+        return name
+
     def collect(self, wanted: str, frame: str) -> str:
         name = self._name(wanted)
         self.steps.append(Collect(name, frame))
@@ -141,6 +156,8 @@ def _reads(step: Step) -> tuple[str, ...]:
         return tuple(every_hole(step.sql))
     if isinstance(step, Union):
         return step.parts
+    if isinstance(step, Together):
+        return tuple(part.frame for part in step.parts)
     return (step.frame,) if isinstance(step, Collect) else ()
 
 
@@ -156,6 +173,9 @@ def _rename(step: Step, renamed: dict[str, str]) -> Step:
         return Query(step.name, sql, when, unless)
     if isinstance(step, Union):
         return Union(step.name, tuple(renamed.get(part, part) for part in step.parts))
+    if isinstance(step, Together):
+        parts = (replace(part, frame=renamed.get(part.frame, part.frame)) for part in step.parts)
+        return replace(step, parts=tuple(parts))
     if isinstance(step, Collect):
         return Collect(step.name, renamed.get(step.frame, step.frame))
     return step

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dbt_streamsql.compiler.emit import Emitter
-from dbt_streamsql.compiler.rules import fold, limit, replace, rows
+from dbt_streamsql.compiler.rules import branches, fold, limit, replace, rows
 from dbt_streamsql.compiler.rules.view import View, refuse_incomparable, top
-from dbt_streamsql.plan.relational import Aggregate
+from dbt_streamsql.plan.relational import Aggregate, Branches
 from dbt_streamsql.plan.schema import Column
 
 
@@ -14,6 +14,8 @@ def incrementalize(view: View, key_types: tuple[Column, ...], emitter: Emitter) 
 
     `key_types` are the keys of the top with their types (empty when it has none).
     """
+    if isinstance(view.root, Branches):
+        return branches.plan(view, emitter)
     found = top(view.root)
     if found is None:
         return rows.plan(view, emitter)

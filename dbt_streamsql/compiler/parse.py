@@ -35,7 +35,7 @@ def parse(sql: str, model: str = "") -> exp.Query:
     """The syntax tree of one SELECT statement; SQL_UNSUPPORTED when there is none."""
     try:
         statements = [
-            tree for tree in _SPARK.parser().parse(_tokens(sql), sql) if tree is not None
+            tree for tree in _SPARK.parser().parse(spark_tokens(sql), sql) if tree is not None
         ]
     except SqlglotError as error:
         details = getattr(error, "errors", None) or [{}]
@@ -57,7 +57,7 @@ def parse(sql: str, model: str = "") -> exp.Query:
     return statements[0]
 
 
-def _tokens(sql: str) -> list[Token]:
+def spark_tokens(sql: str) -> list[Token]:
     """The tokens of a text; `window(…)` is a function, not the clause of that name."""
     tokens = _SPARK.tokenize(sql)
     for token, after in pairwise(tokens):

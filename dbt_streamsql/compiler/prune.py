@@ -7,6 +7,7 @@ from dataclasses import replace
 from dbt_streamsql.plan.expression import Expr, columns_of
 from dbt_streamsql.plan.relational import (
     Aggregate,
+    Branches,
     Constant,
     Generate,
     Input,
@@ -32,6 +33,9 @@ def prune(node: Node, needed: frozenset[str] | None = None) -> Node:
         return Scan(node.table, kept)
     if isinstance(node, Constant):
         return node
+    if isinstance(node, Branches):
+        inputs = tuple(Input(child.alias, prune(child.node)) for child in node.inputs)
+        return replace(node, inputs=inputs)
     if isinstance(node, Select):
         outputs = tuple(output for output in node.outputs if output.name in kept)
         exprs = (*node.where, *(output.expr for output in outputs))

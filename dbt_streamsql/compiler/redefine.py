@@ -37,6 +37,7 @@ from dbt_streamsql.plan.redefinition import (
 from dbt_streamsql.plan.relational import (
     CLOCK,
     Aggregate,
+    Branches,
     Call,
     Constant,
     Generate,
@@ -100,6 +101,8 @@ def _made(old: CompiledPlan, new: CompiledPlan) -> Node:
 def _stored(plan: CompiledPlan) -> Select:
     """What is stored for a view: its columns, the hidden ones too, over what its query reads."""
     root = _node(plan.tree)
+    if isinstance(root, Branches):
+        raise _Differs("a wide table is put together in another way")
     view = incrementalize(View(root, plan.columns), (), Emitter(root))
     if view.full is not None:
         select = _select(view.full)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from dbt_streamsql.compiler.wide_sql import branches_sql
 from dbt_streamsql.plan.expression import Expr, Ref, dotted, escape, fill, ident
 from dbt_streamsql.plan.relational import (
     CLOCK,
     Aggregate,
+    Branches,
     Chosen,
     Constant,
     Generate,
@@ -46,6 +48,9 @@ def render(node: Node, source: Source) -> str:
         return f"SELECT {listed(node.columns) or '1'} FROM {source(node.table)}"
     if isinstance(node, Constant):
         return node.sql
+    if isinstance(node, Branches):
+        rows = [render(child.node, source) for child in node.inputs]
+        return branches_sql(node, rows, hidden=True)
     if isinstance(node, UnionAll):
         return "\nUNION ALL\n".join(f"({render(child, source)})" for child in node.inputs)
     if isinstance(node, Select):

@@ -16,7 +16,7 @@ from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.plan.steps import Component, Derived, Step
 
-PLAN_VERSION = 4
+PLAN_VERSION = 5
 """Raised when the meaning of a plan's JSON changes; an older plan is compiled again."""
 
 _STEPS: dict[str, type[Any]] = {
@@ -27,6 +27,7 @@ _STEPS: dict[str, type[Any]] = {
         step_types.Stored,
         step_types.Query,
         step_types.Union,
+        step_types.Together,
         step_types.Collect,
         step_types.Apply,
         step_types.Replace,
@@ -90,6 +91,11 @@ class CompiledPlan:
             return "written beside a streaming table"
         if self.mode == "full":
             return f"full refresh; reads {', '.join(self.tables)}"
+        if self.tree.get("node") == "Branches":
+            how = (
+                f"partial updates of {len(self.tree['inputs'])} branches by {', '.join(self.key)}"
+            )
+            return f"incremental, {how}; reads changes of {', '.join(self.tables)}"
         how = {
             "fold": f"upsert by ({', '.join(self.key)})" if self.key else "one row, updated",
             "replace": f"touched keys recomputed, by ({', '.join(self.key)})"
@@ -154,6 +160,9 @@ def _step(body: dict[str, Any]) -> Step:
     if kind is step_types.Fold:
         body["components"] = tuple(Component(**item) for item in body["components"])
         body["derived"] = tuple(Derived(**item) for item in body["derived"])
+    if kind is step_types.Together:
+        parts = ({**item, "columns": tuple(item["columns"])} for item in body["parts"])
+        body["parts"] = tuple(step_types.Part(**item) for item in parts)
     if kind is step_types.Changes:
         body["meets"] = tuple(step_types.Meeting(**item) for item in body["meets"])
     fields = {

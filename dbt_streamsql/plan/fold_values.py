@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dbt_streamsql.plan.expression import fill
+from dbt_streamsql.plan.expression import fill, holes
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.plan.steps import Component, Fold
+from dbt_streamsql.plan.wide_keys import several_sql
 from dbt_streamsql.quoting import quote
 
 LOST = f"{HIDDEN_PREFIX}lost"
@@ -19,29 +20,62 @@ def fold_values(spec: Fold, old: str, new: str) -> dict[str, str]:
     """
     values = {column: f"{new}.{quote(column)}" for column in spec.key}
     parts = {part.column: part for part in spec.components}
-
-    def value(column: str) -> str:
-        part = parts[column]
-        change = f"{new}.{quote(column)}"
-        stored = f"{old}.{quote(column)}"
-        if part.kind != "add":
-            both = f"{part.kind}({stored}, {change})" if old else change
-            exact = f"{new}.{exact_column(part, spec.components)}"
-            return f"CAST(IF({new}.{LOST}, {exact}, {both}) AS {part.type})"
-        total = f"CAST(coalesce({stored}, 0) + {change} AS {part.type})" if old else change
-        if part.null_when_zero:
-            return f"CASE WHEN {value(part.null_when_zero)} = 0 THEN NULL ELSE {total} END"
-        return total
-
-    values |= {column: value(column) for column in parts}
+    values |= {column: _component(part, parts, spec, old, new) for column, part in parts.items()}
     bare = dict(values)
-    for derived in spec.derived:
+    for derived in sorted(spec.derived, key=lambda each: each.column != spec.alive):
         shown = fill(derived.sql, lambda column: f"({bare[column]})")
-        if spec.key:
+        if derived.column == spec.alive:
+            bare[spec.alive] = shown
+        elif old and set(holes(derived.sql)) <= set(spec.lacking):
+            shown = f"{old}.{quote(derived.column)}"
+        elif spec.key:
             # Of a group that has gone an expression may have no value: `sum(x) / count(*)`.
             shown = f"CASE WHEN {bare[spec.alive]} > 0 THEN {shown} END"
         values[derived.column] = shown
+    for part in spec.components:
+        if part.kind == "claims" and part.column not in spec.lacking:
+            # Of a key that is no row, because the anchor has it not, nothing is known.
+            rows = bare[part.column]
+            told = several_sql(part.of, [values[column] for column in spec.key])
+            wrong = f"{rows} > 1 AND {bare[spec.alive]} > 0"
+            values[part.column] = f"IF({wrong}, CAST({told} AS {part.type}), {rows})"
     return values
+
+
+def _component(
+    part: Component, parts: dict[str, Component], spec: Fold, old: str, new: str
+) -> str:
+    change, stored = (f"{alias}.{quote(part.column)}" for alias in (new, old))
+    if part.kind in ("cell", "claims"):
+        combined = _cell if part.kind == "cell" else _rows
+        return combined(part, old, "" if part.column in spec.lacking else new)
+    if part.kind != "add":
+        both = f"{part.kind}({stored}, {change})" if old else change
+        exact = f"{new}.{exact_column(part, spec.components)}"
+        return f"CAST(IF({new}.{LOST}, {exact}, {both}) AS {part.type})"
+    total = f"CAST(coalesce({stored}, 0) + {change} AS {part.type})" if old else change
+    if part.null_when_zero:
+        counter = _component(parts[part.null_when_zero], parts, spec, old, new)
+        return f"CASE WHEN {counter} = 0 THEN NULL ELSE {total} END"
+    return total
+
+
+def _rows(part: Component, old: str, new: str) -> str:
+    """How many rows a branch has of the key: 0 or 1, if it keeps to it. '' = no old row, or no
+    change of the branch."""
+    name = quote(part.column)
+    terms = [f"coalesce({alias}.{name}, 0L)" for alias in (old, new) if alias]
+    return f"({' + '.join(terms)})" if terms else "0L"
+
+
+def _cell(part: Component, old: str, new: str) -> str:
+    """What the branch has written last; '' as for `_rows`."""
+    stored = f"{old}.{quote(part.column)}" if old else ""
+    if not new:
+        return stored or f"CAST(NULL AS {part.type})"
+    change = f"CAST({new}.{quote(part.column)} AS {part.type})"
+    # Among the keys that other branches change this one may have changed nothing.
+    return f"IF({new}.{quote(part.of)} IS NULL, {stored}, {change})" if stored else change
 
 
 def exact_column(part: Component, parts: Sequence[Component]) -> str:

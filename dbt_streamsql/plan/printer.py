@@ -14,6 +14,7 @@ from dbt_streamsql.plan.steps import (
     State,
     Step,
     Stored,
+    Together,
     Union,
 )
 
@@ -48,6 +49,9 @@ def _statement(step: Step) -> str:
         return _query(step)
     if isinstance(step, Union):
         return f"{step.name} = epoch.union({', '.join(step.parts)})"
+    if isinstance(step, Together):
+        parts = "".join(f"{_PAD}({p.frame}, {list(p.columns)!r}),\n" for p in step.parts)
+        return f"{step.name} = epoch.together(\n{parts}{_PAD}key={list(step.key)!r},\n)"
     if isinstance(step, Collect):
         return f"{step.name} = epoch.collect({step.frame})"
     if isinstance(step, Apply):
@@ -83,6 +87,8 @@ def _component(part: Component) -> str:
     values = [repr(part.column), repr(part.kind), repr(part.type)]
     if part.null_when_zero:
         values.append(f"null_when_zero={part.null_when_zero!r}")
+    if part.of:
+        values.append(f"of={part.of!r}")
     return f"Component({', '.join(values)})"
 
 

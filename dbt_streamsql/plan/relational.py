@@ -293,7 +293,61 @@ class UnionAll:
         return self.inputs[0].columns
 
 
-Node = Scan | Constant | Select | Match | Aggregate | Window | Limit | Generate | UnionAll
+@dataclass(frozen=True)
+class Merge:
+    """How a column that several branches write gets its value.
+
+    `column` may be the path of a field (`b.b2`). `function` is one of `MERGES`; `branches` are the
+    names of those that write it: where the order decides, the first one that has a say wins.
+    With `sequence` it is the one whose column of that name is the greatest.
+    """
+
+    column: str
+    function: str
+    branches: tuple[str, ...]
+    sequence: str = ""
+
+
+@dataclass(frozen=True)
+class Branches:
+    """One wide row for each key that some branch has, each branch writing its own columns.
+
+    `inputs` are the branches by name, each with at most one row for a key: first the `keys`, then
+    its `targets`, columns of the wide row or paths of their fields. `types` are the Spark types of
+    the targets, `key_types` those of the keys. With an `anchor` only the keys which that branch
+    has are rows. `reuse`: all branches are written by one writer.
+    """
+
+    inputs: tuple[Input, ...]
+    keys: tuple[str, ...]
+    key_types: tuple[str, ...]
+    targets: tuple[tuple[str, ...], ...]
+    types: tuple[tuple[str, ...], ...]
+    merges: tuple[Merge, ...] = ()
+    anchor: str = ""
+    reuse: bool = True
+
+    def __post_init__(self) -> None:
+        _unique(tuple(child.alias for child in self.inputs), "branches")
+        _unique(self.columns, "columns")
+        for child, targets in zip(self.inputs, self.targets, strict=True):
+            if len(child.node.columns) != len(self.keys) + len(targets):
+                raise StreamSqlError("INTERNAL", f"columns of branch {child.alias}")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        paths = (path for targets in self.targets for path in targets)
+        return (*self.keys, *dict.fromkeys(path.split(".")[0] for path in paths))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the branches."""
+        return tuple(child.alias for child in self.inputs)
+
+
+Node = (
+    Scan | Constant | Select | Match | Aggregate | Window | Limit | Generate | UnionAll | Branches
+)
 Keyed = Aggregate | Window | Limit
 """Nodes whose rows depend on all the rows of one key, not on one row of each input."""
 
@@ -306,7 +360,7 @@ def keys_of(node: Keyed) -> tuple[str, ...]:
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    if isinstance(node, Select):
+    if isinstance(node, Select | Branches):
         return tuple(child.node for child in node.inputs)
     if isinstance(node, Match):
         return (node.left.node, node.right.node)
@@ -317,7 +371,7 @@ def children(node: Node) -> tuple[Node, ...]:
 
 def with_children(node: Node, made: tuple[Node, ...]) -> Node:
     """The node over other children, in the order of `children`."""
-    if isinstance(node, Select):
+    if isinstance(node, Select | Branches):
         pairs = zip(node.inputs, made, strict=True)
         return replace(node, inputs=tuple(Input(child.alias, new) for child, new in pairs))
     if isinstance(node, Match):

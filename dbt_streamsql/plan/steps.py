@@ -115,17 +115,41 @@ class Replace:
 
 
 @dataclass(frozen=True)
+class Part:
+    """The change of one branch of a wide table: the key and these `columns`."""
+
+    frame: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Together:
+    """The changes of several branches, one row for each key.
+
+    Columns of branches without a change are left out, and are NULL for the keys which others
+    change.
+    """
+
+    name: str
+    parts: tuple[Part, ...]
+    key: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Component:
     """One folded column of the state.
 
     `column` is where it is stored, `kind` how old (`t`) and change (`s`) combine: `add`,
-    `least` or `greatest`. `null_when_zero` names the counter that makes a stored sum NULL.
+    `least` or `greatest`; of wide tables `claims`, the rows of the branch named `of` (0 or 1), and
+    `cell`, the value that the branch whose rows the column `of` counts has written.
+    `null_when_zero` names the counter that makes a stored sum NULL.
     """
 
     column: str
     kind: str
     type: str
     null_when_zero: str = ""
+    of: str = ""
 
 
 @dataclass(frozen=True)
@@ -143,7 +167,9 @@ class Fold:
     `groups` has the key columns, one column per component, and when there is a `least` or
     `greatest` component `__streamsql_lost`: whether the group lost a value. For those groups it
     has the extrema recomputed (`fold_values.exact_column`). `alive` is the component that counts
-    the group's rows: at zero the group is gone ('' for the one group of a global aggregate).
+    the group's rows: at zero the group is gone ('' for the one group of a global aggregate); it
+    may be derived from others. `lacking` are components of which the groups have no column: they
+    stay as they are.
     """
 
     groups: str
@@ -151,6 +177,7 @@ class Fold:
     components: tuple[Component, ...]
     derived: tuple[Derived, ...]
     alive: str
+    lacking: tuple[str, ...] = ()
 
 
-Step = Changes | State | Stored | Query | Union | Collect | Apply | Replace | Fold
+Step = Changes | State | Stored | Query | Union | Together | Collect | Apply | Replace | Fold

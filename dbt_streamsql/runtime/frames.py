@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -84,6 +85,7 @@ class Frames:
         self.writer.small = self._hinted
         self._changed: dict[str, Frame] = {}
         self._rows_met: dict[str, str] = {}
+        self._lacking: dict[str, set[str]] = {}
 
     def changes(self, table: str, columns: Sequence[str], meets: Sequence[Meeting] = ()) -> Frame:
         """Consolidated signed rows of an input: `columns` and `_w`; none of a constant ('')."""
@@ -204,6 +206,27 @@ class Frames:
         found = [f"SELECT * FROM {part}" for part in parts if part is not None]
         return f"({' UNION ALL '.join(found)})" if found else None
 
+    def together(self, *parts: tuple[Frame, Sequence[str]], key: Sequence[str]) -> Frame:
+        """The changes of several branches, one row for each key; see `steps.Together`."""
+        found = [(frame, list(columns)) for frame, columns in parts if frame is not None]
+        if not found:
+            return None
+        keys = ", ".join(quote(name) for name in key)
+        every = [name for _, columns in found for name in columns]
+        sides = []
+        for frame, columns in found:
+            items = [quote(n) if n in columns else f"NULL AS {quote(n)}" for n in every]
+            sides.append(f"SELECT {', '.join([keys, *items])} FROM {frame}")
+        if len(sides) == 1:
+            text = f"({sides[0]})"
+        else:
+            items = [f"any_value({quote(name)}, true) AS {quote(name)}" for name in every]
+            both = " UNION ALL ".join(sides)
+            text = f"(SELECT {', '.join([keys, *items])} FROM ({both}) GROUP BY {keys})"
+        absent = {name for frame, columns in parts if frame is None for name in columns}
+        self._lacking[text] = absent
+        return text
+
     def collect(self, frame: Frame) -> Frame:
         """Compute once and keep; None when it turns out empty."""
         if frame is None:
@@ -233,8 +256,9 @@ class Frames:
     ) -> None:
         """Combine the changes of groups with the stored groups."""
         if groups is not None:
-            spec = Fold("", tuple(key), tuple(components), tuple(derived), alive)
-            self.outcome = self.writer.fold(groups, spec)
+            lacking = tuple(sorted(self._lacking.get(groups, ())))
+            spec = Fold("", tuple(key), tuple(components), tuple(derived), alive, lacking)
+            self.outcome = self.writer.then(self.outcome, partial(self.writer.fold, groups, spec))
 
     def run(self, plan: CompiledPlan) -> Outcome:
         """Run a plan's steps, the same that its printed program names."""
@@ -264,6 +288,9 @@ class Frames:
             named[step.name] = self.sql(step.sql, when, unless, **frames)
         elif isinstance(step, steps.Union):
             named[step.name] = self.union(*(named[part] for part in step.parts))
+        elif isinstance(step, steps.Together):
+            parts = [(named[part.frame], part.columns) for part in step.parts]
+            named[step.name] = self.together(*parts, key=step.key)
         elif isinstance(step, steps.Collect):
             named[step.name] = self.collect(named[step.frame])
         elif isinstance(step, steps.Apply):

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import Place, StreamSqlError
@@ -34,6 +36,7 @@ from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.oldest import oldest_changes
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
 from dbt_streamsql.runtime.readings import readings
+from dbt_streamsql.runtime.refusals import branch_refusal
 from dbt_streamsql.runtime.sessions import JobCount
 from dbt_streamsql.runtime.stager import Stager, loaded
 from dbt_streamsql.runtime.write import SMALL_TABLE, Writer
@@ -72,6 +75,11 @@ class ViewJob:
             counter = JobCount(spark)
             try:
                 version = self._run(spark)
+            except (PySparkException, Py4JError) as error:
+                told = branch_refusal(error, Place(self.job.unique_id or self.job.table))
+                if told is None:
+                    raise
+                raise told from error
             finally:
                 jobs, read = counter.stop()
         seconds = time.monotonic() - started

@@ -14,7 +14,8 @@ from typing import TypeVar
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.plan import wide_keys
 
 Call = TypeVar("Call", bound=Callable[..., object])
 
@@ -55,6 +56,34 @@ def refusal(error: BaseException) -> StreamSqlError | None:
                 "run finishes or undoes the rest",
             )
     return None
+
+
+_KEY = re.compile(rf"\b{wide_keys.SIGN}\|(\w+)\|([^|]*)\|(.*)")
+
+
+def branch_refusal(error: BaseException, place: Place) -> StreamSqlError | None:
+    """What a user is told when a branch of a wide table does not keep to its key; None when it is
+    something else."""
+    found = _KEY.search(str(error))
+    if found is None:
+        return None
+    what, branch, key = found[1], found[2], found[3].split(" SQLSTATE")[0].strip()[:_SHOWN]
+    if what == wide_keys.NO_KEY:
+        return StreamSqlError(
+            "PARTIAL_UPDATE_KEY",
+            f"a row of branch `{branch}` has no value in its key",
+            given=f"NULL in `{key}`",
+            hint=f"leave such rows out of the branch: `WHERE {key} IS NOT NULL`",
+            place=place,
+        )
+    return StreamSqlError(
+        "PARTIAL_UPDATE_KEY",
+        f"branch `{branch}` has several rows of one key",
+        given=key,
+        allowed="one row for a key, or a column of `sequence_by` that tells the last one",
+        hint="group the branch by its key, or name a column of it in `sequence_by`",
+        place=place,
+    )
 
 
 def telling(call: Call) -> Call:

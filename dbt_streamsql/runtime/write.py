@@ -8,7 +8,7 @@ without readers of their change, one MERGE (`write_merge`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ from dbt_streamsql.runtime.local import Kept, Local
 from dbt_streamsql.runtime.matching import same
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
 from dbt_streamsql.runtime.shared import Rows
-from dbt_streamsql.storage.iceberg import staging
+from dbt_streamsql.storage.iceberg import metadata, staging
 from dbt_streamsql.storage.iceberg.changes import version
 from dbt_streamsql.storage.iceberg.delta import Delta, commit
 from dbt_streamsql.storage.iceberg.refs import Moves, move
@@ -86,11 +86,31 @@ class Writer:
             rows = self.local.kept(groups, small=True)
             if held := self._for_driver(rows):
                 return write_driver.fold(self, held, spec)
-        if self.live > SMALL_TABLE and not self.feed and spec.key:
+        # Spark lets nothing into a MERGE that can raise an error.
+        checked = any(part.kind == "claims" for part in spec.components)
+        if self.live > SMALL_TABLE and not self.feed and spec.key and not checked:
             inserted, deleted = write_merge.fold(self, groups, spec)
             return Outcome(inserted, deleted)
         old = self._stored(groups, spec.key).name
         return self._exchange(old, self._folded(groups, old, spec), spec.key)
+
+    def then(self, before: Outcome, write: Callable[[], Outcome]) -> Outcome:
+        """Write what follows `before`, on top of it; what both came to."""
+        if before.changed:
+            meta = metadata.load(self.spark, self.table)
+            assert meta is not None
+            self.base = meta.refs[self.branch]
+            self.live = meta.live_rows(self.base)
+        after = write()
+        if not before.changed or not after.changed:
+            return after if after.changed else before
+        feed = None
+        if before.feed is not None and after.feed is not None:
+            names = ", ".join(quote(column) for column in (*self.visible, WEIGHT))
+            sides = (f"SELECT {names} FROM {each.name}" for each in (before.feed, after.feed))
+            feed = self.local.collect(" UNION ALL ".join(sides), small=self.small)
+        inserted, deleted = before.inserted + after.inserted, before.deleted + after.deleted
+        return Outcome(inserted, deleted, feed)
 
     def _for_driver(self, kept: Kept) -> Rows | None:
         """The rows, when the driver is to write what follows from them."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.plan.relational import (
     Aggregate,
+    Branches,
     Constant,
     Generate,
     Match,
@@ -43,6 +44,7 @@ def _delta(node: Node, emitter: Emitter) -> str:
         return generate.delta(node, emitter)
     if isinstance(node, UnionAll):
         return union_all.delta(node, emitter)
+    assert not isinstance(node, Branches), "a wide table is the whole of a view"
     if isinstance(node, Aggregate) and folded.applies(node):
         return folded.delta(node, emitter)
     return keyed.delta(node, emitter)
