@@ -85,7 +85,7 @@ class Frames:
         self.writer.small = self._hinted
         self._changed: dict[str, Frame] = {}
         self._rows_met: dict[str, str] = {}
-        self._lacking: dict[str, set[str]] = {}
+        self._present: dict[str, set[str]] = {}
 
     def changes(self, table: str, columns: Sequence[str], meets: Sequence[Meeting] = ()) -> Frame:
         """Consolidated signed rows of an input: `columns` and `_w`; none of a constant ('')."""
@@ -223,8 +223,7 @@ class Frames:
             items = [f"any_value({quote(name)}, true) AS {quote(name)}" for name in every]
             both = " UNION ALL ".join(sides)
             text = f"(SELECT {', '.join([keys, *items])} FROM ({both}) GROUP BY {keys})"
-        absent = {name for frame, columns in parts if frame is None for name in columns}
-        self._lacking[text] = absent
+        self._present[text] = set(every)
         return text
 
     def collect(self, frame: Frame) -> Frame:
@@ -256,7 +255,8 @@ class Frames:
     ) -> None:
         """Combine the changes of groups with the stored groups."""
         if groups is not None:
-            lacking = tuple(sorted(self._lacking.get(groups, ())))
+            every = {part.column for part in components}
+            lacking = tuple(sorted(every - self._present.get(groups, every)))
             spec = Fold("", tuple(key), tuple(components), tuple(derived), alive, lacking)
             self.outcome = self.writer.then(self.outcome, partial(self.writer.fold, groups, spec))
 

@@ -58,7 +58,7 @@ def refusal(error: BaseException) -> StreamSqlError | None:
     return None
 
 
-_KEY = re.compile(rf"\b{wide_keys.SIGN}\|(\w+)\|([^|]*)\|(.*)")
+_KEY = re.compile(rf"\[USER_RAISED_EXCEPTION\] {wide_keys.SIGN}\|(\w+)\|([^|]*)\|(.*)")
 
 
 def branch_refusal(error: BaseException, place: Place) -> StreamSqlError | None:
