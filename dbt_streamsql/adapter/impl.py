@@ -16,7 +16,7 @@ from dbt_common.contracts.constraints import ConstraintType
 from dbt_common.events.event_manager_client import add_callback_to_manager
 from dbt_common.exceptions import DbtBaseException
 
-from dbt_streamsql.adapter import checks, model_config, python_models, seeds, tables
+from dbt_streamsql.adapter import checks, model_config, python_models, seeds, tables, wide
 from dbt_streamsql.adapter.causes import cause_of, trace_of
 from dbt_streamsql.adapter.maintained import MaintainedAdapter
 from dbt_streamsql.adapter.outcomes import Outcomes
@@ -277,7 +277,10 @@ class StreamSqlAdapter(MaintainedAdapter):
         """What the config changes in a view that exists; see `model_config.changes`."""
         with self.connections.exception_handler(""):
             name = str(self._name(relation))
-            wanted = model_config.of_materialized_view(name, config)
+            if config.get("materialized") == "partial_update":
+                _, wanted = wide.of_partial_update(name, config)
+            else:
+                wanted = model_config.of_materialized_view(name, config)
             return model_config.changes(self.host.engine.configuration(name), wanted)
 
     @available.parse(lambda *a, **k: None)

@@ -13,7 +13,7 @@ from dbt.cli.main import dbtRunner
 
 from dbt_streamsql.errors import StreamSqlError
 
-MAINTAINED = ("materialized_view", "streaming_table", "sink")
+MAINTAINED = ("materialized_view", "partial_update", "streaming_table", "sink")
 
 
 @dataclass(frozen=True)

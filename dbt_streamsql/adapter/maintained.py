@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dbt.adapters.base import available
 from dbt.adapters.contracts.connection import AdapterResponse
 
-from dbt_streamsql.adapter import model_config, sinks, streams, tables
+from dbt_streamsql.adapter import model_config, sinks, streams, tables, wide
 from dbt_streamsql.adapter.credentials import DEFAULT_WAREHOUSE
 from dbt_streamsql.adapter.host import project_root
 from dbt_streamsql.adapter.operations import OperationsAdapter
@@ -57,6 +57,61 @@ class MaintainedAdapter(OperationsAdapter):
             )
 
         return self._in_epoch(create, old_relation)
+
+    @available.parse(lambda *_, **__: None)
+    def streamsql_partial_update(
+        self,
+        relation: StreamSqlRelation,
+        sql: str,
+        model: Any,
+        nodes: list[Mapping[str, Any]],
+        full_refresh: bool = False,
+        old_relation: StreamSqlRelation | None = None,
+        keep: bool = False,
+    ) -> AdapterResponse:
+        """Bring one wide table up to date in this run's epoch, as `streamsql_materialize` does.
+
+        `sql` are the INSERT statements of its branches, `nodes` the project's, of dbt's graph.
+        """
+        with self.connections.exception_handler(sql):
+            name = self._maintained(relation, model["config"])
+            rules, options = wide.of_partial_update(name, model["config"])
+            wide.check_sinks(model, nodes)
+            if keep:
+                options = self.host.engine.configuration(name) or options
+
+        def create(engine: Engine) -> TableReport:
+            return engine.create_partial_update(
+                name,
+                branches=sql,
+                unique_id=model["unique_id"],
+                full_refresh=full_refresh,
+                **rules,
+                **options,
+            )
+
+        return self._in_epoch(create, old_relation)
+
+    @available.parse(lambda *_, **__: "")
+    def streamsql_branch(
+        self,
+        this: StreamSqlRelation,
+        relation: StreamSqlRelation,
+        nodes: list[Mapping[str, Any]],
+        key: str | list[str] | None,
+        columns: str | list[str] | None,
+        own_key: str | list[str] | None,
+    ) -> str:
+        """The statement by which a model writes its columns of a wide table; see `branch()`."""
+        keys = model_config.names_of(key)
+        own = model_config.names_of(own_key)
+        node = wide.node_of(relation, nodes)
+        told = columns or ((node or {}).get("config") or {}).get("columns")
+        names = model_config.names_of(told)
+        if not names:
+            found = [column.name for column in self.get_columns_in_relation(relation)]
+            names = [name for name in found if name not in (own or keys)]
+        return wide.branch_statement(this, relation, names, keys, own)
 
     @available.parse(lambda *_, **__: None)
     def streamsql_stream(

@@ -29,6 +29,9 @@ OWN_KEYS = ("refresh_mode", "changelog")
 READ_KEYS = ("consistency", "max_staleness")
 """Config keys of every node that reads."""
 
+BRANCH_KEYS = ("sink", "columns")
+"""Config keys of every model that can be a branch of a wide table."""
+
 TABLE_PROPERTIES = {
     "format-version": "3",
     # Each commit writes a metadata file; without these they pile up for ever.
@@ -193,7 +196,7 @@ def of_materialized_view(
 
     problems = list(found)
     for key in config:
-        if key not in _known_keys() and key not in READ_KEYS:
+        if key not in {*_known_keys(), *READ_KEYS, *BRANCH_KEYS}:
             near = difflib.get_close_matches(key, [*own_keys, *_known_keys()], 1)
             hint = f" (did you mean `{near[0]}`?)" if near else ""
             problems.append(f"unknown key `{key}`{hint}")
@@ -229,6 +232,11 @@ def of_materialized_view(
             place=Place(name),
         )
     return {"refresh_mode": mode, "properties": properties, "changelog": bool(changelog)}
+
+
+def names_of(value: str | Iterable[str] | None) -> list[str]:
+    """A config value that is one name or several."""
+    return [value] if isinstance(value, str) else list(value or ())
 
 
 def changes(known: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dbt_streamsql.plan.expression import fill, holes
+from dbt_streamsql.plan.expression import fill
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.plan.steps import Component, Fold
 from dbt_streamsql.plan.wide_keys import several_sql
@@ -26,8 +26,6 @@ def fold_values(spec: Fold, old: str, new: str) -> dict[str, str]:
         shown = fill(derived.sql, lambda column: f"({bare[column]})")
         if derived.column == spec.alive:
             bare[spec.alive] = shown
-        elif old and set(holes(derived.sql)) <= set(spec.lacking):
-            shown = f"{old}.{quote(derived.column)}"
         elif spec.key:
             # Of a group that has gone an expression may have no value: `sum(x) / count(*)`.
             shown = f"CASE WHEN {bare[spec.alive]} > 0 THEN {shown} END"

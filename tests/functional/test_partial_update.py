@@ -53,7 +53,7 @@ class Sources:
 
     def rows(self, columns="*"):
         found = self.engine.sql(f"SELECT {columns} FROM {self.wide}").collect()
-        return sorted((tuple(row) for row in found), key=lambda row: str(row))
+        return sorted((tuple(row) for row in found), key=str)
 
     def right(self):
         assert self.engine.verify(self.wide) == []
