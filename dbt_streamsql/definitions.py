@@ -222,7 +222,8 @@ class Definitions:
         if before.get("compiler") != now["compiler"]:
             why = "another version, or other settings of Spark, made the plan"
             return Redefinition(SHADOW, why)
-        if any(before["stamps"].get(name) != now["stamps"][name] for name in plan.sources):
+        stamps = [(before["stamps"].get(name), now["stamps"][name]) for name in plan.sources]
+        if any(was not in (None, stamp) for was, stamp in stamps):
             return Redefinition(SHADOW, "what the view reads was redefined")
         return redefinition(plan_of(current), plan, self._known)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from dbt_streamsql.compiler.wide_sql import branches_sql
+from dbt_streamsql.compiler.wide_sql import branches_sql, side_sql
 from dbt_streamsql.plan.expression import Expr, Ref, dotted, escape, fill, ident
 from dbt_streamsql.plan.relational import (
     CLOCK,
@@ -49,8 +49,8 @@ def render(node: Node, source: Source) -> str:
     if isinstance(node, Constant):
         return node.sql
     if isinstance(node, Branches):
-        rows = [render(child.node, source) for child in node.inputs]
-        return branches_sql(node, rows, hidden=True)
+        rows = enumerate(render(child.node, source) for child in node.inputs)
+        return branches_sql(node, [side_sql(node, at, sql) for at, sql in rows], hidden=True)
     if isinstance(node, UnionAll):
         return "\nUNION ALL\n".join(f"({render(child, source)})" for child in node.inputs)
     if isinstance(node, Select):

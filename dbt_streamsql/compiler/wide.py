@@ -14,7 +14,7 @@ from dbt_streamsql.compiler.bind import Opened, bind
 from dbt_streamsql.compiler.branches import Branch, Wide
 from dbt_streamsql.compiler.build import Builder, Built
 from dbt_streamsql.compiler.parse import parse
-from dbt_streamsql.compiler.wide_sql import branches_sql, sum_type
+from dbt_streamsql.compiler.wide_sql import branches_sql, side_sql, sum_type
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog
 from dbt_streamsql.plan.expression import escape, fill
@@ -50,8 +50,7 @@ def wide_query(wide: Wide, catalog: Catalog, place: Place) -> str:
         typed.append(dict(zip(branch.columns, columns, strict=True)))
     keys = tuple(_common([types[key].type for types in typed], catalog) for key in wide.key)
     inputs = tuple(
-        Input(branch.name, Constant(escape(_rows(wide, branch)), _order(wide, branch)))
-        for branch in wide.branches
+        Input(branch.name, Constant("", _order(wide, branch))) for branch in wide.branches
     )
     targets = tuple(wide.targets(branch) for branch in wide.branches)
     types = tuple(
@@ -66,8 +65,9 @@ def wide_query(wide: Wide, catalog: Catalog, place: Place) -> str:
     for branch in wide.branches:
         names = ", ".join(quote(column) for column in branch.columns)
         ctes.append(f"{_cte(branch)} ({names}) AS (\n{branch.sql.strip().rstrip(';')}\n)")
-    rows = [str(child.node.sql) for child in inputs if isinstance(child.node, Constant)]
-    outer = fill(branches_sql(node, rows, hidden=False), str)
+    rows = (escape(_rows(wide, branch)) for branch in wide.branches)
+    sides = [side_sql(node, number, sql) for number, sql in enumerate(rows)]
+    outer = fill(branches_sql(node, sides, hidden=False), str)
     text = f"WITH {', '.join(ctes)}\n{outer}"
     if wide_in(parse(text, place.model)) != replace(wide, branches=_without_sql(wide)):
         raise StreamSqlError(

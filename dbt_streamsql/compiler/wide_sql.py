@@ -72,10 +72,10 @@ def values(node: Branches, cell: Cell, has: Has) -> dict[str, str]:
     return {column: _value(node, column, cell, has) for column in node.columns[len(node.keys) :]}
 
 
-def branches_sql(node: Branches, rows: Sequence[str], *, hidden: bool) -> str:
-    """The wide table over the rows of its branches, each a SELECT of the columns of its input.
+def branches_sql(node: Branches, sides: Sequence[str], *, hidden: bool) -> str:
+    """The wide table over the `sides`: queries of the keys `k0` … and the packs `p0` … of rows.
 
-    `hidden`: with all stored columns. The text is a template, as are the `rows`.
+    `hidden`: with all stored columns. The text is a template, as are the sides.
     """
 
     def cell(branch: int, target: int) -> str:
@@ -100,7 +100,6 @@ def branches_sql(node: Branches, rows: Sequence[str], *, hidden: bool) -> str:
         ]
     keys = [f"k{at}" for at in range(len(node.keys))]
     packs = [f"any_value(p{n}, true) AS p{n}, count(p{n}) AS n{n}" for n in numbers]
-    sides = "\nUNION ALL\n".join(_side(node, number, sql) for number, sql in enumerate(rows))
     shown = [f"w.{key}" for key in keys]
     wrong = " ".join(
         f"WHEN w.n{number} > 1 THEN CAST({escape(several_sql(name, shown))} AS BOOLEAN)"
@@ -109,9 +108,9 @@ def branches_sql(node: Branches, rows: Sequence[str], *, hidden: bool) -> str:
     where = f"CASE {wrong} END IS NULL"
     if node.anchor:
         where = f"{has(node.names.index(node.anchor))} AND {where}"
-    listed = ",\n  ".join(items)
+    listed, union = ",\n  ".join(items), "\nUNION ALL\n".join(sides)
     return (
-        f"SELECT\n  {listed}\nFROM (\n  SELECT {', '.join([*keys, *packs])}\n  FROM (\n{sides}\n"
+        f"SELECT\n  {listed}\nFROM (\n  SELECT {', '.join([*keys, *packs])}\n  FROM (\n{union}\n"
         f"  ) u\n  GROUP BY {', '.join(keys)}\n) w\nWHERE {where}"
     )
 
@@ -133,17 +132,19 @@ def sum_type(kind: str) -> str:
     return "double" if kind in ("float", "double") else ""
 
 
-def _side(node: Branches, branch: int, rows: str) -> str:
-    """The rows of one branch among those of all."""
+def pack_sql(cells: Sequence[str]) -> str:
+    """The cells of a branch as one value that is not NULL."""
+    named = [f"{literal(f'c{at}')}, {sql}" for at, sql in enumerate(cells)] or ["'c', 1"]
+    return f"named_struct({', '.join(named)})"
+
+
+def side_sql(node: Branches, branch: int, rows: str) -> str:
+    """One side of the union: the `rows` of a branch, a SELECT of the columns of its input."""
     columns = [f"r.{_name(column)}" for column in node.inputs[branch].node.columns]
     width = len(node.keys)
     keys = [f"{key_sql(node, branch, at, columns[at])} AS k{at}" for at in range(width)]
-    cells = (
-        ", ".join(f"{literal(f'c{at}')}, {sql}" for at, sql in enumerate(columns[width:]))
-        or "'c', 1"
-    )
     packs = [
-        f"named_struct({cells}) AS p{n}" if n == branch else f"NULL AS p{n}"
+        f"{pack_sql(columns[width:])} AS p{n}" if n == branch else f"NULL AS p{n}"
         for n in range(len(node.inputs))
     ]
     return f"SELECT {', '.join([*keys, *packs])} FROM (\n{rows}\n) r"

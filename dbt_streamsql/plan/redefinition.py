@@ -13,7 +13,8 @@ FROM_STORED = (APPEND, COMPATIBLE)
 """The verdicts after which rows are made from stored ones."""
 
 STORED = "stored"
-"""The hole of `Redefinition.sql` for the rows of the old version."""
+"""The hole of `Redefinition.sql` for the rows of the old version; `t0`, `t1` … are those of the
+tables that the new one reads, as the old one has read them."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class Redefinition:
     """A verdict and why.
 
     METADATA: the stored rows are those of the new definition. APPEND and COMPATIBLE: they follow
-    from the stored rows of the old one, by `sql`. SHADOW: they are computed from the sources.
+    from the stored rows of the old one, by `sql`, which may read some tables. SHADOW: they are
+    computed from the sources.
     """
 
     verdict: str

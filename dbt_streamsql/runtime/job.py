@@ -18,7 +18,7 @@ from dbt_streamsql.meta import NOOP, ROLLBACK, ROLLED_BACK, Job, TableVersion
 from dbt_streamsql.meta.history import OLDEST_CHANGE
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill
-from dbt_streamsql.plan.redefinition import FROM_STORED, METADATA, SHADOW, Redefinition
+from dbt_streamsql.plan.redefinition import FROM_STORED, METADATA, SHADOW, STORED, Redefinition
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName, quote
@@ -118,6 +118,7 @@ class ViewJob:
         self.clocked = CLOCK in self.plan.tables
         change = self.change
         self.redefined = self.asked
+        self.follows = change.sql if change is not None else ""
         if change is not None and change.verdict == SHADOW:
             self.redefined = self.asked or change.reason
         if self.clocked:
@@ -133,7 +134,7 @@ class ViewJob:
         if previous is None or meta is None:
             return self._full(spark, reason or "the table is built for the first time", meta)
         still = all(move.kind == "none" for move in self.moves.values())
-        follows = change.sql if change is not None else ""
+        follows = self.follows
         if not reason and still and not self.clocked and not follows:
             return self._still(meta, previous)
         foreign = self._foreign_write(meta, previous)
@@ -161,6 +162,9 @@ class ViewJob:
 
     def _move(self, source: str, previous: TableVersion | None) -> Change:
         now = self.inputs[source]
+        if previous is not None and source not in previous.inputs and self.follows:
+            # The rows that follow are made of it as it is now.
+            return Change("none", now.snapshot, now.snapshot)
         if previous is None or source not in previous.inputs:
             return Change("lost", None, now.snapshot)
         return inputs.classify(now.meta, previous.inputs[source], now.snapshot)
@@ -182,7 +186,7 @@ class ViewJob:
         lagging = [
             source
             for source, at in self.inputs.items()
-            if at.meta.lags(previous.inputs[source]) or at.meta.lags(at.snapshot)
+            if at.meta.lags(previous.inputs.get(source, at.snapshot)) or at.meta.lags(at.snapshot)
         ]
         if moved and lagging:
             return f"the columns of {', '.join(lagging)} have changed since it was read"
@@ -305,7 +309,16 @@ class ViewJob:
         """
         assert meta.current is not None
         rows = inputs.version(self.name, meta.current)
-        at, staged = self.stager.build(spark, self._sorted(fill(follows, lambda _: rows)), meta)
+
+        def read(hole: str) -> str:
+            if hole == STORED:
+                return rows
+            source = self.plan.tables[int(hole.removeprefix("t"))]
+            if source in previous.inputs:
+                return inputs.version(TableName.parse(source), previous.inputs[source])
+            return self._version(spark, self.inputs[source])
+
+        at, staged = self.stager.build(spark, self._sorted(fill(follows, read)), meta)
         if any(move.kind != "none" for move in self.moves.values()):
             try:
                 self._write(spark, at, MAIN, staged, previous, feed=False)

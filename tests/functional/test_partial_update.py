@@ -441,3 +441,46 @@ def test_statements_that_are_no_branches_are_refused(sources, text, told):
     with pytest.raises(StreamSqlError, match="PARTIAL_UPDATE_INVALID") as refused:
         sources.engine.create_partial_update(sources.wide, key="id", branches=text)
     assert told in str(refused.value)
+
+
+def test_another_branch_reads_its_own_source_only_and_one_less_reads_nothing(sources):
+    sources.create(CRM, WEB)
+    sources.sql("UPDATE {web} SET clicks = 12 WHERE user = 1")
+    report = sources.create(CRM, WEB, SHOP)
+    assert (report.definition, report.mode) == ("compatible state", "incremental")
+    assert report.reason == "the branches that stay are stored; only shop is read"
+    assert sources.rows()[0] == (1, "Ann", "Rome", 12, 2, Decimal("12.00"))
+    assert len(sources.rows()) == 4
+    sources.right()
+    sources.sql("INSERT INTO {shop} VALUES (2, 2)")
+    report = sources.create(WEB, SHOP)
+    assert report.definition == "compatible state"
+    assert "nothing is read" in report.reason
+    assert sources.rows("id, clicks, orders") == [
+        (1, 12, 2),
+        (2, None, 1),
+        (3, 30, None),
+        (4, None, 1),
+    ]
+    sources.right()
+    # The same branches in another order, and the sink not reused: the rows stay.
+    report = sources.create(WEB, SHOP, reuse_sink=False)
+    assert (report.definition, report.mode) == ("metadata-only", "noop")
+    report = sources.create(SHOP, WEB)
+    assert report.definition == "compatible state"
+    sources.sql("DELETE FROM {web} WHERE user = 3")
+    assert sources.advance().mode == "incremental"
+    sources.right()
+
+
+def test_another_column_of_a_branch_reads_that_branch_only(sources):
+    sources.create(CRM, WEB, row_lifetime="anchor:crm")
+    wider = ("SELECT user, clicks, city FROM {web}", ["clicks", "place"], "web")
+    report = sources.create(CRM, wider, row_lifetime="anchor:crm")
+    assert report.reason.endswith("only web is read")
+    assert sources.rows("id, place") == [(1, "Paris"), (2, None)]
+    sources.right()
+    report = sources.create(CRM, WEB)
+    assert report.reason.endswith("keys that the old anchor has not are not stored")
+    assert len(sources.rows()) == 3
+    sources.right()

@@ -1,0 +1,211 @@
+"""Whether two relations have the same rows, up to names and to columns that one of them lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dbt_streamsql.plan.expression import Expr, Ref
+from dbt_streamsql.plan.relational import (
+    Aggregate,
+    Call,
+    Constant,
+    Generate,
+    Input,
+    Limit,
+    Match,
+    Node,
+    Output,
+    Scan,
+    Select,
+    UnionAll,
+    Window,
+)
+
+
+class Differs(Exception):
+    """Why stored rows do not answer a query."""
+
+
+def same(new: Node, old: Node, *, lacking: bool = False) -> dict[str, str]:
+    """The column of `old` for each of `new`, both having the same rows up to other columns.
+
+    `lacking`: aggregates that only `new` has are left out.
+    """
+    if type(new) is not type(old):
+        raise Differs("the query is built in another way")
+    found = _SAME[type(new)](new, old)
+    missing = [name for name in new.columns if name not in found]
+    if missing and not (lacking and isinstance(new, Aggregate)):
+        raise Differs(f"{missing[0]} is not stored")
+    return found
+
+
+def _scan(new: Scan, old: Scan) -> dict[str, str]:
+    if new.table != old.table:
+        raise Differs(f"{new.table} is read in the place of {old.table}")
+    return {name: name for name in new.columns if name in old.columns}
+
+
+def _constant(new: Constant, old: Constant) -> dict[str, str]:
+    if new != old:
+        raise Differs("other constant rows are read")
+    return {name: name for name in new.columns}
+
+
+def _block(new: Select, old: Select) -> dict[str, str]:
+    if len(new.inputs) != len(old.inputs):
+        raise Differs("other relations are joined")
+    at: dict[Ref, Expr] = {}
+    for child, known in zip(new.inputs, old.inputs, strict=True):
+        at |= _columns(child, known)
+    _equal(new.where, old.where, at, "another condition below what is stored")
+    if row_makers(new, at) != row_makers(old):
+        raise Differs("time windows multiply the rows in another way")
+    return _outputs(new.outputs, old.outputs, at)
+
+
+def _match(new: Match, old: Match) -> dict[str, str]:
+    if new.kind != old.kind:
+        raise Differs(f"a {new.kind} join in the place of a {old.kind} join")
+    at = _columns(new.left, old.left) | _columns(new.right, old.right)
+    _equal(new.on, old.on, at, "another join condition")
+    return _outputs(new.outputs, old.outputs, at)
+
+
+def _aggregate(new: Aggregate, old: Aggregate) -> dict[str, str]:
+    names = same(new.input, old.input)
+    if {names[key] for key in new.keys} != set(old.keys):
+        raise Differs("other groups")
+    found = {key: names[key] for key in new.keys}
+    if new.session is not None or old.session is not None:
+        if new.session is None or old.session is None or new.session.gap != old.session.gap:
+            raise Differs("other sessions")
+        if names[new.session.time] != old.session.time:
+            raise Differs("other sessions")
+        found[new.session.name] = old.session.name
+    calls: dict[Call, str] = {}
+    for call in old.calls:
+        calls.setdefault(replace(call, name=""), call.name)
+    for call in new.calls:
+        was = calls.get(call_in_words_of(call, names))
+        if was is not None:
+            found[call.name] = was
+    return found
+
+
+def call_in_words_of(call: Call, names: Mapping[str, str]) -> Call:
+    """A call in the words of the old relation, without its name."""
+    arg = None if call.arg is None else names[call.arg]
+    return replace(call, name="", arg=arg, args=tuple(names[name] for name in call.args))
+
+
+def _window(new: Window, old: Window) -> dict[str, str]:
+    names = same(new.input, old.input)
+    at = {("i", name): Expr.column("i", was) for name, was in names.items()}
+    if {names[name] for name in new.partition} != set(old.partition):
+        raise Differs("other partitions")
+    known: dict[Any, str] = {}
+    for over in old.overs:
+        ties = old.sortable if over.ties else None
+        key = (plain_of(over.call), tuple(map(plain_of, over.order)), over.frame, ties)
+        known.setdefault(key, over.name)
+    found = dict(names)
+    for over in new.overs:
+        ties = tuple(names[name] for name in new.sortable) if over.ties else None
+        order = tuple(plain_of(moved(expr, at)) for expr in over.order)
+        was = known.get((plain_of(moved(over.call, at)), order, over.frame, ties))
+        if was is not None:
+            found[over.name] = was
+    return found
+
+
+def _limit(new: Limit, old: Limit) -> dict[str, str]:
+    names = same(new.input, old.input)
+    at = {("i", name): Expr.column("i", was) for name, was in names.items()}
+    order = tuple(plain_of(moved(expr, at)) for expr in new.order)
+    ties = tuple(names[name] for name in new.sortable)
+    asked = (order, new.limit, new.offset, ties)
+    if asked != (tuple(map(plain_of, old.order)), old.limit, old.offset, old.sortable):
+        raise Differs("another LIMIT")
+    return names
+
+
+def _generate(new: Generate, old: Generate) -> dict[str, str]:
+    names = same(new.input, old.input)
+    at = {("i", name): Expr.column("i", was) for name, was in names.items()}
+    if (plain_of(moved(new.call, at)), new.outer) != (plain_of(old.call), old.outer):
+        raise Differs("another generator")
+    return names | dict(zip(new.names, old.names, strict=True))
+
+
+def _union(new: UnionAll, old: UnionAll) -> dict[str, str]:
+    if len(new.inputs) != len(old.inputs):
+        raise Differs("another number of queries is put together")
+    places: set[tuple[int, ...]] = set()
+    for child, known in zip(new.inputs, old.inputs, strict=True):
+        found = same(child, known)
+        places.add(tuple(known.columns.index(found[name]) for name in child.columns))
+    if len(places) != 1:
+        raise Differs("columns are put together in another way")
+    return {name: old.columns[at] for name, at in zip(new.columns, places.pop(), strict=True)}
+
+
+_SAME: dict[type[Any], Callable[[Any, Any], dict[str, str]]] = {
+    Scan: _scan,
+    Constant: _constant,
+    Select: _block,
+    Match: _match,
+    Aggregate: _aggregate,
+    Window: _window,
+    Limit: _limit,
+    Generate: _generate,
+    UnionAll: _union,
+}
+
+
+def _columns(new: Input, old: Input) -> dict[Ref, Expr]:
+    found = same(new.node, old.node)
+    return {(new.alias, name): Expr.column(old.alias, was) for name, was in found.items()}
+
+
+def _outputs(
+    new: Iterable[Output], old: Iterable[Output], at: Mapping[Ref, Expr]
+) -> dict[str, str]:
+    known: dict[Expr, list[str]] = {}
+    for output in old:
+        known.setdefault(plain_of(output.expr), []).append(output.name)
+    found = {}
+    for output in new:
+        names = known.get(plain_of(moved(output.expr, at)), ())
+        if names:
+            # Of columns that are the same, what is above names the one that has this name.
+            found[output.name] = output.name if output.name in names else names[0]
+    return found
+
+
+def _equal(
+    new: Iterable[Expr], old: Iterable[Expr], at: Mapping[Ref, Expr], otherwise: str
+) -> None:
+    if {plain_of(moved(expr, at)) for expr in new} != {plain_of(expr) for expr in old}:
+        raise Differs(otherwise)
+
+
+def row_makers(select: Select, at: Mapping[Ref, Expr] | None = None) -> set[Expr]:
+    """The outputs of a projection that make several rows of one."""
+    made = [o.expr for o in select.outputs if "window(" in o.expr.template.lower()]
+    return {plain_of(expr if at is None else moved(expr, at)) for expr in made}
+
+
+def moved(expr: Expr, at: Mapping[Ref, Expr]) -> Expr:
+    """An expression in the words of the old relation."""
+    for ref in expr.refs:
+        if ref not in at:
+            raise Differs(f"{ref[1]} is not stored")
+    return expr.over(at)
+
+
+def plain_of(expr: Expr) -> Expr:
+    """The expression with its columns numbered in the order in which they stand there."""
+    return expr.over({})
