@@ -26,6 +26,7 @@ from dbt_streamsql.plan.relational import (
     keys_of,
 )
 from dbt_streamsql.plan.schema import Column
+from dbt_streamsql.plan.sink_reuse import index_paths
 
 _FROM_SNAPSHOTS = "none: the inputs' snapshots before and after"
 
@@ -59,36 +60,15 @@ def _branches(
     written = "one writer for all branches" if node.reuse else "a writer for each branch"
     how = f"{written}; only the columns of those that changed are computed"
     detail = f"of {len(node.inputs)}" + (f", the keys of {node.anchor}" if node.anchor else "")
+    every = [path for each in node.targets for path in each]
     yield Operator(depth, "wide table", detail, UPSERT, view.key, state, how)
     for child, targets in zip(node.inputs, node.targets, strict=True):
         columns = ", ".join((*node.keys, *targets))
-        paths = index_paths(node, targets)
+        paths = index_paths(node.columns, every, (*node.keys, *targets))
         how = f"target columns {paths}"
         name, keys = f"branch {child.alias}", node.keys
         yield Operator(depth + 1, name, f"({columns})", UPSERT, keys, "", how)
         yield from _walk(child.node, depth + 2, None, view, hidden)
-
-
-def index_paths(node: Branches, targets: tuple[str, ...]) -> list[list[int]]:
-    """The key and the targets as the sink's columns by number, fields by theirs in them.
-
-    FLIP-506: `insert into t1 (a, b.b2)` over `a STRING, b ROW<b1 INT, b2 STRING>` is
-    `[[0], [1, 1]]`.
-    """
-    paths = [path for each in node.targets for path in each]
-
-    def indexes(path: str) -> list[int]:
-        found = [node.columns.index(path.split(".", maxsplit=1)[0])]
-        parts = path.split(".")
-        for at in range(1, len(parts)):
-            head = ".".join(parts[:at]) + "."
-            fields = dict.fromkeys(
-                each.removeprefix(head).split(".")[0] for each in paths if each.startswith(head)
-            )
-            found.append(list(fields).index(parts[at]))
-        return found
-
-    return [indexes(path) for path in (*node.keys, *targets)]
 
 
 def _stored(node: Keyed, depth: int, view: View, hidden: tuple[Column, ...]) -> Operator:

@@ -14,6 +14,7 @@ from dbt_streamsql.plan.operators import Operator, print_operators
 from dbt_streamsql.plan.printer import print_program
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import Column
+from dbt_streamsql.plan.sink_reuse import print_sinks, sinks
 from dbt_streamsql.plan.steps import Component, Derived, Step
 
 PLAN_VERSION = 5
@@ -119,8 +120,24 @@ class CompiledPlan:
         if self.canonical:
             lines.append("  where the query leaves a choice, one answer is chosen and kept")
         if self.mode == "incremental":
-            lines += ["", print_operators(self.operators), "", self.program]
+            lines += ["", *self._sinks(), print_operators(self.operators), "", self.program]
         return "\n".join(lines)
+
+    def _sinks(self) -> list[str]:
+        """Of a wide table, the sinks of its branches before and after their reuse."""
+        if self.tree.get("node") != "Branches":
+            return []
+        names = [child["alias"] for child in self.tree["inputs"]]
+        before, after = sinks(
+            self.table,
+            [(column.name, column.type) for column in self.columns],
+            self.tree["keys"],
+            list(zip(names, self.tree["targets"], strict=True)),
+            reuse=self.tree["reuse"],
+        )
+        table = self.table or "view"
+        lines = print_sinks("before reuse", table, before)
+        return [*lines, *print_sinks("after reuse", table, after), ""]
 
     def to_json(self) -> str:
         """The plan as JSON; `from_json` gives back an equal plan."""

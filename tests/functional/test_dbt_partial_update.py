@@ -79,6 +79,7 @@ def test_lineage_shows_every_branch_as_an_edge_to_the_wide_table(people):
     assert sorted(parents) == ["model.shop.people_crm", "model.shop.people_web"]
     told = (people.root / "target/run/shop/models/people.sql").read_text()
     assert "one writer for all branches" in told
+    assert "after reuse: 1 sink" in told
     assert "target columns [[0], [2], [3]]" in told
 
 

@@ -14,7 +14,14 @@ _BLOCK = re.compile(r"(?:`([\w/.]+)`[^`]*?:\n+)?```(\w+)\n(.*?)```", re.DOTALL)
 _EXAMPLE = re.compile(r"```python\n(.*?)```\n+```text\n(.*?)```", re.DOTALL)
 
 
-PAGES = ("changelog.md", "consistency.md", "materialized_view.md", "revision.md", "sink.md")
+PAGES = (
+    "changelog.md",
+    "consistency.md",
+    "materialized_view.md",
+    "partial_update.md",
+    "revision.md",
+    "sink.md",
+)
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -1,4 +1,4 @@
-"""The two example projects, played through dbt as their README tells: build, change, run again."""
+"""The example projects without services, played through dbt as their README tells: build, change, run again."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from integration_tests.customer_360 import load as customers_load  # noqa: E402
 from integration_tests.flights import load as flights_load  # noqa: E402
 from integration_tests.shopping import load as shopping_load  # noqa: E402
 
@@ -51,7 +52,7 @@ class Project:
         return {
             name: result.adapter_response["mode"]
             for name, result in run.items()
-            if result.node.config.materialized == "materialized_view"
+            if result.node.config.materialized in ("materialized_view", "partial_update")
         }
 
     def differing(self, run: dict[str, Any]) -> list[str]:
@@ -133,6 +134,20 @@ def test_the_shop_is_kept_up_from_changes_and_passes_its_tests(shopping: Project
         run = shopping.dbt("build")
         assert "full" not in shopping.modes(run).values()
         assert shopping.differing(run) == []
+
+
+def test_the_customers_are_kept_up_from_changes_and_pass_their_tests(
+    spark: object, tmp_path: Path
+):
+    project = _project("customer_360", tmp_path)
+    customers_load.base(project.engine.spark)
+    project.dbt("build")
+    for seed in (3, 4):
+        customers_load.change(project.engine.spark, seed)
+        run = project.dbt("build")
+        assert set(project.modes(run).values()) == {"incremental"}
+        assert project.differing(run) == []
+    project.engine.close()
 
 
 def test_the_average_price_never_mixes_two_barriers(shopping: Project):

@@ -115,6 +115,26 @@ def test_all_branches_are_one_commit_unless_the_sink_is_not_reused(sources, reus
     sources.right()
 
 
+def test_explain_shows_the_sinks_before_and_after_their_reuse(sources):
+    def told(reuse):
+        sources.create(CRM, WEB, reuse_sink=reuse)
+        lines = iter(sources.engine.explain(sources.wide).splitlines())
+        found = []
+        for line in lines:
+            if "reuse:" in line:
+                found.append((line, []))
+            elif found and line.startswith("  ") and "<-" in line:
+                found[-1][1].append(line.split(maxsplit=2)[2])
+        return found
+
+    apart = ["(id, name, city) <- crm", "(id, clicks) <- web"]
+    assert told(reuse=True) == [
+        ("before reuse: 2 sinks", apart),
+        ("after reuse: 1 sink", ["(id, name, city, clicks) <- crm + web"]),
+    ]
+    assert told(reuse=False) == [("before reuse: 2 sinks", apart), ("after reuse: 2 sinks", apart)]
+
+
 def test_readers_of_a_wide_table_take_up_its_changes(sources):
     sources.create(CRM, WEB, SHOP, reuse_sink=False)
     top = f"lake.{sources.schema}.top"
