@@ -79,12 +79,14 @@ class Runner:
 
     def _lead(self, leadership: Leadership, stop: threading.Event) -> bool:
         """Stand by until this runner leads; False when it is to stop before."""
+        if leadership.mine:
+            return True
         told: str | None = None
+        # It may also come to lead between two questions, by the thread that says that it lives.
         while not leadership.mine:
             try:
                 if leadership.seek():
-                    self._say("leading", owner=leadership.owner)
-                    return True
+                    break
                 if leadership.leader != told:
                     told = leadership.leader
                     self._say("standby", leader=told)
@@ -94,6 +96,7 @@ class Runner:
                 self._say("error", **events.of_error(error), again_in=round(pause, 1))
             if stop.wait(pause):
                 return False
+        self._say("leading", owner=leadership.owner)
         return True
 
     def _follow(self) -> None:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import time
 from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,6 +34,9 @@ from dbt_streamsql.storage.sinks.target import (
     Mark,
     Target,
 )
+
+PARALLEL = 4
+"""Sinks that are delivered to side by side."""
 
 _KEYED = ("fold", "replace", "upsert")
 """Strategies of tables that have at most one row of each key."""
@@ -105,12 +109,17 @@ def deliver_all(
     if not sinks:
         return {}
     jobs, latest = store.jobs(), store.latest_all()
-    told = {}
-    for sink in sinks:
-        done = _Sinking(warehouse, fence, rewrite, sink, jobs, latest).run()
-        if done is not None:
-            told[sink.name] = done
-    return told
+
+    def run(sink: Sink) -> Delivered | None:
+        return _Sinking(warehouse, fence, rewrite, sink, jobs, latest).run()
+
+    if len(sinks) == 1:
+        done = [run(sinks[0])]
+    else:
+        # Each waits for a system of its own most of the time.
+        with ThreadPoolExecutor(PARALLEL, thread_name_prefix="streamsql-sink") as pool:
+            done = list(pool.map(run, sinks))
+    return {each.sink: each for each in done if each is not None}
 
 
 def deliver(warehouse: Warehouse, fence: Fence, rewrite: Rewrite, sink: Sink) -> None:

@@ -99,7 +99,8 @@ def test_what_is_published_is_not_kept_twice(shop):
 
 
 def test_a_result_that_ends_is_no_stream_and_the_other_way_round(shop):
-    shop.write("models/clicks.py", CLICKS.format(folder=".").replace("readStream", "read"))
+    ends = CLICKS.format(folder=str(shop.incoming)).replace("readStream", "read")
+    shop.write("models/clicks.py", ends)
     told = shop.dbt("run", "--select", "clicks").messages["clicks"]
     assert "PYTHON_MODEL" in told
     assert "session.readStream" in told

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from dbt_streamsql.runner import leadership, loop
 from dbt_streamsql.runner.loop import Pace, Runner
 
 pytestmark = pytest.mark.spark
@@ -172,6 +173,24 @@ def test_of_two_runners_one_stands_by_until_the_other_ends(engine, told):
         second.set()
         one.join()
         two.join()
+
+
+def test_who_comes_to_lead_between_two_questions_says_so(engine, told, monkeypatch):
+    monkeypatch.setattr(loop, "SAYS_SECONDS", 0.5)
+    monkeypatch.setattr(leadership, "SAYS_SECONDS", 0.1)
+    another, stop = "host:1:another", threading.Event()
+    engine.leaders.lead(another, 60)
+    thread = threading.Thread(target=Runner(engine, Pace(0.2), told.hear).run, args=(stop,))
+    thread.start()
+    try:
+        assert told.wait(lambda event: event.kind == "standby").told["leader"] == another
+        engine.leaders.resign(another)
+        # The thread that keeps asking is told first, five times as often as the loop.
+        told.wait(lambda event: event.kind == "tick")
+        assert [event.kind for event in told.events][1] == "leading"
+    finally:
+        stop.set()
+        thread.join()
 
 
 def test_who_waits_for_the_right_to_write_gets_it_between_two_epochs(spark, engine, shop, told):
