@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from dbt_streamsql.compiler.branches import Branch, wide_of
-from dbt_streamsql.compiler.compile import compile_view
-from dbt_streamsql.compiler.statement_set import branches_of
-from dbt_streamsql.compiler.wide import wide_query
-from dbt_streamsql.definitions import Definitions, check_config
-from dbt_streamsql.durations import event_times, retention_of
-from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.defining import Defining
+from dbt_streamsql.definitions import Definitions
+from dbt_streamsql.durations import retention_of
+from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore, Retention
 from dbt_streamsql.meta.places import STORE_FILE, in_file, store_of
-from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.revising import Revising
 from dbt_streamsql.runtime import (
@@ -40,12 +34,11 @@ from dbt_streamsql.runtime.report import Report, TableReport, reports_of
 from dbt_streamsql.runtime.session import embedded
 from dbt_streamsql.runtime.sessions import Sessions
 from dbt_streamsql.runtime.staged import Build
-from dbt_streamsql.runtime.streams import Stream, all_beside, forget
-from dbt_streamsql.sinking import Sinking
+from dbt_streamsql.runtime.streams import all_beside, forget
 from dbt_streamsql.storage.iceberg import staging
 
 
-class Engine(Sinking):
+class Engine(Defining):
     """A warehouse of materialized views. Safe from several threads; `close` it when done."""
 
     def __init__(
@@ -129,172 +122,6 @@ class Engine(Sinking):
         )
 
     # -- definitions -------------------------------------------------------------------------
-
-    def compile(
-        self, sql: str, *, refresh_mode: str = "auto", into: str = "", **config: Any
-    ) -> CompiledPlan:
-        """How a query would be maintained; see `CompiledPlan`."""
-        check_config(config)
-        sql = self._kept(sql)
-        return compile_view(sql, self._known, table=into, refresh_mode=refresh_mode)
-
-    @telling
-    def create_materialized_view(
-        self,
-        name: str,
-        sql: str,
-        *,
-        refresh_mode: str = "auto",
-        unique_id: str = "",
-        full_refresh: bool = False,
-        properties: Mapping[str, str] | None = None,
-        changelog: bool = False,
-        **config: Any,
-    ) -> TableReport:
-        """Define a view, or define it anew, and bring it up to date.
-
-        `full_refresh` recomputes it this once, whatever changed. `properties` are the table's own,
-        beside those that the engine needs. `changelog`: keep its changes in `<name>__changelog`.
-
-        Joins the open epoch (see `begin`), else it is an epoch of its own.
-        """
-        check_config(config)
-        table = TableName.parse(name, self.catalog).checked()
-        sql = self._kept(sql)
-        # Inside: what becomes of the rows depends on the definition that made them, and another
-        # run may end only now.
-        with self._in_epoch() as epoch:
-            current = epoch.open.jobs.get(str(table))
-            job, plan, change = self._definitions.define(
-                *(current, str(table), sql, refresh_mode, unique_id, properties or {}),
-                changelog=changelog,
-            )
-            self._set_properties(table, job.config["properties"])
-            asked = "a full refresh was asked for" if full_refresh else ""
-            version = epoch.define(job, plan, change, asked)
-        return reports_of([version], version.barrier)[job.table]
-
-    @telling
-    def create_partial_update(
-        self,
-        name: str,
-        *,
-        key: str | Sequence[str],
-        branches: Sequence[Branch | Sequence[Any]] | str,
-        merge: Mapping[str, str] | None = None,
-        sequence_by: str | Mapping[str, Sequence[str]] | None = None,
-        precedence: Sequence[str] = (),
-        row_lifetime: str = "any",
-        reuse_sink: bool = True,
-        refresh_mode: str = "auto",
-        unique_id: str = "",
-        full_refresh: bool = False,
-        properties: Mapping[str, str] | None = None,
-        changelog: bool = False,
-        **config: Any,
-    ) -> TableReport:
-        """Define a wide table that several branches write, each its own columns, or define it
-        anew, and bring it up to date.
-
-        `branches`: (query, columns[, name]), the query giving the `key` first and then the
-        columns; or a text of `INSERT INTO … (columns) SELECT …` statements. `b.c` is the field c
-        of the column b. A column that several write needs a `merge` function (last_value,
-        last_non_null_value, sum, min, max, count, collect, bool_or, listagg), a column of
-        `sequence_by` that tells the last one, or the `precedence` of the branches.
-        `row_lifetime`: a row is there while `any` branch has its key, or `anchor:<branch>`.
-        `reuse_sink`: all branches are written in one commit (FLIP-506), else each in its own.
-
-        Joins the open epoch (see `begin`), else it is an epoch of its own.
-        Errors: PARTIAL_UPDATE_INVALID, PARTIAL_UPDATE_KEY, and those of a materialized view.
-        """
-        table = TableName.parse(name, self.catalog).checked()
-        place = Place(unique_id or str(table))
-        given = branches_of(branches, table, place) if isinstance(branches, str) else branches
-        wide = wide_of(
-            key,
-            given,
-            merge=merge,
-            sequence_by=sequence_by,
-            precedence=precedence,
-            row_lifetime=row_lifetime,
-            reuse_sink=reuse_sink,
-            place=place,
-        )
-        kept = tuple(replace(branch, sql=self._kept(branch.sql)) for branch in wide.branches)
-        return self.create_materialized_view(
-            name,
-            wide_query(replace(wide, branches=kept), self._known, place),
-            refresh_mode=refresh_mode,
-            unique_id=unique_id,
-            full_refresh=full_refresh,
-            properties=properties,
-            changelog=changelog,
-            **config,
-        )
-
-    @telling
-    def create_streaming_table(
-        self,
-        name: str,
-        sql: str,
-        *,
-        stream: str,
-        source: Mapping[str, Any],
-        connection: str = "",
-        key: Sequence[str] = (),
-        sequence_by: str = "",
-        delete_when: str = "",
-        truncate_when: str = "",
-        leave_out: Sequence[str] = (),
-        on_error: str = "fail",
-        on_schema_change: str = "fail",
-        event_time: str = "",
-        lateness: float | str | None = None,
-        late_data: str = "include_next",
-        idle_after: float | str | None = None,
-        unique_id: str = "",
-        full_refresh: bool = False,
-        properties: Mapping[str, str] | None = None,
-    ) -> TableReport:
-        """Define a table that takes the records of a stream, each once, and take those there are.
-
-        `stream` is the name by which `sql` reads it, `source` how it is declared (`connector`,
-        `format`, `columns`, `options`; see docs/sources.md), `connection` the name of options that
-        the engine was opened with. With a `key` the record of a key with the greatest
-        `sequence_by` says what its row is, and that there is none where `delete_when` is true; one
-        without key where `truncate_when` is true says so of all keys: expressions over the
-        query's columns, of which `leave_out` are not stored.
-        `on_error`: fail, or quarantine, which keeps what cannot be read in `<name>__quarantine`.
-        `on_schema_change`: what becomes of the table when the query gives other columns, as dbt
-        calls it.
-        With a `lateness` a barrier holds the records whose `event_time`, an expression, is not
-        after the greatest one that was read less the lateness; `late_data` (include_next,
-        quarantine) is for those that come later still, and a stream without records for
-        `idle_after` (5 minutes unless told, `never`) is not waited for. Both are seconds or texts.
-        `full_refresh` reads the stream from its beginning again.
-
-        Joins the open epoch (see `begin`), else it is an epoch of its own.
-        Errors: CONFIG_INVALID, SQL_UNSUPPORTED, BAD_RECORD, STREAM_LOST.
-        """
-        table = TableName.parse(name, self.catalog).checked()
-        read = str(TableName.parse(stream, self.catalog))
-        wanted = Stream(
-            *(read, dict(source), connection, tuple(key), sequence_by, delete_when),
-            *(tuple(leave_out), on_error, truncate_when, False, on_schema_change),
-            **event_times(event_time, lateness, late_data, idle_after),
-        )
-        sql = self._kept(sql)
-        with self._in_epoch() as epoch:
-            current = epoch.open.jobs.get(str(table))
-            job, plan, change = self._definitions.define_stream(
-                None if full_refresh else current,
-                *(str(table), sql, wanted, self._warehouse.connections, unique_id),
-                properties or {},
-            )
-            self._set_properties(table, job.config["properties"])
-            asked = "a full refresh was asked for" if full_refresh and current is not None else ""
-            version = epoch.define(job, plan, change, asked)
-        return reports_of([version], version.barrier)[job.table]
 
     @telling
     def create_table_as(
@@ -555,14 +382,6 @@ class Engine(Sinking):
             raise
         if own:
             self._publish(leave_out)
-
-    def _set_properties(self, table: TableName, wanted: Mapping[str, str]) -> None:
-        """Bring the properties of a view that exists to what its new definition says."""
-        known = self.configuration(str(table))
-        if known is None or known["properties"] == wanted:
-            return
-        gone = [key for key in known["properties"] if key not in wanted]
-        staging.set_properties(self.spark, table, wanted, gone)
 
 
 __all__ = ["Engine", "Garbage", "Report", "TableReport"]

@@ -9,6 +9,7 @@ _CHANGES = "storage/iceberg/changes.py"
 _FRAMES = "runtime/frames.py"
 _JOB = "runtime/job.py"
 _REDEFINE = "compiler/redefine.py"
+_SAME = "compiler/same.py"
 _WRITE = "runtime/write.py"
 _DRIVER = "runtime/write_driver.py"
 _MERGE = "runtime/write_merge.py"
@@ -211,14 +212,14 @@ SPARK: dict[str, tuple[str, str, str, str, str]] = {
         "verdicts",
     ),
     "redefined-below": (
-        _REDEFINE,
+        _SAME,
         '_equal(new.where, old.where, at, "another condition below what is stored")',
         "pass",
         "a condition below the groups may be another",
         "verdicts",
     ),
     "redefined-ties": (
-        _REDEFINE,
+        _SAME,
         "ties = tuple(names[name] for name in new.sortable) if over.ties else None",
         "ties = old.sortable if over.ties else None",
         "ties of a window may be told apart by other columns",
@@ -226,7 +227,7 @@ SPARK: dict[str, tuple[str, str, str, str, str]] = {
     ),
     "redefined-input": (
         "definitions.py",
-        'if any(before["stamps"].get(name) != now["stamps"][name] for name in plan.sources):',
+        "if any(was not in (None, stamp) for was, stamp in stamps):",
         "if False:",
         "an input may be another table than the one that the stored rows were made of",
         "another_table",
