@@ -20,6 +20,7 @@ from dbt_streamsql.plan import steps
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill, holes
 from dbt_streamsql.plan.fold_values import fold_values
+from dbt_streamsql.plan.redefinition import STORED
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.plan.steps import Component, Derived, Fold, Meeting, asked
 from dbt_streamsql.quoting import TableName, quote
@@ -42,6 +43,9 @@ class DuckEpoch:
         self._normal: dict[str, str] = {}
         self._program: dict[str, Any] = {}
         self._meets: dict[str, Sequence[Meeting]] = {}
+        self._present: dict[str, set[str]] = {}
+        self.fresh: frozenset[str] = frozenset()
+        """Inputs that the stored rows are made of as they are now."""
         self.writes = 0
 
     # -- filling and comparing ---------------------------------------------------------------
@@ -57,6 +61,20 @@ class DuckEpoch:
     def fill(self) -> None:
         """A full refresh."""
         self._store(f"({self.full})")
+
+    def follow(self, old: DuckEpoch, sql: str) -> None:
+        """The stored rows follow from those of an old definition, as a redefinition says."""
+
+        def read(hole: str) -> str:
+            if hole == STORED:
+                return old._rows
+            table = self.plan.tables[int(hole.removeprefix("t"))]
+            return (
+                self.world.before(table) if table in old.plan.tables else self.world.after(table)
+            )
+
+        self.fresh = frozenset(self.plan.tables) - frozenset(old.plan.tables)
+        self._store(f"({to_duck(fill(sql, read))})")
 
     def _store(self, rows: str) -> None:
         """The stored rows become `rows`, in the types that the plan promises."""
@@ -74,7 +92,7 @@ class DuckEpoch:
     def changes(self, table: str, columns: Sequence[str], meets: Sequence[Meeting] = ()) -> Frame:
         """Consolidated signed rows of an input: `columns` and `_w`."""
         self._meets[table] = meets
-        if not table or self.world.unchanged(table):
+        if not table or table in self.fresh or self.world.unchanged(table):
             return None
         names = ", ".join(_name(column) for column in columns)
         return self._table(
@@ -84,6 +102,8 @@ class DuckEpoch:
 
     def before(self, table: str, *, met: bool = False) -> Frame:
         """The input as the view last saw it; `met`: only the rows that other changes meet."""
+        if table in self.fresh:
+            return self.after(table, met=met)
         return self._met(table, self.world.before(table)) if met else self.world.before(table)
 
     def after(self, table: str, *, met: bool = False) -> Frame:
@@ -122,6 +142,22 @@ class DuckEpoch:
         """UNION ALL of the parts that are not known to be empty."""
         found = [f"SELECT * FROM {part}" for part in parts if part is not None]
         return self._table(" UNION ALL ".join(found)) if found else None
+
+    def together(self, *parts: tuple[Frame, Sequence[str]], key: Sequence[str]) -> Frame:
+        """The changes of several branches, one row for each key."""
+        found = [(frame, list(columns)) for frame, columns in parts if frame is not None]
+        if not found:
+            return None
+        keys = ", ".join(map(_name, key))
+        sides = " UNION ALL BY NAME ".join(
+            f"SELECT {', '.join([keys, *map(_name, columns)])} FROM {frame}"
+            for frame, columns in found
+        )
+        every = [name for _, columns in found for name in columns]
+        items = ", ".join(f"any_value({_name(name)}) AS {_name(name)}" for name in every)
+        made = self._table(f"SELECT {keys}, {items} FROM ({sides}) GROUP BY {keys}")
+        self._present[made] = set(every)
+        return made
 
     def collect(self, frame: Frame) -> Frame:
         """The frame, or None when it turns out empty."""
@@ -173,7 +209,9 @@ class DuckEpoch:
         """Combine the changes of groups with the stored groups."""
         if groups is None:
             return
-        spec = Fold("", tuple(key), tuple(components), tuple(derived), alive)
+        every = {part.column for part in components}
+        lacking = tuple(sorted(every - self._present.get(groups, every)))
+        spec = Fold("", tuple(key), tuple(components), tuple(derived), alive, lacking)
         on = " AND ".join(f"s.{quote(c)} <=> t.{quote(c)}" for c in key) or "true"
         values = fold_values(spec, "t", "s")
         names = [column.name for column in self.columns]
@@ -253,6 +291,9 @@ DISPATCH: dict[type, Callable[[DuckEpoch, Any, dict[str, Frame]], Frame | None]]
     steps.Stored: lambda epoch, step, named: epoch.stored(),
     steps.Query: _query,
     steps.Union: lambda epoch, step, named: epoch.union(*(named[part] for part in step.parts)),
+    steps.Together: lambda epoch, step, named: epoch.together(
+        *((named[part.frame], part.columns) for part in step.parts), key=step.key
+    ),
     steps.Collect: lambda epoch, step, named: epoch.collect(named[step.frame]),
     steps.Apply: lambda epoch, step, named: epoch.apply(named[step.frame]),
     steps.Replace: lambda epoch, step, named: epoch.replace(

@@ -493,6 +493,15 @@ def test_another_branch_reads_its_own_source_only_and_one_less_reads_nothing(sou
     sources.right()
 
 
+def test_a_branch_may_change_the_order_of_its_columns(sources):
+    sources.create(CRM, WEB)
+    turned = ("SELECT id, city, name FROM {crm}", ["city", "name"], "crm")
+    report = sources.create(turned, WEB)
+    assert (report.definition, report.mode) == ("compatible state", "incremental")
+    assert sources.rows("id, name, city")[0] == (1, "Ann", "Rome")
+    sources.right()
+
+
 def test_another_column_of_a_branch_reads_that_branch_only(sources):
     sources.create(CRM, WEB, row_lifetime="anchor:crm")
     wider = ("SELECT user, clicks, city FROM {web}", ["clicks", "place"], "web")

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from planted_queries import QUERIES
 from planted_rules import RULES
 from planted_spark import SPARK
+from planted_wide import WIDE
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,7 @@ class Bug:
     """`old` stands once in `file` (of `dbt_streamsql`) and becomes `new`, which makes `wrong` true.
 
     `tier` is to find it: 'duckdb', with queries of the operators `hint` alone, or 'spark', with
-    the tests of `tests/property/test_small_scenarios.py`, `test_foreign_writers.py`,
-    `test_one_read.py` and `test_redefinitions.py` of `tests/functional` whose names hold `hint`.
+    the tests whose names hold `hint`, in the files that `run.py` lists.
     """
 
     id: str
@@ -39,5 +39,5 @@ class Bug:
 
 BUGS: tuple[Bug, ...] = (
     *(Bug(name, "duckdb", *fields) for name, fields in {**RULES, **QUERIES}.items()),
-    *(Bug(name, "spark", *fields) for name, fields in SPARK.items()),
+    *(Bug(name, "spark", *fields) for name, fields in {**SPARK, **WIDE}.items()),
 )

@@ -99,13 +99,15 @@ def _spark(bug: Bug, folder: Path, seed: int, seconds: float) -> tuple[bool, str
     tests = ROOT / "tests"
     targets = [
         tests / "property" / "test_small_scenarios.py",
+        tests / "differential" / "test_wide_tables_on_duckdb.py",
         tests / "functional" / "test_foreign_writers.py",
         tests / "functional" / "test_one_read.py",
         tests / "functional" / "test_redefinitions.py",
+        tests / "functional" / "test_partial_update.py",
     ]
     options = ["-x", "-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT)]
     # The project's own folder, first among pytest's paths otherwise, has the code without the bug.
-    paths = [folder, tests, tests / "property"]
+    paths = [folder, tests, tests / "property", tests / "differential"]
     options += ["-o", f"pythonpath={' '.join(map(str, paths))}"]
     command = ["-m", "pytest", "-c", str(ROOT / "pyproject.toml"), *options]
     words = " and ".join(bug.hint.split())

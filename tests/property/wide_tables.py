@@ -1,18 +1,19 @@
 """Random wide tables: branches, rules, changes, other branches; and what the row of a key is.
 
-The rows of a branch come from Spark, which runs the branch's own query. What the wide row is of
+The rows of a branch come from the database, which runs the branch's own query. What the wide row is of
 them is said here in Python, key by key, and nowhere in the terms of the compiler.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 ORDERED = ("last_value", "last_non_null_value")
 FREE = ("sum", "min", "max", "count", "collect")
-COLUMNS = ("k INT", "j STRING", "a INT", "b DECIMAL(8,2)", "s STRING", "at INT")
+COLUMNS = ("k INT", "j STRING", "a INT", "b DECIMAL(8,2)", "s STRING", "seq INT")
 KEYS = 8
 
 
@@ -51,7 +52,7 @@ class World:
 
     def changes(self, *, first: bool = False) -> list[str]:
         """Statements that change some tables; a key is in a table at most once, or, where there is
-        a sequence, at most once with each `at`."""
+        a sequence, at most once with each `seq`."""
         pick, found = self.random, []
         for name in self.tables:
             if not first and pick.random() < 0.4:
@@ -98,7 +99,7 @@ class World:
     # -- the branches --------------------------------------------------------------------------
 
     def _branch(self, number: int) -> dict[str, Any]:
-        """A branch whose query gives each key once, or the last of a key by `at`."""
+        """A branch whose query gives each key once, or the last of a key by `seq`."""
         pick = self.random
         table = f"lake.{self.schema}.{pick.choice(self.tables)}"
         keys = ", ".join(f"t.{key}" for key in self.keys)
@@ -107,8 +108,8 @@ class World:
         columns = own + shared
         values = [self._value(name) for name in columns]
         if self.sequenced:
-            columns.append("at")
-            values.append("t.at")
+            columns.append("seq")
+            values.append("t.seq")
         shape = pick.choice(("plain", "plain", "filter", "join", "group"))
         if shape == "group" and not self.sequenced:
             inner = [f"max({value})" for value in values]
@@ -157,24 +158,24 @@ class World:
         given = [(each["sql"], each["columns"], each["name"]) for each in self.branches]
         rules: dict[str, Any] = {"precedence": self.precedence, "merge": self.merge}
         if self.sequenced:
-            rules["sequence_by"] = "at"
+            rules["sequence_by"] = "seq"
         life = {"row_lifetime": self.lifetime, "reuse_sink": self.reuse}
         return {"key": self.keys, "branches": given, **rules, **life}
 
     # -- what it means -------------------------------------------------------------------------
 
-    def meant(self, spark: Any) -> list[tuple[Any, ...]]:
-        """The rows of the wide table, from the rows that the branches have now."""
+    def meant(self, rows_of: Callable[[str], Iterable[Any]]) -> list[tuple[Any, ...]]:
+        """The rows of the wide table, from the rows that the queries of the branches give now."""
         width = len(self.keys)
         said: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {}
         for branch in self.branches:
             said[branch["name"]] = mine = {}
-            for row in spark.sql(branch["sql"]).collect():
+            for row in rows_of(branch["sql"]):
                 key, cells = (
                     tuple(row[:width]),
                     dict(zip(branch["columns"], row[width:], strict=True)),
                 )
-                if key in mine and mine[key]["at"] > cells["at"]:
+                if key in mine and mine[key]["seq"] > cells["seq"]:
                     continue
                 mine[key] = cells
         anchor = self.lifetime.removeprefix("anchor:")
@@ -206,7 +207,7 @@ class World:
         rows = [(name, said[name][key]) for name in writers if key in said[name]]
         values = [row[column] for _, row in rows]
         known = [value for value in values if value is not None]
-        function = self.merge.get(column, "max" if column == "at" else "last_value")
+        function = self.merge.get(column, "max" if column == "seq" else "last_value")
         if function == "count":
             return len(known)
         if function == "collect":
@@ -221,11 +222,20 @@ class World:
         if not rows:
             return None
         if self._sequences(column):
-            return max(rows, key=lambda each: (each[1]["at"], -writers.index(each[0])))[1][column]
+            return max(rows, key=lambda each: (each[1]["seq"], -writers.index(each[0])))[1][column]
         return min(rows, key=lambda each: self.precedence.index(each[0]))[1][column]
 
     def _sequences(self, column: str) -> bool:
-        return self.sequenced and column != "at"
+        return self.sequenced and column != "seq"
+
+
+def plain(value: Any) -> Any:
+    """A value as it compares: numbers by their worth, structs and lists as tuples."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return tuple(map(plain, value))
+    return float(value) if value is not None and not isinstance(value, str | bool) else value
 
 
 def _sql(value: Any) -> str:
@@ -236,4 +246,4 @@ def _sql(value: Any) -> str:
 
 def _where(key: tuple[Any, ...]) -> str:
     own = f"(k = {key[0]} AND j = '{key[1]}'"
-    return f"{own} AND at = {key[2]})" if key[2] else f"{own})"
+    return f"{own} AND seq = {key[2]})" if key[2] else f"{own})"
