@@ -62,6 +62,7 @@ CODES: dict[str, str] = {
     "STREAM_UNREACHABLE": "The system that a source is read from cannot be reached, or refuses.",
     "TABLE_EXISTS": "A table that should be new is there already.",
     "TABLE_MISSING": "The query reads a table that does not exist.",
+    "TABLE_MOVED": "Somebody else wrote to a table that only its branches may write.",
     "WAREHOUSE_BUSY": "Another process is running an epoch on this warehouse.",
 }
 

@@ -91,7 +91,7 @@ def redefinition(old: CompiledPlan, new: CompiledPlan, catalog: Catalog) -> Rede
 
 def _wide(old: CompiledPlan, new: CompiledPlan) -> Redefinition | None:
     """The verdict on two wide tables; None unless both are."""
-    if "Branches" not in (old.tree.get("node"), new.tree.get("node")):
+    if not old.is_wide and not new.is_wide:
         return None
     _check(old, new)
     before, now = _node(old.tree), _node(new.tree)

@@ -72,6 +72,11 @@ class CompiledPlan:
         """The inputs that are tables: all but the time of the barrier."""
         return tuple(table for table in self.tables if table != CLOCK)
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether several branches write the table, each its own columns."""
+        return bool(self.tree.get("node") == "Branches")
+
     def filled(self, read: Callable[[str], str]) -> str:
         """`full_sql` over versions of the inputs: table name -> SQL that may follow FROM."""
         texts = {f"t{index}": read(table) for index, table in enumerate(self.tables)}
@@ -92,7 +97,7 @@ class CompiledPlan:
             return "written beside a streaming table"
         if self.mode == "full":
             return f"full refresh; reads {', '.join(self.tables)}"
-        if self.tree.get("node") == "Branches":
+        if self.is_wide:
             how = (
                 f"partial updates of {len(self.tree['inputs'])} branches by {', '.join(self.key)}"
             )
@@ -125,7 +130,7 @@ class CompiledPlan:
 
     def _sinks(self) -> list[str]:
         """Of a wide table, the sinks of its branches before and after their reuse."""
-        if self.tree.get("node") != "Branches":
+        if not self.is_wide:
             return []
         names = [child["alias"] for child in self.tree["inputs"]]
         before, after = sinks(

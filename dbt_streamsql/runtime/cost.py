@@ -32,7 +32,7 @@ class Estimate:
     """What is known before an epoch: rows that changed, rows of the changed inputs, seconds.
 
     The seconds are None while no run of that kind is known. `worth` are those that a full refresh
-    must save.
+    must save. `every` are the rows of all inputs (0 = it was not asked).
     """
 
     changed: int
@@ -40,6 +40,7 @@ class Estimate:
     incremental: float | None = None
     full: float | None = None
     worth: float = WORTH
+    every: int = 0
 
     @property
     def dear(self) -> str:
@@ -62,13 +63,14 @@ class Estimate:
         return {
             "rows_read": self.changed,
             "rows_there": self.total,
+            "rows_of_all": self.every or self.total,
             "estimated_incremental": self.incremental and round(self.incremental, 3),
             "estimated_full": self.full and round(self.full, 3),
         }
 
 
 def estimate(
-    changed: int, total: int, past: Iterable[TableVersion], worth: float = WORTH
+    changed: int, total: int, every: int, past: Iterable[TableVersion], worth: float = WORTH
 ) -> Estimate:
     """Scale the quickest past runs to the rows of this epoch; `past` is newest first."""
     seconds: dict[bool, list[float]] = {True: [], False: []}
@@ -77,8 +79,9 @@ def estimate(
         if not rows or not there:
             continue
         full = version.mode == "full"
-        # A full refresh grows with its inputs; an epoch has a fixed cost, and then its changes.
-        scale = total / there if full else max(1.0, changed / rows)
+        # A full refresh reads all inputs, and grows with them; an epoch has a fixed cost, and then
+        # its changes.
+        scale = every / version.stats.get("rows_of_all", every) if full else max(1, changed / rows)
         seconds[full].append(version.seconds * scale)
     by_changes, anew = (min(seconds[kind], default=None) for kind in (False, True))
-    return Estimate(changed, total, by_changes, anew, worth)
+    return Estimate(changed, total, by_changes, anew, worth, every)

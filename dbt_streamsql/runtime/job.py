@@ -133,11 +133,13 @@ class ViewJob:
         meta = self._own()
         if previous is None or meta is None:
             return self._full(spark, reason or "the table is built for the first time", meta)
+        foreign = self._foreign_write(meta, previous)
+        if foreign and self.plan.is_wide and not self.asked and self.rolled_back is None:
+            raise self._moved(meta, previous)
         still = all(move.kind == "none" for move in self.moves.values())
         follows = self.follows
         if not reason and still and not self.clocked and not follows:
             return self._still(meta, previous)
-        foreign = self._foreign_write(meta, previous)
         if reason or foreign or self.plan.mode == "full":
             if self.plan.mode == "full":
                 reason = reason or "; ".join(self.plan.reasons)
@@ -198,9 +200,10 @@ class ViewJob:
     def _estimate(self, previous: TableVersion | None) -> Estimate:
         """The rows of the changed inputs (at first: of all), and what they cost in past runs."""
         moved = [s for s, move in self.moves.items() if move.kind != "none"]
-        total = sum(self.inputs[s].meta.live_rows(self.inputs[s].snapshot) for s in moved)
+        rows = {s: at.meta.live_rows(at.snapshot) for s, at in self.inputs.items()}
+        total, every = sum(rows[source] for source in moved), sum(rows.values())
         if previous is None:
-            return Estimate(total, total)
+            return Estimate(total, total, every=every)
         changed = sum(self.moves[source].rows for source in moved)
         asked = total > GUARDED_ROWS and self.job.refresh_mode == "auto"
         past = self.epoch.warehouse.store.history(self.job.table) if asked else []
@@ -211,7 +214,7 @@ class ViewJob:
             if run.stats.get("plan") == self.plan.fingerprint
             and run.stats.get("definition") not in FROM_STORED
         ]
-        return estimate(changed, total, own, WORTH_TO_READERS if self._is_read else WORTH)
+        return estimate(changed, total, every, own, WORTH_TO_READERS if self._is_read else WORTH)
 
     @property
     def _is_read(self) -> bool:
@@ -225,6 +228,20 @@ class ViewJob:
         if path is not None and all(snapshot.operation == "replace" for snapshot in path):
             return ""
         return "somebody else wrote to the view's table"
+
+    def _moved(self, meta: Metadata, previous: TableVersion) -> StreamSqlError:
+        """The refusal to write over what somebody else wrote among the branches."""
+        now = meta.snapshots[meta.current] if meta.current is not None else None
+        return StreamSqlError(
+            "TABLE_MOVED",
+            f"somebody else wrote to {self.job.table}, whose branches are its only writers",
+            given=f"snapshot {now.id} ({now.operation})" if now is not None else "an empty table",
+            allowed=f"snapshot {previous.snapshot} of barrier {previous.barrier}",
+            hint="let that writer be a branch; `--full-refresh` undoes what it wrote, as does "
+            f"CALL system.rollback_to_snapshot('{self.name.schema}.{self.name.table}', "
+            f"{previous.snapshot})",
+            place=Place(self.job.unique_id or self.job.table),
+        )
 
     def _still(self, meta: Metadata, previous: TableVersion) -> TableVersion:
         """The record that the rows are those of `previous`, to which the table may have to go

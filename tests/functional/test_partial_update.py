@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from decimal import Decimal
 
@@ -133,6 +134,37 @@ def test_explain_shows_the_sinks_before_and_after_their_reuse(sources):
         ("after reuse: 1 sink", ["(id, name, city, clicks) <- crm + web"]),
     ]
     assert told(reuse=False) == [("before reuse: 2 sinks", apart), ("after reuse: 2 sinks", apart)]
+
+
+@pytest.mark.parametrize("undone", ["full refresh", "rollback"])
+def test_what_somebody_else_wrote_is_told_and_not_overwritten(sources, undone):
+    sources.create(CRM, WEB)
+    before = sources.rows()
+    spark, wide = sources.engine.spark, sources.wide
+
+    def stored():
+        return sorted(map(tuple, spark.sql(f"SELECT id, city FROM {wide}").collect()))
+
+    spark.sql(f"UPDATE {wide} SET city = 'Bonn' WHERE id = 1")
+    theirs = stored()
+    for change in ("", "UPDATE {web} SET clicks = 11 WHERE user = 1"):
+        if change:
+            sources.sql(change)
+        with pytest.raises(StreamSqlError, match="somebody else wrote") as refused:
+            sources.advance()
+        assert refused.value.code == "TABLE_MOVED"
+        assert stored() == theirs
+        assert sources.rows() == before
+    with pytest.raises(StreamSqlError, match="somebody else wrote"):
+        sources.create(CRM, WEB, SHOP)
+    if undone == "rollback":
+        call = re.search(r"CALL system(\.rollback_to_snapshot\(.*?\))", str(refused.value))
+        spark.sql(f"CALL lake.system{call[1]}")
+        assert sources.advance().mode == "incremental"
+    else:
+        sources.create(CRM, WEB, full_refresh=True)
+    assert sources.rows()[0] == (1, "Ann", "Rome", 11)
+    sources.right()
 
 
 def test_readers_of_a_wide_table_take_up_its_changes(sources):

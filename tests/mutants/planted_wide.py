@@ -173,9 +173,9 @@ WIDE: dict[str, tuple[str, str, str, str, str]] = {
     ),
     "writers-last-feed": (
         "runtime/write.py",
-        "if before.feed is not None and after.feed is not None:",
-        "if False:",
-        "readers are told the changes of no writer",
+        "for each in (before.feed, after.feed))",
+        "for each in (after.feed,))",
+        "readers are told the changes of the last writer alone",
         "readers_of_a_wide_table",
     ),
 }

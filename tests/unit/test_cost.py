@@ -11,7 +11,7 @@ MILLION = 1_000_000
 
 
 def run(mode, seconds, read, there):
-    stats = {"rows_read": read, "rows_there": there}
+    stats = {"rows_read": read, "rows_there": there, "rows_of_all": there}
     return TableVersion(1, "lake.s.v", mode=mode, seconds=seconds, stats=stats)
 
 
@@ -26,27 +26,30 @@ def test_most_of_a_big_input_is_recomputed_without_asking_the_past():
 
 def test_past_runs_decide_when_both_ways_have_been_gone():
     past = [run("incremental", 9.0, 10_000, MILLION), run("full", 5.0, MILLION, MILLION)]
-    assert "about 9.0 s, a full refresh 5.0 s" in estimate(10_000, MILLION, past).dear
-    assert estimate(10_000, MILLION, past[:1]).dear == ""
-    assert estimate(10_000, MILLION, past[1:]).dear == ""
+    assert "about 9.0 s, a full refresh 5.0 s" in estimate(10_000, MILLION, MILLION, past).dear
+    assert estimate(10_000, MILLION, MILLION, past[:1]).dear == ""
+    assert estimate(10_000, MILLION, MILLION, past[1:]).dear == ""
 
 
 def test_what_others_read_is_rewritten_for_more_seconds_than_what_they_do_not():
     past = [run("incremental", 6.5, 1_000, MILLION), run("full", 5.0, MILLION, MILLION)]
-    assert estimate(1_000, MILLION, past).dear
-    assert estimate(1_000, MILLION, past, WORTH_TO_READERS).dear == ""
+    assert estimate(1_000, MILLION, MILLION, past).dear
+    assert estimate(1_000, MILLION, MILLION, past, WORTH_TO_READERS).dear == ""
     near = [run("incremental", 20.0, 1_000, MILLION), run("full", 18.5, MILLION, MILLION)]
-    assert estimate(1_000, MILLION, near).dear == ""
+    assert estimate(1_000, MILLION, MILLION, near).dear == ""
 
 
 def test_a_full_refresh_grows_with_its_inputs_and_an_epoch_with_its_changes():
     past = [run("incremental", 2.0, 1_000, MILLION), run("full", 5.0, MILLION, MILLION)]
-    found = estimate(3_000, 2 * MILLION, past)
+    found = estimate(3_000, 2 * MILLION, 2 * MILLION, past)
     assert (found.incremental, found.full) == (pytest.approx(6.0), pytest.approx(10.0))
-    assert estimate(10, MILLION, past).incremental == pytest.approx(2.0)
+    # Of thirty inputs one changed: a full refresh reads all of them.
+    every = [run("incremental", 2.0, 1_000, MILLION), run("full", 60.0, MILLION, 30 * MILLION)]
+    assert estimate(1_000, MILLION, 30 * MILLION, every).full == pytest.approx(60.0)
+    assert estimate(10, MILLION, MILLION, past).incremental == pytest.approx(2.0)
 
 
 def test_the_quickest_past_run_counts():
     slow, quick = (run("incremental", s, 1_000, MILLION) for s in (20.0, 2.0))
     past = [slow, quick, run("full", 5.0, MILLION, MILLION)]
-    assert estimate(1_000, MILLION, past).dear == ""
+    assert estimate(1_000, MILLION, MILLION, past).dear == ""
