@@ -10,7 +10,7 @@ JOBS ?= 1
 ROUNDS ?= 1
 N ?= 50
 READS ?= 1000
-WHAT ?= view replace wear warm dag wide
+WHAT ?= view replace wear warm dag
 
 .DEFAULT_GOAL := help
 .PHONY: help install check format test processes browser property mutants suites differential simulate kills chaos isolation injections conformance bench bench-ivm demo services openapi classes clean

@@ -237,7 +237,8 @@ class _Table:
         new = self.meta is None
         location = self.epoch.warehouse.place_of(self.name) if new else ""
         kept = remembered.properties(str(self.name), self.epoch.warehouse.store_id, None)
-        properties = {**staging.VIEW_PROPERTIES, **kept}
+        columns = len(self.job.plan["plan"]["columns"])
+        properties = {**staging.view_properties(columns), **kept}
         with durable("table.build"), staging.stamped(self.spark, self._origin()):
             snapshot = staging.build(self.spark, at, self._told(rows), location, properties)
         staged = metadata.load(self.spark, at)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -52,6 +53,9 @@ MAIN = "main"
 MANY_FILES = 32
 """Data files above which a small view is written anew instead of gaining another one."""
 
+_CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
+"""Whether Spark infers what else holds from what a query says."""
+
 Rewrite = Callable[[str, Callable[[TableName], str | None]], str]
 """Puts other table names into a query's text: (sql, replacement) -> sql."""
 
@@ -71,7 +75,7 @@ class ViewJob:
     def run(self) -> TableVersion:
         """Stage the view's version for this barrier and return its record."""
         at, started = time.time(), time.monotonic()
-        with self.epoch.warehouse.sessions.use() as spark:
+        with self.epoch.warehouse.sessions.use() as spark, _planned(spark, self.plan):
             counter = JobCount(spark)
             try:
                 version = self._run(spark)
@@ -429,6 +433,20 @@ def _scattered(meta: Metadata) -> bool:
     current = meta.snapshots.get(meta.current) if meta.current is not None else None
     files = current.count("total-data-files") if current is not None else 0
     return meta.live_rows(meta.current) <= SMALL_TABLE and files > MANY_FILES
+
+
+@contextmanager
+def _planned(spark: SparkSession, plan: CompiledPlan) -> Iterator[None]:
+    """How Spark plans the queries of a view."""
+    if not plan.is_wide:
+        yield
+        return
+    # Of a sum of n columns that are selected beside it Spark would infer 2^n conditions.
+    spark.conf.set(_CONSTRAINTS, "false")
+    try:
+        yield
+    finally:
+        spark.conf.unset(_CONSTRAINTS)
 
 
 def plan_of(job: Job) -> CompiledPlan:

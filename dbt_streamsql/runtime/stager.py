@@ -50,8 +50,9 @@ class Stager:
         name = TableName.parse(self.job.table)
         at = self.epoch.staging_place(name)
         location = "" if meta is not None else self.epoch.warehouse.place_of(name)
+        plan = self.job.plan["plan"]
         properties = {
-            **staging.VIEW_PROPERTIES,
+            **staging.view_properties(len(plan["columns"]) + len(plan["hidden"])),
             **self.job.config.get("properties", {}),
             **remembered.properties(self.job.table, self.epoch.warehouse.store_id, self.job),
         }

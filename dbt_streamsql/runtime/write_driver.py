@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 DRIVER_ROWS = 100_000
 """Changed rows or groups up to which the driver writes."""
 
+_MAX_FIELDS = "spark.sql.codegen.maxFields"
+"""Columns up to which Spark compiles what it does with a row (100 unless told)."""
+
 _FILE = f"{HIDDEN_PREFIX}file"
 _POSITION = f"{HIDDEN_PREFIX}position"
 _NUMBER = f"{HIDDEN_PREFIX}number"
@@ -80,7 +83,7 @@ def replace(writer: Writer, new: Rows, keys: str, key: tuple[str, ...]) -> Outco
         asked = writer.local.kept(keys, small=True)
         condition, literals = match(asked, key)
         sql += f" LEFT SEMI JOIN {asked.name} s ON {condition}"
-    old = fetch(writer.spark, sql, literals)
+    old = _look_up(writer, sql, literals)
     came, went = _difference(_tuples(new.data.select(names)), _tuples(old.data.select(names)))
     feed = _feed(writer, old.schema, _take(new.data, came), _take(old.data, went))
     return _write(writer, _take(new.data.select(names), came), _take(old.data, went), feed)
@@ -92,19 +95,23 @@ def fold(writer: Writer, source: Rows, spec: Fold) -> Outcome:
     condition, literals = match(asked, spec.key)
     values = fold_values(spec, "t", "s")
     names = list(writer.columns)
-    new = ", ".join(f"{values[column]} AS {quote(column)}" for column in names)
+    # Of many branches most change nothing: their columns are read once.
+    made = [name for name in names if values[name] != f"t.{quote(name)}"]
+    new = ", ".join(f"{values[name]} AS {quote(name)}" for name in made)
     old = ", ".join(f"t.{quote(column)} AS {quote(_OLD + column)}" for column in names)
     alive = f"{values[spec.alive]} > 0" if spec.alive else "true"
-    met = fetch(
-        writer.spark,
+    met = _look_up(
+        writer,
         f"SELECT /*+ BROADCAST(s) */ s.{_NUMBER}, {alive} AS {_ALIVE}, {new}, {old}, {_PLACE} "
         f"FROM {_stored(writer)} t JOIN {asked.name} s ON {condition}",
         literals,
     )
-    equal = _equal(met.data, names)
+    equal = _equal(met.data, made)
     living = met.data.column(_ALIVE)
     went = met.data.filter(pc.invert(pc.and_(equal, living)))
-    updated = met.data.filter(pc.and_(pc.invert(equal), living)).select(names)
+    updated = met.data.filter(pc.and_(pc.invert(equal), living))
+    updated = updated.select([name if name in made else _OLD + name for name in names])
+    updated = updated.rename_columns(names)
     missing = set(range(source.data.num_rows)) - set(met.data.column(_NUMBER).to_pylist())
     come = [updated]
     if missing:
@@ -128,6 +135,16 @@ def _born(writer: Writer, source: Rows, numbers: Sequence[int], spec: Fold) -> p
 
 def _take(rows: pa.Table, numbers: Sequence[int]) -> pa.Table:
     return rows.take(pa.array(numbers, pa.int64()))
+
+
+def _look_up(writer: Writer, sql: str, literals: dict[str, Any]) -> Rows:
+    """The rows of a query that picks few rows of a big table."""
+    # Otherwise Spark makes a row of every line of a wide table before it asks for its key.
+    writer.spark.conf.set(_MAX_FIELDS, 10_000)
+    try:
+        return fetch(writer.spark, sql, literals)
+    finally:
+        writer.spark.conf.unset(_MAX_FIELDS)
 
 
 def _stored(writer: Writer) -> str:

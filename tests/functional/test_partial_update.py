@@ -103,6 +103,29 @@ def test_each_branch_writes_its_own_columns_and_no_other(sources, way, reuse):
     assert sources.advance().mode == "noop"
 
 
+def test_many_branches_gain_and_lose_rows_in_a_table_that_is_written_anew(sources, monkeypatch):
+    # What Spark infers of so many counters does not fit its memory, unless it is told not to.
+    monkeypatch.setattr(write_driver, "DRIVER_ROWS", 0)
+    spark, source = sources.engine.spark, f"lake.{sources.schema}.many"
+    columns = [f"c{number}" for number in range(22)]
+    spark.sql(f"CREATE TABLE {source} (id INT, {', '.join(f'{c} INT' for c in columns)})")
+    ones = ", ".join("1" for _ in columns)
+    spark.sql(f"INSERT INTO {source} VALUES (1, {ones}), (2, {ones})")
+    sources.create(
+        CRM, *((f"SELECT id, {c} FROM {source} WHERE {c} > 0", [c], f"b_{c}") for c in columns)
+    )
+    spark.sql(f"INSERT INTO {source} VALUES (3, {ones})")
+    spark.sql(f"UPDATE {source} SET c7 = 0, c8 = 2 WHERE id = 2")
+    spark.sql(f"DELETE FROM {source} WHERE id = 1")
+    assert sources.advance().mode == "incremental"
+    assert sources.rows("name, c6, c7, c8")[1:] == [("Bob", 1, None, 2), (None, 1, 1, 1)]
+    sources.sql("UPDATE {crm} SET name = 'Bo' WHERE id = 2")
+    sources.sql("INSERT INTO {crm} VALUES (7, 'Gil', 'Graz', 1)")
+    assert sources.advance().mode == "incremental"
+    assert sources.rows("name, c6, c7, c8")[1] == ("Bo", 1, None, 2)
+    sources.right()
+
+
 @pytest.mark.parametrize(("reuse", "commits"), [(True, 1), (False, 3)])
 def test_all_branches_are_one_commit_unless_the_sink_is_not_reused(sources, reuse, commits):
     sources.create(CRM, WEB, SHOP, reuse_sink=reuse)

@@ -42,6 +42,17 @@ VIEW_PROPERTIES: Mapping[str, str] = {
 """Small writes without a shuffle, deletes as vectors, bounded metadata, row groups small enough
 that a range of keys skips most of a sorted file."""
 
+_COLUMNS = 24
+"""Columns for which a row group of that size is right: of more, its rows would be too few to be
+worth what each chunk of a column costs."""
+
+
+def view_properties(columns: int) -> dict[str, str]:
+    """`VIEW_PROPERTIES` of a table of so many columns."""
+    size = "write.parquet.row-group-size-bytes"
+    wide = int(VIEW_PROPERTIES[size]) * -(-columns // _COLUMNS)
+    return {**VIEW_PROPERTIES, size: str(wide)}
+
 
 def branch_name(barrier: int) -> str:
     return f"streamsql_{barrier}"
@@ -105,7 +116,11 @@ def publish_replacement(
         origin = _stamp(source) or Stamp(barrier, None)
         properties = {
             **VIEW_PROPERTIES,
-            **{k: v for k, v in source.properties.items() if k.startswith(OWN_PROPERTIES)},
+            **{
+                key: value
+                for key, value in source.properties.items()
+                if key in VIEW_PROPERTIES or key.startswith(OWN_PROPERTIES)
+            },
         }
         text, values = TableSpec(table, properties=properties).create_as(
             "CREATE OR REPLACE TABLE", table, f"SELECT * FROM {staged.sql}", "", {}
