@@ -114,8 +114,8 @@ SPARK: dict[str, tuple[str, str, str, str, str]] = {
     ),
     "driver-dead-group": (
         _DRIVER,
-        "updated = met.data.filter(pc.and_(pc.invert(equal), living)).select(names)",
-        "updated = met.data.filter(pc.invert(equal)).select(names)",
+        "updated = met.data.filter(pc.and_(pc.invert(equal), living))",
+        "updated = met.data.filter(pc.invert(equal))",
         "a group without rows is written",
         "driver groups",
     ),

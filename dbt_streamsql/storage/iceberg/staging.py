@@ -48,9 +48,9 @@ worth what each chunk of a column costs."""
 
 
 def view_properties(columns: int) -> dict[str, str]:
-    """`VIEW_PROPERTIES` of a table of so many columns."""
+    """`VIEW_PROPERTIES` of a table of so many columns (0: it is not known)."""
     size = "write.parquet.row-group-size-bytes"
-    wide = int(VIEW_PROPERTIES[size]) * -(-columns // _COLUMNS)
+    wide = int(VIEW_PROPERTIES[size]) * max(1, -(-columns // _COLUMNS))
     return {**VIEW_PROPERTIES, size: str(wide)}
 
 
