@@ -133,6 +133,44 @@ def test_a_runner_follows_the_streams_and_the_files_of_a_project(shop, runs):
     assert shop.host.engine.verify("lake.shop.doubled") == []
 
 
+def test_two_runs_of_dbt_and_a_runner_take_turns_on_one_wide_table(shop, runs):
+    shop.write(
+        "models/crm.sql", "{{ config(materialized='table') }} select 1L as id, 'Ann' as name"
+    )
+    shop.write(
+        "models/wide.sql",
+        """
+        {{ config(materialized='partial_update', key='id') }}
+        INSERT INTO {{ this }} (id, name) SELECT id, name FROM {{ ref('crm') }};
+        INSERT INTO {{ this }} (id, clicks) SELECT value % 5, count(*) FROM {{ ref('clicks') }}
+        GROUP BY value % 5;
+        """,
+    )
+    assert shop.dbt("run", "-s", "crm").ok
+    run = runs()
+    run.tick("lake.shop.wide")
+    folders = ["--project-dir", str(shop.root), "--profiles-dir", str(shop.root)]
+    aside = ["--target-path", f"{shop.root}/target2", "--log-path", f"{shop.root}/logs2"]
+    other = subprocess.Popen(
+        [Path(sys.executable).with_name("dbt"), "run", *folders, *aside],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    while other.poll() is None:
+        done = shop.dbt("run", "-s", "wide")
+        assert done.ok, done.messages
+    assert other.returncode == 0, other.stdout.read()
+    run.tick("lake.shop.wide", len(run.events))
+    run.process.send_signal(signal.SIGTERM)
+    assert run.process.wait(PATIENCE) == 0
+    assert [event for event in run.events if event["event"] == "error"] == []
+    assert shop.host.engine.verify("lake.shop.wide") == []
+    assert shop.sql("select name from lake.shop.wide where id = 1") == [("Ann",)]
+    assert shop.sql("select sum(clicks) from lake.shop.wide") == shop.sql(
+        "select count(*) from lake.shop.clicks"
+    )
+
+
 def test_who_stands_by_takes_over_within_ten_seconds_when_the_leader_is_killed(shop, runs):
     leader = runs()
     leader.tick("lake.shop.counted")

@@ -69,7 +69,7 @@ def plan_of(sql: str) -> CompiledPlan:
 def definition(table: str, kind: str, sources: Sequence[str], **config: Any) -> Job:
     columns = [{"name": name, "type": "bigint"} for name in KINDS[kind][1]]
     sql = f"{kind}({'; '.join(sources)})"
-    of_epoch = {"steps": [], "key": [], "strategy": "rows"}
+    of_epoch = {"steps": [], "key": [], "strategy": "rows", "columns": columns, "hidden": []}
     plan = {"plan": of_epoch, "kind": kind, "order": tuple(sources)}
     return Job(table, table, sql, "auto", config, sql, plan, columns, tuple(sources))
 
