@@ -19,6 +19,7 @@ from dbt_streamsql.runtime.refusals import telling
 from dbt_streamsql.runtime.report import TableReport, reports_of
 from dbt_streamsql.runtime.streams import Stream
 from dbt_streamsql.sinking import Sinking
+from dbt_streamsql.state_ttl import state_ttl_of
 from dbt_streamsql.storage.iceberg import staging
 
 
@@ -26,12 +27,21 @@ class Defining(Sinking):
     """What `Engine` adds for the tables that it maintains."""
 
     def compile(
-        self, sql: str, *, refresh_mode: str = "auto", into: str = "", **config: Any
+        self,
+        sql: str,
+        *,
+        refresh_mode: str = "auto",
+        into: str = "",
+        state_ttl: object = None,
+        **config: Any,
     ) -> CompiledPlan:
         """How a query would be maintained; see `CompiledPlan`."""
         check_config(config)
+        ttl = state_ttl_of(state_ttl, sql, Place(into))
         sql = self._kept(sql)
-        return compile_view(sql, self._known, table=into, refresh_mode=refresh_mode)
+        return compile_view(
+            sql, self._known, table=into, refresh_mode=refresh_mode, state_ttl=ttl
+        )
 
     @telling
     def create_materialized_view(
@@ -44,17 +54,20 @@ class Defining(Sinking):
         full_refresh: bool = False,
         properties: Mapping[str, str] | None = None,
         changelog: bool = False,
+        state_ttl: object = None,
         **config: Any,
     ) -> TableReport:
         """Define a view, or define it anew, and bring it up to date.
 
         `full_refresh` recomputes it this once, whatever changed. `properties` are the table's own,
         beside those that the engine needs. `changelog`: keep its changes in `<name>__changelog`.
+        `state_ttl`: how long its operators remember, as docs/state_ttl.md says (FLIP-292).
 
         Joins the open epoch (see `begin`), else it is an epoch of its own.
         """
         check_config(config)
         table = TableName.parse(name, self.catalog).checked()
+        ttl = state_ttl_of(state_ttl, sql, Place(unique_id or str(table)))
         sql = self._kept(sql)
         # Inside: what becomes of the rows depends on the definition that made them, and another
         # run may end only now.
@@ -63,6 +76,7 @@ class Defining(Sinking):
             job, plan, change = self._definitions.define(
                 *(current, str(table), sql, refresh_mode, unique_id, properties or {}),
                 changelog=changelog,
+                state_ttl=ttl,
             )
             self._set_properties(table, job.config["properties"])
             asked = "a full refresh was asked for" if full_refresh else ""

@@ -23,6 +23,7 @@ from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import METADATA, SHADOW, Redefinition
 from dbt_streamsql.plan.schema import Column
+from dbt_streamsql.plan.state import StateTtl
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import sinks
 from dbt_streamsql.runtime.job import plan_of
@@ -39,6 +40,7 @@ from dbt_streamsql.runtime.streams import (
     stream_of,
 )
 from dbt_streamsql.runtime.upserts import extended
+from dbt_streamsql.state_ttl import as_data, state_ttl_of
 from dbt_streamsql.storage.conf import settings_of
 
 _NOT_OF_QUERIES = ("spark.sql.catalog.", "spark.sql.iceberg.", "spark.sql.warehouse.")
@@ -60,23 +62,28 @@ class Definitions:
         properties: Mapping[str, str],
         *,
         changelog: bool = False,
+        state_ttl: StateTtl | None = None,
     ) -> tuple[Job, CompiledPlan, Redefinition | None]:
         """The definition of a view, its plan (that of `current`, when it still holds), and what
         becomes of its rows if the definition is not that of `current`.
 
         Errors: those of `compile_view`.
         """
-        same = current is not None and (current.sql, current.refresh_mode) == (sql, refresh_mode)
-        if current is not None and same and self._holds(current):
-            hidden = current.config["hidden"]
-            config = {"hidden": hidden, **_options(properties, changelog=changelog)}
+        kept = as_data(state_ttl)
+        known = (current.sql, current.refresh_mode, _ttl(current)) if current is not None else None
+        options = _options(properties, changelog=changelog, state_ttl=kept)
+        if current is not None and known == (sql, refresh_mode, kept) and self._holds(current):
+            config = {"hidden": current.config["hidden"], **options}
             unique_id = unique_id or current.unique_id
             return replace(current, unique_id=unique_id, config=config), plan_of(current), None
         plan = compile_view(
-            sql, self._known, table=table, refresh_mode=refresh_mode, model=unique_id
+            *(sql, self._known),
+            table=table,
+            refresh_mode=refresh_mode,
+            model=unique_id,
+            state_ttl=state_ttl,
         )
         unique_id = unique_id or (current.unique_id if current is not None else "")
-        options = _options(properties, changelog=changelog)
         job = self._job(plan, refresh_mode, unique_id, options)
         return job, plan, self._change(current, job, plan) if current is not None else None
 
@@ -211,6 +218,7 @@ class Definitions:
             job.unique_id,
             known["properties"],
             changelog=known["changelog"],
+            state_ttl=state_ttl_of(_ttl(job), "", Place(job.table)),
         )
 
     def _change(self, current: Job, job: Job, plan: CompiledPlan) -> Redefinition | None:
@@ -302,12 +310,18 @@ def _refuse_other_rows(
 
 
 def configuration_of(job: Job) -> dict[str, Any]:
-    """How a view is configured: `refresh_mode`, `properties` and `changelog`."""
+    """How a view is configured: `refresh_mode`, `properties`, `changelog` and `state_ttl`."""
     return {
         "refresh_mode": job.refresh_mode,
         "properties": dict(job.config.get("properties", {})),
         "changelog": bool(job.config.get("changelog")),
+        "state_ttl": _ttl(job),
     }
+
+
+def _ttl(job: Job) -> dict[str, Any]:
+    known: dict[str, Any] = job.config.get("state_ttl", {})
+    return known
 
 
 def check_config(config: Mapping[str, Any]) -> None:
@@ -317,10 +331,14 @@ def check_config(config: Mapping[str, Any]) -> None:
             "CONFIG_INVALID",
             "unknown config keys",
             given=", ".join(sorted(config)),
-            allowed=f"refresh_mode ({', '.join(MODES)}), changelog (true, false)",
+            allowed=f"refresh_mode ({', '.join(MODES)}), changelog (true, false), state_ttl",
         )
 
 
-def _options(properties: Mapping[str, str], *, changelog: bool) -> dict[str, Any]:
-    """What a definition keeps of its config; as it was kept before there were changelogs."""
-    return {"properties": dict(properties), **({"changelog": True} if changelog else {})}
+def _options(
+    properties: Mapping[str, str], *, changelog: bool, state_ttl: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What a definition keeps of its config; what is not set is left out."""
+    found: dict[str, Any] = {"properties": dict(properties)}
+    found |= {"changelog": True} if changelog else {}
+    return found | ({"state_ttl": dict(state_ttl)} if state_ttl else {})

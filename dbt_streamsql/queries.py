@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from dbt_streamsql.compiler.calls import refuse_calls
+from dbt_streamsql.compiler.hints import without_ttl_hints
 from dbt_streamsql.compiler.parse import statements, without_qualify
 from dbt_streamsql.compiler.udf import Function, Parameter, expand
 from dbt_streamsql.definitions import configuration_of
@@ -85,7 +86,8 @@ class Queries:
         return functions.FunctionView(view, functions.PROPERTY, function.to_json(), whole.sample)
 
     def expanded(self, sql: str) -> str:
-        """The query with stored functions and QUALIFY written out: what Spark itself can read.
+        """The query with stored functions and QUALIFY written out, and without STATE_TTL hints:
+        what Spark itself can read.
 
         Errors: FUNCTION_INVALID, CYCLE.
         """
@@ -94,7 +96,7 @@ class Queries:
             text = functions.stored(self.spark, name)
             return Function.from_json(text) if text is not None else None
 
-        return without_qualify(expand(sql, find))
+        return without_qualify(expand(without_ttl_hints(sql), find))
 
     def statements(self, text: str) -> list[str]:
         """The statements of a text, without the semicolons between them."""

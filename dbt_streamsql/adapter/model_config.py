@@ -17,13 +17,14 @@ from dbt_streamsql.durations import seconds_of
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import check_level
 from dbt_streamsql.quoting import expression
+from dbt_streamsql.state_ttl import as_data, state_ttl_of
 from dbt_streamsql.storage.locations import PATH_PROPERTIES, PLACING_PROPERTIES, Roots
 
 if TYPE_CHECKING:
     from dbt_streamsql.engine import TableReport
 
 REFRESH_MODES = ("auto", "incremental", "incremental_strict", "full")
-OWN_KEYS = ("refresh_mode", "changelog")
+OWN_KEYS = ("refresh_mode", "changelog", "state_ttl")
 """Config keys of a materialized view that dbt does not know."""
 
 READ_KEYS = ("consistency", "max_staleness")
@@ -222,6 +223,10 @@ def of_materialized_view(
         reads_of(name, config, {})
     except StreamSqlError as error:
         problems.append(f"{error.message}: {error.given} (allowed: {error.allowed})")
+    try:
+        ttl = as_data(state_ttl_of(config.get("state_ttl"), "", Place(name)))
+    except StreamSqlError as error:
+        problems.append(f"{error.message}: {error.given}")
     if problems:
         raise StreamSqlError(
             "CONFIG_INVALID",
@@ -231,7 +236,12 @@ def of_materialized_view(
             hint="correct the config; a key of your own belongs under `meta`",
             place=Place(name),
         )
-    return {"refresh_mode": mode, "properties": properties, "changelog": bool(changelog)}
+    return {
+        "refresh_mode": mode,
+        "properties": properties,
+        "changelog": bool(changelog),
+        "state_ttl": ttl,
+    }
 
 
 def names_of(value: str | Iterable[str] | None) -> list[str]:
@@ -245,10 +255,16 @@ def changes(known: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> str:
     `alter`: its table is given other properties, it gains or loses its changelog, or changes are
     taken up by another rule; `replace`: it is also computed anew; '' nothing.
     """
-    if known is None or known == wanted:
+    if known is None or _without_hints(known) == wanted:
         return ""
     modes = {known["refresh_mode"], wanted["refresh_mode"]}
     return "replace" if len(modes) > 1 and "full" in modes else "alter"
+
+
+def _without_hints(known: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration without what its query said, which is of the query."""
+    ttl = {key: value for key, value in known["state_ttl"].items() if key != "hints"}
+    return {**known, "state_ttl": {} if ttl == {"default": 0.0} else ttl}
 
 
 def parameters_of(function: Mapping[str, Any]) -> list[dict[str, str | None]]:

@@ -21,6 +21,7 @@ from dbt_streamsql.compiler.reasons import Reason, Unsupported
 from dbt_streamsql.compiler.render import plain, render
 from dbt_streamsql.compiler.rules.view import View, top
 from dbt_streamsql.compiler.scalar import is_volatile
+from dbt_streamsql.compiler.ttl import with_ttls
 from dbt_streamsql.compiler.wide import build_wide, wide_in
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog
@@ -38,6 +39,7 @@ from dbt_streamsql.plan.relational import (
     walk,
 )
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
+from dbt_streamsql.plan.state import StateTtl
 
 MODES = ("auto", "incremental", "incremental_strict", "full")
 """auto: incremental where possible. incremental: the same, but a full refresh is logged as a
@@ -45,12 +47,19 @@ warning. incremental_strict: a query that cannot be incremental is refused. full
 
 
 def compile_view(
-    sql: str, catalog: Catalog, *, table: str = "", refresh_mode: str = "auto", model: str = ""
+    sql: str,
+    catalog: Catalog,
+    *,
+    table: str = "",
+    refresh_mode: str = "auto",
+    model: str = "",
+    state_ttl: StateTtl | None = None,
 ) -> CompiledPlan:
-    """Compile one view.
+    """Compile one view; `state_ttl` says how long its operators remember (None: for ever).
 
     Errors: SQL_UNSUPPORTED, SQL_INVALID, TABLE_MISSING, RESERVED_NAME, CYCLE (the view reads
-    itself), INCREMENTAL_IMPOSSIBLE (strict mode), CONFIG_INVALID (unknown mode).
+    itself), INCREMENTAL_IMPOSSIBLE (strict mode), CONFIG_INVALID (unknown mode),
+    STATE_TTL_INVALID.
     """
     if refresh_mode not in MODES:
         raise StreamSqlError(
@@ -89,7 +98,7 @@ def compile_view(
     if refresh_mode == "full":
         return replace(plan, reasons=("refresh_mode is full",))
     try:
-        made = _incremental(plan, _built(opened, columns, catalog), catalog)
+        made = _incremental(plan, _built(opened, columns, catalog), catalog, state_ttl)
         # Another text of the same meaning needs no other rows.
         meaning = [made.tree, made.full_sql]
         return replace(made, fingerprint=_fingerprint(opened, meaning, columns, refresh_mode))
@@ -109,6 +118,14 @@ def compile_view(
             hint=stop.reason.rewrite or "set refresh_mode to auto",
             place=Place(model or table, stop.reason.line, stop.reason.column),
         )
+    if state_ttl is not None:
+        raise StreamSqlError(
+            "STATE_TTL_INVALID",
+            f"a view that is refreshed in full has no state to forget: {stop.reason}",
+            given="state_ttl",
+            hint=stop.reason.rewrite or "leave state_ttl out",
+            place=Place(model or table, stop.reason.line, stop.reason.column),
+        )
     return replace(plan, reasons=(str(stop.reason),))
 
 
@@ -119,9 +136,13 @@ def _built(opened: Opened, columns: tuple[Column, ...], catalog: Catalog) -> Bui
     return build(bind(opened, catalog), catalog)
 
 
-def _incremental(plan: CompiledPlan, built: Built, catalog: Catalog) -> CompiledPlan:
+def _incremental(
+    plan: CompiledPlan, built: Built, catalog: Catalog, state_ttl: StateTtl | None
+) -> CompiledPlan:
     _check_names(built.root, plan.columns)
     root = prune(merge(built.root))
+    if state_ttl is not None:
+        root = with_ttls(root, state_ttl, Place(plan.table))
     _refuse_unstable(root)
     emitter = Emitter(root)
     view = incrementalize(View(root, plan.columns), _key_types(root, catalog), emitter)
@@ -132,7 +153,9 @@ def _incremental(plan: CompiledPlan, built: Built, catalog: Catalog) -> Compiled
     if full is None and canonical:
         full = _under_names(root, plan.columns)
     if full is not None:
-        full_sql = render(full, lambda name: f"{{t{inputs.index(name)}}}")
+        # The time of the barrier may be written beside rows that do not depend on it.
+        known = tuple(dict.fromkeys((*inputs, CLOCK)))
+        full_sql = render(full, lambda scan: f"{{t{known.index(scan.table)}}}")
         hidden = tuple(c for c in catalog.schema(plain(full)) if c.name.startswith(HIDDEN_PREFIX))
     return replace(
         plan,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
 
 from dbt_streamsql.compiler.rules import fold, folded, limit
 from dbt_streamsql.compiler.rules.match import by_key
 from dbt_streamsql.compiler.rules.view import View, top
+from dbt_streamsql.compiler.ttl import slots
 from dbt_streamsql.plan.operators import APPEND, RETRACT, UPSERT, Operator
 from dbt_streamsql.plan.relational import (
     CLOCK,
@@ -24,9 +27,11 @@ from dbt_streamsql.plan.relational import (
     Window,
     children,
     keys_of,
+    scans,
 )
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.plan.sink_reuse import index_paths
+from dbt_streamsql.plan.state import State
 
 _FROM_SNAPSHOTS = "none: the inputs' snapshots before and after"
 
@@ -35,7 +40,18 @@ def describe(view: View, hidden: tuple[Column, ...]) -> tuple[Operator, ...]:
     """All operators, parents first. `view` has been planned, `hidden` are its hidden columns."""
     found = top(view.root)
     best = found[0] if found is not None and view.strategy != "rows" else None
-    return tuple(_walk(view.root, 0, best, view, hidden))
+    states: dict[int, list[State]] = {}
+    for slot in slots(view.root):
+        states.setdefault(slot.id, []).append(slot.state)
+    # In the order of the numbers, except for branches, which are no nodes.
+    numbers = count(1)
+    return tuple(
+        operator
+        if operator.name.startswith("branch ")
+        else replace(operator, id=number, states=tuple(states.get(number, ())))
+        for operator in _walk(view.root, 0, best, view, hidden)
+        for number in [0 if operator.name.startswith("branch ") else next(numbers)]
+    )
 
 
 def _walk(
@@ -79,7 +95,8 @@ def _stored(node: Keyed, depth: int, view: View, hidden: tuple[Column, ...]) -> 
         how = "the changes of the aggregates are added to the stored groups"
         return Operator(depth, name, detail, UPSERT, view.key, state, how)
     found = top(view.root)
-    if found is not None and limit.applies(*found):
+    forgets = any(scan.ttl for scan in scans(node))
+    if found is not None and limit.applies(*found) and not forgets:
         how = "stored rows and changed ones merged; computed again when too few are left"
         return Operator(depth, name, detail, RETRACT, (), state, how)
     if not keys_of(node):

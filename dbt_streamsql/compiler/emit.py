@@ -34,48 +34,49 @@ class Emitter:
     def __post_init__(self) -> None:
         self._taken: set[str] = set()
         self._short: dict[str, str] = {}
-        self._states: dict[tuple[str, str, bool], str] = {}
+        self._states: dict[tuple[str, int, str, bool], str] = {}
         self._meetings = meetings(self.root)
-        self._changes: dict[str, str] = {}
+        self._changes: dict[tuple[str, int], str] = {}
         self.deltas: dict[Node, str] = {}
 
-    def changes(self, table: str) -> str:
+    def changes(self, table: str, ttl: int = 0) -> str:
         """The change of a table: the columns that any scan of it uses, and the weight.
 
         The table '' stands for what never changes.
         """
-        if table not in self._changes:
+        if (table, ttl) not in self._changes:
             columns = dict.fromkeys(
                 column
                 for leaf in walk(self.root)
-                if isinstance(leaf, Scan) and leaf.table == table
+                if isinstance(leaf, Scan) and (leaf.table, leaf.ttl) == (table, ttl)
                 for column in leaf.columns
             )
             name = self._name(f"d_{self._table(table)}" if table else "nothing")
-            self._changes[table] = name
-            self.steps.append(Changes(name, table, tuple(columns), self._meetings.get(table, ())))
-        return self._changes[table]
+            self._changes[table, ttl] = name
+            meets = self._meetings.get(table, ())
+            self.steps.append(Changes(name, table, tuple(columns), meets, ttl))
+        return self._changes[table, ttl]
 
-    def state(self, table: str, moment: str, *, met: bool = False) -> str:
+    def state(self, scan: Scan, moment: str, *, met: bool = False) -> str:
         """The hole for a table `before` or `after` the epoch; `met` for a term of a join."""
-        met = met and table in self._meetings
-        key = (table, moment, met)
+        met = met and scan.table in self._meetings
+        key = (scan.table, scan.ttl, moment, met)
         if key not in self._states:
-            self._states[key] = self._name(f"{self._table(table)}_{moment}{'_met' * met}")
-            self.steps.append(State(self._states[key], table, moment, met))
+            self._states[key] = self._name(f"{self._table(scan.table)}_{moment}{'_met' * met}")
+            self.steps.append(State(self._states[key], scan.table, moment, met, scan.ttl))
         return "{" + self._states[key] + "}"
 
-    def before(self, table: str) -> str:
-        return self.state(table, "before")
+    def before(self, scan: Scan) -> str:
+        return self.state(scan, "before")
 
-    def after(self, table: str) -> str:
-        return self.state(table, "after")
+    def after(self, scan: Scan) -> str:
+        return self.state(scan, "after")
 
-    def met_before(self, table: str) -> str:
-        return self.state(table, "before", met=True)
+    def met_before(self, scan: Scan) -> str:
+        return self.state(scan, "before", met=True)
 
-    def met_after(self, table: str) -> str:
-        return self.state(table, "after", met=True)
+    def met_after(self, scan: Scan) -> str:
+        return self.state(scan, "after", met=True)
 
     def stored(self) -> str:
         """The hole for the rows of the view itself before the epoch."""

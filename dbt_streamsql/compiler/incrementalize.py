@@ -5,7 +5,7 @@ from __future__ import annotations
 from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.compiler.rules import branches, fold, limit, replace, rows
 from dbt_streamsql.compiler.rules.view import View, refuse_incomparable, top
-from dbt_streamsql.plan.relational import Aggregate, Branches
+from dbt_streamsql.plan.relational import Aggregate, Branches, scans
 from dbt_streamsql.plan.schema import Column
 
 
@@ -23,6 +23,7 @@ def incrementalize(view: View, key_types: tuple[Column, ...], emitter: Emitter) 
     refuse_incomparable(key_types, "GROUP BY or PARTITION BY")
     if isinstance(node, Aggregate) and fold.applies(node, select):
         return fold.plan(view, emitter)
-    if limit.applies(node, select):
+    # What is stored may hold rows that are forgotten: only what is remembered counts.
+    if limit.applies(node, select) and not any(scan.ttl for scan in scans(node)):
         return limit.plan(view, emitter)
     return replace.plan(view, emitter)

@@ -15,7 +15,7 @@ from dbt_streamsql.plan.steps import Meeting
 def meetings(root: Node) -> dict[str, tuple[Meeting, ...]]:
     """For each table that stands once in a query: the tables that it is joined with by a column.
 
-    Those stand once in it, too, and in the same join.
+    Those stand once in it, too, and in the same join. Rows of any of them are kept for ever.
     """
     uses = Counter(leaf.table for leaf in walk(root) if isinstance(leaf, Scan))
     if CLOCK in uses:
@@ -28,7 +28,7 @@ def meetings(root: Node) -> dict[str, tuple[Meeting, ...]]:
         tables = {
             child.alias: child.node.table
             for child in node.inputs
-            if isinstance(child.node, Scan) and uses[child.node.table] == 1
+            if isinstance(child.node, Scan) and uses[child.node.table] == 1 and not child.node.ttl
         }
         for expr in node.where:
             if expr.template != "{0} = {1}" or not expr.aliases <= set(tables):

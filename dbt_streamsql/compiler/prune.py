@@ -30,7 +30,7 @@ def prune(node: Node, needed: frozenset[str] | None = None) -> Node:
     wanted = frozenset(node.columns) if needed is None else needed
     kept = tuple(name for name in node.columns if name in wanted) or node.columns[:1]
     if isinstance(node, Scan):
-        return Scan(node.table, kept)
+        return replace(node, columns=kept)
     if isinstance(node, Constant):
         return node
     if isinstance(node, Branches):

@@ -29,8 +29,8 @@ from dbt_streamsql.quoting import TableName
 
 _NAME = re.compile(r"\w+|`[^`]*`")
 
-Source = Callable[[str], str]
-"""How a base table is written: table name -> SQL text (may hold `{frame}` holes)."""
+Source = Callable[[Scan], str]
+"""How the rows that a scan reads are written: SQL text that may hold `{frame}` holes."""
 
 JOINS = {
     "left": "LEFT JOIN",
@@ -45,7 +45,7 @@ def render(node: Node, source: Source) -> str:
     if isinstance(node, Chosen):
         return chosen(node, source)
     if isinstance(node, Scan):
-        return f"SELECT {listed(node.columns) or '1'} FROM {source(node.table)}"
+        return f"SELECT {listed(node.columns) or '1'} FROM {source(node)}"
     if isinstance(node, Constant):
         return node.sql
     if isinstance(node, Branches):
@@ -71,10 +71,10 @@ def render(node: Node, source: Source) -> str:
 def plain(node: Node) -> str:
     """The node as SQL over the tables as they are now."""
 
-    def now(table: str) -> str:
-        if table == CLOCK:
+    def now(scan: Scan) -> str:
+        if scan.table == CLOCK:
             return "(SELECT current_timestamp() AS now, current_date() AS today)"
-        return TableName.parse(table).sql
+        return TableName.parse(scan.table).sql
 
     return fill(render(node, now), lambda hole: hole)
 
@@ -83,7 +83,7 @@ def relation(child: Input, source: Source) -> str:
     """An input of a FROM clause with its alias."""
     alias = escape(ident(child.alias))
     if isinstance(child.node, Scan) and not isinstance(child.node, Chosen):
-        return f"{source(child.node.table)} {alias}"
+        return f"{source(child.node)} {alias}"
     return f"(\n{indent(render(child.node, source))}\n) {alias}"
 
 
@@ -94,7 +94,7 @@ def chosen(node: Chosen, source: Source) -> str:
         for own, operator, key in node.pairs
     )
     return (
-        f"SELECT /*+ BROADCAST(k) */ {listed(node.columns, 'r')} FROM {source(node.table)} r\n"
+        f"SELECT /*+ BROADCAST(k) */ {listed(node.columns, 'r')} FROM {source(node)} r\n"
         f"LEFT SEMI JOIN {{{node.frame}}} k ON {on}"
     )
 

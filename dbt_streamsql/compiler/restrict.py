@@ -50,7 +50,7 @@ def restrict(node: Node, frame: str, links: Mapping[str, Link]) -> Node:
     if isinstance(node, Scan):
         found = {name: link for name, link in links.items() if name in node.columns}
         pairs = tuple((name, link.operator, link.key) for name, link in found.items())
-        return Chosen(node.table, node.columns, frame, pairs) if pairs else node
+        return Chosen(node.table, node.columns, frame, pairs, ttl=node.ttl) if pairs else node
     if isinstance(node, Select):
         refs = _through(node.outputs, links)
         refs = _across(node.where, refs) | refs

@@ -15,9 +15,10 @@ from dbt_streamsql.plan.printer import print_program
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.plan.sink_reuse import print_sinks, sinks
+from dbt_streamsql.plan.state import State
 from dbt_streamsql.plan.steps import Component, Derived, Step
 
-PLAN_VERSION = 5
+PLAN_VERSION = 6
 """Raised when the meaning of a plan's JSON changes; an older plan is compiled again."""
 
 _STEPS: dict[str, type[Any]] = {
@@ -73,14 +74,20 @@ class CompiledPlan:
         return tuple(table for table in self.tables if table != CLOCK)
 
     @property
+    def ttls(self) -> tuple[tuple[str, int], ...]:
+        """The tables of which rows are forgotten, each with how long they are kept, in ms."""
+        found = (s for s in self.steps if isinstance(s, step_types.Changes | step_types.State))
+        return tuple(dict.fromkeys((step.table, step.ttl) for step in found if step.ttl))
+
+    @property
     def is_wide(self) -> bool:
         """Whether several branches write the table, each its own columns."""
         return bool(self.tree.get("node") == "Branches")
 
     def filled(self, read: Callable[[str], str]) -> str:
         """`full_sql` over versions of the inputs: table name -> SQL that may follow FROM."""
-        texts = {f"t{index}": read(table) for index, table in enumerate(self.tables)}
-        return fill(self.full_sql, texts.__getitem__)
+        known = tuple(dict.fromkeys((*self.tables, CLOCK)))
+        return fill(self.full_sql, lambda hole: read(known[int(hole.removeprefix("t"))]))
 
     @property
     def program(self) -> str:
@@ -167,7 +174,14 @@ class CompiledPlan:
             for name in ("columns", "hidden"):
                 body[name] = tuple(Column(**column) for column in body[name])
             body["operators"] = tuple(
-                Operator(**{**item, "keys": tuple(item["keys"])}) for item in body["operators"]
+                Operator(
+                    **{
+                        **item,
+                        "keys": tuple(item["keys"]),
+                        "states": tuple(State(**state) for state in item["states"]),
+                    }
+                )
+                for item in body["operators"]
             )
             body["steps"] = tuple(_step(step) for step in body["steps"])
             for name in ("reasons", "tables", "key"):

@@ -11,6 +11,10 @@ from dbt_streamsql.plan.wide_keys import several_sql
 from dbt_streamsql.quoting import quote
 
 LOST = f"{HIDDEN_PREFIX}lost"
+MOVED = f"{HIDDEN_PREFIX}moved"
+"""Of groups that may be forgotten, whether the change is one: what cancels is none."""
+WRITTEN = f"{HIDDEN_PREFIX}written"
+"""When a group was written last, of those that may be forgotten: microseconds since 1970."""
 
 
 def fold_values(spec: Fold, old: str, new: str) -> dict[str, str]:
@@ -19,6 +23,11 @@ def fold_values(spec: Fold, old: str, new: str) -> dict[str, str]:
     With `old` = '' there is no old row: the value of a new group.
     """
     values = {column: f"{new}.{quote(column)}" for column in spec.key}
+    if spec.ttl:
+        values[WRITTEN] = f"{spec.now}L"
+        if old:
+            left = f"{old}.{quote(WRITTEN)} < {spec.since}L AND NOT {new}.{MOVED}"
+            values[WRITTEN] = f"IF({left}, {old}.{quote(WRITTEN)}, {spec.now}L)"
     parts = {part.column: part for part in spec.components}
     values |= {column: _component(part, parts, spec, old, new) for column, part in parts.items()}
     bare = dict(values)
@@ -44,6 +53,9 @@ def _component(
     part: Component, parts: dict[str, Component], spec: Fold, old: str, new: str
 ) -> str:
     change, stored = (f"{alias}.{quote(part.column)}" for alias in (new, old))
+    if spec.ttl:
+        known = f"{old}.{quote(WRITTEN)} >= {spec.since}L OR NOT {new}.{MOVED}"
+        stored = f"IF({known}, {stored}, NULL)"
     if part.kind in ("cell", "claims"):
         combined = _cell if part.kind == "cell" else _rows
         return combined(part, old, "" if part.column in spec.lacking else new)

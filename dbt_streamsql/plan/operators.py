@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dbt_streamsql.plan.state import State
+
 APPEND, UPSERT, RETRACT = "append", "upsert", "retract"
 """How a change looks: rows only come; one new row for a key; old rows go and new ones come."""
 
@@ -15,6 +17,8 @@ class Operator:
     `changelog` holds while the inputs only gain rows; when they lose or change rows it is
     `retract` everywhere but where `upsert` is said. `keys` identify its rows (empty: none are
     known), `state` is what is stored for it beside the view's rows, `strategy` how and why so.
+    `id` is its number in the plan (0: it is no operator of the query), `states` what it remembers
+    of each input and for how long.
     """
 
     depth: int
@@ -24,9 +28,17 @@ class Operator:
     keys: tuple[str, ...]
     state: str
     strategy: str
+    id: int = 0
+    states: tuple[State, ...] = ()
+
+    @property
+    def ttl(self) -> str:
+        """How long it remembers, of several inputs in their order ('' = it has no state)."""
+        lengths = [state.lasts for state in self.states]
+        return lengths[0] if len(set(lengths)) == 1 else ", ".join(lengths)
 
 
-HEADINGS = ("operator", "changelog", "key", "state", "strategy")
+HEADINGS = ("id", "operator", "changelog", "key", "ttl", "state", "strategy")
 """The columns of a table of operators."""
 
 
@@ -34,9 +46,11 @@ def cells(operators: tuple[Operator, ...]) -> list[tuple[str, ...]]:
     """The operators as rows of texts under `HEADINGS`, each below the one that reads it."""
     return [
         (
+            str(item.id or "-"),
             f"{'  ' * item.depth}{item.name} {item.detail}".rstrip(),
             item.changelog,
             ", ".join(item.keys) or "-",
+            item.ttl or "-",
             item.state or "-",
             item.strategy,
         )

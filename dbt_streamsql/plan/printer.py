@@ -39,10 +39,11 @@ def print_program(table: str, headline: str, steps: tuple[Step, ...]) -> str:
 def _statement(step: Step) -> str:
     if isinstance(step, Changes):
         meets = f", meets={list(step.meets)!r}" if step.meets else ""
-        return f"{step.name} = epoch.changes({step.table!r}, {list(step.columns)!r}{meets})"
+        rest = meets + _ttl(step)
+        return f"{step.name} = epoch.changes({step.table!r}, {list(step.columns)!r}{rest})"
     if isinstance(step, State):
         met = ", met=True" if step.met else ""
-        return f"{step.name} = epoch.{step.moment}({step.table!r}{met})"
+        return f"{step.name} = epoch.{step.moment}({step.table!r}{met}{_ttl(step)})"
     if isinstance(step, Stored):
         return f"{step.name} = epoch.stored()"
     if isinstance(step, Query):
@@ -79,8 +80,14 @@ def _fold(step: Fold) -> str:
     lines += [f"{_PAD * 2}{_component(component)}," for component in step.components]
     lines += [f"{_PAD}],", f"{_PAD}derived=["]
     lines += [f"{_PAD * 2}{_derived(derived)}," for derived in step.derived]
-    lines += [f"{_PAD}],", ")"]
-    return "\n".join(lines)
+    lines.append(f"{_PAD}],")
+    if step.ttl:
+        lines.append(f"{_PAD}ttl={step.ttl},")
+    return "\n".join([*lines, ")"])
+
+
+def _ttl(step: Changes | State) -> str:
+    return f", ttl={step.ttl}" if step.ttl else ""
 
 
 def _component(part: Component) -> str:

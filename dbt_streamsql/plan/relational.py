@@ -6,7 +6,7 @@ Every node has `columns`, unique by name. A node means a bag (multiset) of rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.expression import Expr, Ref, dotted, refill
@@ -30,10 +30,14 @@ def _known(exprs: Iterable[Expr], inputs: tuple[Input, ...]) -> None:
 
 @dataclass(frozen=True)
 class Scan:
-    """The rows of one base table (or of another view), cut to the columns in use."""
+    """The rows of one base table (or of another view), cut to the columns in use.
+
+    `ttl`: milliseconds after its last write for which a row is looked up again (0: for ever).
+    """
 
     table: str
     columns: tuple[str, ...]
+    ttl: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
         _unique(self.columns, f"columns of {self.table}")
@@ -175,12 +179,14 @@ class Aggregate:
 
     Without keys there is one group, which exists even when the input is empty. With `session` each
     group of keys is cut into sessions, and the session (a struct of start and end) is a column.
+    `ttl`: milliseconds after its last write for which a group is known (0: for ever).
     """
 
     input: Node
     keys: tuple[str, ...]
     calls: tuple[Call, ...]
     session: Session | None = None
+    ttl: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
         _unique(self.columns, "grouping output columns")
@@ -391,6 +397,11 @@ def walk(node: Node) -> Iterator[Node]:
         yield from walk(child)
 
 
+def scans(node: Node) -> tuple[Scan, ...]:
+    """The scans of a node, in order of appearance."""
+    return tuple(leaf for leaf in walk(node) if isinstance(leaf, Scan))
+
+
 def tables(node: Node) -> tuple[str, ...]:
     """The tables that are read, each once, in order of appearance."""
-    return tuple(dict.fromkeys(leaf.table for leaf in walk(node) if isinstance(leaf, Scan)))
+    return tuple(dict.fromkeys(scan.table for scan in scans(node)))

@@ -32,26 +32,31 @@ def asked(table: str, meets: Iterable[Meeting], changed: Collection[str]) -> tup
 class Changes:
     """The consolidated signed rows of `table` in this epoch: `columns` and `_w`.
 
-    `meets` are the changed tables that the change may be read together with (`State.met`).
+    `meets` are the changed tables that the change may be read together with (`State.met`). With a
+    `ttl` rows that went are left out when they were last written more than so many milliseconds
+    ago, and a row that was written again goes and comes even if it is the same.
     """
 
     name: str
     table: str
     columns: tuple[str, ...]
     meets: tuple[Meeting, ...] = ()
+    ttl: int = 0
 
 
 @dataclass(frozen=True)
 class State:
     """The rows of `table` as they were before (`moment='before'`) or are after this epoch.
 
-    `met`: only those are needed that meet a changed row by a `Changes.meets` of the table.
+    `met`: only those are needed that meet a changed row by a `Changes.meets` of the table. With a
+    `ttl` only rows that were written within so many milliseconds, or that came in this epoch.
     """
 
     name: str
     table: str
     moment: str
     met: bool = False
+    ttl: int = 0
 
 
 @dataclass(frozen=True)
@@ -169,7 +174,10 @@ class Fold:
     has the extrema recomputed (`fold_values.exact_column`). `alive` is the component that counts
     the group's rows: at zero the group is gone ('' for the one group of a global aggregate); it
     may be derived from others. `lacking` are components of which the groups have no column: they
-    stay as they are.
+    stay as they are. With a `ttl` a stored group that was not written for so many milliseconds
+    counts as none; when it is written is stored beside it (`fold_values.WRITTEN`). Which those are
+    is known in the epoch: groups written before `since` count as none, others are written at
+    `now`, both in microseconds since 1970.
     """
 
     groups: str
@@ -178,6 +186,9 @@ class Fold:
     derived: tuple[Derived, ...]
     alive: str
     lacking: tuple[str, ...] = ()
+    ttl: int = 0
+    since: int = 0
+    now: int = 0
 
 
 Step = Changes | State | Stored | Query | Union | Together | Collect | Apply | Replace | Fold

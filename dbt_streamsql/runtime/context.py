@@ -14,6 +14,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Fence, Job, MetaStore, Retention, Sink, TableVersion
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.runtime.ages import APPROXIMATE, EXPIRED
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.event_time import Watermark
 from dbt_streamsql.runtime.sessions import Sessions
@@ -248,5 +249,5 @@ def unchanged(version: TableVersion, inputs: dict[str, int | None]) -> TableVers
         jobs=0,
         seconds=0.0,
         inputs=inputs,
-        stats={},
+        stats={key: version.stats[key] for key in (EXPIRED, APPROXIMATE) if key in version.stats},
     )

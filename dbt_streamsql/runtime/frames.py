@@ -16,6 +16,7 @@ from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.plan.steps import Component, Derived, Fold, Meeting, Step, asked
 from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.runtime.ages import Ages
 from dbt_streamsql.runtime.feed import Feed
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.outcome import Outcome
@@ -66,7 +67,8 @@ def clock_row(micros: int | None) -> Frame:
 class Frames:
     """Runs the steps of one program in one session; `outcome` is what was written.
 
-    `clock` is the time of the view's last epoch and of this one.
+    `clock` is the time of the view's last epoch and of this one; `ages` are the rows of its inputs
+    that have expired.
     """
 
     spark: SparkSession
@@ -74,6 +76,7 @@ class Frames:
     local: Local
     writer: Writer
     clock: tuple[int | None, int | None] = (None, None)
+    ages: Ages = field(default_factory=Ages)
     outcome: Outcome = field(default_factory=Outcome)
 
     def __post_init__(self) -> None:
@@ -83,14 +86,24 @@ class Frames:
         # costs more than it can win: the hints say already what is small.
         self.spark.conf.set("spark.sql.adaptive.enabled", not self._hinted)
         self.writer.small = self._hinted
-        self._changed: dict[str, Frame] = {}
+        self._changed: dict[tuple[str, int], Frame] = {}
         self._rows_met: dict[str, str] = {}
         self._present: dict[str, set[str]] = {}
 
-    def changes(self, table: str, columns: Sequence[str], meets: Sequence[Meeting] = ()) -> Frame:
-        """Consolidated signed rows of an input: `columns` and `_w`; none of a constant ('')."""
-        found = self._met(table, tuple(columns), meets) or self._changes(table, columns)
-        self._changed[table] = found
+    def changes(
+        self, table: str, columns: Sequence[str], meets: Sequence[Meeting] = (), ttl: int = 0
+    ) -> Frame:
+        """Signed rows of an input: `columns` and `_w`; none of a constant ('').
+
+        They are consolidated unless there is a `ttl`, see `steps.Changes`.
+        """
+        if ttl:
+            read = self.reads[table]
+            expired = self.ages.expired(table, ttl)
+            found = changes.lapsing(read.name, read.meta, read.change, tuple(columns), expired)
+        else:
+            found = self._met(table, tuple(columns), meets) or self._changes(table, columns)
+        self._changed[table, ttl] = found
         return found
 
     def _changes(self, table: str, columns: Sequence[str]) -> Frame:
@@ -136,12 +149,12 @@ class Frames:
         if self._rows(table) < BIG_ROWS or not changes.is_flagged(read.meta, read.change):
             return None
         others = {way.other for way in ways}
-        if not others <= set(self._changed):
+        if not {(other, 0) for other in others} <= set(self._changed):
             return None
-        self._changed |= {other: self.collect(self._changed[other]) for other in others}
+        self._changed |= {(other, 0): self.collect(self._changed[other, 0]) for other in others}
         keys: dict[str, list[str]] = {}
         for way in ways:
-            if (known := self._changed[way.other]) is not None:
+            if (known := self._changed[way.other, 0]) is not None:
                 value = quote(way.other_column)
                 asking = f"SELECT DISTINCT {value} AS k FROM {known} WHERE {value} IS NOT NULL"
                 keys.setdefault(way.column, []).append(asking)
@@ -162,22 +175,31 @@ class Frames:
         """A hint that puts a small change into one task: what groups it needs no shuffle then."""
         return "/*+ COALESCE(1) */ " if read.change.rows <= SINGLE_ROWS else ""
 
-    def before(self, table: str, *, met: bool = False) -> Frame:
-        """The input as the view last saw it; `met`: at least the rows that other changes meet."""
+    def before(self, table: str, *, met: bool = False, ttl: int = 0) -> Frame:
+        """The input as the view last saw it; `met`: at least the rows that other changes meet.
+
+        With a `ttl` it has only the rows that have not expired.
+        """
         if met and table in self._rows_met:
             return f"(SELECT * FROM {self._rows_met[table]} WHERE NOT {changes.FRESH})"
         if table == CLOCK:
             return clock_row(self.clock[0])
         read = self.reads[table]
+        if ttl:
+            return changes.live(read.name, read.change.old, self.ages.expired(table, ttl))
         return inputs.version(read.name, read.change.old)
 
-    def after(self, table: str, *, met: bool = False) -> Frame:
-        """The input at this barrier; `met` as for `before`."""
+    def after(self, table: str, *, met: bool = False, ttl: int = 0) -> Frame:
+        """The input at this barrier; `met` and `ttl` as for `before`."""
         if met and table in self._rows_met:
             return f"(SELECT * FROM {self._rows_met[table]} WHERE NOT {changes.GONE})"
         if table == CLOCK:
             return clock_row(self.clock[1])
         read = self.reads[table]
+        if ttl:
+            # What came in this epoch is there in it, however long ago it was written.
+            expired = min(self.ages.expired(table, ttl), changes.sequence(read.meta, read.change))
+            return changes.live(read.name, read.change.new, expired)
         return inputs.version(read.name, read.change.new)
 
     def stored(self) -> Frame:
@@ -252,12 +274,14 @@ class Frames:
         alive: str,
         components: Sequence[Component],
         derived: Sequence[Derived],
+        ttl: int = 0,
     ) -> None:
         """Combine the changes of groups with the stored groups."""
         if groups is not None:
             every = {part.column for part in components}
             lacking = tuple(sorted(every - self._present.get(groups, every)))
-            spec = Fold("", tuple(key), tuple(components), tuple(derived), alive, lacking)
+            parts = (tuple(key), tuple(components), tuple(derived), alive, lacking)
+            spec = Fold("", *parts, ttl, *(self.ages.of_groups(ttl) if ttl else ()))
             self.outcome = self.writer.then(self.outcome, partial(self.writer.fold, groups, spec))
 
     def run(self, plan: CompiledPlan) -> Outcome:
@@ -265,8 +289,8 @@ class Frames:
         named: dict[str, Frame] = {"": None}
         found = [step for step in plan.steps if isinstance(step, steps.Changes)]
         for each in sorted(found, key=lambda each: self._rows(each.table)):
-            self.changes(each.table, each.columns, each.meets)
-        named |= {step.name: self._changed[step.table] for step in found}
+            self.changes(each.table, each.columns, each.meets, each.ttl)
+        named |= {step.name: self._changed[step.table, step.ttl] for step in found}
         for step in plan.steps:
             if not isinstance(step, steps.Changes):
                 self._run_step(step, named)
@@ -279,7 +303,7 @@ class Frames:
     def _run_step(self, step: Step, named: dict[str, Frame]) -> None:
         if isinstance(step, steps.State):
             read = self.before if step.moment == "before" else self.after
-            named[step.name] = read(step.table, met=step.met)
+            named[step.name] = read(step.table, met=step.met, ttl=step.ttl)
         elif isinstance(step, steps.Stored):
             named[step.name] = self.stored()
         elif isinstance(step, steps.Query):
@@ -304,6 +328,7 @@ class Frames:
                 step.alive,
                 step.components,
                 step.derived,
+                step.ttl,
             )
 
     def close(self) -> None:

@@ -32,6 +32,7 @@ from dbt_streamsql.runtime.cost import (
     estimate,
 )
 from dbt_streamsql.runtime.durable import durable
+from dbt_streamsql.runtime.ages import APPROXIMATE, EXPIRED, Ages, ages
 from dbt_streamsql.runtime.frames import Frames, clock_row
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.oldest import oldest_changes
@@ -96,6 +97,7 @@ class ViewJob:
                 "strategy": strategy,
                 "bytes_read": read,
                 "plan": self.plan.fingerprint,
+                **self._forgotten(version),
             }
             replay = self.epoch.replay
             if replay is not None and self.rolled_back is not None:
@@ -106,6 +108,15 @@ class ViewJob:
                 stats |= {OLDEST_CHANGE: made} if made else {}
             version = replace(version, stats=stats)
         return self._told(version, self.change) if self.change is not None else version
+
+    def _forgotten(self, version: TableVersion) -> dict[str, Any]:
+        """What has expired, and the barrier since which the view is not what its query says."""
+        found = self.ages.stats()
+        if found and version.mode != "full":
+            before = self.previous.stats.get(APPROXIMATE) if self.previous is not None else None
+            since = before or (version.barrier if any(self.ages.known.values()) else None)
+            found |= {APPROXIMATE: since} if since else {}
+        return found
 
     def _told(self, version: TableVersion, change: Redefinition) -> TableVersion:
         """The version with the verdict on the definition: the one that came true."""
@@ -133,6 +144,7 @@ class ViewJob:
         self.previous = previous = self.epoch.before(self.job.table)
         self.moves = {source: self._move(source, previous) for source in self.inputs}
         self.estimate = self._estimate(previous)
+        self.ages = self._ages(previous)
         reason = self._why_full(previous)
         meta = self._own()
         if previous is None or meta is None:
@@ -154,6 +166,13 @@ class ViewJob:
             return self._incremental(spark, meta, previous)
         except Mismatch:
             return self._full(spark, "the stored rows were not what they should be", meta)
+
+    def _ages(self, previous: TableVersion | None) -> Ages:
+        """What of the inputs has expired, when the view forgets any of it."""
+        wanted = self.plan.ttls
+        known = {source: (at.meta, at.snapshot) for source, at in self.inputs.items()}
+        before = previous.stats.get(EXPIRED, {}) if previous is not None else {}
+        return ages(wanted, known, self.epoch.clock, before) if wanted else Ages()
 
     def _own(self) -> Metadata | None:
         """The metadata of the view's table, for its readers too; None when it is not there."""
@@ -197,7 +216,8 @@ class ViewJob:
         if moved and lagging:
             return f"the columns of {', '.join(lagging)} have changed since it was read"
         guarded = self.job.refresh_mode == "auto" and self.plan.mode == "incremental"
-        if guarded and self.rolled_back is None:
+        # Computed in full a view has again what it has forgotten.
+        if guarded and self.rolled_back is None and not self.plan.ttls:
             return self.estimate.dear
         return ""
 
@@ -310,7 +330,7 @@ class ViewJob:
         )
         clock = (previous.inputs.get(CLOCK), self.consumed.get(CLOCK))
         reads = readings(self.epoch, spark, self.inputs, self.moves)
-        frames = Frames(spark, reads, local, writer, clock)
+        frames = Frames(spark, reads, local, writer, clock, self.ages)
         try:
             with staging.stamped(spark, origin):
                 outcome = frames.run(self.plan)

@@ -66,7 +66,7 @@ def _meant(
         )
     if not plan.canonical:
         return rewritten(job.sql, read)
-    clock = version.inputs.get(CLOCK)
+    clock = version.inputs.get(CLOCK, 0)
     return plan.filled(
         lambda table: str(clock_row(clock) if table == CLOCK else read(TableName.parse(table)))
     )

@@ -55,8 +55,7 @@ class DuckEpoch:
         """The query that fills the view with its hidden columns, for DuckDB."""
         if not self.plan.full_sql:
             return to_duck(self.plan.sql)
-        names = {f"t{i}": TableName.parse(t).sql for i, t in enumerate(self.plan.tables)}
-        return to_duck(fill(self.plan.full_sql, names.__getitem__))
+        return to_duck(self.plan.filled(self.world.now))
 
     def fill(self) -> None:
         """A full refresh."""
@@ -89,25 +88,33 @@ class DuckEpoch:
 
     # -- what a program calls ----------------------------------------------------------------
 
-    def changes(self, table: str, columns: Sequence[str], meets: Sequence[Meeting] = ()) -> Frame:
-        """Consolidated signed rows of an input: `columns` and `_w`."""
+    def changes(
+        self, table: str, columns: Sequence[str], meets: Sequence[Meeting] = (), ttl: int = 0
+    ) -> Frame:
+        """Signed rows of an input: `columns` and `_w`, consolidated unless there is a `ttl`."""
         self._meets[table] = meets
         if not table or table in self.fresh or self.world.unchanged(table):
             return None
         names = ", ".join(_name(column) for column in columns)
+        if ttl:
+            return self._table(f"SELECT {names}, {WEIGHT} FROM {self.world.lapsing(table, ttl)}")
         return self._table(
             f"SELECT {names}, CAST(sum({WEIGHT}) AS BIGINT) AS {WEIGHT} "
             f"FROM {self.world.changed(table)} GROUP BY {names} HAVING sum({WEIGHT}) <> 0"
         )
 
-    def before(self, table: str, *, met: bool = False) -> Frame:
+    def before(self, table: str, *, met: bool = False, ttl: int = 0) -> Frame:
         """The input as the view last saw it; `met`: only the rows that other changes meet."""
+        if ttl:
+            return self.world.live(table, "before", ttl)
         if table in self.fresh:
             return self.after(table, met=met)
         return self._met(table, self.world.before(table)) if met else self.world.before(table)
 
-    def after(self, table: str, *, met: bool = False) -> Frame:
+    def after(self, table: str, *, met: bool = False, ttl: int = 0) -> Frame:
         """The input at this barrier; `met` as for `before`."""
+        if ttl:
+            return self.world.live(table, "after", ttl)
         return self._met(table, self.world.after(table)) if met else self.world.after(table)
 
     def _met(self, table: str, rows: str) -> Frame:
@@ -205,13 +212,15 @@ class DuckEpoch:
         alive: str,
         components: Sequence[Component],
         derived: Sequence[Derived],
+        ttl: int = 0,
     ) -> None:
         """Combine the changes of groups with the stored groups."""
         if groups is None:
             return
         every = {part.column for part in components}
         lacking = tuple(sorted(every - self._present.get(groups, every)))
-        spec = Fold("", tuple(key), tuple(components), tuple(derived), alive, lacking)
+        parts = (tuple(key), tuple(components), tuple(derived), alive, lacking)
+        spec = Fold("", *parts, ttl, *(self.world.of_groups(ttl) if ttl else ()))
         on = " AND ".join(f"s.{quote(c)} <=> t.{quote(c)}" for c in key) or "true"
         values = fold_values(spec, "t", "s")
         names = [column.name for column in self.columns]
@@ -280,14 +289,17 @@ def _fold(epoch: DuckEpoch, step: Fold, named: dict[str, Frame]) -> None:
         step.alive,
         step.components,
         step.derived,
+        step.ttl,
     )
 
 
 DISPATCH: dict[type, Callable[[DuckEpoch, Any, dict[str, Frame]], Frame | None]] = {
-    steps.Changes: lambda epoch, step, named: epoch.changes(step.table, step.columns, step.meets),
+    steps.Changes: lambda epoch, step, named: epoch.changes(
+        step.table, step.columns, step.meets, step.ttl
+    ),
     steps.State: lambda epoch, step, named: (
         epoch.before if step.moment == "before" else epoch.after
-    )(step.table, met=step.met),
+    )(step.table, met=step.met, ttl=step.ttl),
     steps.Stored: lambda epoch, step, named: epoch.stored(),
     steps.Query: _query,
     steps.Union: lambda epoch, step, named: epoch.union(*(named[part] for part in step.parts)),

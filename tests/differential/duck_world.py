@@ -100,5 +100,9 @@ class DuckWorld:
     def after(self, table: str) -> str:
         return f"lake.s.{TableName.parse(table).table}"
 
+    def now(self, table: str) -> str:
+        """An input as it is now."""
+        return TableName.parse(table).sql
+
     def close(self) -> None:
         self.connection.close()

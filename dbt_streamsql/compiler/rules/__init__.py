@@ -33,7 +33,7 @@ def _delta(node: Node, emitter: Emitter) -> str:
     from dbt_streamsql.compiler.rules import folded, generate, keyed, match, select, union_all
 
     if isinstance(node, Scan):
-        return emitter.changes(node.table)
+        return emitter.changes(node.table, node.ttl)
     if isinstance(node, Constant):
         return emitter.changes("")
     if isinstance(node, Select):

@@ -18,8 +18,8 @@ from dbt_streamsql.compiler.render import indent
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules.keyed import restricted
 from dbt_streamsql.plan.expression import escape, ident
-from dbt_streamsql.plan.fold_values import LOST, exact_column
-from dbt_streamsql.plan.relational import Aggregate, Call
+from dbt_streamsql.plan.fold_values import LOST, MOVED, exact_column
+from dbt_streamsql.plan.relational import Aggregate, Call, scans
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
 from dbt_streamsql.plan.steps import Component
 
@@ -199,15 +199,26 @@ def _changes_sql(node: Aggregate, stored: tuple[str, ...], changed: str, state: 
     if lost:
         items.append(f"({' OR '.join(lost)}) AS {LOST}")
     source = f"{{{changed}}}"
+    if node.ttl:
+        items.append(f"max({weight} <> 0) AS {MOVED}")
+    if (node.ttl or any(scan.ttl for scan in scans(node))) and node.input.columns:
+        # What was only written again counts as a write of its group, and as no loss.
+        columns = ", ".join(escape(ident(name)) for name in node.input.columns)
+        source = (
+            f"(\n  SELECT {columns}, sum({WEIGHT}) AS {WEIGHT}\n  FROM {source}\n"
+            f"  GROUP BY {columns}\n)"
+        )
     if one_by_one:
         columns = ", ".join(escape(ident(name)) for name in node.input.columns)
         source = (
             f"(\n  SELECT {columns}, sign({WEIGHT}) AS {_SIGN},"
-            f" explode(sequence(1, CAST(abs({WEIGHT}) AS INT)))\n  FROM {source}\n)"
+            f" explode(sequence(1, CAST(greatest(1, abs({WEIGHT})) AS INT)))\n  FROM {source}\n)"
         )
     sql = f"SELECT {', '.join(items)}\nFROM {source} i"
     if node.keys:
         sql += f"\nGROUP BY {', '.join(f'i.{escape(ident(key))}' for key in node.keys)}"
+    if node.ttl:
+        return sql if node.keys else f"{sql}\nHAVING count(*) > 0"
     return f"{sql}\nHAVING {' OR '.join(moved)}"
 
 
@@ -219,7 +230,7 @@ def _too_wide(call: Call) -> bool:
 def _signed(argument: str, call: Call, weight: str) -> str:
     value = f"CAST({argument} AS {call.cast})" if call.cast else argument
     if _too_wide(call):
-        return f"IF({weight} > 0, {value}, -{value})"
+        return f"CASE WHEN {weight} > 0 THEN {value} WHEN {weight} < 0 THEN -{value} END"
     return f"{weight} * {value}"
 
 

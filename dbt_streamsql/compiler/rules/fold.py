@@ -18,8 +18,12 @@ from dbt_streamsql.compiler.rules.components import (
 )
 from dbt_streamsql.compiler.rules.view import View, keyed_view, top
 from dbt_streamsql.plan.expression import Expr
-from dbt_streamsql.plan.relational import Aggregate, Call, Input, Output, Select
+from dbt_streamsql.plan.fold_values import WRITTEN
+from dbt_streamsql.plan.relational import CLOCK, Aggregate, Call, Input, Output, Scan, Select
+from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.plan.steps import Derived, Fold
+
+_CLOCK = f"{HIDDEN_PREFIX}clock"
 
 
 def applies(node: Aggregate, select: Select) -> bool:
@@ -53,7 +57,8 @@ def plan(view: View, emitter: Emitter) -> View:
     )
     groups = group_changes(node, key.columns, state, emitter)
     parts = tuple(state.components)
-    emitter.steps.append(Fold(groups, key.columns, parts, derived, alive if node.keys else ""))
+    lives = alive if node.keys else ""
+    emitter.steps.append(Fold(groups, key.columns, parts, derived, lives, ttl=node.ttl))
     calls = (*node.calls, *(call for _, call in state.hidden))
     alias = select.inputs[0].alias
     shown = zip(select.outputs, view.columns, strict=True)
@@ -62,8 +67,13 @@ def plan(view: View, emitter: Emitter) -> View:
         *key.hidden,
         *(Output(column.name, Expr.column(alias, column.name)) for column, _ in state.hidden),
     )
-    full = Select((Input(alias, Aggregate(node.input, node.keys, calls)),), (), outputs)
-    hides = bool(key.hidden or state.hidden)
+    inputs: tuple[Input, ...] = (Input(alias, Aggregate(node.input, node.keys, calls)),)
+    if node.ttl:
+        # All groups of a full refresh are written at its barrier.
+        inputs += (Input(_CLOCK, Scan(CLOCK, ("now",))),)
+        outputs += (Output(WRITTEN, Expr("unix_micros({0})", ((_CLOCK, "now"),))),)
+    full = Select(inputs, (), outputs)
+    hides = bool(key.hidden or state.hidden or node.ttl)
     return replace(view, strategy="fold", key=key.columns, full=full if hides else None)
 
 

@@ -15,7 +15,7 @@ from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules.keyed import restricted, touched
 from dbt_streamsql.compiler.rules.view import View, keyed_view, refuse_incomparable
 from dbt_streamsql.plan.expression import dotted, escape, ident
-from dbt_streamsql.plan.relational import Aggregate, Output, Select, keys_of
+from dbt_streamsql.plan.relational import Aggregate, Output, Select, keys_of, scans
 from dbt_streamsql.plan.steps import Replace
 
 
@@ -24,6 +24,9 @@ def plan(view: View, emitter: Emitter) -> View:
     node, block, key = keyed_view(view)
     changed = delta_of(node.input, emitter)
     keys = touched(node, changed, emitter) if keys_of(node) else ""
+    if not keys and any(scan.ttl for scan in scans(node)):
+        # Where nothing was seen to change nothing is forgotten.
+        changed = emitter.collect("moved_rows", changed)
     outputs = (
         *(
             Output(column.name, output.expr)

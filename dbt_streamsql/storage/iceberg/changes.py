@@ -172,6 +172,29 @@ def read(name: TableName, meta: Metadata, change: Change, columns: tuple[str, ..
     return consolidated(signed, names)
 
 
+def lapsing(
+    name: TableName, meta: Metadata, change: Change, columns: tuple[str, ...], expired: int
+) -> str | None:
+    """The change as signed rows, `columns` and `_w`, where old rows expire: SQL, None when none.
+
+    Rows that went and were last written in a commit up to the sequence number `expired` are left
+    out. Nothing is consolidated: a row that was written again went and came.
+    """
+    names = ", ".join(quote(column) for column in columns)
+    if change.kind == "none":
+        return None
+    if change.insert_only or change.old is None:
+        return read(name, meta, change, columns)
+    return f"({_by_lineage(name, meta, change, names, expired)})"
+
+
+def live(name: TableName, snapshot: int | None, expired: int) -> str:
+    """The rows of a version that were written after the sequence number `expired`: SQL."""
+    if snapshot is None or expired <= 0:
+        return version(name, snapshot)
+    return f"(SELECT * FROM {version(name, snapshot)} WHERE {_STAMP} > {int(expired)})"
+
+
 def difference(new: str, old: str, names: str) -> str:
     """A query of the columns `names` and `_w`: all rows of one version, less those of another."""
     return " UNION ALL ".join(
@@ -207,7 +230,7 @@ def _by_positions(name: TableName, meta: Metadata, change: Change, names: str) -
         came = f"SELECT {names}, 1L AS {WEIGHT} FROM {_between(name, change)}"
     else:
         came = _newer(name, meta, change, names)
-        gone += f" AND {_STAMP} <= {_since(meta, change)}"
+        gone += f" AND {_STAMP} <= {sequence(meta, change)}"
     gone += ") r"
     known = meta.snapshots[change.old].count("total-position-deletes")
     hint = "/*+ BROADCAST(p) */ " if 0 < known <= _FEW_DELETES else ""
@@ -246,7 +269,7 @@ def around(
     hints = ", ".join(f"BROADCAST(k{at})" for at in range(len(keys)))
     found = (
         f"SELECT /*+ {hints} */ {names}, {GONE}, {FRESH}, r._file, r._pos FROM ("
-        f"SELECT *, _file, _pos, _deleted AS {GONE}, {_STAMP} > {_since(meta, change)} AS {FRESH} "
+        f"SELECT *, _file, _pos, _deleted AS {GONE}, {_STAMP} > {sequence(meta, change)} AS {FRESH} "
         f"FROM {version(name, change.new)}) r {' '.join(joins)} "
         f"WHERE NOT ({GONE} AND {FRESH}) AND ({wanted})"
     )
@@ -266,17 +289,19 @@ def change_around(rows: str, columns: tuple[str, ...]) -> str:
     )
 
 
-def _by_lineage(name: TableName, meta: Metadata, change: Change, names: str) -> str:
+def _by_lineage(
+    name: TableName, meta: Metadata, change: Change, names: str, expired: int = 0
+) -> str:
     """Rows newer than the old snapshot, minus the old rows that are gone or were rewritten.
 
     Compaction keeps a row's id and sequence number, so it does not show.
     """
-    new, old = version(name, change.new), version(name, change.old)
+    new, old = version(name, change.new), live(name, change.old, expired)
     of_old = ", ".join(f"o.{column}" for column in names.split(", "))
     return (
         f"{_newer(name, meta, change, names)} UNION ALL "
         f"SELECT {of_old}, -1L AS {WEIGHT} FROM (SELECT *, _row_id AS _id FROM {old}) o LEFT ANTI "
-        f"JOIN (SELECT _row_id AS _id FROM {new} WHERE {_STAMP} <= {_since(meta, change)}) n "
+        f"JOIN (SELECT _row_id AS _id FROM {new} WHERE {_STAMP} <= {sequence(meta, change)}) n "
         "ON o._id = n._id"
     )
 
@@ -284,9 +309,9 @@ def _by_lineage(name: TableName, meta: Metadata, change: Change, names: str) -> 
 def _newer(name: TableName, meta: Metadata, change: Change, names: str) -> str:
     """Rows that were added or rewritten after the old snapshot."""
     new = version(name, change.new)
-    return f"SELECT {names}, 1L AS {WEIGHT} FROM {new} WHERE {_STAMP} > {_since(meta, change)}"
+    return f"SELECT {names}, 1L AS {WEIGHT} FROM {new} WHERE {_STAMP} > {sequence(meta, change)}"
 
 
-def _since(meta: Metadata, change: Change) -> int:
-    assert change.old is not None
-    return meta.snapshots[change.old].sequence
+def sequence(meta: Metadata, change: Change) -> int:
+    """The sequence number up to which rows were there before a change."""
+    return meta.snapshots[change.old].sequence if change.old is not None else 0

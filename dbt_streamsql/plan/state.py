@@ -1,0 +1,76 @@
+"""What stateful operators remember, and for how long: the `state` of a node in a plan.
+
+One entry for each input of an operator (FLIP-292, "Proposed Design"), so that the two sides of a
+join may be kept for different lengths of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+DEDUPLICATE, RANK, OVER = "deduplicateState", "rankState", "overAggregateState"
+GROUPS, LIMIT, SORT_LIMIT = "groupAggregateState", "limitState", "sortLimitState"
+LEFT, RIGHT = "join-left-state", "join-right-state"
+
+
+@dataclass(frozen=True)
+class State:
+    """What an operator remembers of its input `index` (from 0), for `ttl` milliseconds after it
+    was written (0: for ever).
+
+    `fixed` says why it cannot be forgotten ('' = it can).
+    """
+
+    index: int
+    name: str
+    ttl: int = 0
+    fixed: str = ""
+
+    @property
+    def lasts(self) -> str:
+        """The length of time for people.
+
+        >>> State(0, "leftState", 90_000_000).lasts
+        '1 day 1 hour'
+        """
+        return lasting(self.ttl) if self.ttl else "for ever"
+
+
+_UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1000))
+
+
+def lasting(milliseconds: int) -> str:
+    """A length of time in words.
+
+    >>> lasting(90_061_001)
+    '1 day 1 hour 1 minute 1 second 1 ms'
+    """
+    words = []
+    for name, length in _UNITS:
+        count, milliseconds = divmod(milliseconds, length)
+        if count:
+            words.append(f"{count} {name}{'s' if count > 1 else ''}")
+    if milliseconds or not words:
+        words.append(f"{milliseconds} ms")
+    return " ".join(words)
+
+
+@dataclass(frozen=True)
+class StateTtl:
+    """What a config says of how long state is kept, in milliseconds (0: for ever).
+
+    The later says it more exactly and wins: `default` for all operators, `kinds` for those of one
+    kind, `inputs` for an input of joins by its alias or table, `hints` the same in the query's
+    text, `ids` for (node, input).
+    """
+
+    default: int = 0
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    inputs: Mapping[str, int] = field(default_factory=dict)
+    hints: Mapping[str, int] = field(default_factory=dict)
+    ids: Mapping[tuple[int, int], int] = field(default_factory=dict)
+
+
+KINDS = ("joins", "aggregates", "deduplicate", "rank", "windows", "limits")
+"""The kinds of stateful operators that a config can name."""
