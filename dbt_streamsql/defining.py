@@ -39,9 +39,7 @@ class Defining(Sinking):
         check_config(config)
         ttl = state_ttl_of(state_ttl, sql, Place(into))
         sql = self._kept(sql)
-        return compile_view(
-            sql, self._known, table=into, refresh_mode=refresh_mode, state_ttl=ttl
-        )
+        return compile_view(sql, self._known, table=into, refresh_mode=refresh_mode, state_ttl=ttl)
 
     @telling
     def create_materialized_view(

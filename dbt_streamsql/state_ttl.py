@@ -1,7 +1,7 @@
 """`state_ttl`, as a config says it: one length of time, or several by operator, input or id.
 
-    state_ttl: 1 day
-    state_ttl: {default: 7 days, joins: {orders: 3 days, shipments: 1 day}, by_id: {4: [1 h, 0]}}
+state_ttl: 1 day
+state_ttl: {default: 7 days, joins: {orders: 3 days, shipments: 1 day}, by_id: {4: [1 h, 0]}}
 """
 
 from __future__ import annotations

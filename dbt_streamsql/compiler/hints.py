@@ -32,23 +32,24 @@ def _hints(sql: str) -> Iterator[tuple[int, int, dict[str, str]]]:
     """(from, to, what it says) of each hint, a `/*+ … */` of nothing else as a whole."""
     if _NAME not in sql.lower():
         return
-    tokens = spark_tokens(sql)
-    for at, token in enumerate(tokens):
-        if token.token_type is not TokenType.HINT:
+    for comment in spark_tokens(sql):
+        if comment.token_type is not TokenType.HINT:
             continue
-        last = next(n for n in range(at, len(tokens)) if tokens[n].token_type is TokenType.SLASH)
-        inside = [n for n in range(at + 1, last - 1) if tokens[n].text.lower() == _NAME]
-        for first in inside:
-            closing = _closing(tokens, first)
-            said = _said(tokens[first + 2 : closing])
-            if (first, closing) == (at + 1, last - 2):
-                yield token.start, tokens[last].end + 1, said
+        begin = comment.start + len("/*+")
+        inside = spark_tokens(sql[begin : comment.end + 1 - len("*/")])
+        for first, token in enumerate(inside):
+            if token.text.lower() != _NAME:
                 continue
-            # With others it takes the comma before it, or the one after it.
-            begin = tokens[first - 1] if first - 1 > at else tokens[first]
-            stop = tokens[closing] if first - 1 > at else tokens[closing + 1]
-            comma = stop.token_type in (TokenType.COMMA, TokenType.R_PAREN)
-            yield begin.start, (stop if comma else tokens[closing]).end + 1, said
+            last = _closing(inside, first)
+            said = _said(inside[first + 2 : last])
+            if (first, last) == (0, len(inside) - 1):
+                yield comment.start, comment.end + 1, said
+                continue
+            # Among others it takes the comma before it, or the one after it.
+            start = inside[first - 1] if first else token
+            after = inside[last + 1 : last + 2]
+            comma = not first and after and after[0].token_type is TokenType.COMMA
+            yield begin + start.start, begin + (after[0] if comma else inside[last]).end + 1, said
 
 
 def _closing(tokens: list[Token], first: int) -> int:

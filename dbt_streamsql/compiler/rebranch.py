@@ -48,7 +48,9 @@ def rebranched(new: Branches, old: Branches, tables: tuple[str, ...], stored: st
     lacking = [number for number in range(len(new.inputs)) if number not in kept]
     sides = [_stored_side(new, old, before, kept, stored)]
     sides += [
-        side_sql(new, number, render(new.inputs[number].node, lambda t: f"{{t{tables.index(t.table)}}}"))
+        side_sql(
+            new, number, render(new.inputs[number].node, lambda t: f"{{t{tables.index(t.table)}}}")
+        )
         for number in lacking
     ]
     stays = (

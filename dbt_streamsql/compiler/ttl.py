@@ -77,9 +77,7 @@ def slots(root: Node) -> tuple[Slot, ...]:
     return tuple(_slots(root, 1, found, ""))
 
 
-def _slots(
-    node: Node, at: int, best: tuple[Keyed, Select] | None, blocked: str
-) -> Iterator[Slot]:
+def _slots(node: Node, at: int, best: tuple[Keyed, Select] | None, blocked: str) -> Iterator[Slot]:
     below = _blocked(node, best, blocked)
     yield from _own(node, at, best, blocked)
     number = at + 1
@@ -100,9 +98,7 @@ def _blocked(node: Node, best: tuple[Keyed, Select] | None, blocked: str) -> lis
     return [blocked] * len(children(node))
 
 
-def _own(
-    node: Node, at: int, best: tuple[Keyed, Select] | None, blocked: str
-) -> Iterator[Slot]:
+def _own(node: Node, at: int, best: tuple[Keyed, Select] | None, blocked: str) -> Iterator[Slot]:
     if isinstance(node, Select) and len(node.inputs) > 1:
         names = [LEFT, RIGHT] if len(node.inputs) == 2 else []
         for index, child in enumerate(node.inputs):
@@ -240,10 +236,9 @@ def _loose(root: Node) -> list[str]:
         return []
     if _within(found[0].input, found[0].ttl):
         return []
-    return [
-        f"groups are kept for {lasting(found[0].ttl)}, so an input of each join below them has to "
-        "be kept no longer: give one a TTL, or make the join a model of its own"
-    ]
+    kept = f"groups are kept for {lasting(found[0].ttl)}"
+    what = "so an input of each join below them has to be kept no longer"
+    return [f"{kept}, {what}: give one a TTL, or make the join a model of its own"]
 
 
 def _within(node: Node, ttl: int) -> bool:

@@ -1,7 +1,7 @@
 """Which rows of an input have expired at a barrier: how old they are is told by their commits.
 
-A row of a table of Iceberg's format v3 has the sequence number of the commit that wrote it last, and
-compaction keeps it. A TTL is therefore a sequence number: that of the newest commit before the
+A row of a table of Iceberg's format v3 has the sequence number of the commit that wrote it last,
+and compaction keeps it. A TTL is therefore a sequence number: that of the newest commit before the
 barrier's time less the TTL. The clock is the barrier's; what has expired once stays so.
 """
 
@@ -22,8 +22,11 @@ APPROXIMATE = "approximate_since"
 
 @dataclass(frozen=True)
 class Ages:
-    """At a barrier: `known` has for (table, TTL) the sequence number up to which rows have expired,
-    `clock` is the barrier's time and `written` the time of what it writes, both in microseconds."""
+    """What has expired at a barrier.
+
+    `known`: the sequence number up to which rows have, by table and TTL. `clock` is the barrier's
+    time, `written` the time of what it writes, both in microseconds since 1970.
+    """
 
     known: Mapping[tuple[str, int], int] = field(default_factory=dict)
     clock: int = 0

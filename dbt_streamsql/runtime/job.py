@@ -23,6 +23,7 @@ from dbt_streamsql.plan.redefinition import FROM_STORED, METADATA, SHADOW, STORE
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.runtime.ages import APPROXIMATE, EXPIRED, Ages, ages
 from dbt_streamsql.runtime.context import Open, Version, log, pin, readable, unchanged
 from dbt_streamsql.runtime.cost import (
     GUARDED_ROWS,
@@ -32,7 +33,6 @@ from dbt_streamsql.runtime.cost import (
     estimate,
 )
 from dbt_streamsql.runtime.durable import durable
-from dbt_streamsql.runtime.ages import APPROXIMATE, EXPIRED, Ages, ages
 from dbt_streamsql.runtime.frames import Frames, clock_row
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.oldest import oldest_changes

@@ -23,7 +23,7 @@ from dbt_streamsql.plan.fold_values import fold_values
 from dbt_streamsql.plan.redefinition import STORED
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.plan.steps import Component, Derived, Fold, Meeting, asked
-from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.quoting import quote
 
 Frame = str | None
 

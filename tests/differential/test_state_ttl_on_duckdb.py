@@ -56,17 +56,26 @@ ROWS = [
     View("SELECT o.k, o.x, s.y FROM {o} o LEFT JOIN lake.s.s s ON o.k = s.k", "o"),
     View("SELECT o.x FROM {o} o WHERE EXISTS (SELECT 1 FROM lake.s.s s WHERE s.k = o.k)", "o"),
     View("SELECT o.x FROM {o} o WHERE NOT EXISTS (SELECT 1 FROM lake.s.s s WHERE s.k = o.k)", "o"),
-    View("SELECT o.k, s.y FROM (SELECT k, x FROM {o} WHERE x > 0) o JOIN {s} s ON o.k = s.k", "os"),
+    View(
+        "SELECT o.k, s.y FROM (SELECT k, x FROM {o} WHERE x > 0) o JOIN {s} s ON o.k = s.k", "os"
+    ),
 ]
 CALLS = "count(*) AS n, count(v) AS c, sum(v) AS t, min(v) AS least, max(v) AS most"
 GROUPS = [
     ("o.k AS g, o.x AS v", "{o} o", "o._id, o._at", "o"),
     ("o.k AS g, s.y AS v", JOINED, "o._id, o._at, s._id, s._at", "os"),
     ("s.y AS g, o.x AS v", f"{JOINED} WHERE o.x > 0", "o._id, o._at, s._id, s._at", "os"),
-    ("o.x AS g, s.y AS v", "{o} o LEFT JOIN lake.s.s s ON o.k = s.k", "o._id, o._at, s._id, s._at", "o"),
+    (
+        "o.x AS g, s.y AS v",
+        "{o} o LEFT JOIN lake.s.s s ON o.k = s.k",
+        "o._id, o._at, s._id, s._at",
+        "o",
+    ),
 ]
 AGAIN = [
-    View("SELECT o.k, count(DISTINCT o.x) AS d, count(*) AS n FROM {o} o GROUP BY o.k", "o", key=0),
+    View(
+        "SELECT o.k, count(DISTINCT o.x) AS d, count(*) AS n FROM {o} o GROUP BY o.k", "o", key=0
+    ),
     View(
         "SELECT k, x FROM (SELECT o.k, o.x, row_number() OVER (PARTITION BY o.k ORDER BY o.x DESC NULLS LAST)"
         " AS rn FROM {o} o) r WHERE rn = 1",
@@ -227,6 +236,19 @@ class Groups:
             group = self.groups.get(key)
             if group is not None and self.ttl and clock - group[5] > self.ttl:
                 self.groups[key] = [0, 0, None, None, None, clock]
+        self._take(moved, new, clock)
+        for key in touched:
+            self.groups[key][5] = clock
+            if self.keyed and self.groups[key][0] <= 0:
+                del self.groups[key]
+
+        for key in self.groups.keys() - touched:
+            # Rows that came and went at once may count as a write, but never wake a group.
+            group = self.groups[key]
+            if self.ttl and written.get(key) == clock and clock - group[5] <= self.ttl:
+                group[5] = clock
+
+    def _take(self, moved: Counter, new: Counter, clock: int) -> None:
         net: Counter = Counter()
         for row, weight in moved.items():
             self._add(row, weight, clock)
@@ -240,16 +262,6 @@ class Groups:
         for row in new:
             if self._key(row) in lost:
                 self._widen(row)
-        for key in touched:
-            self.groups[key][5] = clock
-            if self.keyed and self.groups[key][0] <= 0:
-                del self.groups[key]
-
-        for key in self.groups.keys() - touched:
-            # Rows that came and went at once may count as a write, but never wake a group.
-            group = self.groups[key]
-            if self.ttl and written.get(key) == clock and clock - group[5] <= self.ttl:
-                group[5] = clock
 
     def rows(self) -> Counter:
         keys = ((key,) if self.keyed else () for key in self.groups)
@@ -275,7 +287,9 @@ def test_what_is_computed_again_is_computed_from_what_is_remembered(capsys):
             whole = view.key < 0 and bool(touched)
             new = Counter(player.over(view.sql, "after", ttls))
             kept = {
-                r: n for r, n in meant.items() if not whole and (view.key < 0 or r[0] not in touched)
+                r: n
+                for r, n in meant.items()
+                if not whole and (view.key < 0 or r[0] not in touched)
             }
             came = {r: n for r, n in new.items() if whole or (view.key >= 0 and r[0] in touched)}
             meant = Counter(kept) + Counter(came)

@@ -267,9 +267,10 @@ def around(
     ]
     wanted = " OR ".join([GONE, FRESH, *(f"k{at}.k IS NOT NULL" for at in range(len(keys)))])
     hints = ", ".join(f"BROADCAST(k{at})" for at in range(len(keys)))
+    fresh = f"{_STAMP} > {sequence(meta, change)} AS {FRESH}"
     found = (
         f"SELECT /*+ {hints} */ {names}, {GONE}, {FRESH}, r._file, r._pos FROM ("
-        f"SELECT *, _file, _pos, _deleted AS {GONE}, {_STAMP} > {sequence(meta, change)} AS {FRESH} "
+        f"SELECT *, _file, _pos, _deleted AS {GONE}, {fresh} "
         f"FROM {version(name, change.new)}) r {' '.join(joins)} "
         f"WHERE NOT ({GONE} AND {FRESH}) AND ({wanted})"
     )
@@ -296,7 +297,9 @@ def _by_lineage(
 
     Compaction keeps a row's id and sequence number, so it does not show.
     """
-    new, old = version(name, change.new), live(name, change.old, expired)
+    new, old = version(name, change.new), version(name, change.old)
+    if expired > 0 and change.old is not None:
+        old += f" WHERE {_STAMP} > {int(expired)}"
     of_old = ", ".join(f"o.{column}" for column in names.split(", "))
     return (
         f"{_newer(name, meta, change, names)} UNION ALL "

@@ -1,0 +1,169 @@
+"""A view that forgets, on Spark: what has expired joins no more, is taken back no more, and a group
+that was not written for its TTL starts anew (FLIP-292; docs/state_ttl.md)."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from dbt_streamsql import StreamSqlError
+
+pytestmark = pytest.mark.spark
+
+TTL = 3.0
+"""Seconds; an epoch takes less than one."""
+
+
+class World:
+    """Tables of a schema, and views over them."""
+
+    def __init__(self, engine, schema):
+        self.engine, self.spark, self.schema = engine, engine.spark, f"lake.{schema}"
+        self.table("orders", "order_id INT, product STRING")
+        self.table("shipments", "order_id INT, status STRING")
+
+    def table(self, name, columns):
+        self.spark.sql(
+            f"CREATE TABLE {self.schema}.{name} ({columns}) TBLPROPERTIES ('format-version' = '3',"
+            " 'write.delete.mode' = 'merge-on-read', 'write.update.mode' = 'merge-on-read')"
+        )
+
+    def sql(self, text):
+        return [tuple(row) for row in self.spark.sql(text.format(s=self.schema)).collect()]
+
+    def view(self, name, query, state_ttl=None, **config):
+        return self.engine.create_materialized_view(
+            f"{self.schema}.{name}", query.format(s=self.schema), state_ttl=state_ttl, **config
+        )
+
+    def epoch(self, *statements):
+        for statement in statements:
+            self.sql(statement)
+        return self.engine.advance().tables
+
+    def rows(self, name, columns="order_id, product, status"):
+        return sorted(self.sql(f"SELECT {columns} FROM {{s}}.{name}"), key=str)
+
+
+@pytest.fixture
+def world(engine, schema):
+    return World(engine, schema)
+
+
+def expire():
+    time.sleep(TTL + 0.5)
+
+
+JOIN = (
+    "SELECT o.order_id, o.product, s.status FROM {s}.orders o "
+    "JOIN {s}.shipments s ON o.order_id = s.order_id"
+)
+
+
+def test_an_expired_partner_joins_no_more_and_the_other_side_may_wait_longer(world):
+    world.sql("INSERT INTO {s}.orders VALUES (1, 'pen'), (2, 'cup')")
+    world.view("tracked", JOIN, {"joins": {"o": "1 hour", "shipments": f"{TTL} s"}})
+    world.epoch("INSERT INTO {s}.shipments VALUES (1, 'sent'), (3, 'sent')")
+    assert world.rows("tracked") == [(1, "pen", "sent")]
+    expire()
+    world.epoch("INSERT INTO {s}.orders VALUES (3, 'hat')")
+    assert world.rows("tracked") == [(1, "pen", "sent")]
+    world.epoch("INSERT INTO {s}.shipments VALUES (2, 'sent'), (3, 'late')")
+    assert world.rows("tracked") == [
+        (1, "pen", "sent"),
+        (2, "cup", "sent"),
+        (3, "hat", "late"),
+    ]
+
+
+def test_a_late_retraction_of_what_has_expired_is_ignored(world):
+    world.sql("INSERT INTO {s}.orders VALUES (1, 'pen'), (2, 'cup')")
+    world.sql("INSERT INTO {s}.shipments VALUES (1, 'sent'), (2, 'sent')")
+    world.view("tracked", JOIN, {"joins": f"{TTL} s"})
+    expire()
+    world.epoch("DELETE FROM {s}.shipments WHERE order_id = 1")
+    assert world.rows("tracked") == [(1, "pen", "sent"), (2, "cup", "sent")]
+    world.epoch("UPDATE {s}.shipments SET status = 'back' WHERE order_id = 2")
+    # The order has expired too: the new shipment finds none.
+    assert world.rows("tracked") == [(1, "pen", "sent"), (2, "cup", "sent")]
+
+
+def test_what_is_written_again_is_remembered_anew(world):
+    world.sql("INSERT INTO {s}.orders VALUES (1, 'pen')")
+    world.view("tracked", JOIN, {"joins": f"{TTL} s"})
+    expire()
+    world.epoch("UPDATE {s}.orders SET product = product")
+    world.epoch("INSERT INTO {s}.shipments VALUES (1, 'sent')")
+    assert world.rows("tracked") == [(1, "pen", "sent")]
+
+
+def test_a_group_that_was_not_written_for_its_ttl_starts_anew(world):
+    world.sql("INSERT INTO {s}.orders VALUES (1, 'pen'), (2, 'pen'), (3, 'cup')")
+    query = "SELECT product, count(*) AS n, max(order_id) AS last FROM {s}.orders GROUP BY product"
+    world.view("counted", query, {"aggregates": f"{TTL} s"})
+    world.epoch("INSERT INTO {s}.orders VALUES (4, 'pen')")
+    assert world.rows("counted", "product, n, last") == [("cup", 1, 3), ("pen", 3, 4)]
+    expire()
+    world.epoch("INSERT INTO {s}.orders VALUES (0, 'pen')")
+    assert world.rows("counted", "product, n, last") == [("cup", 1, 3), ("pen", 1, 0)]
+    world.epoch("DELETE FROM {s}.orders WHERE order_id = 3")
+    assert world.rows("counted", "product, n, last") == [("cup", 1, 3), ("pen", 1, 0)]
+
+
+def test_the_first_of_its_kind_may_come_again_after_the_ttl(world):
+    world.sql("INSERT INTO {s}.orders VALUES (1, 'pen')")
+    query = (
+        "SELECT order_id, product FROM (SELECT *, row_number() OVER (PARTITION BY order_id "
+        "ORDER BY product) AS rn FROM {s}.orders) WHERE rn = 1"
+    )
+    world.view("first", query, {"deduplicate": f"{TTL} s"})
+    world.epoch("INSERT INTO {s}.orders VALUES (1, 'wax')")
+    assert world.rows("first", "order_id, product") == [(1, "pen")]
+    expire()
+    world.epoch("INSERT INTO {s}.orders VALUES (1, 'zip')")
+    assert world.rows("first", "order_id, product") == [(1, "zip")]
+
+
+def test_a_hint_says_how_long_the_inputs_of_a_join_are_kept(world):
+    query = JOIN.replace("SELECT", f"SELECT /*+ STATE_TTL('o' = '1 d', 's' = '{TTL} s') */", 1)
+    world.view("tracked", query)
+    world.epoch("INSERT INTO {s}.shipments VALUES (1, 'sent')")
+    expire()
+    world.epoch("INSERT INTO {s}.orders VALUES (1, 'pen')")
+    assert world.rows("tracked") == []
+
+
+def test_nothing_expires_by_itself_and_a_full_refresh_is_the_query(world):
+    world.sql("INSERT INTO {s}.orders VALUES (1, 'pen')")
+    world.sql("INSERT INTO {s}.shipments VALUES (1, 'sent')")
+    world.view("tracked", JOIN, {"joins": f"{TTL} s"})
+    expire()
+    assert world.epoch()[f"{world.schema}.tracked"].mode == "noop"
+    world.epoch("INSERT INTO {s}.shipments VALUES (1, 'again')")
+    assert world.rows("tracked") == [(1, "pen", "sent")]
+    world.view("tracked", JOIN, {"joins": f"{TTL} s"}, full_refresh=True)
+    assert world.rows("tracked") == [(1, "pen", "again"), (1, "pen", "sent")]
+
+
+@pytest.mark.parametrize(
+    ("query", "ttl", "words"),
+    [
+        (JOIN, {"joins": {"x": "1 d"}, "rank": "1 d"}, ["no join reads x", "no rank"]),
+        (JOIN, {"by_id": {9: "1 d"}}, ["node 9 has no state"]),
+        (
+            JOIN.replace("JOIN", "LEFT JOIN"),
+            "1 d",
+            ["join-right-state", "seem to have none"],
+        ),
+        ("SELECT count(*) AS n FROM {s}.orders", "1 century", ["1 century"]),
+        ("SELECT now() AS t, rand() AS r FROM {s}.orders", "1 d", ["refreshed in full"]),
+    ],
+)
+def test_what_cannot_be_forgotten_is_refused_with_all_that_is_wrong(world, query, ttl, words):
+    with pytest.raises(StreamSqlError) as found:
+        world.view("wrong", query, ttl)
+    assert found.value.code in ("STATE_TTL_INVALID", "CONFIG_INVALID")
+    for word in words:
+        assert word in str(found.value)
+    assert not world.sql("SHOW TABLES IN {s} LIKE 'wrong'")
