@@ -55,6 +55,7 @@ CODES: dict[str, str] = {
     "SINK_UNREACHABLE": "The target of a sink cannot be reached, or refuses.",
     "SQL_INVALID": "Spark refuses the query.",
     "SQL_UNSUPPORTED": "The compiler cannot read the query.",
+    "STATE_FORGOTTEN": "A view has forgotten state that the command needs.",
     "STATE_TTL_INVALID": "The state of a view cannot be kept for as long as its config says.",
     "STILL_READ": "A table that is to be dropped is read by others.",
     "STORAGE_REFUSED": "The storage takes no write: it is full, or read-only.",

@@ -96,7 +96,10 @@ def compile_view(
         table=table,
     )
     if refresh_mode == "full":
-        return replace(plan, reasons=("refresh_mode is full",))
+        plan = replace(plan, reasons=("refresh_mode is full",))
+        if state_ttl is not None:
+            raise _stateless(plan, Place(model or table))
+        return plan
     try:
         made = _incremental(plan, _built(opened, columns, catalog), catalog, state_ttl)
         # Another text of the same meaning needs no other rows.
@@ -118,15 +121,20 @@ def compile_view(
             hint=stop.reason.rewrite or "set refresh_mode to auto",
             place=Place(model or table, stop.reason.line, stop.reason.column),
         )
+    plan = replace(plan, reasons=(str(stop.reason),))
     if state_ttl is not None:
-        raise StreamSqlError(
-            "STATE_TTL_INVALID",
-            f"a view that is refreshed in full has no state to forget: {stop.reason}",
-            given="state_ttl",
-            hint=stop.reason.rewrite or "leave state_ttl out",
-            place=Place(model or table, stop.reason.line, stop.reason.column),
-        )
-    return replace(plan, reasons=(str(stop.reason),))
+        raise _stateless(plan, Place(model or table, stop.reason.line, stop.reason.column))
+    return plan
+
+
+def _stateless(plan: CompiledPlan, place: Place) -> StreamSqlError:
+    return StreamSqlError(
+        "STATE_TTL_INVALID",
+        f"a view that is refreshed in full has no state to forget: {plan.reasons[0]}",
+        given="state_ttl",
+        hint="leave state_ttl out, or write the query so that it is maintained from changes",
+        place=place,
+    )
 
 
 def _built(opened: Opened, columns: tuple[Column, ...], catalog: Catalog) -> Built:

@@ -113,9 +113,12 @@ class ViewJob:
         """What has expired, and the barrier since which the view is not what its query says."""
         found = self.ages.stats()
         if found and version.mode != "full":
-            before = self.previous.stats.get(APPROXIMATE) if self.previous is not None else None
-            since = before or (version.barrier if any(self.ages.known.values()) else None)
-            found |= {APPROXIMATE: since} if since else {}
+            assert self.previous is not None
+            since = self.previous.stats.get(APPROXIMATE)
+            if since is None and any(self.ages.known.values()):
+                # Where nothing is written the barrier has no number yet.
+                since = version.barrier or self.previous.barrier + 1
+            found |= {APPROXIMATE: since} if since is not None else {}
         return found
 
     def _told(self, version: TableVersion, change: Redefinition) -> TableVersion:

@@ -11,6 +11,7 @@ from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import compare
+from dbt_streamsql.runtime.ages import APPROXIMATE
 from dbt_streamsql.runtime.context import Warehouse, readable
 from dbt_streamsql.runtime.frames import clock_row
 from dbt_streamsql.runtime.job import Rewrite, plan_of
@@ -22,13 +23,20 @@ _CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
 def differing(warehouse: Warehouse, table: TableName, rewritten: Rewrite) -> list[Row]:
     """The rows that only the view or only its query has, with a column `_side`.
 
-    Error: DEFINITION_MISSING.
+    Errors: DEFINITION_MISSING, STATE_FORGOTTEN.
     """
     store = warehouse.store
     jobs, version = store.jobs(), store.latest(str(table))
     job = jobs.get(str(table))
     if job is None or version is None:
         raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
+    if (since := version.stats.get(APPROXIMATE)) is not None:
+        raise StreamSqlError(
+            "STATE_FORGOTTEN",
+            f"{table} has forgotten state since barrier {since}, as its `state_ttl` says",
+            given="a comparison with its query, which forgets nothing",
+            hint="`dbt run --full-refresh` of the view makes it equal to its query again",
+        )
 
     def consumed(source: TableName) -> str | None:
         if str(source) not in version.inputs:

@@ -21,6 +21,7 @@ PAGES = (
     "partial_update.md",
     "revision.md",
     "sink.md",
+    "state_ttl.md",
 )
 
 

@@ -142,7 +142,10 @@ def test_nothing_expires_by_itself_and_a_full_refresh_is_the_query(world):
     assert world.epoch()[f"{world.schema}.tracked"].mode == "noop"
     world.epoch("INSERT INTO {s}.shipments VALUES (1, 'again')")
     assert world.rows("tracked") == [(1, "pen", "sent")]
+    with pytest.raises(StreamSqlError, match="has forgotten state since barrier"):
+        world.engine.verify(f"{world.schema}.tracked")
     world.view("tracked", JOIN, {"joins": f"{TTL} s"}, full_refresh=True)
+    assert world.engine.verify(f"{world.schema}.tracked") == []
     assert world.rows("tracked") == [(1, "pen", "again"), (1, "pen", "sent")]
 
 
