@@ -21,6 +21,7 @@ from dbt_streamsql.compiler.reasons import Reason, Unsupported
 from dbt_streamsql.compiler.render import plain, render
 from dbt_streamsql.compiler.rules.view import View, top
 from dbt_streamsql.compiler.scalar import is_volatile
+from dbt_streamsql.compiler.tree import tree_of
 from dbt_streamsql.compiler.ttl import with_ttls
 from dbt_streamsql.compiler.wide import build_wide, wide_in
 from dbt_streamsql.errors import Place, StreamSqlError
@@ -177,7 +178,7 @@ def _incremental(
         volatile=False,
         steps=emitter.finished(),
         operators=describe(view, hidden),
-        tree=_tree(root),
+        tree=tree_of(root),
     )
 
 
@@ -253,11 +254,3 @@ def _fingerprint(
         "versions": [version, PLAN_VERSION, version_of("sqlglot")],
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _tree(node: Any) -> Any:
-    """The relational tree as JSON data, for people and tools."""
-    if hasattr(node, "__dataclass_fields__"):
-        fields = {name: _tree(getattr(node, name)) for name in node.__dataclass_fields__}
-        return {"node": type(node).__name__, **fields}
-    return [_tree(item) for item in node] if isinstance(node, tuple) else node

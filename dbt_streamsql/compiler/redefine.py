@@ -13,8 +13,7 @@ nothing else: what cannot be seen to be the same is computed from the sources.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.compiler.incrementalize import incrementalize
@@ -30,8 +29,8 @@ from dbt_streamsql.compiler.same import (
     row_makers,
     same,
 )
+from dbt_streamsql.compiler.tree import node_of
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.plan import relational
 from dbt_streamsql.plan.catalog import Catalog
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import Expr, Ref, escape, fill, ident, refill
@@ -94,7 +93,7 @@ def _wide(old: CompiledPlan, new: CompiledPlan) -> Redefinition | None:
     if not old.is_wide and not new.is_wide:
         return None
     _check(old, new)
-    before, now = _node(old.tree), _node(new.tree)
+    before, now = node_of(old.tree), node_of(new.tree)
     if not isinstance(before, Branches) or not isinstance(now, Branches):
         raise Differs("a wide table in the place of a view, or the other way round")
     found = rebranched(now, before, new.tables, _read(old))
@@ -123,7 +122,7 @@ def _made(old: CompiledPlan, new: CompiledPlan) -> Node:
 
 def _stored(plan: CompiledPlan) -> Select:
     """What is stored for a view: its columns, the hidden ones too, over what its query reads."""
-    root = _node(plan.tree)
+    root = node_of(plan.tree)
     view = incrementalize(View(root, plan.columns), (), Emitter(root))
     if view.full is not None:
         select = _select(view.full)
@@ -248,18 +247,6 @@ def _added(
 
 
 # -- as data and as SQL ------------------------------------------------------------------------
-
-
-def _node(tree: Any) -> Any:
-    """The relational tree that a plan holds as JSON data."""
-    if isinstance(tree, list | tuple):
-        return tuple(map(_node, tree))
-    if not isinstance(tree, dict):
-        return tree
-    if isinstance(tree["node"], dict):  # the field of that name hides what it is
-        return Input(tree["alias"], _node(tree["node"]))
-    kind = Expr if tree["node"] == "Expr" else getattr(relational, tree["node"])
-    return kind(**{field.name: _node(tree[field.name]) for field in fields(kind)})
 
 
 def _read(old: CompiledPlan) -> str:

@@ -39,14 +39,14 @@ SPARK: dict[str, tuple[str, str, str, str, str]] = {
     ),
     "lineage-applied-twice": (
         _CHANGES,
-        "FROM {new} WHERE {_STAMP} > {_since(meta, change)}",
-        "FROM {new} WHERE {_STAMP} >= {_since(meta, change)}",
+        "FROM {new} WHERE {_STAMP} > {sequence(meta, change)}",
+        "FROM {new} WHERE {_STAMP} >= {sequence(meta, change)}",
         "rows that the last epoch has seen already come again",
         "lineage",
     ),
     "lineage-update": (
         _CHANGES,
-        "FROM {new} WHERE {_STAMP} <= {_since(meta, change)}) n ",
+        "FROM {new} WHERE {_STAMP} <= {sequence(meta, change)}) n ",
         "FROM {new}) n ",
         "the old version of an updated row is not taken back",
         "everything",
@@ -249,7 +249,7 @@ SPARK: dict[str, tuple[str, str, str, str, str]] = {
     ),
     "wide-sum-sign": (
         "compiler/rules/components.py",
-        'return f"IF({weight} > 0, {value}, -{value})"',
+        'return f"CASE WHEN {weight} > 0 THEN {value} WHEN {weight} < 0 THEN -{value} END"',
         "return value",
         "a wide decimal that went is added",
         "decimals",
@@ -264,7 +264,7 @@ SPARK: dict[str, tuple[str, str, str, str, str]] = {
     ),
     "positions-of-new-rows": (
         _CHANGES,
-        'gone += f" AND {_STAMP} <= {_since(meta, change)}"',
+        'gone += f" AND {_STAMP} <= {sequence(meta, change)}"',
         'gone += ""',
         "rows that came and went in between are taken away",
         "foreign_writers",

@@ -1,0 +1,30 @@
+"""Relational trees as JSON data, for people, tools, and plans that are kept."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from dbt_streamsql.plan import relational
+from dbt_streamsql.plan.expression import Expr
+from dbt_streamsql.plan.relational import Input
+
+
+def tree_of(node: Any) -> Any:
+    """A tree as data; `node_of` gives it back."""
+    if hasattr(node, "__dataclass_fields__"):
+        parts = {name: tree_of(getattr(node, name)) for name in node.__dataclass_fields__}
+        return {"node": type(node).__name__, **parts}
+    return [tree_of(item) for item in node] if isinstance(node, tuple) else node
+
+
+def node_of(tree: Any) -> Any:
+    """The relational tree that a plan holds as JSON data."""
+    if isinstance(tree, list | tuple):
+        return tuple(map(node_of, tree))
+    if not isinstance(tree, dict):
+        return tree
+    if isinstance(tree["node"], dict):  # the field of that name hides what it is
+        return Input(tree["alias"], node_of(tree["node"]))
+    kind = Expr if tree["node"] == "Expr" else getattr(relational, tree["node"])
+    return kind(**{field.name: node_of(tree[field.name]) for field in fields(kind)})
