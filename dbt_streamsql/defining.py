@@ -8,12 +8,15 @@ from typing import Any
 
 from dbt_streamsql.compiler.branches import Branch, wide_of
 from dbt_streamsql.compiler.compile import compile_view
+from dbt_streamsql.compiler.document import check_fit, document_of
 from dbt_streamsql.compiler.statement_set import branches_of
 from dbt_streamsql.compiler.wide import wide_query
 from dbt_streamsql.definitions import check_config
 from dbt_streamsql.durations import event_times
 from dbt_streamsql.errors import Place
 from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.document import PlanDocument
+from dbt_streamsql.plan.state import StateTtl
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.refusals import telling
 from dbt_streamsql.runtime.report import TableReport, reports_of
@@ -33,13 +36,21 @@ class Defining(Sinking):
         refresh_mode: str = "auto",
         into: str = "",
         state_ttl: object = None,
+        plan: PlanDocument | None = None,
         **config: Any,
     ) -> CompiledPlan:
-        """How a query would be maintained; see `CompiledPlan`."""
+        """How a query would be maintained; see `CompiledPlan`.
+
+        With a `plan` file it is the plan of that file. Error: PLAN_MISMATCH when it does not fit.
+        """
         check_config(config)
-        ttl = state_ttl_of(state_ttl, sql, Place(into))
+        place = Place(into)
+        ttl = _ttl(state_ttl, plan, sql, place)
         sql = self._kept(sql)
-        return compile_view(sql, self._known, table=into, refresh_mode=refresh_mode, state_ttl=ttl)
+        made = compile_view(sql, self._known, table=into, refresh_mode=refresh_mode, state_ttl=ttl)
+        if plan is not None:
+            check_fit(plan, document_of(made, self._known), place)
+        return made
 
     @telling
     def create_materialized_view(
@@ -53,32 +64,37 @@ class Defining(Sinking):
         properties: Mapping[str, str] | None = None,
         changelog: bool = False,
         state_ttl: object = None,
+        plan: PlanDocument | None = None,
         **config: Any,
     ) -> TableReport:
         """Define a view, or define it anew, and bring it up to date.
 
         `full_refresh` recomputes it this once, whatever changed. `properties` are the table's own,
         beside those that the engine needs. `changelog`: keep its changes in `<name>__changelog`.
-        `state_ttl`: how long its operators remember, as docs/state_ttl.md says (FLIP-292).
+        `state_ttl`: how long its operators remember, as docs/state_ttl.md says (FLIP-292); a
+        `plan` file says it instead, for each of them.
 
         Joins the open epoch (see `begin`), else it is an epoch of its own.
         """
         check_config(config)
         table = TableName.parse(name, self.catalog).checked()
-        ttl = state_ttl_of(state_ttl, sql, Place(unique_id or str(table)))
+        place = Place(unique_id or str(table))
+        ttl = _ttl(state_ttl, plan, sql, place)
         sql = self._kept(sql)
         # Inside: what becomes of the rows depends on the definition that made them, and another
         # run may end only now.
         with self._in_epoch() as epoch:
             current = epoch.open.jobs.get(str(table))
-            job, plan, change = self._definitions.define(
+            job, made, change = self._definitions.define(
                 *(current, str(table), sql, refresh_mode, unique_id, properties or {}),
                 changelog=changelog,
                 state_ttl=ttl,
             )
+            if plan is not None and (change is not None or current is None):
+                check_fit(plan, document_of(made, self._known), place)
             self._set_properties(table, job.config["properties"])
             asked = "a full refresh was asked for" if full_refresh else ""
-            version = epoch.define(job, plan, change, asked)
+            version = epoch.define(job, made, change, asked)
         return reports_of([version], version.barrier)[job.table]
 
     @telling
@@ -210,3 +226,11 @@ class Defining(Sinking):
             return
         gone = [key for key in known["properties"] if key not in wanted]
         staging.set_properties(self.spark, table, wanted, gone)
+
+
+def _ttl(state_ttl: object, plan: PlanDocument | None, sql: str, place: Place) -> StateTtl | None:
+    """How long state is kept: a plan file that says so has the last word."""
+    said = plan.ttls if plan is not None else None
+    if said is None:
+        return state_ttl_of(state_ttl, sql, place)
+    return StateTtl(ids=said) if any(said.values()) else None

@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from dbt_streamsql.compiler.calls import refuse_calls
+from dbt_streamsql.compiler.document import document_of
 from dbt_streamsql.compiler.hints import without_ttl_hints
 from dbt_streamsql.compiler.parse import statements, without_qualify
 from dbt_streamsql.compiler.udf import Function, Parameter, expand
@@ -18,6 +19,7 @@ from dbt_streamsql.meta import Job
 from dbt_streamsql.meta.leaders import Leaders
 from dbt_streamsql.meta.waiting import wait_for
 from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.document import PlanDocument
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.reading import Reader, Reading
 from dbt_streamsql.runtime import changelog, verification
@@ -205,6 +207,10 @@ class Queries:
     def explain(self, name: str) -> str:
         """How a registered view is maintained, with its program."""
         return self.plan(name).explain()
+
+    def plan_file(self, plan: CompiledPlan) -> PlanDocument:
+        """The plan file of a plan (FLIP-292): its operators, and how long each remembers."""
+        return document_of(plan, self._known)
 
     def kept(self, name: str) -> str:
         """How a registered view is kept up to date, in one line ('' when it is not a view)."""

@@ -264,7 +264,8 @@ class StreamSqlAdapter(MaintainedAdapter):
             else:
                 plan = engine.compile(str(query))
         rows = cells(plan.operators) if plan.mode == "incremental" else []
-        told = [(plan.headline, "", "", "", "; ".join(plan.reasons)), *rows]
+        whole = {"operator": plan.headline, "strategy": "; ".join(plan.reasons)}
+        told = [tuple(whole.get(name, "") for name in HEADINGS), *rows]
         values = ", ".join(
             f"({step}, {', '.join(literal(text) for text in row)})"
             for step, row in enumerate(told)

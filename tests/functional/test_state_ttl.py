@@ -3,11 +3,13 @@ that was not written for its TTL starts anew (FLIP-292; docs/state_ttl.md)."""
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
 
 from dbt_streamsql import StreamSqlError
+from dbt_streamsql.plan.document import PlanDocument, differences
 
 pytestmark = pytest.mark.spark
 
@@ -170,3 +172,67 @@ def test_what_cannot_be_forgotten_is_refused_with_all_that_is_wrong(world, query
     for word in words:
         assert word in str(found.value)
     assert not world.sql("SHOW TABLES IN {s} LIKE 'wrong'")
+
+
+def test_a_plan_file_shows_every_state_and_its_ttls_may_be_changed(world):
+    world.sql("INSERT INTO {s}.orders VALUES (1, 'pen')")
+    query = JOIN.format(s=world.schema)
+    name = f"{world.schema}.tracked"
+    plan = world.engine.plan_file(world.engine.compile(query, into=name, state_ttl="7 days"))
+    text = plan.to_json()
+    assert PlanDocument.from_json(text) == plan
+    join = next(node for node in json.loads(text)["nodes"] if node["type"] == "join_1")
+    assert join["state"] == [
+        {"index": 0, "ttl": "604800000 ms", "name": "join-left-state"},
+        {"index": 1, "ttl": "604800000 ms", "name": "join-right-state"},
+    ]
+    assert join["schema"][0] == {"name": "order_id", "type": "int"}
+    edited = PlanDocument.from_json(text.replace('"604800000 ms"', f'"{int(TTL * 1000)} ms"', 1))
+    assert differences(plan, edited) == [
+        f"node {join['id']} (inner join of 2): join-left-state is kept for 3 seconds, not 7 days"
+    ]
+    world.engine.create_materialized_view(name, query, plan=edited)
+    expire()
+    world.epoch("INSERT INTO {s}.shipments VALUES (1, 'sent')")
+    assert world.rows("tracked") == []
+
+
+def test_a_plan_file_of_another_query_is_refused_with_the_difference(world):
+    name = f"{world.schema}.tracked"
+    query = JOIN.format(s=world.schema)
+    plan = world.engine.plan_file(world.engine.compile(query, into=name, state_ttl="7 days"))
+    with pytest.raises(StreamSqlError) as found:
+        world.engine.create_materialized_view(name, query + " AND s.status = 'sent'", plan=plan)
+    assert found.value.code == "PLAN_MISMATCH"
+    assert "sent" in str(found.value)
+    assert not world.sql("SHOW TABLES IN {s} LIKE 'tracked'")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"version": 3}, "version 1 or 2"),
+        ({"nodes": [{"id": 0}]}, "nodes/0"),
+        ({"extra": 1}, "extra"),
+    ],
+)
+def test_what_is_no_plan_file_is_refused(world, change, words):
+    plan = world.engine.plan_file(world.engine.compile(JOIN.format(s=world.schema)))
+    with pytest.raises(StreamSqlError) as found:
+        PlanDocument.from_json(json.dumps(json.loads(plan.to_json()) | change))
+    assert found.value.code == "PLAN_MISMATCH"
+    assert words in str(found.value)
+
+
+def test_a_plan_file_from_before_there_were_ttls_leaves_them_to_the_config(world):
+    world.sql("INSERT INTO {s}.orders VALUES (1, 'pen')")
+    query = JOIN.format(s=world.schema)
+    name = f"{world.schema}.tracked"
+    body = json.loads(world.engine.plan_file(world.engine.compile(query, into=name)).to_json())
+    for node in body["nodes"]:
+        del node["state"]
+    old = PlanDocument.from_json(json.dumps(body | {"version": 1}))
+    world.engine.create_materialized_view(name, query, plan=old, state_ttl=f"{TTL} s")
+    expire()
+    world.epoch("INSERT INTO {s}.shipments VALUES (1, 'sent')")
+    assert world.rows("tracked") == []
