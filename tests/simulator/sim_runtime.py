@@ -94,7 +94,7 @@ class Changed:
 class Frames:
     """Runs a program: the view's change follows from the changes of its inputs."""
 
-    def __init__(self, spark: Any, readings: Any, _: Any, writer: Any, __: Any) -> None:
+    def __init__(self, spark: Any, readings: Any, _: Any, writer: Any, *__: Any) -> None:
         self.spark, self.readings, self.writer = cast("SimulatedSpark", spark), readings, writer
 
     def run(self, plan: CompiledPlan) -> Outcome:
