@@ -39,7 +39,7 @@ class Defining(Sinking):
         plan: PlanDocument | None = None,
         **config: Any,
     ) -> CompiledPlan:
-        """How a query would be maintained; see `CompiledPlan`.
+        """How a query would be maintained; see `CompiledPlan`. Its `to_json` is the plan file.
 
         With a `plan` file it is the plan of that file. Error: PLAN_MISMATCH when it does not fit.
         """
@@ -48,9 +48,37 @@ class Defining(Sinking):
         ttl = _ttl(state_ttl, plan, sql, place)
         sql = self._kept(sql)
         made = compile_view(sql, self._known, table=into, refresh_mode=refresh_mode, state_ttl=ttl)
+        document = document_of(made, self._known)
         if plan is not None:
-            check_fit(plan, document_of(made, self._known), place)
-        return made
+            check_fit(plan, document, place)
+        return replace(made, document=document)
+
+    def fits(self, plan: PlanDocument) -> None:
+        """Check a plan file: it is the plan of its query over the tables as they are.
+
+        Errors: PLAN_MISMATCH, and those of `compile`.
+        """
+        mode = "full" if plan.mode == "full" else "auto"
+        self.compile(plan.sql, into=plan.table, refresh_mode=mode, plan=plan)
+
+    def execute(self, plan: PlanDocument | str, *, into: str = "") -> TableReport:
+        """Run a plan file (FLIP-292, EXECUTE PLAN): the view becomes what the file says, and is
+        brought up to date.
+
+        `plan`: the file, or its text. `into`: another table than the file's. A view that is there
+        keeps its other options. Joins the open epoch (see `begin`), else it is one of its own.
+
+        Error: PLAN_MISMATCH, with the differences, when the plan is not that of its query over
+        the tables as they are, or was written by a version that this one does not know.
+        """
+        document = PlanDocument.from_json(plan) if isinstance(plan, str) else plan
+        name = str(TableName.parse(into or document.table, self.catalog))
+        known = self.configuration(name) or {}
+        mode = known.get("refresh_mode", "auto")
+        if (mode == "full") != (document.mode == "full"):
+            mode = "full" if document.mode == "full" else "auto"
+        known["refresh_mode"] = mode
+        return self.create_materialized_view(name, document.sql, plan=document, **known)
 
     @telling
     def create_materialized_view(
@@ -90,7 +118,7 @@ class Defining(Sinking):
                 changelog=changelog,
                 state_ttl=ttl,
             )
-            if plan is not None and (change is not None or current is None):
+            if plan is not None:
                 check_fit(plan, document_of(made, self._known), place)
             self._set_properties(table, job.config["properties"])
             asked = "a full refresh was asked for" if full_refresh else ""

@@ -138,7 +138,7 @@ class Definitions:
                 MAKES: [[column.name, column.type] for column in made],
             },
             fingerprint=plan.fingerprint,
-            plan={"plan": json.loads(plan.to_json()), "stamps": {}, "compiler": self._compiler},
+            plan={"plan": json.loads(plan.to_stored()), "stamps": {}, "compiler": self._compiler},
             columns=[{"name": c.name, "type": c.type} for c in plan.columns],
         )
         if current is not None:
@@ -273,7 +273,7 @@ class Definitions:
             fingerprint=plan.fingerprint,
             config={"hidden": [column.name for column in plan.hidden], **options},
             plan={
-                "plan": json.loads(plan.to_json()),
+                "plan": json.loads(plan.to_stored()),
                 "stamps": {name: self._known.stamp(TableName.parse(name)) for name in stamped},
                 "compiler": self._compiler,
             },

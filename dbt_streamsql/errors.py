@@ -21,6 +21,7 @@ CODES: dict[str, str] = {
     "DEFINITION_MISSING": "The name is not a view that this warehouse knows.",
     "DUPLICATE_WRITER": "Two models write one table.",
     "EXPRESSION_INVALID": "A config asks for one SQL expression and has something else.",
+    "FILE_UNREADABLE": "A file that a command or a config names cannot be read or written.",
     "FUNCTION_INVALID": "A SQL function is not one expression, or is not called as it is defined.",
     "GRANTS_UNSUPPORTED": "The catalog has no grants, and the config asks for some.",
     "IDENTIFIER_INVALID": "A name holds a character or a length that the catalog cannot store.",

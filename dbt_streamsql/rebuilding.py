@@ -191,7 +191,7 @@ class _Rebuilding:
         plan = replace(plan, columns=has)
         return replace(
             job,
-            plan={**job.plan, "plan": json.loads(plan.to_json())},
+            plan={**job.plan, "plan": json.loads(plan.to_stored())},
             config={**job.config, streams.READS: []},
             columns=table.columns,
         )

@@ -281,7 +281,8 @@ class StreamSqlAdapter(MaintainedAdapter):
             if config.get("materialized") == "partial_update":
                 _, wanted = wide.of_partial_update(name, config)
             else:
-                wanted = model_config.of_materialized_view(name, config)
+                wanted = self._view_options(name, config)
+                wanted.pop("plan", None)  # its TTLs are in `state_ttl`
             return model_config.changes(self.host.engine.configuration(name), wanted)
 
     @available.parse(lambda *a, **k: None)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.base import available
 from dbt.adapters.contracts.connection import AdapterResponse
 
-from dbt_streamsql.adapter import model_config, sinks, streams, tables, wide
+from dbt_streamsql.adapter import model_config, plan_files, sinks, streams, tables, wide
 from dbt_streamsql.adapter.credentials import DEFAULT_WAREHOUSE
 from dbt_streamsql.adapter.host import project_root
 from dbt_streamsql.adapter.operations import OperationsAdapter
@@ -47,7 +48,7 @@ class MaintainedAdapter(OperationsAdapter):
         """
         with self.connections.exception_handler(sql):
             name = self._maintained(relation, config)
-            options = model_config.of_materialized_view(name, config)
+            options = self._view_options(name, config)
             if keep:
                 options = self.host.engine.configuration(name) or options
 
@@ -185,6 +186,24 @@ class MaintainedAdapter(OperationsAdapter):
                 with self.host.gate.alone():
                     engine.flush()
         return sinks.response_of(done)
+
+    def _view_options(self, name: str, config: Any) -> dict[str, Any]:
+        """What a config says of a materialized view, with the plan file that it names."""
+        options = model_config.of_materialized_view(name, config)
+        return plan_files.with_plan(options, name, config, self._roots, lambda: self.host.spark)
+
+    def cleanup_connections(self) -> None:
+        """The end of a command; that of `dbt compile` writes the plan files of its views."""
+        nodes = getattr(self.get_macro_resolver(), "nodes", None)
+        if nodes and plan_files.is_compiling():
+
+            def options_of(node: Any) -> tuple[str, dict[str, Any]]:
+                name = str(self._name(self.Relation.create_from(self.config, node)))
+                return name, self._view_options(name, node.config)
+
+            target = Path(self.config.project_target_path)
+            plan_files.write_plans(self.host.engine, nodes.values(), target, options_of)
+        super().cleanup_connections()
 
     def _maintained(self, relation: StreamSqlRelation, config: Any) -> str:
         """The name of the table. Errors: CONFIG_INVALID, DUPLICATE_WRITER, GRANTS_UNSUPPORTED."""

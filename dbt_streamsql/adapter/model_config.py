@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dbt_streamsql.engine import TableReport
 
 REFRESH_MODES = ("auto", "incremental", "incremental_strict", "full")
-OWN_KEYS = ("refresh_mode", "changelog", "state_ttl")
+OWN_KEYS = ("refresh_mode", "changelog", "state_ttl", "plan")
 """Config keys of a materialized view that dbt does not know."""
 
 READ_KEYS = ("consistency", "max_staleness")
@@ -218,6 +218,9 @@ def of_materialized_view(
     changelog = config.get("changelog")
     if changelog not in (None, True, False):
         problems.append(f"`changelog` must be true or false, not {changelog!r}")
+    plan = config.get("plan")
+    if not isinstance(plan, str | None):
+        problems.append(f"`plan` must be the place of a plan file, not {plan!r}")
     try:
         # A view reads its inputs at its own barrier, but a folder's config may say more.
         reads_of(name, config, {})

@@ -60,6 +60,8 @@ def of_partial_update(
     if reuse not in (None, True, False):
         problems.append(f"`reuse_sink` must be true or false, not {reuse!r}")
     options |= {"row_lifetime": lifetime, "reuse_sink": reuse is not False}
+    if config.get("plan") is not None:
+        problems.append("`plan` is of materialized views: no branch of a wide table forgets")
     rest = {key: config[key] for key in config if key not in OWN_KEYS}
     known = (*OWN_KEYS, *model_config.OWN_KEYS)
     return options, model_config.of_materialized_view(name, rest, problems, known)

@@ -8,6 +8,7 @@ from dbt_streamsql.__version__ import version
 from dbt_streamsql.cli.drop import drop
 from dbt_streamsql.cli.gc import gc
 from dbt_streamsql.cli.meta import meta
+from dbt_streamsql.cli.plan import plan
 from dbt_streamsql.cli.publish_views import publish_views
 from dbt_streamsql.cli.query import query, wait
 from dbt_streamsql.cli.revise import revise
@@ -33,6 +34,7 @@ COMMANDS = (
     query,
     wait,
     revise,
+    plan,
     gc,
     sinks,
     drop,

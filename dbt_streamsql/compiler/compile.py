@@ -177,7 +177,7 @@ def _incremental(
         canonical=canonical,
         volatile=False,
         steps=emitter.finished(),
-        operators=describe(view, hidden),
+        operators=describe(view, hidden, state_ttl),
         tree=tree_of(root),
     )
 

@@ -31,17 +31,20 @@ from dbt_streamsql.plan.relational import (
 )
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.plan.sink_reuse import index_paths
-from dbt_streamsql.plan.state import State
+from dbt_streamsql.plan.state import State, StateTtl
 
 _FROM_SNAPSHOTS = "none: the inputs' snapshots before and after"
 
 
-def describe(view: View, hidden: tuple[Column, ...]) -> tuple[Operator, ...]:
-    """All operators, parents first. `view` has been planned, `hidden` are its hidden columns."""
+def describe(
+    view: View, hidden: tuple[Column, ...], wanted: StateTtl | None
+) -> tuple[Operator, ...]:
+    """All operators, parents first. `view` has been planned, `hidden` are its hidden columns,
+    `wanted` is what a config says of how long it remembers."""
     found = top(view.root)
     best = found[0] if found is not None and view.strategy != "rows" else None
     states: dict[int, list[State]] = {}
-    for slot in slots(view.root):
+    for slot in slots(view.root, wanted):
         states.setdefault(slot.id, []).append(slot.state)
     # In the order of the numbers, except for branches, which are no nodes.
     numbers = count(1)

@@ -71,10 +71,14 @@ class Slot:
         return f"{self.state.name} (node {self.id}, input {self.state.index})"
 
 
-def slots(root: Node) -> tuple[Slot, ...]:
-    """All state of a view, with its TTLs."""
-    found = top(root)
-    return tuple(_slots(root, 1, found, ""))
+def slots(root: Node, wanted: StateTtl | None = None) -> tuple[Slot, ...]:
+    """All state of a view, with its TTLs, and what of a config they come from."""
+    found = tuple(_slots(root, 1, top(root), ""))
+    if wanted is None:
+        return found
+    return tuple(
+        replace(slot, state=replace(slot.state, said=_chosen(slot, wanted)[1])) for slot in found
+    )
 
 
 def _slots(node: Node, at: int, best: tuple[Keyed, Select] | None, blocked: str) -> Iterator[Slot]:
@@ -176,7 +180,7 @@ def _chain(node: Node) -> tuple[Scan, ...]:
 def with_ttls(root: Node, wanted: StateTtl, place: Place) -> Node:
     """The tree with the TTLs of a config; STATE_TTL_INVALID tells all that is wrong with it."""
     found = slots(root)
-    chosen = {(slot.id, slot.state.index): _chosen(slot, wanted) for slot in found}
+    chosen = {(slot.id, slot.state.index): _chosen(slot, wanted)[0] for slot in found}
     wrong = [*_unknown(found, wanted), *_impossible(found, chosen)]
     made = _given(root, 1, chosen)[0]
     if not wrong:
@@ -198,16 +202,18 @@ def with_ttls(root: Node, wanted: StateTtl, place: Place) -> Node:
     return made
 
 
-def _chosen(slot: Slot, wanted: StateTtl) -> int:
-    """The TTL of a slot: the most exact one that is said."""
+def _chosen(slot: Slot, wanted: StateTtl) -> tuple[int, str]:
+    """The TTL of a slot and what says so: the most exact that is said."""
     key = (slot.id, slot.state.index)
     if key in wanted.ids:
-        return wanted.ids[key]
-    for said in (wanted.hints, wanted.inputs):
-        named = [ttl for name, ttl in said.items() if name.lower() in slot.names]
-        if named:
-            return named[0]
-    return wanted.kinds.get(slot.kind, wanted.default)
+        return wanted.ids[key], "by_id"
+    for what, said in (("hint", wanted.hints), ("joins:", wanted.inputs)):
+        for name, ttl in said.items():
+            if name.lower() in slot.names:
+                return ttl, f"{what} {name}"
+    if slot.kind in wanted.kinds:
+        return wanted.kinds[slot.kind], slot.kind
+    return wanted.default, "default" if wanted.default else ""
 
 
 def _unknown(found: Sequence[Slot], wanted: StateTtl) -> list[str]:

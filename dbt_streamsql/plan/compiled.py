@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan import steps as step_types
+from dbt_streamsql.plan.document import PlanDocument
+from dbt_streamsql.plan.explained import nodes_of, unbounded
 from dbt_streamsql.plan.expression import fill
 from dbt_streamsql.plan.operators import Operator, print_operators
 from dbt_streamsql.plan.printer import print_program
@@ -48,7 +50,8 @@ class CompiledPlan:
     hidden columns, or is `canonical`, which gives the one of several right answers that is
     maintained, at the barrier's time. Its holes `{t0}`, `{t1}` … are `tables`, the inputs.
     `volatile`: the result may change though no input did. `operators` are what `explain` says of
-    each. `fingerprint` changes with the meaning.
+    each. `fingerprint` changes with the meaning. `document` is its plan file,
+    where one was asked for.
     """
 
     sql: str
@@ -67,6 +70,7 @@ class CompiledPlan:
     canonical: bool = False
     operators: tuple[Operator, ...] = ()
     table: str = ""
+    document: PlanDocument | None = field(default=None, compare=False, repr=False)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -132,8 +136,21 @@ class CompiledPlan:
         if self.canonical:
             lines.append("  where the query leaves a choice, one answer is chosen and kept")
         if self.mode == "incremental":
-            lines += ["", *self._sinks(), print_operators(self.operators), "", self.program]
+            lines += ["", *self._sinks(), print_operators(self.operators)]
+            lines += [*self._unbounded(), "", self.program]
         return "\n".join(lines)
+
+    def _unbounded(self) -> list[str]:
+        """Of a view that forgets something, what it keeps for ever all the same."""
+        if not any(state.ttl for each in self.operators for state in each.states):
+            return []
+        nodes = dict(enumerate(nodes_of(self.tree), 1))
+        return [
+            unbounded(each.id, f"{each.name} {each.detail}".rstrip(), nodes[each.id], state)
+            for each in self.operators
+            for state in each.states
+            if not state.ttl
+        ]
 
     def _sinks(self) -> list[str]:
         """Of a wide table, the sinks of its branches before and after their reuse."""
@@ -152,14 +169,24 @@ class CompiledPlan:
         return [*lines, *print_sinks("after reuse", table, after), ""]
 
     def to_json(self) -> str:
-        """The plan as JSON; `from_json` gives back an equal plan."""
-        body = asdict(self)
+        """The plan file (FLIP-292): its operators, each with its state and how long it is kept.
+
+        `Engine.execute` runs it, also with other TTLs. Only of a plan by `Engine.compile`.
+        """
+        if self.document is None:
+            raise StreamSqlError("INTERNAL", "no plan file was made of this plan")
+        return self.document.to_json()
+
+    def to_stored(self) -> str:
+        """The plan as a definition keeps it; `from_stored` gives back an equal plan."""
+        body = asdict(replace(self, document=None))
+        del body["document"]
         body["steps"] = [{"step": type(step).__name__, **asdict(step)} for step in self.steps]
         return json.dumps({"version": PLAN_VERSION, **body}, sort_keys=True, indent=1)
 
     @classmethod
-    def from_json(cls, text: str) -> CompiledPlan:
-        """Read a plan; PLAN_MISMATCH when it was written by another version or is not a plan."""
+    def from_stored(cls, text: str) -> CompiledPlan:
+        """Read a plan that a definition keeps; PLAN_MISMATCH when it is none of this version."""
         try:
             body = json.loads(text)
             version = body.pop("version")

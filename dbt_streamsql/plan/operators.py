@@ -33,8 +33,9 @@ class Operator:
 
     @property
     def ttl(self) -> str:
-        """How long it remembers, of several inputs in their order ('' = it has no state)."""
-        lengths = [state.lasts for state in self.states]
+        """How long it remembers, and what says so, of several inputs in their order ('' = it has
+        no state)."""
+        lengths = [s.lasts + (f" by {s.said}" if s.said else "") for s in self.states]
         return lengths[0] if len(set(lengths)) == 1 else ", ".join(lengths)
 
 

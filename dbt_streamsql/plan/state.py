@@ -19,13 +19,15 @@ class State:
     """What an operator remembers of its input `index` (from 0), for `ttl` milliseconds after it
     was written (0: for ever).
 
-    `fixed` says why it cannot be forgotten ('' = it can).
+    `fixed` says why it cannot be forgotten ('' = it can), `said` what of a config its TTL comes
+    from ('' = nothing was said of it).
     """
 
     index: int
     name: str
     ttl: int = 0
     fixed: str = ""
+    said: str = field(default="", compare=False)
 
     @property
     def lasts(self) -> str:

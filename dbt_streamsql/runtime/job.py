@@ -474,4 +474,4 @@ def _planned(spark: SparkSession, plan: CompiledPlan) -> Iterator[None]:
 
 def plan_of(job: Job) -> CompiledPlan:
     """The plan that was stored with a definition."""
-    return CompiledPlan.from_json(json.dumps(job.plan["plan"]))
+    return CompiledPlan.from_stored(json.dumps(job.plan["plan"]))

@@ -228,7 +228,7 @@ def beside(job: Job, suffix: str) -> Job:
         sql="",
         config={BESIDE: job.table, "hidden": [], "properties": {}},
         fingerprint=job.fingerprint,
-        plan={"plan": json.loads(replace(_NO_PLAN, key=key, table=table).to_json())},
+        plan={"plan": json.loads(replace(_NO_PLAN, key=key, table=table).to_stored())},
         columns=columns,
     )
 

@@ -59,7 +59,7 @@ def _explain(job: Job) -> str:
     if not stored:
         return ""
     try:
-        return CompiledPlan.from_json(json.dumps(stored)).explain()
+        return CompiledPlan.from_stored(json.dumps(stored)).explain()
     except StreamSqlError:
         return ""
 

@@ -165,7 +165,7 @@ def _open(world: DuckWorld, view: View, name: str, tally: Tally | None) -> DuckE
         if tally is not None:
             tally.note(view, "full", plan.reasons[0])
         return None
-    if CompiledPlan.from_json(plan.to_json()) != plan:
+    if CompiledPlan.from_stored(plan.to_stored()) != plan:
         raise Difference("the plan does not come back from JSON")
     epoch = DuckEpoch(world, plan, name)
     if world.rows(f"SELECT count(*) FROM ({epoch.full})")[0][0] > _BIG:

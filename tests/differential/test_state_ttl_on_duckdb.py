@@ -108,7 +108,7 @@ class Player:
     def compiled(self, sql: str, wanted: StateTtl) -> DuckEpoch:
         plan = compile_view(sql, self.catalog, table="lake.v.v", state_ttl=wanted)
         assert plan.mode == "incremental", plan.reasons
-        assert CompiledPlan.from_json(plan.to_json()) == plan
+        assert CompiledPlan.from_stored(plan.to_stored()) == plan
         self.script = f"{sql} with {wanted}"
         view = DuckEpoch(self.world, plan, "v")
         view.fill()

@@ -65,7 +65,7 @@ def _compiled(wide: World, catalog: DuckCatalog) -> CompiledPlan:
     made = wide_of(given.pop("key"), given.pop("branches"), **given, place=Place("wide"))
     plan = compile_view(wide_query(made, catalog, Place("wide")), catalog, table="lake.v.wide")
     assert plan.mode == "incremental", plan.reasons
-    assert CompiledPlan.from_json(plan.to_json()) == plan
+    assert CompiledPlan.from_stored(plan.to_stored()) == plan
     return plan
 
 

@@ -102,7 +102,7 @@ def test_every_covered_query_runs_as_its_printed_program(engine, shop, monkeypat
 def test_a_plan_comes_back_from_json_as_it_was(engine, shop, name):
     plan = engine.compile(sql_of(INCREMENTAL[name], shop), into=f"{shop}.v")
     assert plan.mode == "incremental", plan.reasons
-    assert CompiledPlan.from_json(plan.to_json()) == plan
+    assert CompiledPlan.from_stored(plan.to_stored()) == plan
     assert f"{shop}.v" in plan.explain()
 
 

@@ -223,7 +223,7 @@ def test_a_plan_that_is_stored_is_explained_and_one_of_another_version_is_not(
         fingerprint="1",
         table=CLEAN,
     )
-    stored = json.loads(plan.to_json())
+    stored = json.loads(plan.to_stored())
     for body, explained in ((stored, plan.explain()), ({**stored, "version": 0}, "")):
         fence = store.acquire()
         number = store.begin(fence).id

@@ -72,6 +72,23 @@ def instance_of(spark: SparkSession, found: Any, name: str) -> bool:
     return bool(is_instance_of(context._gateway, found, name))
 
 
+def write_file(spark: SparkSession, place: str, text: str) -> None:
+    """Write a text file (UTF-8) in any file system that Hadoop knows, in the place of another."""
+    session: Any = spark._jsparkSession
+    to_path = java_class(spark, "org.apache.hadoop.fs.Path")
+    target, beside = to_path(place), to_path(f"{place}.part")
+    files = target.getFileSystem(session.sessionState().newHadoopConf())
+    stream = files.create(beside, True)
+    try:
+        stream.write(bytearray(text.encode()))
+    finally:
+        stream.close()
+    # Hadoop's rename does not replace.
+    files.delete(target, False)
+    if not files.rename(beside, target):
+        raise OSError(f"{beside} could not be renamed")
+
+
 def items(found: Any) -> list[Any]:
     """The elements of a Java list. Py4J's own iteration ends by an exception, which is dear."""
     return [found.get(index) for index in range(found.size())]

@@ -1,0 +1,96 @@
+"""Plan files of a dbt project: those that its models run, and those that `dbt compile` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dbt.adapters.events.logging import AdapterLogger
+from dbt.flags import get_flags
+
+from dbt_streamsql.adapter.causes import cause_of
+from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.plan.document import PlanDocument
+from dbt_streamsql.plan.state import StateTtl
+from dbt_streamsql.state_ttl import as_data
+from dbt_streamsql.storage.locations import Roots
+from dbt_streamsql.storage.text_files import Session, read_text, write_text
+
+if TYPE_CHECKING:
+    from dbt_streamsql.engine import Engine
+
+logger = AdapterLogger("StreamSQL")
+
+FOLDER = "plans"
+"""Below the project's target folder."""
+
+_OF_PLANS = ("refresh_mode", "state_ttl", "plan")
+"""The options on which a plan depends."""
+
+
+def with_plan(
+    options: dict[str, Any], name: str, config: Mapping[str, Any], roots: Roots, spark: Session
+) -> dict[str, Any]:
+    """The options of a view with the plan file that its config names, if any, and with its TTLs.
+
+    The place is relative to the project. Errors: PATH_OUTSIDE, FILE_UNREADABLE, PLAN_MISMATCH.
+    """
+    if config.get("plan") is None:
+        return options
+    try:
+        # What lies in the project is as trusted as its models.
+        places = Roots(roots.base, (str(roots.base), *roots.places))
+        plan = PlanDocument.from_json(read_text(places.locate(config["plan"], "plan"), spark))
+    except StreamSqlError as error:
+        raise error.at(Place(name)) from error
+    ttls = plan.ttls
+    if ttls is not None:
+        options = {
+            **options,
+            "state_ttl": as_data(StateTtl(ids=ttls) if any(ttls.values()) else None),
+        }
+    return {**options, "plan": plan}
+
+
+def write_plans(
+    engine: Engine,
+    nodes: Iterable[Any],
+    target: Path,
+    options_of: Callable[[Any], tuple[str, dict[str, Any]]],
+) -> None:
+    """Write the plan file of each materialized view among the nodes that dbt has compiled.
+
+    `options_of` gives the table of a node and its options. A view that cannot be planned, since
+    what it reads is not built yet, is told and left out.
+    """
+    written = 0
+    for node in filter(_is_planned, nodes):
+        try:
+            table, options = options_of(node)
+            known = {key: options[key] for key in _OF_PLANS if key in options}
+            plan = engine.compile(node.compiled_code, into=table, **known)
+            write_text(str(file_of(node, target)), plan.to_json(), lambda: engine.spark)
+            written += 1
+        except Exception as error:  # noqa: BLE001 - the compiled SQL is there all the same
+            logger.warning(f"No plan file of {node.name}: {cause_of(error)}")
+    if written:
+        logger.info(f"Plan files in {target / FOLDER}: {written}")
+
+
+def file_of(node: Any, target: Path) -> Path:
+    """Where a model's plan file lies: `<model>.json`, of a versioned one `<model>.v2.json`."""
+    return target / FOLDER / f"{'.'.join(node.unique_id.split('.')[2:])}.json"
+
+
+def is_compiling() -> bool:
+    """Whether dbt was asked to compile, and for nothing else."""
+    return getattr(get_flags(), "WHICH", None) == "compile"
+
+
+def _is_planned(node: Any) -> bool:
+    return bool(
+        node.resource_type == "model"
+        and node.config.materialized == "materialized_view"
+        and node.compiled_code
+    )

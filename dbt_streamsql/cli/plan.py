@@ -1,0 +1,149 @@
+"""`streamsql plan`: plan files, in which people change how long each operator remembers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from dbt_streamsql.adapter.host import Host
+from dbt_streamsql.adapter.invoking import Invocation
+from dbt_streamsql.adapter.plan_files import file_of
+from dbt_streamsql.adapter.profiles import credentials_of
+from dbt_streamsql.cli.options import (
+    PROJECT,
+    errors_as_text,
+    for_one_engine,
+    for_one_host,
+    print_json,
+)
+from dbt_streamsql.engine import Engine
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta.draw import printable
+from dbt_streamsql.plan.document import PlanDocument, differences
+from dbt_streamsql.plan.explained import explain as explained
+from dbt_streamsql.plan.explained import kept_for_ever
+from dbt_streamsql.storage.text_files import read_text, write_text
+
+DIFFERENT = 1
+"""Exit code of `plan diff` when there are differences, as of `diff`."""
+
+
+@click.group()
+def plan() -> None:
+    """Plan files: a compiled view as JSON, in which the TTLs of its operators may be changed.
+
+    PLAN is a path, or a URI of any file system that Spark reaches (file:, s3a:, hdfs: …).
+    """
+
+
+@plan.command(name="compile")
+@click.argument("model")
+@click.option("--to", help="a path or URI, instead of target/plans/MODEL.json")
+@errors_as_text
+def compile_plan(model: str, to: str | None, **named: str | None) -> None:
+    """Write the plan file of one MODEL of the project, as `dbt compile` does."""
+    credentials, root = credentials_of(
+        named["project_dir"], named["profiles_dir"], named["profile"], named["target"]
+    )
+    flags = {"project-dir": str(root), **{k.replace("_", "-"): v for k, v in named.items()}}
+    words = tuple(f"--{name}={value}" for name, value in flags.items() if value is not None)
+    file = _compiled(model, root, Invocation(words))
+    if to is not None:
+        from dbt_streamsql.adapter.host import host_of_profile
+
+        host = host_of_profile(credentials, root)
+        write_text(to, file.read_text(encoding="utf-8"), lambda: host.spark)
+    click.echo(printable(to or str(file)))
+
+
+for option in PROJECT:
+    option(compile_plan)
+
+
+def _compiled(model: str, root: Path, invocation: Invocation) -> Path:
+    nodes = [node for node in invocation.compile(model) if node.resource_type == "model"]
+    if len(nodes) != 1:
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            "one model has one plan file",
+            given=f"`{model}` selects {len(nodes)}",
+            allowed="the name of one materialized view of the project",
+            hint="`dbt compile` writes the plan files of all views",
+        )
+    node = nodes[0]
+    # dbt lays <target>/compiled/<package>/<file>.
+    beside = len(Path(node.original_file_path).parts) + 1
+    file = file_of(node, (root / node.compiled_path).parents[beside])
+    if not file.exists():
+        raise StreamSqlError(
+            "PLAN_MISMATCH",
+            "the model has no plan",
+            given=f"{node.name}, materialized: {node.config.materialized}",
+            allowed="a materialized view whose inputs are there",
+            hint="build what it reads (`dbt run --select +MODEL`), and compile it again",
+        )
+    return file
+
+
+@plan.command()
+@click.argument("plan")
+@for_one_host
+def explain(host: Host, as_json: bool, plan: str) -> None:
+    """Print the operators of PLAN: what each remembers, for how long, and what is unbounded."""
+    document = _read(plan, host)
+    if as_json:
+        print_json({"plan": asdict(document), "kept_for_ever": kept_for_ever(document)})
+    else:
+        click.echo(printable(explained(document)))
+
+
+@plan.command()
+@click.argument("old")
+@click.argument("new")
+@for_one_host
+def diff(host: Host, as_json: bool, old: str, new: str) -> int:
+    """Print what is another in plan NEW than in OLD. Exit code 1 when something is."""
+    found = differences(_read(old, host), _read(new, host))
+    if as_json:
+        print_json({"differences": found})
+    elif found:
+        click.echo(printable("\n".join(found)))
+    return DIFFERENT if found else 0
+
+
+@plan.command()
+@click.argument("plan")
+@for_one_engine
+def validate(engine: Engine, as_json: bool, plan: str) -> None:
+    """Check that PLAN can be read, and is the plan of its query over the tables as they are."""
+    document = PlanDocument.from_json(read_text(plan, lambda: engine.spark))
+    engine.fits(document)
+    if as_json:
+        print_json({"table": document.table, "valid": True})
+    else:
+        click.echo(printable(f"{plan} is the plan of {document.table or 'its query'}"))
+
+
+@plan.command()
+@click.argument("plan")
+@click.option("--into", help="another table (schema.name) than the plan's")
+@for_one_engine
+def execute(engine: Engine, as_json: bool, plan: str, into: str | None) -> None:
+    """Run PLAN: its table is what the file says from now on, and is brought up to date."""
+    text = read_text(plan, lambda: engine.spark)
+    report = engine.execute(text, into=into or "")
+    if as_json:
+        print_json(asdict(report))
+    else:
+        click.echo(
+            printable(
+                f"{report.table}: {report.mode} +{report.rows_inserted} "
+                f"-{report.rows_deleted}, barrier {report.barrier}"
+            )
+        )
+
+
+def _read(place: str, host: Host) -> PlanDocument:
+    return PlanDocument.from_json(read_text(place, lambda: host.spark))
