@@ -28,6 +28,7 @@ class MaintainedAdapter(OperationsAdapter):
     def __init__(self, config: Any, mp_context: Any) -> None:
         super().__init__(config, mp_context)
         self._beginning = threading.Lock()
+        self._planned: Any = None
 
     @available.parse(lambda *_, **__: None)
     def streamsql_materialize(
@@ -195,7 +196,9 @@ class MaintainedAdapter(OperationsAdapter):
     def cleanup_connections(self) -> None:
         """The end of a command; that of `dbt compile` writes the plan files of its views."""
         nodes = getattr(self.get_macro_resolver(), "nodes", None)
-        if nodes and plan_files.is_compiling():
+        # dbt calls this more than once.
+        if nodes and nodes is not self._planned and plan_files.is_compiling():
+            self._planned = nodes
 
             def options_of(node: Any) -> tuple[str, dict[str, Any]]:
                 name = str(self._name(self.Relation.create_from(self.config, node)))

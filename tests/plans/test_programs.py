@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.document import PlanDocument
 from dbt_streamsql.runtime.frames import Frames
 
 INCREMENTAL = {
@@ -104,6 +105,7 @@ def test_a_plan_comes_back_from_json_as_it_was(engine, shop, name):
     assert plan.mode == "incremental", plan.reasons
     assert CompiledPlan.from_stored(plan.to_stored()) == plan
     assert f"{shop}.v" in plan.explain()
+    assert PlanDocument.from_json(plan.to_json()) == plan.document
 
 
 def test_the_engine_s_own_columns_do_not_show(engine, shop):
