@@ -23,6 +23,7 @@ from dbt_streamsql.plan.document import PlanDocument
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.reading import Reader, Reading
 from dbt_streamsql.runtime import changelog, verification
+from dbt_streamsql.runtime.ages import APPROXIMATE
 from dbt_streamsql.runtime.context import Version, Warehouse
 from dbt_streamsql.runtime.epoch import Epoch
 from dbt_streamsql.runtime.job import plan_of
@@ -216,6 +217,16 @@ class Queries:
         """How a registered view is kept up to date, in one line ('' when it is not a view)."""
         job = self._jobs().get(str(TableName.parse(name, self.catalog)))
         return plan_of(job).summary if job is not None else ""
+
+    def remembers(self, name: str) -> str:
+        """How long a registered view remembers what, and since which barrier it is no longer what
+        its query says ('' when it forgets nothing)."""
+        table = str(TableName.parse(name, self.catalog))
+        job = self._jobs().get(table)
+        told = plan_of(job).remembers if job is not None else ""
+        version = self._warehouse.store.latest(table) if told else None
+        since = version.stats.get(APPROXIMATE) if version is not None else None
+        return f"{told}; approximate since barrier {since}" if since is not None else told
 
     # -- inside ------------------------------------------------------------------------------
 

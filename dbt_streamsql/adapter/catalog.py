@@ -32,6 +32,7 @@ STATS: dict[str, tuple[str, str]] = {
     "partitioning": ("Partitioned by", "transform(column) by transform(column)"),
     "last_change": ("Last change", "when the newest rows were committed, UTC"),
     "kept": ("Kept up to date", "how its changes are taken up, or why it is refreshed in full"),
+    "state_ttl": ("State TTL", "how long its operators remember, and whether they have forgotten"),
     "barrier": ("Barrier", "the run that wrote the newest version of a materialized view"),
 }
 """By id: label and description of what dbt docs show beside a table."""

@@ -246,8 +246,12 @@ class RelationsAdapter(SparkAdapter):
         with self.connections.exception_handler("describe"):
             name = self._name(relation)
             found = catalog.describe(self.session, relation, name, HIDDEN_PREFIX)
-            kept = self.host.engine.kept(str(name)) if relation.is_materialized_view else ""
-            return replace(found, stats={**found.stats, "kept": kept}) if kept else found
+            if not relation.is_materialized_view:
+                return found
+            engine = self.host.engine
+            told = {"kept": engine.kept(str(name)), "state_ttl": engine.remembers(str(name))}
+            more = {key: text for key, text in told.items() if text}
+            return replace(found, stats={**found.stats, **more})
 
     def calculate_freshness_from_metadata_batch(
         self,

@@ -140,9 +140,17 @@ class CompiledPlan:
             lines += [*self._unbounded(), "", self.program]
         return "\n".join(lines)
 
+    @property
+    def remembers(self) -> str:
+        """What of its state a view forgets, and when; '' when it forgets nothing."""
+        states = [state for each in self.operators for state in each.states]
+        if not any(state.ttl for state in states):
+            return ""
+        return ", ".join(f"{state.name} {state.lasts}" for state in states)
+
     def _unbounded(self) -> list[str]:
         """Of a view that forgets something, what it keeps for ever all the same."""
-        if not any(state.ttl for each in self.operators for state in each.states):
+        if not self.remembers:
             return []
         nodes = dict(enumerate(nodes_of(self.tree), 1))
         return [

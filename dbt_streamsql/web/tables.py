@@ -81,6 +81,7 @@ def _version(version: TableVersion, late: Delay | None) -> dict[str, Any]:
         "rows_inserted": version.rows_inserted,
         "rows_deleted": version.rows_deleted,
         "seconds": version.seconds,
+        "approximate_since": version.stats.get("approximate_since"),
         "started_at": version.started_at,
         "written_at": version.written_at,
         "delay": late.seconds if late else None,

@@ -16,6 +16,7 @@ import spark_way
 import yaml
 
 from dbt_streamsql import Engine
+from dbt_streamsql.plan.document import PlanDocument, differences
 from dbt_streamsql.runtime.session import open_session
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 from integration_tests.customer_360 import load as customers_load  # noqa: E402
 from integration_tests.flights import load as flights_load  # noqa: E402
+from integration_tests.order_tracking import load as tracking_load  # noqa: E402
 from integration_tests.shopping import load as shopping_load  # noqa: E402
 
 
@@ -195,3 +197,30 @@ def test_the_average_price_never_mixes_two_barriers(shopping: Project):
         (100, Decimal("1000.00"), Decimal("10.00000")),
         (300, Decimal("2500.00"), Decimal("8.33333")),
     }
+
+
+def test_tracked_orders_run_a_plan_file_that_was_compiled_and_edited(
+    spark: object, tmp_path: Path
+):
+    project = _project("order_tracking", tmp_path)
+    tracking_load.base(project.engine.spark)
+    project.dbt("build")
+    for seed in (3, 4):
+        tracking_load.change(project.engine.spark, seed)
+        run = project.dbt("build")
+        assert "full" not in project.modes(run).values()
+        assert project.differing(run) == []
+    model = project.folder / "models" / "enriched_orders.sql"
+    model.write_text(
+        "".join(line for line in model.open() if not line.startswith("{{ config(plan="))
+    )
+    project.dbt("compile")
+    before, after = (
+        PlanDocument.from_json((project.folder / place / "enriched_orders.json").read_text())
+        for place in ("target/plans", "plans")
+    )
+    assert differences(before, after) == [
+        "node 1 (inner join of 2): join-right-state is kept for 1 day, not 7 days"
+    ]
+    assert [state.ttl for state in before.nodes[0].state or ()] == [604_800_000, 604_800_000]
+    project.engine.close()

@@ -233,3 +233,24 @@ def test_a_plan_lies_in_any_file_system_that_spark_reaches(shop, tmp_path):
         read_text("viewfs://plans/here/none.json", lambda: spark)
     with pytest.raises(StreamSqlError, match="FILE_UNREADABLE"):
         write_text("nowhere://plans/here.json", "text", lambda: spark)
+
+
+def test_dbt_ls_and_dbt_docs_show_how_long_is_remembered(shop, capsys):
+    told = config(state_ttl={"joins": {"s": f"{TTL} s"}})
+    shop.write("models/tracked.sql", told + JOIN)
+    assert shop.dbt("run").ok
+    capsys.readouterr()
+    assert shop.dbt("ls", "-s", "tracked", "--output", "json", "--output-keys", "config").ok
+    assert json.loads(capsys.readouterr().out)["config"]["state_ttl"] == {"joins": {"s": "3 s"}}
+
+    def state_ttl():
+        assert shop.dbt("docs", "generate").ok
+        return shop.json("catalog.json")["nodes"]["model.shop.tracked"]["stats"]["state_ttl"][
+            "value"
+        ]
+
+    assert state_ttl() == "join-left-state for ever, join-right-state 3 seconds"
+    time.sleep(TTL + 1)
+    shop.sql("insert into lake.raw.orders values (1, 'ink')")
+    assert shop.dbt("run").ok
+    assert state_ttl().endswith("; approximate since barrier 2")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -353,3 +354,21 @@ def test_the_pages_show_what_a_real_engine_did(page, engine, spark, schema: str)
         assert "upsert by (id)" in page.get_by_role("region", name="Plan").inner_text()
         page.locator(f'a[data-key="version {report.barrier}"]').click()
         page.get_by_role("img", name=f"Timeline of barrier {report.barrier}").wait_for()
+
+
+@pytest.mark.spark
+def test_the_page_of_a_view_that_forgets_shows_its_ttls_and_since_when_it_is_approximate(
+    page, engine, spark, schema: str
+) -> None:
+    at = f"lake.{schema}"
+    spark.sql(f"CREATE TABLE {at}.seen (id INT) TBLPROPERTIES ('format-version' = '3')")
+    spark.sql(f"INSERT INTO {at}.seen VALUES (1)")
+    query = f"SELECT id, count(*) AS n FROM {at}.seen GROUP BY id"
+    engine.create_materialized_view(f"{at}.counted", query, state_ttl="1 s")
+    time.sleep(1.5)
+    spark.sql(f"INSERT INTO {at}.seen VALUES (1)")
+    report = engine.advance()
+    with served(engine._warehouse.store) as url:
+        show(page, f"{url}/ui/", f"#/table/{at}.counted")
+        page.get_by_text(f"since barrier {report.barrier}: it has forgotten state").wait_for()
+        assert "1 second by default" in page.get_by_role("region", name="Plan").inner_text()
