@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Fence, Job, MetaStore, Retention, Sink, TableVersion
@@ -158,18 +159,15 @@ class Open:
         () when fewer than two of them do: then there is nothing to share.
         """
         users = [
-            job
+            found
             for name, job in self.jobs.items()
             if table in job.sources
             and (last := self.before(name)) is not None
             and last.inputs.get(table) == seen
+            and (found := _changes_of(job, table))
         ]
         columns = dict.fromkeys(
-            column
-            for job in users
-            for step in job.plan["plan"]["steps"]
-            if step["step"] == "Changes" and step["table"] == table
-            for column in step["columns"]
+            column for steps in users for step in steps for column in step["columns"]
         )
         return tuple(columns) if len(users) > 1 else ()
 
@@ -251,3 +249,15 @@ def unchanged(version: TableVersion, inputs: dict[str, int | None]) -> TableVers
         inputs=inputs,
         stats={key: version.stats[key] for key in (EXPIRED, APPROXIMATE) if key in version.stats},
     )
+
+
+def _changes_of(job: Job, table: str) -> list[dict[str, Any]]:
+    """The steps of a view's program that read all that changed in a table.
+
+    Where old rows expire, each view reads for itself those that have not.
+    """
+    return [
+        step
+        for step in job.plan["plan"]["steps"]
+        if step["step"] == "Changes" and step["table"] == table and not step.get("ttl")
+    ]

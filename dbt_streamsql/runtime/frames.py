@@ -26,6 +26,7 @@ from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import changes
 from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
+from dbt_streamsql.storage.iceberg.recent import Recent
 
 BROADCAST_ROWS = 500_000
 """Above this many changed rows the hints to broadcast the change are dropped."""
@@ -86,6 +87,7 @@ class Frames:
         # costs more than it can win: the hints say already what is small.
         self.spark.conf.set("spark.sql.adaptive.enabled", not self._hinted)
         self.writer.small = self._hinted
+        self.recent = Recent(self.spark, self.local.view)
         self._changed: dict[tuple[str, int], Frame] = {}
         self._rows_met: dict[str, str] = {}
         self._present: dict[str, set[str]] = {}
@@ -99,8 +101,15 @@ class Frames:
         """
         if ttl:
             read = self.reads[table]
-            expired = self.ages.expired(table, ttl)
-            found = changes.lapsing(read.name, read.meta, read.change, tuple(columns), expired)
+            found = changes.lapsing(
+                read.name,
+                read.meta,
+                read.change,
+                tuple(columns),
+                self.ages.expired(table, ttl),
+                partial(self.recent.rows, read.name, read.meta),
+                self.recent.appended(read.name, read.change),
+            )
         else:
             found = self._met(table, tuple(columns), meets) or self._changes(table, columns)
         self._changed[table, ttl] = found
@@ -186,7 +195,7 @@ class Frames:
             return clock_row(self.clock[0])
         read = self.reads[table]
         if ttl:
-            return changes.live(read.name, read.change.old, self.ages.expired(table, ttl))
+            return self._live(read, read.change.old, self.ages.expired(table, ttl))
         return inputs.version(read.name, read.change.old)
 
     def after(self, table: str, *, met: bool = False, ttl: int = 0) -> Frame:
@@ -199,8 +208,13 @@ class Frames:
         if ttl:
             # What came in this epoch is there in it, however long ago it was written.
             expired = min(self.ages.expired(table, ttl), changes.sequence(read.meta, read.change))
-            return changes.live(read.name, read.change.new, expired)
+            return self._live(read, read.change.new, expired)
         return inputs.version(read.name, read.change.new)
+
+    def _live(self, read: Reading, snapshot: int | None, expired: int) -> str:
+        if snapshot is None or expired <= 0:
+            return inputs.version(read.name, snapshot)
+        return changes.live(self.recent.rows(read.name, read.meta, snapshot, expired))
 
     def stored(self) -> Frame:
         """The rows of the view itself before this epoch."""
@@ -288,6 +302,7 @@ class Frames:
         """Run a plan's steps, the same that its printed program names."""
         named: dict[str, Frame] = {"": None}
         found = [step for step in plan.steps if isinstance(step, steps.Changes)]
+        self.recent.fixed = frozenset(step.table for step in found if not step.ttl)
         for each in sorted(found, key=lambda each: self._rows(each.table)):
             self.changes(each.table, each.columns, each.meets, each.ttl)
         named |= {step.name: self._changed[step.table, step.ttl] for step in found}
@@ -333,5 +348,6 @@ class Frames:
 
     def close(self) -> None:
         """Let go of what was kept."""
+        self.recent.close()
         self.local.close()
         self.spark.conf.set("spark.sql.adaptive.enabled", True)

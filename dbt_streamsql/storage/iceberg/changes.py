@@ -7,7 +7,7 @@ commits), row lineage (format v3), and last the difference of the two snapshots.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
@@ -18,6 +18,8 @@ from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot, shape
 
 _STAMP = "_last_updated_sequence_number"
+LINEAGE = ("_row_id", _STAMP)
+"""Columns of format v3 that follow a row: its id, and the number of the commit that wrote it."""
 GONE, FRESH = f"{HIDDEN_PREFIX}gone", f"{HIDDEN_PREFIX}fresh"
 """Flags of `around`: the row went since the old snapshot, or came."""
 
@@ -173,26 +175,54 @@ def read(name: TableName, meta: Metadata, change: Change, columns: tuple[str, ..
 
 
 def lapsing(
-    name: TableName, meta: Metadata, change: Change, columns: tuple[str, ...], expired: int
+    name: TableName,
+    meta: Metadata,
+    change: Change,
+    columns: tuple[str, ...],
+    expired: int,
+    written: Callable[[int, int], str],
+    appended: str | None = None,
 ) -> str | None:
     """The change as signed rows, `columns` and `_w`, where old rows expire: SQL, None when none.
 
     Rows that went and were last written in a commit up to the sequence number `expired` are left
-    out. Nothing is consolidated: a row that was written again went and came.
+    out. Nothing is consolidated: a row that was written again went and came. `written` gives the
+    rows of a snapshot that were written after a number, with `LINEAGE`; `appended` are the rows of
+    a change that is nothing else, if they are to be read by another relation.
     """
     names = ", ".join(quote(column) for column in columns)
     if change.kind == "none":
         return None
+    if appended is not None:
+        return f"(SELECT {names}, 1L AS {WEIGHT} FROM {appended})"
     if change.insert_only or change.old is None:
         return read(name, meta, change, columns)
-    return f"({_by_lineage(name, meta, change, names, expired)})"
+    assert change.new is not None
+    before = sequence(meta, change)
+    of_old = ", ".join(f"o.{quote(column)}" for column in columns)
+    # A row that stayed has the number that it had, so that only such rows need to be looked at.
+    return (
+        f"(SELECT {names}, 1L AS {WEIGHT} FROM {written(change.new, before)} UNION ALL "
+        f"SELECT {of_old}, -1L AS {WEIGHT} FROM {written(change.old, expired)} o LEFT ANTI JOIN "
+        f"(SELECT _row_id FROM {written(change.new, expired)} WHERE {_STAMP} <= {before}) n "
+        "ON o._row_id = n._row_id)"
+    )
 
 
-def live(name: TableName, snapshot: int | None, expired: int) -> str:
-    """The rows of a version that were written after the sequence number `expired`: SQL."""
-    if snapshot is None or expired <= 0:
-        return version(name, snapshot)
-    return f"(SELECT * FROM {version(name, snapshot)} WHERE {_STAMP} > {int(expired)})"
+def live(written: str) -> str:
+    """The visible columns of a relation with `LINEAGE`: SQL."""
+    return f"(SELECT * EXCEPT ({', '.join(LINEAGE)}) FROM {written})"
+
+
+def after(rows: str, number: int) -> str:
+    """Of a relation with `LINEAGE`: what was written after a sequence number (0: all), as SQL."""
+    found = f" WHERE {_STAMP} > {int(number)}" if number > 0 else ""
+    return f"(SELECT * FROM {rows}{found})"
+
+
+def with_lineage(name: TableName, snapshot: int) -> str:
+    """The rows of a version and their `LINEAGE`: SQL."""
+    return f"(SELECT *, {', '.join(LINEAGE)} FROM {version(name, snapshot)})"
 
 
 def difference(new: str, old: str, names: str) -> str:
@@ -290,16 +320,12 @@ def change_around(rows: str, columns: tuple[str, ...]) -> str:
     )
 
 
-def _by_lineage(
-    name: TableName, meta: Metadata, change: Change, names: str, expired: int = 0
-) -> str:
+def _by_lineage(name: TableName, meta: Metadata, change: Change, names: str) -> str:
     """Rows newer than the old snapshot, minus the old rows that are gone or were rewritten.
 
     Compaction keeps a row's id and sequence number, so it does not show.
     """
     new, old = version(name, change.new), version(name, change.old)
-    if expired > 0 and change.old is not None:
-        old += f" WHERE {_STAMP} > {int(expired)}"
     of_old = ", ".join(f"o.{column}" for column in names.split(", "))
     return (
         f"{_newer(name, meta, change, names)} UNION ALL "

@@ -64,6 +64,38 @@ def moved(frame: DataFrame, session: SparkSession) -> DataFrame:
     return DataFrame(datasets.ofRows(session._jsparkSession, plan), session)
 
 
+def frame_of(session: SparkSession, table: Any) -> DataFrame:
+    """A frame of all rows and columns of a table as Spark's connectors know one."""
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    none = java_class(session, "scala.Option").empty()
+    source = "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation"
+    relation = java_class(session, source).create(table, none, none)
+    datasets = java_class(session, "org.apache.spark.sql.classic.Dataset")
+    return DataFrame(datasets.ofRows(session._jsparkSession, relation), session)
+
+
+def number_of(spark: SparkSession, known: Any, *path: tuple[str, str]) -> Any:
+    """A Java function from an object to a number, for lists whose elements stay in the JVM.
+
+    `path` are the getters that lead to it, each with the class that has it, which is known where
+    the class of the object `known` is.
+    """
+    gateway: Any = spark.sparkContext._gateway
+    classes = java_class(spark, "java.lang.Class")
+    loader = known.getClass().getClassLoader()
+    handles = java_class(spark, "java.lang.invoke.MethodHandles")
+    lookup, nothing = handles.publicLookup(), gateway.new_array(gateway.jvm.Class, 0)
+    whole = None
+    for owner, getter in path:
+        method = classes.forName(owner, True, loader).getMethod(getter, nothing)
+        step = lookup.unreflect(method)
+        whole = step if whole is None else handles.filterReturnValue(whole, step)
+    function = classes.forName("java.util.function.ToLongFunction")
+    proxies = java_class(spark, "java.lang.invoke.MethodHandleProxies")
+    return proxies.asInterfaceInstance(function, whole)
+
+
 def instance_of(spark: SparkSession, found: Any, name: str) -> bool:
     """Whether a Java object is of a class or interface."""
     from py4j.java_gateway import is_instance_of
