@@ -1,6 +1,6 @@
 """A year of history on one side of a join: what a TTL of a day on it saves.
 
-python -m benchmarks.ttl --days 365 --rows 20000 --rounds 6     (docs/benchmarks.md)
+python -m benchmarks.ttl --days 365 --rows 50000 --rounds 6     (docs/benchmarks.md)
 
 Clicks were appended once a day, in a file each; orders name the click that they come of. The same
 join is kept up twice, with and without `state_ttl: {joins: {clicks: 1 day}}`. In each round new
@@ -210,7 +210,7 @@ def _arguments() -> argparse.Namespace:
         prog="benchmarks.ttl", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("--days", type=int, default=365, help="commits: %(default)s")
-    parser.add_argument("--rows", type=int, default=20_000, help="of a commit: %(default)s")
+    parser.add_argument("--rows", type=int, default=50_000, help="of a commit: %(default)s")
     parser.add_argument("--rounds", type=int, default=6, help="that count: %(default)s")
     return parser.parse_args()
 
