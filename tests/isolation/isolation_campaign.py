@@ -53,7 +53,8 @@ class Campaign:
     seconds: float = 3600
     findings: Findings = field(default_factory=Findings)
     deaths: int = 0
-    barriers: int = 0
+    _committed: dict[int, int | None] = field(default_factory=dict)
+    """The version of the steps that each barrier has read. Seen as they come: they are forgotten."""
 
     def run(self) -> Findings:
         """All reads, or until the seconds are over, or a planted mistake is found."""
@@ -69,7 +70,7 @@ class Campaign:
                 bugs.enter_context(READERS[self.planted]())
             for reader in readers:
                 reader.start()
-            self._writers(over)
+            self._writers(engine, over)
             over.set()
             for reader in readers:
                 reader.join()
@@ -79,13 +80,13 @@ class Campaign:
 
     def __str__(self) -> str:
         return (
-            f"seed {self.seed}: {self.barriers} barriers committed, the writer killed "
+            f"seed {self.seed}: {len(self._committed)} barriers committed, the writer killed "
             f"{self.deaths} times\n{self.findings}"
         )
 
     # -- the writer --------------------------------------------------------------------------
 
-    def _writers(self, over: threading.Event) -> None:
+    def _writers(self, engine: Engine, over: threading.Event) -> None:
         """One writer after another, until there are reads enough."""
         rng, end = Random(self.seed), time.monotonic() + self.seconds
         while not over.is_set():
@@ -106,6 +107,7 @@ class Campaign:
             try:
                 while process.poll() is None and not over.is_set():
                     time.sleep(0.1)
+                    self._look(engine)
                     if self._enough() or time.monotonic() > end:
                         over.set()
             finally:
@@ -184,13 +186,17 @@ class Campaign:
         engine.advance()
         wrong = [view for view in bank.VIEWS if engine.verify(f"{bank.SCHEMA}.{view}")]
         assert not wrong, f"{wrong} differ from their queries"
-        store = engine._warehouse.store
+        self._look(engine)
         steps = metadata.load(engine.spark, TableName.parse(bank.ROOTS[1]))
         assert steps is not None
-        committed = store.committed_before(store.last_committed() + 1, 1_000_000)
-        self.barriers = len(committed)
-        snapshots = {store.inputs_as_of(barrier)[bank.ROOTS[1]] for barrier in committed}
-        self.findings.committed({steps.live_rows(snapshot) for snapshot in snapshots})
+        self.findings.committed({steps.live_rows(seen) for seen in self._committed.values()})
+
+    def _look(self, engine: Engine) -> None:
+        """Which barriers have been committed since the last look."""
+        store = engine._warehouse.store
+        for barrier in store.committed_before(store.last_committed() + 1, 100):
+            if barrier not in self._committed:
+                self._committed[barrier] = store.inputs_as_of(barrier)[bank.ROOTS[1]]
 
     @property
     def _warehouse(self) -> Path:
