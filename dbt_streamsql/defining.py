@@ -117,6 +117,7 @@ class Defining(Sinking):
                 *(current, str(table), sql, refresh_mode, unique_id, properties or {}),
                 changelog=changelog,
                 state_ttl=ttl,
+                anew=full_refresh,
             )
             if plan is not None:
                 check_fit(plan, document_of(made, self._known), place)

@@ -23,7 +23,7 @@ from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import METADATA, SHADOW, Redefinition
 from dbt_streamsql.plan.schema import Column
-from dbt_streamsql.plan.state import StateTtl
+from dbt_streamsql.plan.state import KEPT, StateTtl
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import sinks
 from dbt_streamsql.runtime.job import plan_of
@@ -63,16 +63,21 @@ class Definitions:
         *,
         changelog: bool = False,
         state_ttl: StateTtl | None = None,
+        anew: bool = False,
     ) -> tuple[Job, CompiledPlan, Redefinition | None]:
         """The definition of a view, its plan (that of `current`, when it still holds), and what
-        becomes of its rows if the definition is not that of `current`.
+        becomes of its rows if the definition is not that of `current`; `anew`: they are computed
+        anew, whatever they are.
 
         Errors: those of `compile_view`.
         """
         kept = as_data(state_ttl)
         known = (current.sql, current.refresh_mode, _ttl(current)) if current is not None else None
         options = _options(properties, changelog=changelog, state_ttl=kept)
-        if current is not None and known == (sql, refresh_mode, kept) and self._holds(current):
+        before = current.plan["plan"]["tree"] if current is not None else None
+        afresh = anew and current is not None and any(t == KEPT for _, t in plan_of(current).reads)
+        same = known == (sql, refresh_mode, kept) and not afresh
+        if current is not None and same and self._holds(current):
             config = {"hidden": current.config["hidden"], **options}
             unique_id = unique_id or current.unique_id
             return replace(current, unique_id=unique_id, config=config), plan_of(current), None
@@ -82,6 +87,7 @@ class Definitions:
             refresh_mode=refresh_mode,
             model=unique_id,
             state_ttl=state_ttl,
+            before=None if anew else before,
         )
         unique_id = unique_id or (current.unique_id if current is not None else "")
         job = self._job(plan, refresh_mode, unique_id, options)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from dbt_streamsql.compiler.correction import correction
 from dbt_streamsql.definitions import Definitions, configuration_of
+from dbt_streamsql.errors import Place
 from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import SHADOW, Redefinition
@@ -15,6 +16,7 @@ from dbt_streamsql.runtime.context import Warehouse, log
 from dbt_streamsql.runtime.epoch import Epoch
 from dbt_streamsql.runtime.report import Report
 from dbt_streamsql.runtime.revision import Revision, RevisionPlan, Step
+from dbt_streamsql.state_ttl import state_ttl_of
 
 Definition = tuple[Job, CompiledPlan, Redefinition | None]
 
@@ -84,6 +86,7 @@ class Revising:
             *(current, current.table, asked.sql, current.refresh_mode, current.unique_id),
             known["properties"],
             changelog=known["changelog"],
+            state_ttl=state_ttl_of(known["state_ttl"], asked.sql, Place(current.table)),
         )
 
 

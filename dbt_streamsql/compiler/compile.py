@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from importlib.metadata import version as version_of
 from typing import Any
@@ -21,8 +22,8 @@ from dbt_streamsql.compiler.reasons import Reason, Unsupported
 from dbt_streamsql.compiler.render import plain, render
 from dbt_streamsql.compiler.rules.view import View, top
 from dbt_streamsql.compiler.scalar import is_volatile
-from dbt_streamsql.compiler.tree import tree_of
-from dbt_streamsql.compiler.ttl import with_ttls
+from dbt_streamsql.compiler.tree import node_of, tree_of
+from dbt_streamsql.compiler.ttl import still_forgetting, with_ttls
 from dbt_streamsql.compiler.wide import build_wide, wide_in
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog
@@ -55,8 +56,11 @@ def compile_view(
     refresh_mode: str = "auto",
     model: str = "",
     state_ttl: StateTtl | None = None,
+    before: Mapping[str, Any] | None = None,
 ) -> CompiledPlan:
     """Compile one view; `state_ttl` says how long its operators remember (None: for ever).
+
+    `before`: the tree of the plan that made the rows that are stored, whose expired rows stay so.
 
     Errors: SQL_UNSUPPORTED, SQL_INVALID, TABLE_MISSING, RESERVED_NAME, CYCLE (the view reads
     itself), INCREMENTAL_IMPOSSIBLE (strict mode), CONFIG_INVALID (unknown mode),
@@ -102,7 +106,7 @@ def compile_view(
             raise _stateless(plan, Place(model or table))
         return plan
     try:
-        made = _incremental(plan, _built(opened, columns, catalog), catalog, state_ttl)
+        made = _incremental(plan, _built(opened, columns, catalog), catalog, state_ttl, before)
         # Another text of the same meaning needs no other rows.
         meaning = [made.tree, made.full_sql]
         return replace(made, fingerprint=_fingerprint(opened, meaning, columns, refresh_mode))
@@ -146,12 +150,18 @@ def _built(opened: Opened, columns: tuple[Column, ...], catalog: Catalog) -> Bui
 
 
 def _incremental(
-    plan: CompiledPlan, built: Built, catalog: Catalog, state_ttl: StateTtl | None
+    plan: CompiledPlan,
+    built: Built,
+    catalog: Catalog,
+    state_ttl: StateTtl | None,
+    before: Mapping[str, Any] | None,
 ) -> CompiledPlan:
     _check_names(built.root, plan.columns)
     root = prune(merge(built.root))
     if state_ttl is not None:
         root = with_ttls(root, state_ttl, Place(plan.table))
+    if before:
+        root = still_forgetting(root, node_of(before))
     _refuse_unstable(root)
     emitter = Emitter(root)
     view = incrementalize(View(root, plan.columns), _key_types(root, catalog), emitter)

@@ -12,13 +12,15 @@ nothing else: what cannot be seen to be the same is computed from the sources.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.compiler.incrementalize import incrementalize
 from dbt_streamsql.compiler.rebranch import rebranched
 from dbt_streamsql.compiler.render import render
+from dbt_streamsql.compiler.rules import fold
 from dbt_streamsql.compiler.rules.components import ALL, Components, formula, unfolded
 from dbt_streamsql.compiler.rules.view import View
 from dbt_streamsql.compiler.same import (
@@ -30,14 +32,17 @@ from dbt_streamsql.compiler.same import (
     same,
 )
 from dbt_streamsql.compiler.tree import node_of
+from dbt_streamsql.compiler.ttl import forgets_all
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import Expr, Ref, escape, fill, ident, refill
+from dbt_streamsql.plan.fold_values import WRITTEN
 from dbt_streamsql.plan.redefinition import (
     APPEND,
     COMPATIBLE,
     METADATA,
+    NOW,
     SHADOW,
     STORED,
     Redefinition,
@@ -57,6 +62,7 @@ from dbt_streamsql.plan.relational import (
     with_children,
 )
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, Column
+from dbt_streamsql.plan.state import State
 
 _S = f"{HIDDEN_PREFIX}stored"
 """The alias of the stored rows."""
@@ -69,9 +75,10 @@ def redefinition(old: CompiledPlan, new: CompiledPlan, catalog: Catalog) -> Rede
         if wide is not None:
             return wide
         made = _made(old, new)
-        sql = _typed(render(made, lambda _: _read(old)), (*new.columns, *new.hidden))
+        sql = _typed(render(made, lambda _: _read(old)), (*new.columns, *new.hidden), made.columns)
         empty = ", ".join(_cast("NULL", column) for column in (*old.columns, *old.hidden))
-        catalog.schema(fill(sql, lambda _: f"(SELECT {fill(empty, str)})"))
+        nothing = f"(SELECT {fill(empty, str)})"
+        catalog.schema(fill(sql, lambda hole: "0L" if hole == NOW else nothing))
     except Differs as why:
         return Redefinition(SHADOW, f"the definition changed: {why}")
     except StreamSqlError as error:
@@ -80,12 +87,14 @@ def redefinition(old: CompiledPlan, new: CompiledPlan, catalog: Catalog) -> Rede
     stays = _stays(made)
     now, before = (*new.columns, *new.hidden), (*old.columns, *old.hidden)
     if now == before and stays >= {column.name for column in now}:
-        return Redefinition(METADATA, "the stored rows are those of the new query")
+        reason = _lasting(old, new) or "the stored rows are those of the new query"
+        return Redefinition(METADATA, reason)
     first, more = new.columns[: len(old.columns)], new.columns[len(old.columns) :]
     if more and first == old.columns and stays >= {column.name for column in first}:
         names = ", ".join(column.name for column in more)
         return Redefinition(APPEND, f"{names} follows from what is stored", sql)
-    return Redefinition(COMPATIBLE, "the new rows follow from the stored ones", sql)
+    reason = _lasting(old, new) or "the new rows follow from the stored ones"
+    return Redefinition(COMPATIBLE, reason, sql)
 
 
 def _wide(old: CompiledPlan, new: CompiledPlan) -> Redefinition | None:
@@ -100,7 +109,8 @@ def _wide(old: CompiledPlan, new: CompiledPlan) -> Redefinition | None:
     if found.stays:
         return Redefinition(METADATA, "the stored rows are those of the new branches")
     read = f"only {', '.join(found.lacking)} is read" if found.lacking else "nothing is read"
-    sql = _typed(found.sql, (*new.columns, *new.hidden))
+    columns = (*new.columns, *new.hidden)
+    sql = _typed(found.sql, columns, [column.name for column in columns])
     return Redefinition(COMPATIBLE, f"the branches that stay are stored; {read}", sql)
 
 
@@ -117,7 +127,49 @@ def _made(old: CompiledPlan, new: CompiledPlan) -> Node:
     _check(old, new)
     if set(old.tables) != set(new.tables):
         raise Differs("other tables are read")
-    return _over(_stored(new), _stored(old))
+    if not forgets_all(node_of(new.tree), node_of(old.tree)):
+        raise Differs("what the view has forgotten is looked up in another way")
+    wanted, known = _stored(new), _stored(old)
+    kept = (Output(WRITTEN, Expr(WRITTEN)),) if WRITTEN in known.columns else ()
+    bare = _ageless(known)
+    made = _over(_ageless(wanted), replace(bare, outputs=(*bare.outputs, *kept)))
+    if WRITTEN not in wanted.columns:
+        return made
+    if WRITTEN in known.columns and isinstance(made, Select) and made.inputs[0].alias == _S:
+        # The groups are those that are stored, and as old.
+        return replace(made, outputs=(*made.outputs, Output(WRITTEN, Expr.column(_S, WRITTEN))))
+    return made
+
+
+def _ageless(select: Select) -> Select:
+    """What is stored, without the time at which a group was written."""
+    inputs = tuple(child for child in select.inputs if child.alias != fold.CLOCK_ALIAS)
+    outputs = tuple(output for output in select.outputs if output.name != WRITTEN)
+    return replace(select, inputs=inputs, outputs=outputs)
+
+
+def _lasting(old: CompiledPlan, new: CompiledPlan) -> str:
+    """In which states the plans differ, if in nothing else ('' = in other things too)."""
+    if _without_ttls(old.tree) != _without_ttls(new.tree):
+        return ""
+    before = {(part.id, s.index): s for part in old.operators for s in part.states}
+    now = {(part.id, s.index): s for part in new.operators for s in part.states}
+    return "; ".join(
+        f"{state.name} of node {key[0]} is kept {_for(state)}, not {_for(before[key])}"
+        for key, state in now.items()
+        if key in before and before[key].ttl != state.ttl
+    )
+
+
+def _for(state: State) -> str:
+    return f"for {state.lasts}" if state.ttl else state.lasts
+
+
+def _without_ttls(tree: Any) -> Any:
+    """A tree as data without its lengths of time."""
+    if isinstance(tree, dict):
+        return {name: _without_ttls(part) for name, part in tree.items() if name != "ttl"}
+    return [_without_ttls(part) for part in tree] if isinstance(tree, list | tuple) else tree
 
 
 def _stored(plan: CompiledPlan) -> Select:
@@ -256,8 +308,14 @@ def _read(old: CompiledPlan) -> str:
     return f"(SELECT {items} FROM {{{STORED}}})"
 
 
-def _typed(sql: str, columns: tuple[Column, ...]) -> str:
-    items = ", ".join(_cast(escape(ident(column.name)), column) for column in columns)
+def _typed(sql: str, columns: tuple[Column, ...], made: Sequence[str]) -> str:
+    """The columns of a query; a group of which it says nothing else is written now."""
+    items = ", ".join(
+        _cast(
+            f"{{{NOW}}}" if c.name == WRITTEN and c.name not in made else escape(ident(c.name)), c
+        )
+        for c in columns
+    )
     return f"SELECT {items} FROM (\n{sql}\n)"
 
 

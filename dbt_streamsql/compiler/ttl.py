@@ -34,12 +34,14 @@ from dbt_streamsql.plan.relational import (
     UnionAll,
     Window,
     children,
+    scans,
     walk,
     with_children,
 )
 from dbt_streamsql.plan.state import (
     DEDUPLICATE,
     GROUPS,
+    KEPT,
     LEFT,
     LIMIT,
     OVER,
@@ -49,6 +51,7 @@ from dbt_streamsql.plan.state import (
     State,
     StateTtl,
     lasting,
+    told,
 )
 
 _NESTED = "what is stored of the view does not tell its rows; make it a model of its own"
@@ -121,10 +124,10 @@ def _joined(child: Input, at: int, index: int, name: str, blocked: str) -> Itera
     if any(isinstance(part, Aggregate | Window | Limit) for part in walk(child.node)):
         yield Slot(at, "joins", State(index, name, 0, blocked or _NESTED))
         return
-    scans = _chain(child.node)
-    if scans and all(scan.table != CLOCK for scan in scans):
-        tables = {scan.table.rpartition(".")[2].lower() for scan in scans}
-        state = State(index, name, scans[0].ttl, blocked)
+    found = _chain(child.node)
+    if found and all(scan.table != CLOCK for scan in found):
+        tables = {scan.table.rpartition(".")[2].lower() for scan in found}
+        state = State(index, name, told(found[0].ttl), blocked)
         yield Slot(at, "joins", state, frozenset({child.alias.lower(), *tables}))
 
 
@@ -135,9 +138,9 @@ def _keyed(
     if not best or node is not best[0]:
         yield Slot(at, kind, State(0, name, 0, blocked or _NESTED))
     elif isinstance(node, Aggregate) and fold.applies(*best):  # type: ignore[arg-type]
-        yield Slot(at, kind, State(0, name, node.ttl))
-    elif scans := _chain(node.input):
-        yield Slot(at, kind, State(0, name, scans[0].ttl))
+        yield Slot(at, kind, State(0, name, told(node.ttl)))
+    elif found := _chain(node.input):
+        yield Slot(at, kind, State(0, name, told(found[0].ttl)))
 
 
 def _named(node: Keyed, best: tuple[Keyed, Select] | None) -> tuple[str, str]:
@@ -278,3 +281,50 @@ def _kept(node: Node, ttl: int) -> Node:
     if isinstance(node, Scan):
         return replace(node, ttl=ttl)
     return with_children(node, tuple(_kept(child, ttl) for child in children(node)))
+
+
+# -- other TTLs than before --------------------------------------------------------------------
+
+
+def reads(root: Node) -> tuple[Scan, ...]:
+    """The scans of tables, by whose places it is told what of them has expired."""
+    return tuple(scan for scan in scans(root) if scan.table != CLOCK)
+
+
+def still_forgetting(root: Node, old: Node) -> Node:
+    """The tree of a view that had the tree `old`: what had a TTL and has none now is `KEPT`.
+
+    Scans are known by their places; of a tree that reads other tables nothing is said.
+    """
+    before = reads(old)
+    if not any(scan.ttl for scan in before):
+        return root
+    if [scan.table for scan in reads(root)] != [scan.table for scan in before]:
+        return root
+    chosen: dict[tuple[int, int], int] = {}
+    for slot in slots(root):
+        key = (slot.id, slot.state.index)
+        if slot.state.ttl or slot.state.fixed:
+            continue
+        marked = _given(root, 1, {key: KEPT})[0]
+        had = any(
+            was.ttl and new.ttl == KEPT for new, was in zip(reads(marked), before, strict=True)
+        )
+        if had or (_of_groups(marked) == KEPT and _of_groups(old)):
+            chosen[key] = KEPT
+    return _given(root, 1, chosen)[0]
+
+
+def forgets_all(root: Node, old: Node) -> bool:
+    """Whether what rows of `old` have forgotten is forgotten by the other tree as well."""
+    before, now = reads(old), reads(root)
+    if not any(scan.ttl for scan in before):
+        return True
+    same = [scan.table for scan in now] == [scan.table for scan in before]
+    return same and all(new.ttl or not was.ttl for new, was in zip(now, before, strict=True))
+
+
+def _of_groups(root: Node) -> int:
+    """The TTL of the groups that a view stores."""
+    found = top(root)
+    return found[0].ttl if found is not None and isinstance(found[0], Aggregate) else 0

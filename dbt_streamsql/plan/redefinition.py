@@ -17,6 +17,10 @@ STORED = "stored"
 tables that the new one reads, as the old one has read them."""
 
 
+NOW = "now"
+"""The hole for the time at which a barrier writes, in microseconds since 1970, as a BIGINT."""
+
+
 @dataclass(frozen=True)
 class Redefinition:
     """A verdict and why.

@@ -13,6 +13,15 @@ DEDUPLICATE, RANK, OVER = "deduplicateState", "rankState", "overAggregateState"
 GROUPS, LIMIT, SORT_LIMIT = "groupAggregateState", "limitState", "sortLimitState"
 LEFT, RIGHT = "join-left-state", "join-right-state"
 
+KEPT = 10**15
+"""The TTL, in milliseconds, of what had another one and is now kept for ever: nothing expires any
+more, and what has expired stays so. People are shown 0 (`told`)."""
+
+
+def told(ttl: int) -> int:
+    """A TTL as people know it."""
+    return 0 if ttl == KEPT else ttl
+
 
 @dataclass(frozen=True)
 class State:

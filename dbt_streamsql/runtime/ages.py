@@ -2,20 +2,25 @@
 
 A row of a table of Iceberg's format v3 has the sequence number of the commit that wrote it last,
 and compaction keeps it. A TTL is therefore a sequence number: that of the newest commit before the
-barrier's time less the TTL. The clock is the barrier's; what has expired once stays so.
+barrier's time less the TTL. The clock is the barrier's; what has expired once stays so, whatever
+the clock and the TTL are later, until a full refresh: it was not seen to go, and what it would
+have made with others was never made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.meta import TableVersion
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 EXPIRED = "expired"
-"""Key of a version's stats: `table ttl` -> the sequence number up to which rows have expired."""
+"""Key of a version's stats: `place table`, the place being one of `CompiledPlan.reads`, -> the
+sequence number up to which rows have expired there. It says nothing of the TTL, which may change.
+"""
 APPROXIMATE = "approximate_since"
 """Key of a version's stats: the barrier since which the view has forgotten some of its state."""
 
@@ -24,11 +29,13 @@ APPROXIMATE = "approximate_since"
 class Ages:
     """What has expired at a barrier.
 
-    `known`: the sequence number up to which rows have, by table and TTL. `clock` is the barrier's
-    time, `written` the time of what it writes, both in microseconds since 1970.
+    `known`: the sequence number up to which rows have, by table and TTL, at the places `reads`.
+    `clock` is the barrier's time, `written` the time of what it writes, both in microseconds since
+    1970.
     """
 
     known: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    reads: tuple[tuple[str, int], ...] = ()
     clock: int = 0
     written: int = 0
 
@@ -40,26 +47,47 @@ class Ages:
         """Groups written before the first have expired, others are written at the second."""
         return self.clock - ttl * 1000, self.written
 
-    def stats(self) -> dict[str, Any]:
-        """What the next epoch has to know of this one."""
-        known = {f"{table} {ttl}": number for (table, ttl), number in self.known.items()}
-        return {EXPIRED: known} if known else {}
+    def stats(self, version: TableVersion, before: TableVersion | None) -> dict[str, Any]:
+        """What the next epoch has to know of a version that goes on from `before`: what has
+        expired, and the barrier since which the view is not what its query says."""
+        if version.mode == "full":
+            # All that is there has been seen, and tables may be others, that count anew.
+            return {}
+        known = {
+            _place(at, table): self.known[table, ttl]
+            for at, (table, ttl) in enumerate(self.reads)
+            if ttl
+        }
+        since = before.stats.get(APPROXIMATE) if before is not None else None
+        if since is None and before is not None and any(known.values()):
+            # Where nothing is written the barrier has no number yet.
+            since = version.barrier or before.barrier + 1
+        return ({EXPIRED: known} if known else {}) | (
+            {APPROXIMATE: since} if since is not None else {}
+        )
+
+
+def _place(at: int, table: str) -> str:
+    return f"{at} {table}"
 
 
 def ages(
-    wanted: Iterable[tuple[str, int]],
+    reads: Sequence[tuple[str, int]],
     versions: Mapping[str, tuple[Metadata, int | None]],
     clock: int,
-    before: Mapping[str, int],
+    before: TableVersion | None,
 ) -> Ages:
     """The ages of a view's inputs at the time `clock` (microseconds).
 
-    `wanted` are (table, TTL in milliseconds), `versions` the metadata and the snapshot of each
-    table, `before` what `Ages.stats` said of the epoch before. Error: STATE_TTL_INVALID when a
-    table does not know when its rows were written.
+    `reads` are (table, TTL in milliseconds), `versions` the metadata and the snapshot of each
+    table, `before` the version that the view goes on from. Places that read one table with one TTL
+    have one age. Error: STATE_TTL_INVALID when a table does not know when its rows were written.
     """
-    known = {}
-    for table, ttl in wanted:
+    known: dict[tuple[str, int], int] = {}
+    expired: Mapping[str, int] = before.stats.get(EXPIRED, {}) if before is not None else {}
+    for at, (table, ttl) in enumerate(reads):
+        if not ttl:
+            continue
         meta, snapshot = versions[table]
         if snapshot is not None and not meta.snapshots[snapshot].has_lineage:
             raise StreamSqlError(
@@ -72,12 +100,13 @@ def ages(
             )
         oldest = clock // 1000 - ttl
         numbers = [s.sequence for s in _path(meta, snapshot) if s.committed < oldest]
-        known[table, ttl] = max([*numbers, before.get(f"{table} {ttl}", 0)])
+        numbers += [expired.get(_place(at, table), 0), known.get((table, ttl), 0)]
+        known[table, ttl] = max(numbers)
     commits = [
         meta.snapshots[at].committed * 1000 for meta, at in versions.values() if at is not None
     ]
     # Rows of commits that came after the clock was read must not outlive their groups.
-    return Ages(known, clock, max([clock, *commits]))
+    return Ages(known, tuple(reads), clock, max([clock, *commits]))
 
 
 def _path(meta: Metadata, newest: int | None) -> Iterable[Any]:

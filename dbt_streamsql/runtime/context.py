@@ -125,6 +125,10 @@ class Open:
         """Whether another view reads this one."""
         return any(table in job.sources for job in self.jobs.values())
 
+    def ages(self, table: str) -> bool:
+        """Whether a view that forgets reads this one, so that its rows are to keep their ages."""
+        return reads_ages(self.jobs, table)
+
     def before(self, table: str) -> TableVersion | None:
         """The version that a job goes on from; None for a table that has none yet."""
         return self.start(table) or self.latest.get(table)
@@ -177,6 +181,16 @@ class Open:
             self.staging_count += 1
             number = self.staging_count
         return staging.staging_name(table, self.barrier(), number, self.warehouse.store_id)
+
+
+def reads_ages(jobs: Mapping[str, Job], table: str) -> bool:
+    """Whether a view forgets rows of a table, and tells by their commits how old they are."""
+    return any(
+        step.get("table") == table and step.get("ttl")
+        for job in jobs.values()
+        if table in job.sources
+        for step in job.plan["plan"]["steps"]
+    )
 
 
 def pin(epoch: Open, table: str) -> Version:

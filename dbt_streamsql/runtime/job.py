@@ -19,11 +19,19 @@ from dbt_streamsql.meta import NOOP, ROLLBACK, ROLLED_BACK, Job, TableVersion
 from dbt_streamsql.meta.history import OLDEST_CHANGE
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill
-from dbt_streamsql.plan.redefinition import FROM_STORED, METADATA, SHADOW, STORED, Redefinition
+from dbt_streamsql.plan.redefinition import (
+    FROM_STORED,
+    METADATA,
+    NOW,
+    SHADOW,
+    STORED,
+    Redefinition,
+)
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime.ages import APPROXIMATE, EXPIRED, Ages, ages
+from dbt_streamsql.runtime import upkeep
+from dbt_streamsql.runtime.ages import Ages, ages
 from dbt_streamsql.runtime.context import Open, Version, log, pin, readable, unchanged
 from dbt_streamsql.runtime.cost import (
     GUARDED_ROWS,
@@ -41,7 +49,7 @@ from dbt_streamsql.runtime.readings import readings
 from dbt_streamsql.runtime.refusals import branch_refusal
 from dbt_streamsql.runtime.sessions import JobCount
 from dbt_streamsql.runtime.stager import Stager, loaded
-from dbt_streamsql.runtime.write import SMALL_TABLE, Writer
+from dbt_streamsql.runtime.write import Writer
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import delta, refs, staging
 from dbt_streamsql.storage.iceberg.changes import Change
@@ -50,9 +58,6 @@ from dbt_streamsql.storage.iceberg.refs import Moves
 
 MAIN = "main"
 """The branch that readers of a table see; of a staging table nobody does."""
-
-MANY_FILES = 32
-"""Data files above which a small view is written anew instead of gaining another one."""
 
 _CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
 """Whether Spark infers what else holds from what a query says."""
@@ -97,7 +102,7 @@ class ViewJob:
                 "strategy": strategy,
                 "bytes_read": read,
                 "plan": self.plan.fingerprint,
-                **self._forgotten(version),
+                **self.ages.stats(version, self.previous),
             }
             replay = self.epoch.replay
             if replay is not None and self.rolled_back is not None:
@@ -108,18 +113,6 @@ class ViewJob:
                 stats |= {OLDEST_CHANGE: made} if made else {}
             version = replace(version, stats=stats)
         return self._told(version, self.change) if self.change is not None else version
-
-    def _forgotten(self, version: TableVersion) -> dict[str, Any]:
-        """What has expired, and the barrier since which the view is not what its query says."""
-        found = self.ages.stats()
-        if found and version.mode != "full":
-            assert self.previous is not None
-            since = self.previous.stats.get(APPROXIMATE)
-            if since is None and any(self.ages.known.values()):
-                # Where nothing is written the barrier has no number yet.
-                since = version.barrier or self.previous.barrier + 1
-            found |= {APPROXIMATE: since} if since is not None else {}
-        return found
 
     def _told(self, version: TableVersion, change: Redefinition) -> TableVersion:
         """The version with the verdict on the definition: the one that came true."""
@@ -172,10 +165,9 @@ class ViewJob:
 
     def _ages(self, previous: TableVersion | None) -> Ages:
         """What of the inputs has expired, when the view forgets any of it."""
-        wanted = self.plan.ttls
         known = {source: (at.meta, at.snapshot) for source, at in self.inputs.items()}
-        before = previous.stats.get(EXPIRED, {}) if previous is not None else {}
-        return ages(wanted, known, self.epoch.clock, before) if wanted else Ages()
+        reads = self.plan.reads if self.plan.ttls else ()
+        return ages(reads, known, self.epoch.clock, previous) if reads else Ages()
 
     def _own(self) -> Metadata | None:
         """The metadata of the view's table, for its readers too; None when it is not there."""
@@ -219,8 +211,9 @@ class ViewJob:
         if moved and lagging:
             return f"the columns of {', '.join(lagging)} have changed since it was read"
         guarded = self.job.refresh_mode == "auto" and self.plan.mode == "incremental"
-        # Computed in full a view has again what it has forgotten.
-        if guarded and self.rolled_back is None and not self.plan.ttls:
+        # Computed in full a view has again what it has forgotten, and new rows for who forgets.
+        forgetful = self.plan.ttls or self.epoch.ages(self.job.table)
+        if guarded and self.rolled_back is None and not forgetful:
             return self.estimate.dear
         return ""
 
@@ -316,7 +309,7 @@ class ViewJob:
     ) -> Outcome:
         """Run the program over the rows of `table`, which are those of `previous`."""
         assert meta.current is not None
-        origin = self.stager.origin()
+        origin, aged = self.stager.origin(), self.epoch.ages(self.job.table)
         local = Local(spark)
         writer = Writer(
             spark,
@@ -329,7 +322,8 @@ class ViewJob:
             tuple(column.name for column in self._columns),
             tuple(column.name for column in self.plan.columns),
             feed,
-            delta.supported(spark, meta) and not _scattered(meta),
+            delta.supported(spark, meta) and (aged or not upkeep.scattered(meta)),
+            aged=aged,
         )
         clock = (previous.inputs.get(CLOCK), self.consumed.get(CLOCK))
         reads = readings(self.epoch, spark, self.inputs, self.moves)
@@ -357,6 +351,8 @@ class ViewJob:
         def read(hole: str) -> str:
             if hole == STORED:
                 return rows
+            if hole == NOW:
+                return f"{self.ages.written}L"
             source = self.plan.tables[int(hole.removeprefix("t"))]
             if source in previous.inputs:
                 return inputs.version(TableName.parse(source), previous.inputs[source])
@@ -449,13 +445,6 @@ class ViewJob:
     def _same_columns(self, spark: SparkSession) -> bool:
         stored = [(f.name, f.dataType.simpleString()) for f in spark.table(self.name.sql).schema]
         return stored == [(column.name, column.type) for column in self._columns]
-
-
-def _scattered(meta: Metadata) -> bool:
-    """Whether a small table lies in so many files that it is better written anew."""
-    current = meta.snapshots.get(meta.current) if meta.current is not None else None
-    files = current.count("total-data-files") if current is not None else 0
-    return meta.live_rows(meta.current) <= SMALL_TABLE and files > MANY_FILES
 
 
 @contextmanager

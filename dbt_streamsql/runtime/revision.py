@@ -16,6 +16,7 @@ from dbt_streamsql.meta import NOOP, Job, TableVersion
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import changelog_table, streams
+from dbt_streamsql.runtime.ages import APPROXIMATE
 from dbt_streamsql.runtime.context import Replay, Warehouse
 from dbt_streamsql.runtime.cost import Estimate
 from dbt_streamsql.runtime.job import plan_of
@@ -237,6 +238,10 @@ class _Planner:
             return f"another definition made its rows of barrier {self._since}"
         if version.snapshot not in meta.snapshots:
             return f"its version of barrier {self._since} is gone"
+        for known in (version, self._latest.get(view)):
+            # What was forgotten when, and with what it met before, cannot be played again.
+            if known is not None and (since := known.stats.get(APPROXIMATE)) is not None:
+                return f"it has forgotten state since barrier {since}, as its `state_ttl` says"
         if meta.lags(version.snapshot):
             return f"its columns have changed since barrier {self._since}"
         for source, snapshot in version.inputs.items():

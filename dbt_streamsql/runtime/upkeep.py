@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.meta import Fence, TableVersion
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.context import Warehouse, log
+from dbt_streamsql.runtime.context import Warehouse, log, reads_ages
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.write import SMALL_TABLE
 from dbt_streamsql.storage.iceberg import compaction, metadata
@@ -27,6 +27,9 @@ SMALL_FILES = 16
 
 DELETED_SHARE = 0.3
 """Of the rows in the files."""
+
+MANY_FILES = 32
+"""Data files above which a small view is written anew instead of gaining another one."""
 
 _FULL_FILE = 64 << 20
 _PARTS = 8
@@ -41,8 +44,12 @@ def upkeep(warehouse: Warehouse, fence: Fence, published: Iterable[TableVersion]
     metas = {table: meta for table, meta in found.items() if meta is not None}
     # What was loaded is this runner's own; what a successor publishes later is newer than that.
     warehouse.store.newest_barrier(fence)
-    worst = max(metas, key=lambda table: wear(metas[table]), default="")
-    if worst and wear(metas[worst]) >= 1:
+    worn = {table: wear(meta) for table, meta in metas.items()}
+    if many := [table for table, meta in metas.items() if scattered(meta)]:
+        jobs = warehouse.store.jobs()
+        worn |= {table: 1.0 for table in many if reads_ages(jobs, table)}
+    worst = max(worn, key=lambda table: worn[table], default="")
+    if worst and worn[worst] >= 1:
         job = warehouse.store.jobs().get(worst)
         key = tuple(job.plan["plan"]["key"]) if job is not None else ()
         with durable("table.compact"):
@@ -52,7 +59,8 @@ def upkeep(warehouse: Warehouse, fence: Fence, published: Iterable[TableVersion]
 def wear(meta: Metadata) -> float:
     """How worn a table is; from 1 on it pays to compact it.
 
-    A small table is not: an epoch that finds it in many files writes it anew.
+    A small table is not: an epoch that finds it in many files writes it anew, unless its rows are
+    to keep their ages.
     """
     current = meta.snapshots.get(meta.current) if meta.current is not None else None
     if current is None or meta.live_rows(meta.current) <= SMALL_TABLE:
@@ -61,6 +69,13 @@ def wear(meta: Metadata) -> float:
     small = current.count("total-data-files") - warranted
     deleted = current.count("total-position-deletes") / current.count("total-records")
     return max(small / SMALL_FILES, deleted / DELETED_SHARE)
+
+
+def scattered(meta: Metadata) -> bool:
+    """Whether a small table lies in so many files that it is better written anew."""
+    current = meta.snapshots.get(meta.current) if meta.current is not None else None
+    files = current.count("total-data-files") if current is not None else 0
+    return meta.live_rows(meta.current) <= SMALL_TABLE and files > MANY_FILES
 
 
 def _compact(spark: SparkSession, table: TableName, meta: Metadata, key: tuple[str, ...]) -> None:

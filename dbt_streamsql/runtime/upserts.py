@@ -238,6 +238,7 @@ def write(
         feed,
         delta.supported(spark, meta),
         winners.small,
+        stager.epoch.ages(stager.job.table),
     )
     with staging.stamped(spark, origin):
         outcome = writer.replace(rows, winners.keys, winners.key, single=bool(winners.key))

@@ -43,7 +43,8 @@ class Writer:
     `origin` is what its snapshots tell of themselves; `columns` are all stored columns, `visible`
     those of the query; `base` is the snapshot that the `branch` starts from, `live` its number of
     rows; `feed` asks for the view's own change; `small` says that the change fits the driver,
-    `driver` that the driver can write the table.
+    `driver` that the driver can write the table, `aged` that rows which stay are not to be written
+    again, since somebody tells by their commits how old they are.
     """
 
     spark: SparkSession
@@ -58,6 +59,7 @@ class Writer:
     feed: bool
     driver: bool
     small: bool = True
+    aged: bool = False
     _open: bool = False
 
     def signed(self, change: str) -> Outcome:
@@ -140,7 +142,7 @@ class Writer:
             with self.writing() as target:
                 self.spark.sql(f"INSERT INTO {target} ({names}) SELECT {names} FROM {new}")
             return
-        if self.live <= SMALL_TABLE or lost * 2 > self.live:
+        if not self.aged and (self.live <= SMALL_TABLE or lost * 2 > self.live):
             kept = (
                 f"SELECT /*+ BROADCAST(g) */ {names} FROM {self._with_ids} t "
                 f"LEFT ANTI JOIN {ids} g ON t.{_ROW_ID} = g.{_ROW_ID}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -404,3 +405,29 @@ def test_random_revisions_leave_every_view_equal_to_its_query(shop):
         barriers.append(shop.store.last_committed())
     assert "full" in modes
     assert modes & {"incremental", "append", "rollback"}
+
+
+def test_a_view_that_has_forgotten_is_not_revised_from_changes(shop):
+    """What it forgot, and when, cannot be played again: in full it is exact."""
+    view = f"{shop.base}.recent"
+    query = (
+        f"SELECT o.id, c.kind FROM {shop.base}.orders o "
+        f"JOIN {shop.base}.customers c ON o.customer = c.id"
+    )
+    shop.engine.create_materialized_view(view, query, state_ttl="1 s")
+    good = shop.epoch("INSERT INTO {b}.orders VALUES (9, 2, 1)")
+    time.sleep(1.5)
+    shop.epoch("INSERT INTO {b}.orders VALUES (4, 1, 40)")
+    before = shop.sql(f"SELECT * FROM {view}")
+    assert 4 not in {row[0] for row in before}
+    with pytest.raises(StreamSqlError) as found:
+        shop.engine.revise(view, to_barrier=good, mode="incremental")
+    assert found.value.code == "REVISION_IMPOSSIBLE"
+    assert "it has forgotten state since barrier" in str(found.value)
+    assert shop.sql(f"SELECT * FROM {view}") == before
+    (step,) = shop.engine.plan_revision(view, to_barrier=good).steps
+    assert step.mode == "full"
+    assert "it has forgotten state since barrier" in step.reason
+    shop.engine.revise(view, to_barrier=good)
+    assert shop.engine.verify(view) == []
+    assert 4 in {row[0] for row in shop.sql(f"SELECT * FROM {view}")}

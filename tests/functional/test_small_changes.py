@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import job, write_driver
+from dbt_streamsql.runtime import upkeep, write_driver
 from dbt_streamsql.storage.iceberg.java import java_table
 
 EVERY_TYPE = """
@@ -112,7 +112,7 @@ def test_one_epoch_is_one_new_snapshot_and_one_new_file(engine, schema):
 
 
 def test_a_small_view_in_many_files_is_written_anew(engine, schema, monkeypatch):
-    monkeypatch.setattr(job, "MANY_FILES", 2)
+    monkeypatch.setattr(upkeep, "MANY_FILES", 2)
     make(engine, schema, "SELECT k FROM lake.{schema}.base")
     for number in range(4):
         engine.spark.sql(f"DELETE FROM lake.{schema}.base WHERE k = {number + 1}")

@@ -23,7 +23,8 @@ from dbt_streamsql.plan.relational import CLOCK, Aggregate, Call, Input, Output,
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.plan.steps import Derived, Fold
 
-_CLOCK = f"{HIDDEN_PREFIX}clock"
+CLOCK_ALIAS = f"{HIDDEN_PREFIX}clock"
+"""Under which a full refresh of groups that may be forgotten reads the barrier's time."""
 
 
 def applies(node: Aggregate, select: Select) -> bool:
@@ -70,8 +71,8 @@ def plan(view: View, emitter: Emitter) -> View:
     inputs: tuple[Input, ...] = (Input(alias, Aggregate(node.input, node.keys, calls)),)
     if node.ttl:
         # All groups of a full refresh are written at its barrier.
-        inputs += (Input(_CLOCK, Scan(CLOCK, ("now",))),)
-        outputs += (Output(WRITTEN, Expr("unix_micros({0})", ((_CLOCK, "now"),))),)
+        inputs += (Input(CLOCK_ALIAS, Scan(CLOCK, ("now",))),)
+        outputs += (Output(WRITTEN, Expr("unix_micros({0})", ((CLOCK_ALIAS, "now"),))),)
     full = Select(inputs, (), outputs)
     hides = bool(key.hidden or state.hidden or node.ttl)
     return replace(view, strategy="fold", key=key.columns, full=full if hides else None)
