@@ -28,6 +28,8 @@ class AgedWorld(DuckWorld):
                 self.run(f"ALTER TABLE lake.{schema}.{name} ADD COLUMN _id BIGINT")
                 self.run(f"ALTER TABLE lake.{schema}.{name} ADD COLUMN _at BIGINT")
         self.clock = self.since = 1_000_000
+        self.floors: dict[str, int] = {}
+        """Of a table, the time before which what was written has expired under an earlier TTL."""
         self._ids = 0
 
     def turn(self, random: Random) -> None:
@@ -92,5 +94,6 @@ class AgedWorld(DuckWorld):
     def remembered(self, name: str, moment: str, ttl: int) -> str:
         """The same by the words of docs/state_ttl.md, as a query."""
         schema, came = ("old", "") if moment == "before" else ("s", f" OR _at > {self.since}")
-        where = f" WHERE _at >= {self.clock - ttl}{came}" if ttl else ""
+        oldest = max(self.clock - ttl, self.floors.get(name, 0))
+        where = f" WHERE _at >= {oldest}{came}" if ttl else ""
         return f"SELECT * FROM lake.{schema}.{name}{where}"

@@ -20,7 +20,7 @@ from dbt_streamsql.plan import steps
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill, holes
 from dbt_streamsql.plan.fold_values import fold_values
-from dbt_streamsql.plan.redefinition import STORED
+from dbt_streamsql.plan.redefinition import NOW, STORED
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.plan.steps import Component, Derived, Fold, Meeting, asked
 from dbt_streamsql.quoting import quote
@@ -67,6 +67,8 @@ class DuckEpoch:
         def read(hole: str) -> str:
             if hole == STORED:
                 return old._rows
+            if hole == NOW:
+                return str(self.world.of_groups(0)[1])
             table = self.plan.tables[int(hole.removeprefix("t"))]
             return (
                 self.world.before(table) if table in old.plan.tables else self.world.after(table)
