@@ -10,6 +10,7 @@ import pytest
 
 from dbt_streamsql import StreamSqlError
 from dbt_streamsql.plan.document import PlanDocument, differences
+from dbt_streamsql.runtime import durable
 
 pytestmark = pytest.mark.spark
 
@@ -236,3 +237,46 @@ def test_a_plan_file_from_before_there_were_ttls_leaves_them_to_the_config(world
     expire()
     world.epoch("INSERT INTO {s}.shipments VALUES (1, 'sent')")
     assert world.rows("tracked") == []
+
+
+class Died(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize(
+    ("step", "moment", "joined"),
+    [
+        ("branch.write", "after", False),
+        ("table.processed", "after", False),
+        ("barrier.precommit", "before", False),
+        ("barrier.precommit", "after", True),
+        ("publish.table", "after", True),
+    ],
+)
+def test_an_epoch_that_died_is_run_again_by_one_clock(world, monkeypatch, step, moment, joined):
+    """Published by whoever comes next it has what its own clock said, run again what the new one
+    says: of what expires in between, all or nothing."""
+    ttl = 8.0
+    query = JOIN.replace("SELECT", "SELECT /*+ STATE_TTL('s' = '1 h') */", 1)
+    world.view("tracked", query, {"joins": {"o": f"{ttl} s"}})
+    world.epoch("INSERT INTO {s}.orders VALUES (1, 'pen'), (2, 'cup')")
+    world.sql("INSERT INTO {s}.shipments VALUES (1, 'sent'), (2, 'sent')")
+    dead = []
+
+    def die(at, when):
+        if dead or (at, when) == (step, moment):
+            dead.append(at)
+            raise Died
+
+    monkeypatch.setattr(durable, "observers", [die])
+    with pytest.raises(Died):
+        world.engine.advance()
+    monkeypatch.setattr(durable, "observers", [])
+    time.sleep(ttl + 0.5)
+    world.engine.advance()
+    both = [(1, "pen", "sent"), (2, "cup", "sent")]
+    assert world.rows("tracked") == (both if joined else [])
+    # Order 1 has expired by now, whichever clock counted then.
+    world.epoch("INSERT INTO {s}.shipments VALUES (1, 'late')")
+    world.epoch("DELETE FROM {s}.orders WHERE order_id = 1")
+    assert world.rows("tracked") == (both if joined else [])
