@@ -15,6 +15,7 @@ from typing import Any
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import TableVersion
+from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 EXPIRED = "expired"
@@ -107,6 +108,14 @@ def ages(
     ]
     # Rows of commits that came after the clock was read must not outlive their groups.
     return Ages(known, tuple(reads), clock, max([clock, *commits]))
+
+
+def untold(meta: Metadata, change: Change) -> bool:
+    """Whether the commits of rows do not tell what a change is: the table was set back to another
+    version, or had no row lineage before."""
+    if change.kind == "none" or change.old is None:
+        return False
+    return change.kind == "difference" or not meta.snapshots[change.old].has_lineage
 
 
 def _path(meta: Metadata, newest: int | None) -> Iterable[Any]:

@@ -31,7 +31,7 @@ from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import upkeep
-from dbt_streamsql.runtime.ages import Ages, ages
+from dbt_streamsql.runtime.ages import Ages, ages, untold
 from dbt_streamsql.runtime.context import Open, Version, log, pin, readable, unchanged
 from dbt_streamsql.runtime.cost import (
     GUARDED_ROWS,
@@ -210,6 +210,13 @@ class ViewJob:
         ]
         if moved and lagging:
             return f"the columns of {', '.join(lagging)} have changed since it was read"
+        ageless = [
+            source
+            for source in dict.fromkeys(table for table, _ in self.plan.ttls)
+            if untold(self.inputs[source].meta, self.moves[source])
+        ]
+        if ageless:
+            return f"the rows of {', '.join(ageless)} do not tell what came and went"
         guarded = self.job.refresh_mode == "auto" and self.plan.mode == "incremental"
         # Computed in full a view has again what it has forgotten, and new rows for who forgets.
         forgetful = self.plan.ttls or self.epoch.ages(self.job.table)

@@ -280,3 +280,19 @@ def test_an_epoch_that_died_is_run_again_by_one_clock(world, monkeypatch, step, 
     world.epoch("INSERT INTO {s}.shipments VALUES (1, 'late')")
     world.epoch("DELETE FROM {s}.orders WHERE order_id = 1")
     assert world.rows("tracked") == (both if joined else [])
+
+
+def test_a_view_whose_source_was_set_back_is_computed_anew(world):
+    world.sql("INSERT INTO {s}.orders VALUES (1, 'pen')")
+    first = world.sql("SELECT snapshot_id FROM {s}.orders.snapshots")[0][0]
+    world.sql("INSERT INTO {s}.orders VALUES (2, 'cup')")
+    world.sql("INSERT INTO {s}.shipments VALUES (1, 'sent'), (2, 'sent')")
+    world.view("tracked", JOIN, {"joins": "1 hour"})
+    catalog, schema = world.schema.split(".")
+    world.sql("DELETE FROM {s}.orders WHERE order_id = 1")
+    world.epoch()
+    world.sql(f"CALL {catalog}.system.set_current_snapshot('{schema}.orders', {first})")
+    told = world.epoch()[f"{world.schema}.tracked"]
+    assert (told.mode, "do not tell what came and went" in told.reason) == ("full", True)
+    assert world.rows("tracked") == [(1, "pen", "sent")]
+    assert world.engine.verify(f"{world.schema}.tracked") == []
