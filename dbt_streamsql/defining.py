@@ -262,4 +262,4 @@ def _ttl(state_ttl: object, plan: PlanDocument | None, sql: str, place: Place) -
     said = plan.ttls if plan is not None else None
     if said is None:
         return state_ttl_of(state_ttl, sql, place)
-    return StateTtl(ids=said) if any(said.values()) else None
+    return StateTtl.of_ids(said)

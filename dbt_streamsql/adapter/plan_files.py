@@ -44,12 +44,8 @@ def with_plan(
         plan = PlanDocument.from_json(read_text(places.locate(config["plan"], "plan"), spark))
     except StreamSqlError as error:
         raise error.at(Place(name)) from error
-    ttls = plan.ttls
-    if ttls is not None:
-        options = {
-            **options,
-            "state_ttl": as_data(StateTtl(ids=ttls) if any(ttls.values()) else None),
-        }
+    if plan.ttls is not None:
+        options = {**options, "state_ttl": as_data(StateTtl.of_ids(plan.ttls))}
     return {**options, "plan": plan}
 
 

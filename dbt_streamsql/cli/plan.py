@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dbt_streamsql.adapter.host import Host
+from dbt_streamsql.adapter.host import Host, host_of_profile
 from dbt_streamsql.adapter.invoking import Invocation
 from dbt_streamsql.adapter.plan_files import file_of
 from dbt_streamsql.adapter.profiles import credentials_of
@@ -24,7 +24,7 @@ from dbt_streamsql.meta.draw import printable
 from dbt_streamsql.plan.document import PlanDocument, differences
 from dbt_streamsql.plan.explained import explain as explained
 from dbt_streamsql.plan.explained import kept_for_ever
-from dbt_streamsql.storage.text_files import read_text, write_text
+from dbt_streamsql.storage.text_files import Session, read_text, write_text
 
 DIFFERENT = 1
 """Exit code of `plan diff` when there are differences, as of `diff`."""
@@ -47,12 +47,10 @@ def compile_plan(model: str, to: str | None, **named: str | None) -> None:
     credentials, root = credentials_of(
         named["project_dir"], named["profiles_dir"], named["profile"], named["target"]
     )
-    flags = {"project-dir": str(root), **{k.replace("_", "-"): v for k, v in named.items()}}
-    words = tuple(f"--{name}={value}" for name, value in flags.items() if value is not None)
+    flags = {**named, "project_dir": str(root)}
+    words = tuple(f"--{k.replace('_', '-')}={v}" for k, v in flags.items() if v is not None)
     file = _compiled(model, root, Invocation(words))
     if to is not None:
-        from dbt_streamsql.adapter.host import host_of_profile
-
         host = host_of_profile(credentials, root)
         write_text(to, file.read_text(encoding="utf-8"), lambda: host.spark)
     click.echo(printable(to or str(file)))
@@ -92,7 +90,7 @@ def _compiled(model: str, root: Path, invocation: Invocation) -> Path:
 @for_one_host
 def explain(host: Host, as_json: bool, plan: str) -> None:
     """Print the operators of PLAN: what each remembers, for how long, and what is unbounded."""
-    document = _read(plan, host)
+    document = _read(plan, lambda: host.spark)
     if as_json:
         print_json({"plan": asdict(document), "kept_for_ever": kept_for_ever(document)})
     else:
@@ -105,7 +103,7 @@ def explain(host: Host, as_json: bool, plan: str) -> None:
 @for_one_host
 def diff(host: Host, as_json: bool, old: str, new: str) -> int:
     """Print what is another in plan NEW than in OLD. Exit code 1 when something is."""
-    found = differences(_read(old, host), _read(new, host))
+    found = differences(*(_read(place, lambda: host.spark) for place in (old, new)))
     if as_json:
         print_json({"differences": found})
     elif found:
@@ -118,7 +116,7 @@ def diff(host: Host, as_json: bool, old: str, new: str) -> int:
 @for_one_engine
 def validate(engine: Engine, as_json: bool, plan: str) -> None:
     """Check that PLAN can be read, and is the plan of its query over the tables as they are."""
-    document = PlanDocument.from_json(read_text(plan, lambda: engine.spark))
+    document = _read(plan, lambda: engine.spark)
     engine.fits(document)
     if as_json:
         print_json({"table": document.table, "valid": True})
@@ -132,8 +130,7 @@ def validate(engine: Engine, as_json: bool, plan: str) -> None:
 @for_one_engine
 def execute(engine: Engine, as_json: bool, plan: str, into: str | None) -> None:
     """Run PLAN: its table is what the file says from now on, and is brought up to date."""
-    text = read_text(plan, lambda: engine.spark)
-    report = engine.execute(text, into=into or "")
+    report = engine.execute(_read(plan, lambda: engine.spark), into=into or "")
     if as_json:
         print_json(asdict(report))
     else:
@@ -145,5 +142,5 @@ def execute(engine: Engine, as_json: bool, plan: str, into: str | None) -> None:
         )
 
 
-def _read(place: str, host: Host) -> PlanDocument:
-    return PlanDocument.from_json(read_text(place, lambda: host.spark))
+def _read(place: str, spark: Session) -> PlanDocument:
+    return PlanDocument.from_json(read_text(place, spark))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -86,7 +86,8 @@ class CompiledPlan:
     @property
     def reads(self) -> tuple[tuple[str, int], ...]:
         """Each place of the query where a table is read, with the TTL of its rows there, in ms."""
-        return tuple(_scans(self.tree))
+        found = (node for node in nodes_of(self.tree) if node.get("node") == "Scan")
+        return tuple((node["table"], node["ttl"]) for node in found if node["table"] != CLOCK)
 
     @property
     def is_wide(self) -> bool:
@@ -229,19 +230,6 @@ class CompiledPlan:
             return cls(**body)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StreamSqlError("PLAN_MISMATCH", "not a plan", given=str(error)) from error
-
-
-def _scans(tree: Any) -> Iterator[tuple[str, int]]:
-    """The scans of tables in a tree as data, parts by name: in the same order in every copy."""
-    if isinstance(tree, dict):
-        if tree.get("node") == "Scan" and tree["table"] != CLOCK:
-            yield tree["table"], tree["ttl"]
-        else:
-            for _, part in sorted(tree.items()):
-                yield from _scans(part)
-    elif isinstance(tree, list | tuple):
-        for part in tree:
-            yield from _scans(part)
 
 
 def _step(body: dict[str, Any]) -> Step:

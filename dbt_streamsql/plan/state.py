@@ -82,6 +82,11 @@ class StateTtl:
     hints: Mapping[str, int] = field(default_factory=dict)
     ids: Mapping[tuple[int, int], int] = field(default_factory=dict)
 
+    @classmethod
+    def of_ids(cls, ids: Mapping[tuple[int, int], int]) -> StateTtl | None:
+        """What a plan file says, of every (node, input); None when all is kept for ever."""
+        return cls(ids=ids) if any(ids.values()) else None
+
 
 KINDS = ("joins", "aggregates", "deduplicate", "rank", "windows", "limits")
 """The kinds of stateful operators that a config can name."""
