@@ -99,7 +99,9 @@ def test_dbt_compile_writes_the_plan_of_every_view_with_the_state_of_each_operat
 def test_a_model_runs_the_plan_file_that_its_config_names(shop):
     assert shop.dbt("compile").ok
     edited(shop, "plans/tracked.json", right=TTL)
-    shop.write("models/tracked.sql", config(plan="plans/tracked.json") + JOIN)
+    # A configuration that seemed another one at the next run would fail it.
+    told = config(plan="plans/tracked.json", on_configuration_change="fail")
+    shop.write("models/tracked.sql", told + JOIN)
     done = shop.dbt("run")
     assert done.ok, done.messages
     assert tracked(shop) == [(1, "pen", "sent")]
