@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from dbt_streamsql.compiler import ttl_oracle
 from dbt_streamsql.compiler.calls import refuse_calls
 from dbt_streamsql.compiler.document import document_of
 from dbt_streamsql.compiler.hints import without_ttl_hints
@@ -164,9 +165,14 @@ class Queries:
 
         Each row has a column `_side`: `missing` from the view or `surplus` in it. Floating point
         columns may differ in their last bits, as they do when the query itself is asked twice.
+        A view that has forgotten something (`state_ttl`) is compared with what its last barrier
+        should have made of the rows that it remembers.
+        Errors: DEFINITION_MISSING, NOT_A_VIEW, STATE_FORGOTTEN (that is not known any more).
         """
         table = TableName.parse(name, self.catalog)
-        return verification.differing(self._warehouse, table, self._reading.rewritten)
+        return verification.differing(
+            self._warehouse, table, self._reading.rewritten, ttl_oracle.difference
+        )
 
     def knows(self, name: str) -> bool:
         """Whether this is a registered materialized view."""
@@ -223,10 +229,13 @@ class Queries:
         its query says ('' when it forgets nothing)."""
         table = str(TableName.parse(name, self.catalog))
         job = self._jobs().get(table)
-        told = plan_of(job).remembers if job is not None else ""
-        version = self._warehouse.store.latest(table) if told else None
+        plan = plan_of(job) if job is not None else None
+        if plan is None or not plan.ttls:
+            return ""
+        version = self._warehouse.store.latest(table)
         since = version.stats.get(APPROXIMATE) if version is not None else None
-        return f"{told}; approximate since barrier {since}" if since is not None else told
+        approximate = f"approximate since barrier {since}" if since is not None else ""
+        return "; ".join(filter(None, [plan.remembers, approximate]))
 
     # -- inside ------------------------------------------------------------------------------
 

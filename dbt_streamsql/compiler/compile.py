@@ -20,7 +20,7 @@ from dbt_streamsql.compiler.merge import merge
 from dbt_streamsql.compiler.prune import prune
 from dbt_streamsql.compiler.reasons import Reason, Unsupported
 from dbt_streamsql.compiler.render import plain, render
-from dbt_streamsql.compiler.rules.view import View, top
+from dbt_streamsql.compiler.rules.view import View, top, under_names
 from dbt_streamsql.compiler.scalar import is_volatile
 from dbt_streamsql.compiler.tree import node_of, tree_of
 from dbt_streamsql.compiler.ttl import still_forgetting, with_ttls
@@ -28,14 +28,10 @@ from dbt_streamsql.compiler.wide import build_wide, wide_in
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog
 from dbt_streamsql.plan.compiled import PLAN_VERSION, CompiledPlan
-from dbt_streamsql.plan.expression import Expr
 from dbt_streamsql.plan.relational import (
     CLOCK,
     Aggregate,
-    Input,
     Node,
-    Output,
-    Select,
     keys_of,
     tables,
     walk,
@@ -170,7 +166,7 @@ def _incremental(
     full_sql, hidden = "", tuple[Column, ...]()
     full = view.full
     if full is None and canonical:
-        full = _under_names(root, plan.columns)
+        full = under_names(root, plan.columns)
     if full is not None:
         # The time of the barrier may be written beside rows that do not depend on it.
         known = tuple(dict.fromkeys((*inputs, CLOCK)))
@@ -214,12 +210,6 @@ def _refuse_unstable(root: Node) -> None:
             if name is not None:
                 why = "its result may differ from run to run, so nothing can be computed from it"
                 raise Unsupported(Reason(f"{name}()", why, "make it the last step of a view"))
-
-
-def _under_names(root: Node, columns: tuple[Column, ...]) -> Node:
-    pairs = zip(root.columns, columns, strict=True)
-    outputs = tuple(Output(new.name, Expr.column("v", old)) for old, new in pairs)
-    return Select((Input("v", root),), (), outputs)
 
 
 def _key_types(root: Node, catalog: Catalog) -> tuple[Column, ...]:

@@ -22,6 +22,8 @@ EXPIRED = "expired"
 """Key of a version's stats: `place table`, the place being one of `CompiledPlan.reads`, -> the
 sequence number up to which rows have expired there. It says nothing of the TTL, which may change.
 """
+CLOCKED = "clock"
+"""Key of a version's stats: the barrier's time, by which groups have expired, in microseconds."""
 APPROXIMATE = "approximate_since"
 """Key of a version's stats: the barrier since which the view has forgotten some of its state."""
 
@@ -63,9 +65,14 @@ class Ages:
         if since is None and before is not None and any(known.values()):
             # Where nothing is written the barrier has no number yet.
             since = version.barrier or before.barrier + 1
-        return ({EXPIRED: known} if known else {}) | (
+        return ({EXPIRED: known, CLOCKED: self.clock} if known else {}) | (
             {APPROXIMATE: since} if since is not None else {}
         )
+
+
+def expired_at(version: TableVersion, at: int, table: str) -> int:
+    """The sequence number up to which rows had expired at a place, for that version."""
+    return int(version.stats.get(EXPIRED, {}).get(_place(at, table), 0))
 
 
 def _place(at: int, table: str) -> str:

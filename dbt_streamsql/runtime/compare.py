@@ -15,16 +15,22 @@ TOLERANCE = 1e-9
 """Two floating point numbers this near (relative, absolute near 0) are the same sum."""
 
 
-def differing(names: str, query: str, stored: str) -> str:
-    """A query of the rows `names` that only one relation has, with a column `_side`: `missing`
-    from `stored`, or `surplus` in it."""
+def signed(names: str, query: str, stored: str) -> str:
+    """The rows of one relation, less those of another: a SELECT of `names` and `_w`."""
+    return (
+        f"SELECT {names}, 1 AS {WEIGHT} FROM {query} "
+        f"UNION ALL SELECT {names}, -1 AS {WEIGHT} FROM {stored}"
+    )
+
+
+def differing(names: str, rows: str) -> str:
+    """What is left of signed rows, a SELECT of `names` and `_w`: a query of the rows with a column
+    `_side`, `missing` for a positive weight and `surplus` for a negative one."""
     # What two EXCEPT ALLs give, with each relation computed once.
     return (
         f"SELECT IF({WEIGHT} > 0, 'missing', 'surplus') AS _side, {names} FROM ("
-        f"SELECT {names}, sum({WEIGHT}) AS {WEIGHT} FROM ("
-        f"SELECT {names}, 1 AS {WEIGHT} FROM {query} "
-        f"UNION ALL SELECT {names}, -1 AS {WEIGHT} FROM {stored}"
-        f") GROUP BY {names} HAVING sum({WEIGHT}) <> 0"
+        f"SELECT {names}, sum({WEIGHT}) AS {WEIGHT} FROM ({rows}) "
+        f"GROUP BY {names} HAVING sum({WEIGHT}) <> 0"
         f") LATERAL VIEW explode(sequence(1, CAST(abs({WEIGHT}) AS INT))) AS _copy"
     )
 

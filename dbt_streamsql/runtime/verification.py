@@ -8,73 +8,129 @@ from pyspark.sql import Row
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
+from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.moments import AFTER, BEFORE, Moments
+from dbt_streamsql.plan.redefinition import METADATA
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import compare
-from dbt_streamsql.runtime.ages import APPROXIMATE
+from dbt_streamsql.runtime.ages import APPROXIMATE, CLOCKED, expired_at
 from dbt_streamsql.runtime.context import Warehouse, readable
 from dbt_streamsql.runtime.frames import clock_row
 from dbt_streamsql.runtime.job import Rewrite, plan_of
 from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.iceberg import changes, metadata
 
 _CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
 
 
-def differing(warehouse: Warehouse, table: TableName, rewritten: Rewrite) -> list[Row]:
+Oracle = Callable[[CompiledPlan, Moments], tuple[tuple[str, ...], str]]
+"""What a view that forgets should be, less what it is: columns, and a SELECT of them and `_w`."""
+
+
+def differing(
+    warehouse: Warehouse, table: TableName, rewritten: Rewrite, oracle: Oracle
+) -> list[Row]:
     """The rows that only the view or only its query has, with a column `_side`.
 
-    Errors: DEFINITION_MISSING, STATE_FORGOTTEN.
+    What a view that has forgotten something should be is told by its last epoch: by the rows of
+    the view before it, and what its inputs had then and have now, as `oracle` says.
+    Errors: DEFINITION_MISSING, NOT_A_VIEW, STATE_FORGOTTEN.
     """
     store = warehouse.store
-    jobs, version = store.jobs(), store.latest(str(table))
-    job = jobs.get(str(table))
+    job, version = store.jobs().get(str(table)), store.latest(str(table))
     if job is None or version is None:
         raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
-    if (since := version.stats.get(APPROXIMATE)) is not None:
-        raise StreamSqlError(
-            "STATE_FORGOTTEN",
-            f"{table} has forgotten state since barrier {since}, as its `state_ttl` says",
-            given="a comparison with its query, which forgets nothing",
-            hint="`dbt run --full-refresh` of the view makes it equal to its query again",
-        )
-
-    def consumed(source: TableName) -> str | None:
-        if str(source) not in version.inputs:
-            return None
-        meta = inputs.load(warehouse.sessions.main, source)
-        assert meta is not None
-        at = version.inputs[str(source)]
-        text = inputs.as_now(warehouse.sessions.main, source, meta, at)
-        return readable(jobs.get(str(source)), text, meta)
-
-    names = ", ".join(quote(column["name"]) for column in job.columns)
-    query = f"({_meant(job, version, consumed, rewritten)})"
-    stored = inputs.version(table, version.snapshot)
+    if APPROXIMATE in version.stats:
+        columns, rows = oracle(plan_of(job), _moments(warehouse, job, version))
+        names = ", ".join(map(quote, columns))
+    else:
+        names = ", ".join(quote(column["name"]) for column in job.columns)
+        query = f"({_meant(warehouse, job, version, rewritten)})"
+        rows = compare.signed(names, query, inputs.version(table, version.snapshot))
     with warehouse.sessions.use() as spark:
         # Spark cannot carry constraints of correlated sub-queries through a UNION.
         spark.conf.set(_CONSTRAINTS, False)
         try:
-            rows = spark.sql(compare.differing(names, query, stored)).collect()
+            found = spark.sql(compare.differing(names, rows)).collect()
         finally:
             spark.conf.unset(_CONSTRAINTS)
     floats = {c["name"] for c in job.columns if c["type"] in {"float", "double"}}
-    return compare.beyond_rounding(rows, floats) if floats else rows
+    return compare.beyond_rounding(found, floats) if floats else found
 
 
-def _meant(
-    job: Job, version: TableVersion, read: Callable[[TableName], str | None], rewritten: Rewrite
-) -> str:
+def _moments(warehouse: Warehouse, job: Job, version: TableVersion) -> Moments:
+    """The last epoch of a view: its versions and what they remember of its inputs."""
+    spark, plan = warehouse.sessions.main, plan_of(job)
+    previous = warehouse.store.latest_all(version.barrier - 1).get(job.table)
+    sources = {source: inputs.load(spark, TableName.parse(source)) for source in job.sources}
+    view = metadata.load(spark, TableName.parse(job.table))
+    if plan.fingerprint != version.stats.get("plan"):
+        raise _untold(job, "its definition is another than that of its rows")
+    if CLOCKED not in version.stats:
+        raise _untold(job, "the time of its last barrier was not recorded")
+    if version.stats.get("definition", METADATA) != METADATA:
+        raise _untold(job, "its last barrier took over rows of another definition")
+    if previous is None or view is None or previous.snapshot not in view.snapshots:
+        raise _untold(job, "its version before the last barrier is gone")
+    for source, meta in sources.items():
+        known = previous.inputs.get(source), version.inputs[source]
+        if meta is None or inputs.classify(meta, *known).kind == "lost":
+            raise _untold(job, f"what it had read of {source} before the last barrier is gone")
+    versions = {BEFORE: previous, AFTER: version}
+
+    def rows(moment: str, place: int) -> str:
+        source, _ = plan.reads[place]
+        meta, name = sources[source], TableName.parse(source)
+        assert meta is not None
+        at, expired = versions[moment].inputs[source], expired_at(version, place, source)
+        old = previous.inputs[source]
+        if moment == AFTER:
+            # What came in the epoch is seen in it, however old it was.
+            expired = min(expired, meta.snapshots[old].sequence if old is not None else 0)
+        if at is None or not expired:
+            return inputs.as_now(spark, name, meta, at)
+        return changes.live(changes.after(changes.with_lineage(name, at), expired))
+
+    return Moments(
+        rows,
+        lambda moment: str(clock_row(versions[moment].inputs[CLOCK])),
+        lambda moment: inputs.version(TableName.parse(job.table), versions[moment].snapshot),
+        version.stats[CLOCKED],
+    )
+
+
+def _untold(job: Job, why: str) -> StreamSqlError:
+    return StreamSqlError(
+        "STATE_FORGOTTEN",
+        f"{job.table} has forgotten state, and what its rows should be is not known: {why}",
+        given="a comparison with what its last barrier should have made",
+        hint="verify it after its next barrier, or make it equal to its query again by `dbt run "
+        "--full-refresh`",
+    )
+
+
+def _meant(warehouse: Warehouse, job: Job, version: TableVersion, rewritten: Rewrite) -> str:
     """The query of a view over what it has read: where it leaves a choice, the one made."""
-    plan = plan_of(job)
+    plan, jobs, spark = plan_of(job), warehouse.store.jobs(), warehouse.sessions.main
     if plan.mode not in ("incremental", "full"):
         raise StreamSqlError(
             "NOT_A_VIEW",
             f"{job.table} takes records from a stream: there is nothing else to compare it with",
             allowed="materialized views",
         )
+
+    def consumed(source: TableName) -> str | None:
+        if str(source) not in version.inputs:
+            return None
+        meta = inputs.load(spark, source)
+        assert meta is not None
+        text = inputs.as_now(spark, source, meta, version.inputs[str(source)])
+        return readable(jobs.get(str(source)), text, meta)
+
     if not plan.canonical:
-        return rewritten(job.sql, read)
+        return rewritten(job.sql, consumed)
     clock = version.inputs.get(CLOCK, 0)
     return plan.filled(
-        lambda table: str(clock_row(clock) if table == CLOCK else read(TableName.parse(table)))
+        lambda table: str(clock_row(clock) if table == CLOCK else consumed(TableName.parse(table)))
     )

@@ -19,12 +19,16 @@ from random import Random
 import pytest
 from duck_ages import AgedWorld
 from duck_catalog import DuckCatalog
+from duck_dialect import to_duck
 from duck_epoch import DuckEpoch
 
 from dbt_streamsql.compiler.compile import compile_view
+from dbt_streamsql.compiler.ttl_oracle import difference
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.fold_values import WRITTEN
+from dbt_streamsql.plan.moments import AFTER, BEFORE, Moments
 from dbt_streamsql.plan.state import StateTtl
+from dbt_streamsql.quoting import TableName, quote
 
 EPOCHS = int(os.environ.get("STREAMSQL_DUCK_TTL", "1000"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
@@ -132,7 +136,24 @@ class Player:
 
     def step(self, view: DuckEpoch) -> None:
         self.world.turn(self.random)
+        self.world.run(f"CREATE OR REPLACE TABLE lake.v.earlier AS FROM {view.stored()}")
         view.run(printed=bool(self.random.getrandbits(1)))
+        assert self.differing(view) == [], self.script
+
+    def differing(self, view: DuckEpoch) -> list[tuple]:
+        """What `verify` says of the view."""
+
+        def remembered(moment: str, place: int) -> str:
+            table, ttl = view.plan.reads[place]
+            return f"({self.world.remembered(TableName.parse(table).table, moment, ttl)})"
+
+        stored = {BEFORE: "lake.v.earlier", AFTER: str(view.stored())}
+        moments = Moments(remembered, str, stored.__getitem__, self.world.clock * 1000)
+        names, signed = difference(view.plan, moments)
+        shown = ", ".join(map(quote, names))
+        return self.world.rows(
+            to_duck(f"SELECT {shown}, sum(_w) FROM ({signed}) GROUP BY ALL HAVING sum(_w) <> 0")
+        )
 
 
 def plain(sql: str) -> str:

@@ -9,6 +9,7 @@ import threading
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -31,8 +32,11 @@ WRITER = Path(__file__).with_name("isolation_writer.py")
 PASSINGS = 80
 """Steps, about two epochs, within which a writer dies."""
 
-HELD = (5, 60)
-"""Answers that a reader at repeatable_read gets before it lets go."""
+HELD = 5
+"""Answers that a reader at repeatable_read gets at least before it lets go."""
+
+OUTLIVED = (0, 1, 2, 4)
+"""Barriers that are committed while it holds its own: after two, only its lease keeps that."""
 
 PACE = 0.05
 """Seconds between two reads of a level, which are the writer's."""
@@ -162,14 +166,16 @@ class Campaign:
         rng = Random(f"{self.seed}/{number}")
         with engine.reader() as reader:
             first: Answer | None = None
-            for n in range(rng.randint(*HELD)):
+            until = reader.barrier + rng.choice(OUTLIVED)
+            for n in count():
                 really = n % REALLY == REALLY - 1
                 text = reader.rewrite(QUERY)
                 answer, agrees = contents.answer(engine.spark, text, really=really)
                 first = first or answer
                 self.findings.read(level, answer, agrees=agrees, really=really)
                 self.findings.repeated(level, first, answer)
-                if over.is_set():
+                newest = engine._warehouse.store.last_committed()
+                if over.is_set() or (n >= HELD and newest >= until):
                     break
                 time.sleep(PACE)
             last = Answer.of(reader.sql(QUERY).first())

@@ -6,7 +6,7 @@ aggregates.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.compiler.rules.components import (
@@ -16,7 +16,7 @@ from dbt_streamsql.compiler.rules.components import (
     group_changes,
     unfolded,
 )
-from dbt_streamsql.compiler.rules.view import View, keyed_view, top
+from dbt_streamsql.compiler.rules.view import Key, View, keyed_view, top
 from dbt_streamsql.plan.expression import Expr
 from dbt_streamsql.plan.fold_values import WRITTEN
 from dbt_streamsql.plan.relational import CLOCK, Aggregate, Call, Input, Output, Scan, Select
@@ -46,20 +46,41 @@ def _obstacle(node: Aggregate, select: Select) -> str:
     return next((why for call in node.calls if (why := unfolded(call))), "")
 
 
-def plan(view: View, emitter: Emitter) -> View:
-    """Emit the steps of a fold and say which hidden columns it keeps."""
+@dataclass(frozen=True)
+class Folded:
+    """The groups at the top of a view: how they are stored, and what is shown of them.
+
+    `alive` is the component that counts the rows of a group.
+    """
+
+    node: Aggregate
+    select: Select
+    key: Key
+    state: Components
+    alive: str
+    derived: tuple[Derived, ...]
+
+
+def folded(view: View) -> Folded:
+    """How a view for which `applies` holds is stored."""
     node, select, key = keyed_view(view)
     assert isinstance(node, Aggregate)
     state = Components(_stored(node, select, view))
     alive = state.component(ALL, "add")
     formulas = {call.name: formula(call, state, alive, bool(node.keys)) for call in node.calls}
-    derived = _derived(
-        select, view, formulas, dict(zip(node.keys, key.columns, strict=True)), state
-    )
+    keys = dict(zip(node.keys, key.columns, strict=True))
+    derived = _derived(select, view, formulas, keys, state)
+    return Folded(node, select, key, state, alive, derived)
+
+
+def plan(view: View, emitter: Emitter) -> View:
+    """Emit the steps of a fold and say which hidden columns it keeps."""
+    found = folded(view)
+    node, select, key, state = found.node, found.select, found.key, found.state
     groups = group_changes(node, key.columns, state, emitter)
     parts = tuple(state.components)
-    lives = alive if node.keys else ""
-    emitter.steps.append(Fold(groups, key.columns, parts, derived, lives, ttl=node.ttl))
+    lives = found.alive if node.keys else ""
+    emitter.steps.append(Fold(groups, key.columns, parts, found.derived, lives, ttl=node.ttl))
     calls = (*node.calls, *(call for _, call in state.hidden))
     alias = select.inputs[0].alias
     shown = zip(select.outputs, view.columns, strict=True)

@@ -55,6 +55,13 @@ def top(node: Node) -> tuple[Keyed, Select] | None:
     return None
 
 
+def under_names(root: Node, columns: tuple[Column, ...]) -> Select:
+    """The query with the names that its columns have in the view."""
+    pairs = zip(root.columns, columns, strict=True)
+    outputs = tuple(Output(new.name, Expr.column("v", old)) for old, new in pairs)
+    return Select((Input("v", root),), (), outputs)
+
+
 def keyed_view(view: View) -> tuple[Keyed, Select, Key]:
     """The parts of a view for which `top` holds; keys that the query does not show are hidden."""
     found = top(view.root)
