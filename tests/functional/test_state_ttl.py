@@ -117,6 +117,20 @@ def test_a_late_retraction_of_what_has_expired_is_ignored(world):
     assert world.rows("tracked") == [(1, "pen", "sent"), (2, "cup", "sent")]
 
 
+def test_what_comes_is_seen_however_late_its_epoch_is(world):
+    world.view("tracked", JOIN, {"joins": f"{TTL} s"})
+    world.sql("INSERT INTO {s}.orders VALUES (1, 'pen')")
+    world.sql("INSERT INTO {s}.shipments VALUES (1, 'sent')")
+    expire()
+    world.epoch()
+    assert world.rows("tracked") == [(1, "pen", "sent")]
+    world.epoch(
+        "INSERT INTO {s}.orders VALUES (2, 'cup')", "INSERT INTO {s}.shipments VALUES (2, 'sent')"
+    )
+    world.epoch("UPDATE {s}.orders SET product = 'hat' WHERE order_id = 2")
+    assert world.rows("tracked") == [(1, "pen", "sent"), (2, "hat", "sent")]
+
+
 def test_what_is_written_again_is_remembered_anew(world):
     world.sql("INSERT INTO {s}.orders VALUES (1, 'pen')")
     world.view("tracked", JOIN, {"joins": f"{TTL} s"})

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from planted_queries import QUERIES
 from planted_rules import RULES
 from planted_spark import SPARK
+from planted_ttl import TTL
 from planted_wide import WIDE
 
 
@@ -39,5 +40,5 @@ class Bug:
 
 BUGS: tuple[Bug, ...] = (
     *(Bug(name, "duckdb", *fields) for name, fields in {**RULES, **QUERIES}.items()),
-    *(Bug(name, "spark", *fields) for name, fields in {**SPARK, **WIDE}.items()),
+    *(Bug(name, "spark", *fields) for name, fields in {**SPARK, **TTL, **WIDE}.items()),
 )

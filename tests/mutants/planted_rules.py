@@ -254,8 +254,8 @@ RULES: dict[str, tuple[str, str, str, str, str]] = {
     # -- folds -----------------------------------------------------------------------------------
     "fold-empty-group": (
         _FOLD,
-        'alive if node.keys else ""',
-        '"",',
+        'found.alive if node.keys else ""',
+        '""',
         "a group without rows stays",
         _BASIC,
     ),

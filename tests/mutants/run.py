@@ -104,6 +104,9 @@ def _spark(bug: Bug, folder: Path, seed: int, seconds: float) -> tuple[bool, str
         tests / "functional" / "test_one_read.py",
         tests / "functional" / "test_redefinitions.py",
         tests / "functional" / "test_partial_update.py",
+        tests / "differential" / "test_state_ttl_on_duckdb.py",
+        tests / "functional" / "test_state_ttl.py",
+        tests / "functional" / "test_other_ttls.py",
     ]
     options = ["-x", "-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT)]
     # The project's own folder, first among pytest's paths otherwise, has the code without the bug.
