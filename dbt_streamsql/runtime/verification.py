@@ -83,9 +83,9 @@ def _moments(warehouse: Warehouse, job: Job, version: TableVersion) -> Moments:
         source, _ = plan.reads[place]
         meta, name = sources[source], TableName.parse(source)
         assert meta is not None
-        at, expired = versions[moment].inputs[source], expired_at(version, place, source)
-        old = previous.inputs[source]
-        if moment == AFTER:
+        at, old = versions[moment].inputs[source], previous.inputs[source]
+        expired = expired_at(version, place, source)
+        if expired and moment == AFTER:
             # What came in the epoch is seen in it, however old it was.
             expired = min(expired, meta.snapshots[old].sequence if old is not None else 0)
         if at is None or not expired:
