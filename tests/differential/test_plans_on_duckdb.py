@@ -22,7 +22,7 @@ from duck_world import DuckWorld
 
 EPOCHS = int(os.environ.get("STREAMSQL_DUCK_EPOCHS", "5000"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
-SECONDS = int(os.environ.get("STREAMSQL_DUCK_SECONDS", "100"))
+SECONDS = int(os.environ.get("STREAMSQL_DUCK_SECONDS", "60"))
 FAILURES = int(os.environ.get("STREAMSQL_DUCK_FAILURES", "3"))
 ONLY = tuple(filter(None, os.environ.get("STREAMSQL_DUCK_OPERATORS", "").split(",")))
 PAIRS = os.environ.get("STREAMSQL_DUCK_PAIRS", "") == "1"

@@ -30,7 +30,7 @@ from dbt_streamsql.plan.moments import AFTER, BEFORE, Moments
 from dbt_streamsql.plan.state import StateTtl
 from dbt_streamsql.quoting import TableName, quote
 
-EPOCHS = int(os.environ.get("STREAMSQL_DUCK_TTL", "1000"))
+EPOCHS = int(os.environ.get("STREAMSQL_DUCK_TTL", "600"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
 ROUNDS = 20
 TTLS = (0, 2000, 4000, 7000, 12000)

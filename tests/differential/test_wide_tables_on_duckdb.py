@@ -23,7 +23,7 @@ from dbt_streamsql.errors import Place
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import METADATA, SHADOW
 
-EPOCHS = int(os.environ.get("STREAMSQL_DUCK_WIDE", "1000"))
+EPOCHS = int(os.environ.get("STREAMSQL_DUCK_WIDE", "400"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
 ROUNDS = 25
 

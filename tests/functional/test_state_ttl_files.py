@@ -128,7 +128,7 @@ def both(shop, query, ttl, *statements):
 @pytest.mark.parametrize(
     ("way", "mode", "change"),
     [
-        *(("java", "merge-on-read", change) for change in CHANGES),
+        *(("java", "merge-on-read", change) for change in ("updates", "compaction", "overwrite")),
         ("java", "copy-on-write", "updates"),
         ("sql", "merge-on-read", "appends"),
         ("sql", "merge-on-read", "compaction"),
@@ -153,7 +153,13 @@ def test_expired_files_are_not_read_and_the_rows_are_the_same(
 
 
 @pytest.mark.parametrize(
-    ("query", "ttl"), [(SELF, f"{TTL} s"), (SEMI, {"joins": {"pays": "3 s"}})]
+    ("way", "query", "ttl"),
+    [
+        ("java", SELF, f"{TTL} s"),
+        ("sql", SELF, f"{TTL} s"),
+        ("java", SEMI, {"joins": {"pays": "3 s"}}),
+    ],
+    indirect=["way"],
 )
 def test_a_table_may_be_read_several_times_in_one_view(shop, unpruned, way, query, ttl):
     both(shop, query, ttl, *CHANGES["appends"], *CHANGES["deletes"])
