@@ -27,6 +27,7 @@ from dbt_streamsql.runtime.context import Warehouse, log
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import files, metadata, pins, staging, stamp
+from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.refs import Moves, move, set_current
 
 
@@ -123,7 +124,8 @@ def sweep(
         moved = [version for version in published if version.mode != NOOP]
         tables = [version.table for version in moved if version.branch]
         staged = [TableName.parse(v.staged_at) for v in moved if v.staged_at and not v.created]
-    gone = sum(_drop_branches(spark, TableName.parse(table), newest) for table in tables)
+    metas = {table: metadata.load(spark, TableName.parse(table)) for table in tables}
+    gone = sum(_drop_branches(spark, table, meta, newest) for table, meta in metas.items())
     for name in staged:
         with durable("sweep.staging"):
             staging.drop_table(spark, name)
@@ -134,19 +136,22 @@ def sweep(
         gone += correcting.sweep(spark, names, warehouse.store_id)
     gone += _sweep_changes(warehouse, fence)
     dropped = changelog_table.sweep(warehouse, fence)
+    pinned = [table for table, meta in metas.items() if meta and pins.of(meta, store.id)]
     # A changelog reads its view, which nothing else may read.
-    gone += dropped + move_pins(warehouse, everywhere=everywhere or dropped > 0)
+    gone += dropped + move_pins(warehouse, pinned, everywhere=everywhere or dropped > 0)
     return gone
 
 
-def move_pins(warehouse: Warehouse, *, everywhere: bool) -> int:
-    """Tag the snapshots that some view has consumed or some reader holds, and only those; how
-    many tags moved.
+def move_pins(warehouse: Warehouse, pinned: Iterable[str] = (), *, everywhere: bool) -> int:
+    """Tag the snapshots that some view has consumed, or some reader holds, or that are a view's
+    newest though a compaction has replaced them, and only those; how many tags moved.
 
-    `everywhere` also looks at tables that no view reads any more.
+    It looks at what views read, at the `pinned` tables, and, if `everywhere`, also at tables that
+    no view reads any more.
     """
     store, spark = warehouse.store, warehouse.sessions.main
-    wanted: dict[str, set[int]] = {source: set() for source, _ in store.topology()}
+    wanted: dict[str, set[int]] = {table: set() for table in pinned}
+    wanted |= {source: set() for source, _ in store.topology()}
     # What a reader held may be any table.
     given_back = store.leases.ended()
     if everywhere or given_back:
@@ -155,12 +160,15 @@ def move_pins(warehouse: Warehouse, *, everywhere: bool) -> int:
         wanted |= {table: set() for table in known}
     for table, snapshots in to_pin(warehouse).items():
         wanted.setdefault(table, set()).update(snapshots)
-    moved = 0
+    moved, latest = 0, store.latest_all()
     for source, snapshots in sorted(wanted.items()):
         name = TableName.parse(source)
         meta = inputs.load(spark, name)
         if meta is None or meta.format != "iceberg":
             continue  # other formats have no tags: their own retention decides
+        newest = latest[source].snapshot if source in latest else None
+        if newest is not None and newest != meta.current:
+            snapshots.add(newest)
         try:
             with durable("pins.move"):
                 moved += pins.reconcile(spark, name, meta, warehouse.store_id, snapshots)
@@ -281,14 +289,13 @@ def make_visible(
     return None
 
 
-def _drop_branches(spark: SparkSession, table: TableName, newest: int) -> int:
-    meta = metadata.load(spark, table)
+def _drop_branches(spark: SparkSession, table: str, meta: Metadata | None, newest: int) -> int:
     ours = [
         name for name in (meta.refs if meta else {}) if 0 <= staging.branch_barrier(name) <= newest
     ]
     for branch in ours:
         with durable("sweep.branch"):
-            move(spark, table, Moves(drop_branches=(branch,)))
+            move(spark, TableName.parse(table), Moves(drop_branches=(branch,)))
     return len(ours)
 
 

@@ -12,14 +12,13 @@ from collections.abc import Iterable
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from dbt_streamsql.meta import Fence, TableVersion
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.context import Warehouse, log, reads_ages
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.write import SMALL_TABLE
-from dbt_streamsql.storage.iceberg import compaction, metadata
+from dbt_streamsql.storage.iceberg import compaction, metadata, pins
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 SMALL_FILES = 16
@@ -53,7 +52,7 @@ def upkeep(warehouse: Warehouse, fence: Fence, published: Iterable[TableVersion]
         job = warehouse.store.jobs().get(worst)
         key = tuple(job.plan["plan"]["key"]) if job is not None else ()
         with durable("table.compact"):
-            _compact(spark, TableName.parse(worst), metas[worst], key)
+            _compact(warehouse, tables[worst], metas[worst], key)
 
 
 def wear(meta: Metadata) -> float:
@@ -78,11 +77,18 @@ def scattered(meta: Metadata) -> bool:
     return meta.live_rows(meta.current) <= SMALL_TABLE and files > MANY_FILES
 
 
-def _compact(spark: SparkSession, table: TableName, meta: Metadata, key: tuple[str, ...]) -> None:
+def _compact(
+    warehouse: Warehouse, version: TableVersion, meta: Metadata, key: tuple[str, ...]
+) -> None:
     """Failure is no harm: the table is as it was, and published."""
     assert meta.current is not None
+    assert version.snapshot is not None
+    spark, name = warehouse.sessions.main, TableName.parse(version.table)
     size = meta.snapshots[meta.current].count("total-files-size")
+    kept = {*pins.of(meta, warehouse.store_id), version.snapshot}
     try:
-        compaction.compact(spark, table, key, min(size // _PARTS, _FULL_FILE))
+        # It is the head of main no longer, and whoever expires snapshots would take it away.
+        pins.reconcile(spark, name, meta, warehouse.store_id, kept)
+        compaction.compact(spark, name, key, min(size // _PARTS, _FULL_FILE))
     except (PySparkException, Py4JError) as error:
-        log.warning("%s could not be compacted: %s", table, str(error).splitlines()[0])
+        log.warning("%s could not be compacted: %s", name, str(error).splitlines()[0])

@@ -7,7 +7,7 @@ import pytest
 from dbt_streamsql.meta import Retention, retention
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import upkeep
-from dbt_streamsql.storage.iceberg import metadata
+from dbt_streamsql.storage.iceberg import metadata, pins
 
 pytestmark = pytest.mark.spark
 
@@ -59,6 +59,38 @@ def test_small_files_are_merged_and_the_views_stay_right(spark, engine, views, m
     assert any(snapshot.operation == "replace" for snapshot in meta.snapshots.values())
     assert engine.verify(groups) == engine.verify(totals) == []
     assert {report.mode for report in engine.advance().tables.values()} == {"noop"}
+
+
+def test_what_a_compaction_has_replaced_can_be_read_whoever_expires_snapshots(
+    spark, engine, schema, monkeypatch
+):
+    base, view = f"lake.{schema}.base", f"lake.{schema}.counts"
+    spark.sql(f"CREATE TABLE {base} AS SELECT id % 10 AS k, id AS v FROM range(1000)")
+    engine.create_materialized_view(
+        view, f"SELECT k, count(*) AS n FROM {base} GROUP BY k", refresh_mode="incremental"
+    )
+    monkeypatch.setattr(upkeep, "SMALL_TABLE", 0)
+    monkeypatch.setattr(upkeep, "SMALL_FILES", 1)
+    spark.sql(f"INSERT INTO {base} VALUES (1, 1), (3, 1)")
+    engine.advance()
+    meta = metadata.load(spark, TableName.parse(view))
+    assert meta.snapshots[meta.current].operation == "replace", "it was not compacted"
+    spark.sql(
+        f"CALL lake.system.expire_snapshots(table => '{schema}.counts', "
+        "older_than => now(), retain_last => 1)"
+    )
+    look, counts = f"SELECT k, n FROM {view}", {k: 100 + (k in (1, 3)) for k in range(10)}
+    for level in ("read_uncommitted", "read_committed"):
+        assert dict(engine.sql(look, consistency=level).collect()) == counts, level
+    with engine.reader() as reader:
+        assert dict(reader.sql(look).collect()) == counts
+    assert engine.verify(view) == []
+
+    monkeypatch.setattr(upkeep, "SMALL_TABLE", 1000)
+    spark.sql(f"INSERT INTO {base} VALUES (1, 1)")
+    assert engine.advance().tables[view].mode == "incremental"
+    assert engine.verify(view) == []
+    assert not pins.of(metadata.load(spark, TableName.parse(view)), engine._warehouse.store_id)
 
 
 def test_without_wear_nothing_is_rewritten(spark, engine, views):

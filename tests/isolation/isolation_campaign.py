@@ -18,7 +18,7 @@ import isolation_tables as bank
 import spark_child
 from isolation_checker import REALLY, Contents, Findings
 from isolation_tables import QUERY, Answer
-from isolation_writer import Orders
+from isolation_writer import TURNS, Orders
 from planted_isolation import READERS
 
 from dbt_streamsql import Engine
@@ -36,7 +36,7 @@ HELD = 5
 """Answers that a reader at repeatable_read gets at least before it lets go."""
 
 OUTLIVED = (0, 1, 2, 4)
-"""Barriers that are committed while it holds its own: after two, only its lease keeps that."""
+"""Barriers that are committed while it holds its own: after one, only its lease keeps that."""
 
 PACE = 0.05
 """Seconds between two reads of a level, which are the writer's."""
@@ -98,7 +98,7 @@ class Campaign:
                 str(self._warehouse),
                 rng.randrange(1 << 30),
                 rng.randrange(1, PASSINGS),
-                rng.random() < 0.4,
+                rng.choice(("", *TURNS)),
                 self.planted,
             )
             with (self.folder / "writer.log").open("wb") as log:

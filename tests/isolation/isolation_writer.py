@@ -20,19 +20,20 @@ from spark_child import attach, wear_out
 SLOW = 0.3
 """Seconds that it stays at some steps, so that readers meet what is unfinished."""
 
-LAST_CHANCE = ("barrier.precommit", "before")
-"""All is staged, and all will be undone if it dies here."""
+TURNS = ("barrier.precommit", "barrier.commit")
+"""Steps before which it stays each time: who dies before the first has staged all, and all will be
+undone; who dies before the second has shown all, and nothing may be."""
 
 
 @dataclass(frozen=True)
 class Orders:
-    """It dies at the `nth` passing of any step, or, if `staged`, at the next last chance after
-    that. `planted` is a bug of `planted_isolation.py`."""
+    """It dies at the `nth` passing of any step, or the next time after that before the step
+    `at`, one of `TURNS`. `planted` is a bug of `planted_isolation.py`."""
 
     warehouse: str
     seed: int
     nth: int
-    staged: bool
+    at: str
     planted: str
 
     def to_json(self) -> str:
@@ -54,10 +55,10 @@ def main(orders: Orders) -> None:
     def observe(step: str, moment: str) -> None:
         nonlocal passed
         passed += 1
-        last_chance = (step, moment) == LAST_CHANCE
-        if last_chance or rng.random() < 0.1:
+        turn = step if step in TURNS and moment == "before" else ""
+        if turn or rng.random() < 0.1:
             time.sleep(SLOW)
-        if passed >= orders.nth and (last_chance or not orders.staged):
+        if passed >= orders.nth and orders.at in ("", turn):
             os.kill(os.getpid(), signal.SIGKILL)
 
     engine = Engine.open(orders.warehouse, spark=embedded(orders.warehouse))
@@ -72,7 +73,8 @@ def main(orders: Orders) -> None:
 
 
 def _epoch(engine, rng: Random) -> None:
-    """All views, or one of them only, or one of them computed anew and then all."""
+    """All views, or one of them only, or one of them computed anew and then all; then old
+    snapshots of one of them go, whoever holds them."""
     last = engine.spark.sql("SELECT max(n) FROM lake.bank.steps").first()[0]
     bank.write(engine, last + 1)
     kind = rng.choice(("all", "all", "one", "anew"))
@@ -85,6 +87,15 @@ def _epoch(engine, rng: Random) -> None:
     if kind != "one":
         engine.advance()
     engine.publish()
+    _expire(engine, rng.choice(sorted(bank.VIEWS)))
+
+
+def _expire(engine, view: str) -> None:
+    """What somebody's own upkeep of tables does: of snapshots without a tag the newest stays."""
+    engine.spark.sql(
+        f"CALL lake.system.expire_snapshots(table => '{bank.SCHEMA.removeprefix('lake.')}.{view}', "
+        "older_than => now(), retain_last => 1)"
+    ).collect()
 
 
 if __name__ == "__main__":

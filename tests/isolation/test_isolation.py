@@ -9,7 +9,7 @@ from isolation_tables import Answer
 from planted_isolation import READERS, WRITERS
 
 READS = 200
-SECONDS = 150
+SECONDS = 240
 """Within which a planted mistake is to be found."""
 
 GOOD = Answer(0, 4, 4, 2, 2, 2, 4, 2, 2)

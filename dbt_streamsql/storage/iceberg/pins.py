@@ -18,12 +18,21 @@ def reconcile(
 
     `store` tells one MetaService from another: several may pin the same table.
     """
-    prefix = f"{_PREFIX}{store}_"
-    have = {snapshot: tag for tag, snapshot in meta.refs.items() if tag.startswith(prefix)}
+    have = of(meta, store)
     new = sorted(wanted - set(have))
     moves = Moves(
-        tags={prefix + str(snapshot): snapshot for snapshot in new if snapshot in meta.snapshots},
+        tags={_tag(store, snapshot): snapshot for snapshot in new if snapshot in meta.snapshots},
         drop_tags=tuple(have[snapshot] for snapshot in sorted(set(have) - wanted)),
     )
     move(spark, name, moves)
     return len(moves.tags) + len(moves.drop_tags)
+
+
+def of(meta: Metadata, store: str) -> dict[int, str]:
+    """The tags of this store on a table, by the snapshot that each keeps."""
+    prefix = _tag(store, "")
+    return {snapshot: tag for tag, snapshot in meta.refs.items() if tag.startswith(prefix)}
+
+
+def _tag(store: str, snapshot: int | str) -> str:
+    return f"{_PREFIX}{store}_{snapshot}"
