@@ -7,6 +7,7 @@ goes back. Both are idempotent: running them again after a crash in the middle i
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from functools import cache, partial
 
 from pyspark.errors import PySparkException
@@ -41,6 +42,14 @@ def roll_forward(
     store, spark = warehouse.store, warehouse.sessions.main
     definitions = store.staged_jobs(barrier) if new is None else new
     known = cache(store.jobs)
+    needed, before = to_pin(warehouse), store.latest_all()
+
+    def pinned(table: str, meta: Metadata) -> Moves:
+        # Until the barrier is committed the version of the last one is what readers are told of.
+        last = before[table].snapshot if table in before else None
+        also = {last} if last is not None else set[int]()
+        return pins.moves(meta, store.id, needed.get(table, set()) | also)
+
     for version in store.versions(barrier):
         job = definitions.get(version.table)
         if not version.to_publish:
@@ -52,7 +61,10 @@ def roll_forward(
             if job is not None:
                 _learn(warehouse, version, job)
             snapshot = make_visible(
-                spark, version, partial(_remembered, warehouse, version, known)
+                spark,
+                version,
+                partial(_remembered, warehouse, version, known),
+                partial(pinned, version.table),
             )
         with durable("table.written"):
             store.written(fence, barrier, version.table, snapshot)
@@ -124,8 +136,7 @@ def sweep(
         moved = [version for version in published if version.mode != NOOP]
         tables = [version.table for version in moved if version.branch]
         staged = [TableName.parse(v.staged_at) for v in moved if v.staged_at and not v.created]
-    metas = {table: metadata.load(spark, TableName.parse(table)) for table in tables}
-    gone = sum(_drop_branches(spark, table, meta, newest) for table, meta in metas.items())
+    gone = sum(_drop_branches(spark, TableName.parse(table), newest) for table in tables)
     for name in staged:
         with durable("sweep.staging"):
             staging.drop_table(spark, name)
@@ -136,22 +147,19 @@ def sweep(
         gone += correcting.sweep(spark, names, warehouse.store_id)
     gone += _sweep_changes(warehouse, fence)
     dropped = changelog_table.sweep(warehouse, fence)
-    pinned = [table for table, meta in metas.items() if meta and pins.of(meta, store.id)]
     # A changelog reads its view, which nothing else may read.
-    gone += dropped + move_pins(warehouse, pinned, everywhere=everywhere or dropped > 0)
+    gone += dropped + move_pins(warehouse, everywhere=everywhere or dropped > 0)
     return gone
 
 
-def move_pins(warehouse: Warehouse, pinned: Iterable[str] = (), *, everywhere: bool) -> int:
+def move_pins(warehouse: Warehouse, *, everywhere: bool) -> int:
     """Tag the snapshots that some view has consumed, or some reader holds, or that are a view's
     newest though a compaction has replaced them, and only those; how many tags moved.
 
-    It looks at what views read, at the `pinned` tables, and, if `everywhere`, also at tables that
-    no view reads any more.
+    `everywhere` also looks at tables that no view reads.
     """
     store, spark = warehouse.store, warehouse.sessions.main
-    wanted: dict[str, set[int]] = {table: set() for table in pinned}
-    wanted |= {source: set() for source, _ in store.topology()}
+    wanted: dict[str, set[int]] = {source: set() for source, _ in store.topology()}
     # What a reader held may be any table.
     given_back = store.leases.ended()
     if everywhere or given_back:
@@ -246,16 +254,25 @@ def _learn(warehouse: Warehouse, version: TableVersion, job: Job) -> None:
 
 
 def make_visible(
-    spark: SparkSession, version: TableVersion, kept: Callable[[], Mapping[str, str]] = dict
+    spark: SparkSession,
+    version: TableVersion,
+    kept: Callable[[], Mapping[str, str]] = dict,
+    pinned: Callable[[Metadata], Moves] = lambda _: Moves(),
 ) -> int | None:
     """Make one staged version of a barrier that can only go forward visible. Idempotent.
 
     Its snapshot id when publishing gave it another.
 
-    `kept` is what the table is to remember, if it is one that an earlier release has built.
+    `kept` is what the table is to remember, if it is one that an earlier release has built;
+    `pinned` moves its tags so that whoever expires snapshots leaves what somebody reads, also the
+    version that is replaced here. That one keeps its tag until the next one is replaced, or
+    `move_pins` looks: so it costs no commit.
     """
     table = TableName.parse(version.table)
     meta = metadata.load(spark, table)
+    tags = pinned(meta) if meta is not None else Moves()
+    # A commit of their own must not drop any: a runner that has lost its lock may be late.
+    tags_alone = Moves(tags=tags.tags)
     if version.staged_at:
         staged = TableName.parse(version.staged_at)
         if meta is None:
@@ -265,6 +282,7 @@ def make_visible(
             if metadata.load(spark, staged) is None:
                 return None
             log.warning("%s was created by somebody else: this barrier's version wins", table)
+        move(spark, table, tags_alone)
         return staging.publish_replacement(spark, staged, table, version.barrier)
     assert version.snapshot is not None
     if meta is None or version.snapshot not in meta.snapshots:
@@ -272,6 +290,7 @@ def make_visible(
         return None
     if ROLLED_BACK in version.stats:
         if meta.current != version.snapshot:
+            move(spark, table, tags_alone)
             set_current(spark, table, version.snapshot)
         return None
     if remembered.STORE not in meta.properties:
@@ -280,22 +299,24 @@ def make_visible(
         return None
     try:
         # The branch has served when its head is the head of main: both in one commit.
-        move(spark, table, Moves(forward=version.branch, drop_branches=(version.branch,)))
+        move(spark, table, replace(tags, forward=version.branch, drop_branches=(version.branch,)))
     except PySparkException as error:
         if "not an ancestor" not in str(error):
             raise
         log.warning("%s was written by somebody else: this barrier's version wins", table)
+        move(spark, table, tags_alone)
         set_current(spark, table, version.snapshot)
     return None
 
 
-def _drop_branches(spark: SparkSession, table: str, meta: Metadata | None, newest: int) -> int:
+def _drop_branches(spark: SparkSession, table: TableName, newest: int) -> int:
+    meta = metadata.load(spark, table)
     ours = [
         name for name in (meta.refs if meta else {}) if 0 <= staging.branch_barrier(name) <= newest
     ]
     for branch in ours:
         with durable("sweep.branch"):
-            move(spark, TableName.parse(table), Moves(drop_branches=(branch,)))
+            move(spark, table, Moves(drop_branches=(branch,)))
     return len(ours)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -17,7 +18,7 @@ from sim_store import MemoryStore
 
 from dbt_streamsql.meta import Barrier, Fence, Outlook, Retention, TableVersion, transitions
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import context, epoch, job, publish, readings, retention
+from dbt_streamsql.runtime import context, epoch, job, publish, readings, retention, upkeep
 from dbt_streamsql.runtime.context import Version
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.feed import Feed
@@ -86,7 +87,7 @@ def _no_recovery(warehouse: Any, fence: Fence) -> None:
     publish.sweep(warehouse, fence)
 
 
-def _forward_again(spark: Any, version: TableVersion) -> int | None:
+def _forward_again(spark: Any, version: TableVersion, *_: Any) -> int | None:
     """Without the look whether the table has been published already."""
     table = TableName.parse(version.table)
     if version.staged_at:
@@ -95,6 +96,10 @@ def _forward_again(spark: Any, version: TableVersion) -> int | None:
         spark, table, publish.Moves(forward=version.branch, drop_branches=(version.branch,))
     )
     return None
+
+
+def _without_tags(spark: Any, version: TableVersion, kept: Any = dict, *_: Any) -> int | None:
+    return PUBLISH(spark, version, kept)
 
 
 PUBLISH = publish.make_visible
@@ -253,6 +258,10 @@ PLANTED: dict[str, tuple[Change, ...]] = {
     "staged on main": ((staging, "branch_name", lambda _: "main"),),
     "staging tables stay": ((staging, "staged_tables", lambda *_: []),),
     "pins go too early": ((publish, "move_pins", _no_pins),),
+    "the version that is replaced has no tag": ((publish, "make_visible", _without_tags),),
+    "the version that is compacted has no tag": (
+        (upkeep, "pins", SimpleNamespace(of=lambda *_: (), reconcile=lambda *_: 0)),
+    ),
     "what a reader holds is not pinned": ((publish, "_leased", lambda _: {}),),
     "each view reads the newest input": ((job, "pin", _newest_input),),
     "the newest input is recorded, not the one that was read": (

@@ -246,18 +246,23 @@ class Checks:
         return False
 
     def _pinned(self) -> None:
-        """Exactly what the views have consumed is kept from expiring."""
+        """Exactly what the views have consumed is kept from expiring, and the newest version of
+        a view that a compaction has replaced."""
         wanted: dict[str, set[int]] = {}
+        tables = self.simulation.lake.tables
         for version in self._latest().values():
             for source, snapshot in version.inputs.items():
                 wanted.setdefault(source, set()).add(snapshot or 0)
+            at = tables.get(version.table)
+            if at is not None and at.meta.current != version.snapshot:
+                wanted.setdefault(version.table, set()).add(version.snapshot or 0)
         store = MemoryStore(self.simulation.ledger, self.simulation.clock)
         held: dict[str, set[int]] = {}
         for lease in store.leases.live():
             seen = {t: v.snapshot for t, v in store.latest_all(lease.barrier).items()}
             for source, snapshot in (*seen.items(), *store.inputs_as_of(lease.barrier).items()):
                 held.setdefault(source, set()).add(snapshot or 0)
-        for name, table in self.simulation.lake.tables.items():
+        for name, table in tables.items():
             pinned = {at for ref, at in table.meta.refs.items() if "_pin_" in ref}
             expected = wanted.get(name, set()) & set(table.meta.snapshots)
             if not expected <= pinned <= expected | held.get(name, set()):

@@ -244,6 +244,8 @@ class World:
             self._write_base(self.rng.choice(BASES))
         elif chance > 0.985 and not self.quiet and self.checks.barrier:
             self.checks.lease(self.rng.choice([5, 100_000]))
+        elif chance > 0.98 and not self.quiet:
+            self._expire()
 
     def _outside(self) -> None:
         """What others do to the tables of the warehouse."""
@@ -255,8 +257,9 @@ class World:
             self._write_base(base)
             return
         if deed == "expire":
-            lake.expire(_name(base), 1, lake.made + 1)
-        elif deed == "compact":
+            self._expire()
+            return
+        if deed == "compact":
             current = lake.tables[base].meta.current
             lake.commit(_name(base), MAIN, current, lake.archive[current or 0], "replace")
         elif view in lake.tables and deed == "insert":
@@ -271,6 +274,19 @@ class World:
             for held in self.checks.held.values():
                 held.pop(view, None)
         self.simulation.say(f"   outside: {deed} {view if deed in ('insert', 'drop') else base}")
+
+    def _expire(self) -> None:
+        """Somebody's own upkeep: of snapshots without a ref a table keeps the newest of main."""
+        lake, checks = self.simulation.lake, self.checks
+        name = self.rng.choice([*BASES, *(view for view in VIEWS if view in lake.tables)])
+        lake.expire(_name(name), 1, lake.made + 1)
+        if name in VIEWS:
+            # Old barriers lose it; the newest one and what readers hold do not.
+            checks.lost[name] = lake.made
+        if name in checks.touched:
+            for held in checks.held.values():
+                held.pop(name, None)
+        self.simulation.say(f"   outside: expire {name}")
 
     def _cut_power(self) -> None:
         """Change files are not forced to the disk: any may be lost, or lack its end."""

@@ -18,14 +18,19 @@ def reconcile(
 
     `store` tells one MetaService from another: several may pin the same table.
     """
+    change = moves(meta, store, wanted)
+    move(spark, name, change)
+    return len(change.tags) + len(change.drop_tags)
+
+
+def moves(meta: Metadata, store: str, wanted: set[int]) -> Moves:
+    """What `reconcile` does to a table, for who moves more of it in the same commit."""
     have = of(meta, store)
     new = sorted(wanted - set(have))
-    moves = Moves(
+    return Moves(
         tags={_tag(store, snapshot): snapshot for snapshot in new if snapshot in meta.snapshots},
         drop_tags=tuple(have[snapshot] for snapshot in sorted(set(have) - wanted)),
     )
-    move(spark, name, moves)
-    return len(moves.tags) + len(moves.drop_tags)
 
 
 def of(meta: Metadata, store: str) -> dict[int, str]:
