@@ -16,7 +16,7 @@ from tests_support import drop_schema
 from dbt_streamsql import StreamSqlError
 from dbt_streamsql.runtime import write, write_driver
 
-EPOCHS = int(os.environ.get("STREAMSQL_EPOCHS", "150"))
+EPOCHS = int(os.environ.get("STREAMSQL_EPOCHS", "100"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
 VIEWS, ROUNDS = 10, 5
 SCENARIOS = max(1, -(-EPOCHS // (VIEWS * ROUNDS)))

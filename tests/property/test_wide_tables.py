@@ -16,7 +16,7 @@ from dbt_streamsql.runtime import write, write_driver
 pytestmark = pytest.mark.spark
 
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
-EPOCHS = int(os.environ.get("STREAMSQL_WIDE", "30"))
+EPOCHS = int(os.environ.get("STREAMSQL_WIDE", "18"))
 ROUNDS = 6
 
 
