@@ -193,15 +193,14 @@ class World:
         """What an epoch made and nobody needs any more."""
         found = []
         store = engine._warehouse.store
-        consumed = _consumed(engine)
+        tables = self.metadata(engine)
+        needed = _needed(engine, tables)
         staged = staging.staged_tables(engine.spark, engine.catalog)
         found += [f"staging table {name}" for name in staged]
-        folders = [
-            table.location.removeprefix("file:") for table in self.metadata(engine).values()
-        ]
-        for name, table in self.metadata(engine).items():
+        folders = [table.location.removeprefix("file:") for table in tables.values()]
+        for name, table in tables.items():
             for ref, snapshot in table.refs.items():
-                if ref.startswith("streamsql_pin_") and snapshot in consumed.get(name, ()):
+                if ref.startswith("streamsql_pin_") and snapshot in needed.get(name, ()):
                     continue
                 if ref != "main":
                     found.append(f"{ref} of {name}")
@@ -216,11 +215,12 @@ class World:
         return found
 
     def unpinned(self, engine: Engine) -> list[str]:
-        """Snapshots that the next epoch starts from and that an expiry could take away."""
+        """Snapshots that the next epoch starts from, or a reader, and that an expiry could take
+        away."""
         tables = self.metadata(engine)
         return [
             f"snapshot {snapshot} of {name}"
-            for name, snapshots in _consumed(engine).items()
+            for name, snapshots in _needed(engine, tables).items()
             for snapshot in snapshots
             if snapshot not in {at for ref, at in tables[name].refs.items() if ref != "main"}
         ]
@@ -278,13 +278,17 @@ def _end_group(group: int) -> None:
         return
 
 
-def _consumed(engine: Engine) -> dict[str, set[int | None]]:
-    """The snapshots that views were last computed from, by table."""
-    consumed: dict[str, set[int | None]] = {}
+def _needed(engine: Engine, tables: dict[str, metadata.Metadata]) -> dict[str, set[int | None]]:
+    """The snapshots that views were last computed from, by table, and those that views show and
+    a compaction has replaced."""
+    needed: dict[str, set[int | None]] = {}
     for version in engine._warehouse.store.latest_all().values():
         for source, snapshot in version.inputs.items():
-            consumed.setdefault(source, set()).add(snapshot)
-    return consumed
+            needed.setdefault(source, set()).add(snapshot)
+        table = tables.get(version.table)
+        if table is not None and table.current != version.snapshot:
+            needed.setdefault(version.table, set()).add(version.snapshot)
+    return needed
 
 
 def _rows(frame: Any) -> scenario.Rows:

@@ -16,14 +16,12 @@ from dbt_streamsql.runtime.durable import DROP_STEPS, REVISION_STEPS, STREAM_STE
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
 SHARE = """
-kill/first/1 kill/diamond/2 kill/redefine/3 kill/rebuild/4 kill/plain/5
-kill/undo/6 kill/finish/7 kill/revise/8 kill/stream/9 kill-twice/stream/4
-kill-twice/diamond/1 kill-twice/redefine/2 kill-twice/first/3
-zombie/first/1 zombie/maintain/2 zombie/diamond/3 zombie/redefine/4 zombie/drop/5 zombie/plain/6
-zombie/finish/7 zombie/stream/8
+kill/first/1 kill/diamond/2 kill/redefine/3 kill/rebuild/4 kill/plain/5 kill/undo/6 kill/revise/8
+kill/stream/9 kill-twice/stream/4 kill-twice/diamond/1
+zombie/first/1 zombie/maintain/2 zombie/diamond/3 zombie/drop/5 zombie/finish/7 zombie/stream/8
 pause/diamond/1 pause/plain/2
-full/first/1 full/maintain/2 full/diamond/3 full/redefine/4 full/plain/5 full/finish/6 full/correct/7
-read-only/first/1 read-only/maintain/2 read-only/redefine/3 read-only/plain/4 read-only/undo/5
+full/first/1 full/maintain/2 full/diamond/3 full/plain/5 full/finish/6 full/correct/7
+read-only/first/1 read-only/maintain/2 read-only/redefine/3 read-only/undo/5
 """.split()  # noqa: SIM905 - a line for each kind
 
 

@@ -27,7 +27,6 @@ SHARE = (
         for unit in (
             "basic_test_base__BaseSimpleMaterializations",
             "basic_test_incremental__BaseIncremental",
-            "basic_test_singular_tests__BaseSingularTests",
             "basic_test_snapshot_check_cols__BaseSnapshotCheckCols",
         )
     ),
