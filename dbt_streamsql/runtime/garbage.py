@@ -89,7 +89,7 @@ def look(warehouse: Warehouse, orphans: float | None) -> Garbage:
     store, spark = warehouse.store, warehouse.sessions.main
     ahead = store.outlook(warehouse.retention)
     metas = _metas(warehouse)
-    old = retention.old_snapshots(warehouse, ahead.keep_from, metas)
+    old = retention.old_snapshots(warehouse, ahead.keep_from, metas, swept=False)
     newest = store.last_committed()
     found = tuple(
         TableGarbage(

@@ -11,6 +11,7 @@ what another view has yet to read is tagged. Tables of others are left alone.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -20,7 +21,7 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import publish
 from dbt_streamsql.runtime.context import Warehouse, log
 from dbt_streamsql.runtime.durable import durable
-from dbt_streamsql.storage.iceberg import compaction, metadata
+from dbt_streamsql.storage.iceberg import compaction, metadata, pins
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 
@@ -56,16 +57,23 @@ def expire(warehouse: Warehouse, kept: int, tables: Iterable[str]) -> dict[str, 
 
 
 def old_snapshots(
-    warehouse: Warehouse, kept: int, tables: Iterable[str]
+    warehouse: Warehouse, kept: int, tables: Iterable[str], *, swept: bool = True
 ) -> dict[str, tuple[int, ...]]:
-    """The snapshots of each table that nobody needs once `kept` is the oldest barrier."""
-    needed = publish.to_pin(warehouse)
+    """The snapshots of each table that nobody needs once `kept` is the oldest barrier; also those
+    with a tag that the next sweep removes, if that is still to come (not `swept`)."""
+    pinned = publish.to_pin(warehouse)
     found = {}
     for table in tables:
         meta = metadata.load(warehouse.sessions.main, TableName.parse(table))
         readable = {version.snapshot for version in warehouse.store.history(table, kept)}
+        needed = pinned.get(table, set())
+        if meta is not None and not swept:
+            ours = pins.of(meta, warehouse.store_id)
+            gone = {tag for snapshot, tag in ours.items() if snapshot not in needed}
+            refs = {ref: at for ref, at in meta.refs.items() if ref not in gone}
+            meta = replace(meta, refs=refs)
         if meta is not None:
-            found[table] = _old(meta, readable - {None}, needed.get(table, set()))
+            found[table] = _old(meta, readable - {None}, needed)
     return found
 
 

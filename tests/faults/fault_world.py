@@ -199,11 +199,11 @@ class World:
         found += [f"staging table {name}" for name in staged]
         folders = [table.location.removeprefix("file:") for table in tables.values()]
         for name, table in tables.items():
-            for ref, snapshot in table.refs.items():
-                if ref.startswith("streamsql_pin_") and snapshot in needed.get(name, ()):
-                    continue
-                if ref != "main":
-                    found.append(f"{ref} of {name}")
+            pins = {ref for ref in table.refs if ref.startswith("streamsql_pin_")}
+            spare = {ref for ref in pins if table.refs[ref] not in needed.get(name, ())}
+            # That of the version that was replaced last goes with the next, or a sweep.
+            left = (table.refs.keys() - pins - {"main"}) | (spare if len(spare) > 1 else set())
+            found += [f"{ref} of {name}" for ref in sorted(left)]
         for file in self.warehouse.rglob("*"):
             inside = any(str(file).startswith(folder + "/") for folder in folders)
             if file.suffix in (".parquet", ".json", ".avro", ".puffin") and not inside:

@@ -142,6 +142,7 @@ def test_a_store_that_was_lost_is_rebuilt_and_the_views_go_on_from_changes(shop)
     shop.engine.advance()
     shop.change("INSERT INTO lake.shop.orders VALUES (301, 3, 1), (302, 4, 2)")
     shop.engine.advance()
+    shop.engine.sweep()
     before, refs, seen = shop.known(), shop.refs(), {n: shop.all(n) for n in (1, 2, 3)}
     assert seen[1] == first
 
