@@ -42,6 +42,8 @@ def roll_forward(
     store, spark = warehouse.store, warehouse.sessions.main
     definitions = store.staged_jobs(barrier) if new is None else new
     known = cache(store.jobs)
+    # Their tags may go here: a clock that is set back must not let ended leases live again.
+    store.leases.ended()
     needed, before = to_pin(warehouse), store.latest_all()
 
     def pinned(table: str, meta: Metadata) -> Moves:

@@ -95,8 +95,11 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path) -> Project:
-    """An empty dbt project with a warehouse of its own."""
+def project(tmp_path, spark) -> Project:
+    """An empty dbt project with a warehouse of its own.
+
+    `spark`: what starts first in a process decides what its Java machine can read.
+    """
     return Project(tmp_path)
 
 
