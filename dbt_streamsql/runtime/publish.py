@@ -150,11 +150,11 @@ def sweep(
     gone += _sweep_changes(warehouse, fence)
     dropped = changelog_table.sweep(warehouse, fence)
     # A changelog reads its view, which nothing else may read.
-    gone += dropped + move_pins(warehouse, everywhere=everywhere or dropped > 0)
+    gone += dropped + move_pins(warehouse, fence, everywhere=everywhere or dropped > 0)
     return gone
 
 
-def move_pins(warehouse: Warehouse, *, everywhere: bool) -> int:
+def move_pins(warehouse: Warehouse, fence: Fence, *, everywhere: bool) -> int:
     """Tag the snapshots that some view has consumed, or some reader holds, or that are a view's
     newest though a compaction has replaced them, and only those; how many tags moved.
 
@@ -171,17 +171,20 @@ def move_pins(warehouse: Warehouse, *, everywhere: bool) -> int:
     for table, snapshots in to_pin(warehouse).items():
         wanted.setdefault(table, set()).update(snapshots)
     moved, latest = 0, store.latest_all()
-    for source, snapshots in sorted(wanted.items()):
-        name = TableName.parse(source)
-        meta = inputs.load(spark, name)
+    metas = {source: inputs.load(spark, TableName.parse(source)) for source in sorted(wanted)}
+    # A runner that has lost its lock unnoticed must not drop the tags of its successor: those that
+    # it knows were there before this.
+    store.newest_barrier(fence)
+    for source, meta in metas.items():
         if meta is None or meta.format != "iceberg":
             continue  # other formats have no tags: their own retention decides
         newest = latest[source].snapshot if source in latest else None
         if newest is not None and newest != meta.current:
-            snapshots.add(newest)
+            wanted[source].add(newest)
+        name = TableName.parse(source)
         try:
             with durable("pins.move"):
-                moved += pins.reconcile(spark, name, meta, warehouse.store_id, snapshots)
+                moved += pins.reconcile(spark, name, meta, warehouse.store_id, wanted[source])
         except PySparkException as error:
             log.warning("%s cannot be pinned: %s", source, str(error).splitlines()[0])
     if given_back:

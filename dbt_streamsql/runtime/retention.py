@@ -82,7 +82,7 @@ def forget(warehouse: Warehouse, fence: Fence) -> Forgotten:
     store = warehouse.store
     if store.outside_tables() - {source for source, _ in store.topology()}:
         # Once the ledger has forgotten that they were read, nobody looks for tags on them.
-        publish.move_pins(warehouse, everywhere=True)
+        publish.move_pins(warehouse, fence, everywhere=True)
     gone = Forgotten(more=True)
     while gone.more:
         with durable("ledger.forget"):

@@ -140,10 +140,10 @@ def _release_when_told(self: MemoryStore, fence: Fence) -> None:
     self.unlock()
 
 
-def _no_pins(warehouse: Any, *, everywhere: bool) -> int:
+def _no_pins(warehouse: Any, fence: Fence, *, everywhere: bool) -> int:
     """Tags of what the views read before: they are dropped while it is still the newest."""
     with patch.object(warehouse.store, "latest_all", dict):
-        return MOVE_PINS(warehouse, everywhere=everywhere)
+        return MOVE_PINS(warehouse, fence, everywhere=everywhere)
 
 
 def _newest_input(opened: Any, table: str) -> Version:

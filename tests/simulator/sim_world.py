@@ -278,14 +278,13 @@ class World:
     def _expire(self) -> None:
         """Somebody's own upkeep: of snapshots without a ref a table keeps the newest of main."""
         lake, checks = self.simulation.lake, self.checks
-        name = self.rng.choice([*BASES, *(view for view in VIEWS if view in lake.tables)])
+        # Who has written into a view and then expires what it was must build it anew.
+        views = [view for view in VIEWS if view in lake.tables and view not in checks.touched]
+        name = self.rng.choice([*BASES, *views])
         lake.expire(_name(name), 1, lake.made + 1)
         if name in VIEWS:
             # Old barriers lose it; the newest one and what readers hold do not.
             checks.lost[name] = lake.made
-        if name in checks.touched:
-            for held in checks.held.values():
-                held.pop(name, None)
         self.simulation.say(f"   outside: expire {name}")
 
     def _cut_power(self) -> None:
