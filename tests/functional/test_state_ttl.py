@@ -281,10 +281,8 @@ def test_a_plan_file_shows_every_state_and_its_ttls_may_be_changed(world):
     ]
     assert join["schema"][0] == {"name": "order_id", "type": "int"}
     edited = PlanDocument.from_json(text.replace('"604800000 ms"', f'"{int(TTL * 1000)} ms"', 1))
-    assert differences(plan, edited) == [
-        f"node {join['id']} (inner join of 2): "
-        f"join-left-state is kept for {TTL:.0f} seconds, not 7 days"
-    ]
+    kept = f"join-left-state is kept for {TTL:.0f} seconds, not 7 days"
+    assert differences(plan, edited) == [f"node {join['id']} (inner join of 2): {kept}"]
     world.engine.create_materialized_view(name, query, plan=edited)
     expire()
     world.epoch("INSERT INTO {s}.shipments VALUES (1, 'sent')")
