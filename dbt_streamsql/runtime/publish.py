@@ -44,7 +44,8 @@ def roll_forward(
     known = cache(store.jobs)
     # Their tags may go here: a clock that is set back must not let ended leases live again.
     store.leases.ended()
-    needed, before = to_pin(warehouse), store.latest_all()
+    before = store.latest_all()
+    needed = to_pin(warehouse, before)
 
     def pinned(table: str, meta: Metadata) -> Moves:
         # Until the barrier is committed the version of the last one is what readers are told of.
@@ -164,17 +165,18 @@ def move_pins(warehouse: Warehouse, fence: Fence, *, everywhere: bool) -> int:
     wanted: dict[str, set[int]] = {source: set() for source, _ in store.topology()}
     # What a reader held may be any table.
     given_back = store.leases.ended()
+    latest = store.latest_all()
     if everywhere or given_back:
         # Changelog tables have versions, and no job.
-        known = (*store.jobs(), *store.latest_all(), *store.outside_tables())
+        known = (*store.jobs(), *latest, *store.outside_tables())
         wanted |= {table: set() for table in known}
-    for table, snapshots in to_pin(warehouse).items():
+    for table, snapshots in to_pin(warehouse, latest).items():
         wanted.setdefault(table, set()).update(snapshots)
-    moved, latest = 0, store.latest_all()
     metas = {source: inputs.load(spark, TableName.parse(source)) for source in sorted(wanted)}
     # A runner that has lost its lock unnoticed must not drop the tags of its successor: those that
     # it knows were there before this.
     store.newest_barrier(fence)
+    moved = 0
     for source, meta in metas.items():
         if meta is None or meta.format != "iceberg":
             continue  # other formats have no tags: their own retention decides
@@ -192,10 +194,11 @@ def move_pins(warehouse: Warehouse, fence: Fence, *, everywhere: bool) -> int:
     return moved
 
 
-def to_pin(warehouse: Warehouse) -> dict[str, set[int]]:
-    """The snapshots that some view has consumed or some reader holds, by table."""
+def to_pin(warehouse: Warehouse, latest: Mapping[str, TableVersion]) -> dict[str, set[int]]:
+    """The snapshots that some view has consumed or some reader holds, by table. `latest`: the
+    versions of the last barrier."""
     wanted = _leased(warehouse)
-    for version in warehouse.store.latest_all().values():
+    for version in latest.values():
         for source, snapshot in version.inputs.items():
             if snapshot is not None and source != CLOCK:
                 wanted.setdefault(source, set()).add(snapshot)

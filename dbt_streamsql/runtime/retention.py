@@ -61,15 +61,14 @@ def old_snapshots(
 ) -> dict[str, tuple[int, ...]]:
     """The snapshots of each table that nobody needs once `kept` is the oldest barrier; also those
     with a tag that the next sweep removes, if that is still to come (not `swept`)."""
-    pinned = publish.to_pin(warehouse)
+    pinned = publish.to_pin(warehouse, warehouse.store.latest_all())
     found = {}
     for table in tables:
         meta = metadata.load(warehouse.sessions.main, TableName.parse(table))
         readable = {version.snapshot for version in warehouse.store.history(table, kept)}
         needed = pinned.get(table, set())
         if meta is not None and not swept:
-            ours = pins.of(meta, warehouse.store_id)
-            gone = {tag for snapshot, tag in ours.items() if snapshot not in needed}
+            gone = pins.moves(meta, warehouse.store_id, needed).drop_tags
             refs = {ref: at for ref, at in meta.refs.items() if ref not in gone}
             meta = replace(meta, refs=refs)
         if meta is not None:

@@ -189,8 +189,9 @@ class World:
         names = [name for name in names if staging.exists(engine.spark, _table(name))]
         return {name: _rows(sql(f"SELECT * FROM {scenario.SCHEMA}.{name}")) for name in names}
 
-    def leftovers(self, engine: Engine) -> list[str]:
-        """What an epoch made and nobody needs any more."""
+    def leftovers(self, engine: Engine, *, swept: bool = True) -> list[str]:
+        """What an epoch made and nobody needs any more. Until a sweep (not `swept`) a table may
+        have one tag of that kind, of the version that was replaced last."""
         found = []
         store = engine._warehouse.store
         tables = self.metadata(engine)
@@ -201,8 +202,8 @@ class World:
         for name, table in tables.items():
             pins = {ref for ref in table.refs if ref.startswith("streamsql_pin_")}
             spare = {ref for ref in pins if table.refs[ref] not in needed.get(name, ())}
-            # That of the version that was replaced last goes with the next, or a sweep.
-            left = (table.refs.keys() - pins - {"main"}) | (spare if len(spare) > 1 else set())
+            allowed = not swept and len(spare) == 1
+            left = (table.refs.keys() - pins - {"main"}) | (set() if allowed else spare)
             found += [f"{ref} of {name}" for ref in sorted(left)]
         for file in self.warehouse.rglob("*"):
             inside = any(str(file).startswith(folder + "/") for folder in folders)

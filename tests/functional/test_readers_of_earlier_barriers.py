@@ -1,10 +1,12 @@
-"""A reader that has to look back, because a table was left behind, holds what it has found."""
+"""A reader keeps the barrier that it holds: also one that has to look back, because a table was left
+behind, and whoever expires snapshots."""
 
 from __future__ import annotations
 
 import pytest
 
 from dbt_streamsql.meta import Retention, retention
+from dbt_streamsql.runtime import durable
 
 pytestmark = pytest.mark.spark
 
@@ -65,3 +67,33 @@ def test_a_query_at_repeatable_read_is_held_until_the_engine_is_closed(engine, s
     frame = engine.sql(both, "repeatable_read")
     go_on(engine, schema)
     assert tuple(frame.first()) == (1, 10)
+
+
+@pytest.mark.parametrize("full_refresh", [False, True])
+def test_what_a_reader_holds_outlives_an_expiry_while_the_next_barrier_is_published(
+    engine, schema, monkeypatch, full_refresh
+):
+    at = f"lake.{schema}"
+    engine.spark.sql(f"CREATE TABLE {at}.orders (id INT, amount INT)")
+    insert(engine, at, 1)
+    engine.advance()
+    name, query = next(iter(queries(at).items()))
+    engine.create_materialized_view(name, query)
+    look, seen = f"SELECT n FROM {name}", []
+
+    def expire(step, moment):
+        if (step, moment) == ("barrier.commit", "before"):
+            engine.spark.sql(
+                f"CALL lake.system.expire_snapshots(table => '{schema}.counted', "
+                "older_than => now(), retain_last => 1)"
+            )
+            seen.append(reader.sql(look).first().n)
+
+    insert(engine, at, 2)
+    with engine.reader() as reader:
+        monkeypatch.setattr(durable, "observers", [*durable.observers, expire])
+        engine.create_materialized_view(name, query, full_refresh=full_refresh)
+        assert seen == [1]
+        assert reader.sql(look).first().n == 1
+    assert engine.sql(look).first().n == 2
+    assert engine.verify(name) == []

@@ -14,7 +14,7 @@ from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.runtime import write, write_driver
 
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
-SCENARIOS = max(1, int(os.environ.get("STREAMSQL_EPOCHS", "200")) // 200)
+SCENARIOS = max(1, int(os.environ.get("STREAMSQL_EPOCHS", "300")) // 200)
 VIEWS, ROUNDS, RANGES = 6, 5, 1
 
 

@@ -15,7 +15,7 @@ from tests_support import drop_schema
 
 pytestmark = [pytest.mark.spark, pytest.mark.suites]
 
-MANY = int(os.environ.get("STREAMSQL_WHOLE", "16"))
+MANY = int(os.environ.get("STREAMSQL_WHOLE", "24"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
 A_TIME, EPOCHS = 12, 3
 

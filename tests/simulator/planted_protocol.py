@@ -98,6 +98,12 @@ def _forward_again(spark: Any, version: TableVersion, *_: Any) -> int | None:
     return None
 
 
+def _tags_of_ended_leases(warehouse: Any, *given: Any) -> None:
+    """Without first saying that they have ended for good."""
+    with patch.object(type(warehouse.store.leases), "ended", lambda _: []):
+        ROLL_FORWARD(warehouse, *given)
+
+
 def _without_tags(spark: Any, version: TableVersion, kept: Any = dict, *_: Any) -> int | None:
     return PUBLISH(spark, version, kept)
 
@@ -105,6 +111,7 @@ def _without_tags(spark: Any, version: TableVersion, kept: Any = dict, *_: Any) 
 PUBLISH = publish.make_visible
 RUN = job.ViewJob._run
 MOVE_PINS = publish.move_pins
+ROLL_FORWARD = publish.roll_forward
 BEGIN = MemoryStore.begin
 OUTLOOK = MemoryStore.outlook
 STAGE_JOB = MemoryStore.stage_job
@@ -261,6 +268,9 @@ PLANTED: dict[str, tuple[Change, ...]] = {
     "the version that is replaced has no tag": ((publish, "make_visible", _without_tags),),
     "the version that is compacted has no tag": (
         (upkeep, "pins", SimpleNamespace(of=lambda *_: (), reconcile=lambda *_: 0)),
+    ),
+    "publishing drops tags of leases that may live again": (
+        (publish, "roll_forward", _tags_of_ended_leases),
     ),
     "what a reader holds is not pinned": ((publish, "_leased", lambda _: {}),),
     "each view reads the newest input": ((job, "pin", _newest_input),),
