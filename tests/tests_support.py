@@ -15,10 +15,12 @@ def drop_schema(engine, name):
     prefix = f"lake.{name}."
     store = engine._warehouse.store
     fence = store.acquire(wait=True)
-    for table in store.jobs():
-        if table.startswith(prefix):
-            store.drop_job(fence, table)
-    store.release(fence)
+    try:
+        for table in store.jobs():
+            if table.startswith(prefix):
+                store.drop_job(fence, table)
+    finally:
+        store.release(fence)
     for kind, column in (("VIEW", "viewName"), ("TABLE", "tableName")):
         for row in engine.spark.sql(f"SHOW {kind}S IN lake.{name}").collect():
             engine.spark.sql(f"DROP {kind} lake.{name}.`{row[column]}`")
