@@ -3,9 +3,10 @@
 python -m benchmarks.soak --views 100 --epochs 1000     (docs/benchmarks.md)
 
 Views over one table, in pairs of which the second reads the first. Every tenth epoch, `--change`,
-finds a change of the table; the others find none. At each tenth garbage is collected and counted
-what is left: the growth is from the first on, when caches are full. The files of the table itself,
-which no view owns, are not counted. Needs Linux.
+finds a change of the table; the others find none. At each tenth garbage is collected, the
+table's owner expires its snapshots, and what is left is counted: the growth is from the first on,
+when caches are full. The files of the table itself, which no view owns, are not counted. Needs
+Linux.
 """
 
 from __future__ import annotations
@@ -30,6 +31,12 @@ from dbt_streamsql.meta.schema import METADATA
 from dbt_streamsql.runtime.session import SessionSettings, open_session
 
 SOURCE = EVENTS.rpartition(".")[2]
+EXPIRY = (
+    f"CALL lake.system.expire_snapshots(table => 'bench.{SOURCE}', "
+    "older_than => now(), retain_last => 1)"
+)
+"""What the owner of the table does now and then."""
+
 IDLE_SECONDS = 1.0
 """The target for an epoch that finds no change, over a hundred views."""
 
@@ -80,6 +87,7 @@ def _soak(engine: Engine, folder: Path, given: argparse.Namespace) -> int:
         assert not report.failed, report.failed
         if number % every == 0:
             engine.gc()
+            engine.spark.sql(EXPIRY)
             left = _left(engine, folder)
             first = first or left
             cells = [f"{number:5}", f"{1000 * statistics.median(idle or [0]):7.0f}"]
@@ -94,7 +102,10 @@ def _soak(engine: Engine, folder: Path, given: argparse.Namespace) -> int:
 def _left(engine: Engine, folder: Path) -> Left:
     gc.collect()
     java: Any = engine.spark.sparkContext._jvm.java.lang  # noqa: SLF001 - no public getter
-    java.System.gc()
+    for _ in range(3):
+        # Spark lets go of what belongs to an object after that has been collected.
+        java.System.gc()
+        time.sleep(1)
     pid = java.ProcessHandle.current().pid()
     memory = java.management.ManagementFactory.getMemoryMXBean()
     used = memory.getHeapMemoryUsage().getUsed() + memory.getNonHeapMemoryUsage().getUsed()
