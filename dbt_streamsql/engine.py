@@ -35,7 +35,7 @@ from dbt_streamsql.runtime.session import embedded
 from dbt_streamsql.runtime.sessions import Sessions
 from dbt_streamsql.runtime.staged import Build
 from dbt_streamsql.runtime.streams import all_beside, forget
-from dbt_streamsql.storage.iceberg import staging
+from dbt_streamsql.storage.iceberg import readers, staging
 
 
 class Engine(Defining):
@@ -212,6 +212,7 @@ class Engine(Defining):
             if epoch is None:
                 return Report(self._warehouse.store.last_committed(), {})
             versions = epoch.publish(leave_out)
+        readers.close_idle(self.spark)
         barrier = self._warehouse.store.last_committed()
         return Report(barrier, reports_of(versions, barrier), sinks=epoch.delivered)
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from contextlib import ExitStack
+
 import pytest
 
 from dbt_streamsql.meta import Retention, retention
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import upkeep
-from dbt_streamsql.storage.iceberg import metadata, pins
+from dbt_streamsql.storage.iceberg import metadata, pins, readers
+from dbt_streamsql.storage.iceberg.java import java_class
 
 pytestmark = pytest.mark.spark
 
@@ -127,3 +132,43 @@ def test_a_compaction_that_fails_harms_nothing(spark, engine, views, monkeypatch
     _epochs(spark, engine, base, 2)
     assert "could not be compacted" in caplog.text
     assert engine.verify(groups) == engine.verify(totals) == []
+
+
+@pytest.fixture
+def allocators(spark, monkeypatch):
+    """Where Iceberg's readers leave theirs; none is too few to be closed."""
+    monkeypatch.setattr(readers, "MANY", 1)
+    readers.close_idle(spark)
+    return java_class(spark, "org.apache.iceberg.arrow.ArrowAllocation").rootAllocator()
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_what_readers_left_in_memory_is_given_back_after_an_epoch(
+    spark, engine, views, allocators, held
+):
+    left = len(allocators.getChildAllocators())
+    for _ in range(3):
+        spark.table(views[1]).collect()
+    assert len(allocators.getChildAllocators()) > left, "this Iceberg closes them: ours can go"
+    with ExitStack() as task:
+        if held:
+            other = allocators.newChildAllocator("of a task that was cancelled", 0, 1 << 20)
+            task.callback(other.close)
+            task.callback(other.buffer(64).close)
+        _epochs(spark, engine, views[0], 1)
+        assert len(allocators.getChildAllocators()) == left + held
+
+
+def test_while_a_job_runs_no_reader_loses_its_memory(spark, views, allocators):
+    spark.table(views[1]).collect()
+    left = len(allocators.getChildAllocators())
+    sleeping = spark.range(1).selectExpr("java_method('java.lang.Thread', 'sleep', 4000L)")
+    job = threading.Thread(target=sleeping.collect)
+    job.start()
+    active = spark.sparkContext._jsc.sc().dagScheduler().activeJobs
+    while not active().nonEmpty():
+        time.sleep(0.05)
+    assert readers.close_idle(spark) == 0
+    assert len(allocators.getChildAllocators()) == left
+    job.join()
+    assert readers.close_idle(spark) == left

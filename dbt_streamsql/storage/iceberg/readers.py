@@ -1,0 +1,53 @@
+"""What Iceberg's readers leave behind in the JVM, where a runner lives for months.
+
+Every Parquet file that is read by columns gets a memory allocator of its own. Iceberg never closes
+it (up to 1.11: apache/iceberg#13937), and it stays with its parent: some 700 bytes for each file,
+gigabytes in weeks. Here they are closed once nothing reads with them any more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dbt_streamsql.storage.iceberg.java import is_connect, items, java_class
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MANY = 2_000
+"""Allocators that are not worth the time that it takes to close them."""
+
+
+def close_idle(spark: SparkSession) -> int:
+    """Close the allocators of readers that have ended, when there are many; how many it were.
+
+    Only those in this process's JVM, so nothing over Spark Connect or on a cluster's executors.
+    Never one in use: it does nothing while there is a Spark job, and a job that begins meanwhile
+    makes allocators of its own.
+    """
+    if is_connect(spark):
+        return 0
+    context: Any = spark.sparkContext
+    running = context._jsc.sc()
+    if not running.isLocal():
+        return 0
+    root = java_class(spark, "org.apache.iceberg.arrow.ArrowAllocation").rootAllocator()
+    found = root.getChildAllocators()
+    # In this order: whoever has an allocator that was found has a job, or has ended.
+    if found.size() < MANY or running.dagScheduler().activeJobs().nonEmpty():
+        return 0
+    idle = found if root.getAllocatedMemory() == 0 else _without_memory(spark, found)
+    tools = "org.apache.iceberg.shaded.org.apache.arrow.util.AutoCloseables"
+    java_class(spark, tools).close(idle)
+    return int(idle.size())
+
+
+def _without_memory(spark: SparkSession, allocators: Any) -> Any:
+    """Not those that still hold some: of tasks that outlive their job, as it was cancelled, or of
+    a reader that has lost it."""
+    lists = java_class(spark, "java.util.ArrayList")
+    idle = lists()
+    for allocator in items(lists(allocators)):
+        if not allocator.getAllocatedMemory():
+            idle.add(allocator)
+    return idle
