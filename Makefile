@@ -61,8 +61,8 @@ mutants: install ## bugs planted one at a time, of which the tests must find 95 
 kills: classes ## SIGKILL before and after every durable step, then rerun; ROUNDS=… of all
 	STREAMSQL_KILLS=$(ROUNDS) $(PYTEST) -m '' tests/faults $(ARGS)
 
-chaos: classes ## kills, zombies, full and read-only disks at random; N=… of them from SEED=…, or FAULT=… again
-	PYTHONPATH=tests $(BIN)/python tests/faults/chaos.py --faults $(N) --seed $(SEED) $(if $(FAULT),--fault $(FAULT)) $(ARGS)
+chaos: classes ## kills, zombies, full and read-only disks at random; N=… of them from SEED=…, or FAULT=… again, in JOBS=… processes
+	PYTHONPATH=tests $(BIN)/python tests/faults/chaos.py --faults $(N) --seed $(SEED) --jobs $(JOBS) $(if $(FAULT),--fault $(FAULT)) $(ARGS)
 
 isolation: classes ## READS=… at every level of consistency beside a writer that is killed, from SEED=…
 	PYTHONPATH=tests $(BIN)/python tests/isolation/run.py --reads $(READS) --seed $(SEED) $(ARGS)

@@ -50,6 +50,25 @@ class Fault:
         """Meet it and check; the step that it met."""
         return KINDS[self.kind](stages, self.scenario, Random(str(self)))
 
+    def meet(self, stages: Stages) -> Met:
+        """Run it; what came of it."""
+        if self.impossible:
+            return Met(str(self), skipped=self.impossible)
+        try:
+            return Met(str(self), self.run(stages))
+        except Exception:  # noqa: BLE001 - whatever a fault led to is a finding
+            return Met(str(self), broken=traceback.format_exc())
+
+
+@dataclass(frozen=True)
+class Met:
+    """What came of a fault: the step that it met, or why it was skipped, or what broke."""
+
+    fault: str
+    step: str = ""
+    skipped: str = ""
+    broken: str = ""
+
 
 @dataclass
 class Tally:
@@ -61,20 +80,16 @@ class Tally:
     skipped: Counter[str] = field(default_factory=Counter)
     failed: dict[str, str] = field(default_factory=dict)
 
-    def meet(self, fault: Fault, stages: Stages) -> None:
-        """Run a fault, and count it."""
-        if fault.impossible:
-            self.skipped[f"{fault.kind}: {fault.impossible}"] += 1
-            return
-        try:
-            self.count(fault, fault.run(stages))
-        except Exception:  # noqa: BLE001 - whatever a fault led to is a finding
-            self.failed[str(fault)] = traceback.format_exc()
-
-    def count(self, fault: Fault, step: str) -> None:
-        self.kinds[fault.kind] += 1
-        self.scenarios[fault.scenario] += 1
-        self.steps[step] += 1
+    def count(self, met: Met) -> None:
+        fault = Fault.parse(met.fault)
+        if met.skipped:
+            self.skipped[f"{fault.kind}: {met.skipped}"] += 1
+        elif met.broken:
+            self.failed[met.fault] = met.broken
+        else:
+            self.kinds[fault.kind] += 1
+            self.scenarios[fault.scenario] += 1
+            self.steps[met.step] += 1
 
     @property
     def met(self) -> int:

@@ -6,7 +6,7 @@ More scenarios: an entry in `fault_scenarios.py`, and a fault or two here.
 from __future__ import annotations
 
 import pytest
-from fault_campaign import WEIGHTS, Fault, Tally, draw
+from fault_campaign import WEIGHTS, Fault, Met, Tally, draw
 from fault_disk import unavailable
 from fault_kinds import KINDS, ON_A_DISK, kill_at
 from fault_scenarios import SCENARIOS
@@ -30,28 +30,28 @@ def test_a_fault_leaves_nothing_lost_doubled_mixed_or_behind(stages, faults, tex
     fault = Fault.parse(text)
     if fault.impossible:
         pytest.skip(fault.impossible)
-    faults.count(fault, fault.run(stages))
+    faults.count(Met(text, fault.run(stages)))
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("step", DROP_STEPS)
 def test_a_drop_whose_process_died_can_be_asked_for_again(stages, faults, step, moment):
     kill_at(stages, "drop", stages.known("drop").trace.index((step, moment)))
-    faults.count(Fault("kill", "drop", 0), f"{moment} {step}")
+    faults.count(Met("kill/drop/0", f"{moment} {step}"))
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("step", REVISION_STEPS)
 def test_a_correction_whose_process_died_can_be_asked_for_again(stages, faults, step, moment):
     kill_at(stages, "correct", stages.known("correct").trace.index((step, moment)))
-    faults.count(Fault("kill", "correct", 0), f"{moment} {step}")
+    faults.count(Met("kill/correct/0", f"{moment} {step}"))
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("step", STREAM_STEPS)
 def test_a_stream_is_read_once_by_whoever_comes_after(stages, faults, step, moment):
     kill_at(stages, "stream", stages.known("stream").trace.index((step, moment)))
-    faults.count(Fault("kill", "stream", 0), f"{moment} {step}")
+    faults.count(Met("kill/stream/0", f"{moment} {step}"))
 
 
 def test_the_share_has_every_kind_and_every_scenario():
@@ -71,7 +71,7 @@ def test_where_nothing_can_be_mounted_the_tally_says_so(monkeypatch):
     monkeypatch.setattr("fault_disk.unavailable", lambda: "mounting a tmpfs is refused")
     tally = Tally()
     for kind in ON_A_DISK:
-        tally.meet(Fault(kind, "first", 1), stages=None)
+        tally.count(Fault(kind, "first", 1).meet(stages=None))
     assert tally.met == 0
     assert "full: mounting a tmpfs is refused 1" in str(tally)
 

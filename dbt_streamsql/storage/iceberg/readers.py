@@ -1,7 +1,7 @@
 """What Iceberg's readers leave behind in the JVM, where a runner lives for months.
 
-Every Parquet file that is read by columns gets a memory allocator of its own. Iceberg never closes
-it (up to 1.11: apache/iceberg#13937), and it stays with its parent: some 700 bytes for each file,
+Every Parquet file that is read by columns gets a memory allocator of its own. Iceberg 1.12 still
+never closes it (apache/iceberg#13937), and it stays with its parent: some 700 bytes for each file,
 gigabytes in weeks. Here they are closed once nothing reads with them any more.
 """
 
