@@ -72,7 +72,6 @@ def _soak(engine: Engine, folder: Path, given: argparse.Namespace) -> int:
     idle, busy, extra = [], [], 0
     every = max(1, given.epochs // 10)
     print("epoch  idle ms  change s  python MiB  java MiB  threads  open  files  rows of meta")
-    first = None
     for number in range(1, given.epochs + 1):
         changes = number % given.change == 0
         if changes:
@@ -89,7 +88,6 @@ def _soak(engine: Engine, folder: Path, given: argparse.Namespace) -> int:
             engine.gc()
             engine.spark.sql(EXPIRY)
             left = _left(engine, folder)
-            first = first or left
             cells = [f"{number:5}", f"{1000 * statistics.median(idle or [0]):7.0f}"]
             cells += [f"{statistics.median(busy or [0]):8.2f}", *(f"{n:9}" for n in astuple(left))]
             print("  ".join(cells), flush=True)

@@ -212,7 +212,8 @@ class Engine(Defining):
             if epoch is None:
                 return Report(self._warehouse.store.last_committed(), {})
             versions = epoch.publish(leave_out)
-        readers.close_idle(self.spark)
+        if epoch.open.number:
+            readers.close_idle(self.spark)
         barrier = self._warehouse.store.last_committed()
         return Report(barrier, reports_of(versions, barrier), sinks=epoch.delivered)
 

@@ -19,7 +19,7 @@ MANY = 2_000
 
 
 def close_idle(spark: SparkSession) -> int:
-    """Close the allocators of readers that have ended, when there are many; how many it were.
+    """Close the allocators of readers that have ended, when there are many; how many were closed.
 
     Only those in this process's JVM, so nothing over Spark Connect or on a cluster's executors.
     Never one in use: it does nothing while there is a Spark job, and a job that begins meanwhile
