@@ -100,7 +100,7 @@ def _forward_again(spark: Any, version: TableVersion, *_: Any) -> int | None:
 
 def _tags_of_ended_leases(warehouse: Any, *given: Any) -> None:
     """Without first saying that they have ended for good."""
-    with patch.object(type(warehouse.store.leases), "ended", lambda _: []):
+    with patch.object(warehouse.store.leases, "ended", list):
         ROLL_FORWARD(warehouse, *given)
 
 

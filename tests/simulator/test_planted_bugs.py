@@ -7,6 +7,7 @@ from itertools import islice
 import pytest
 from planted_protocol import PLANTED, planted
 from sim_runtime import substituted
+from sim_store import MemoryLeases, MemoryStore
 from sim_world import simulate
 
 ENOUGH = 1000
@@ -15,11 +16,18 @@ ENOUGH = 1000
 
 @pytest.mark.parametrize("wrong", PLANTED)
 def test_a_planted_bug_is_found(wrong):
+    sound = _held()
     with substituted(), planted(PLANTED[wrong]):
         found = (outcome for outcome in map(simulate, range(ENOUGH)) if outcome.broken)
         first = list(islice(found, 1))
     assert first, f"{ENOUGH} seeds have not found: {wrong}"
     print(f"{wrong}: seed {first[0].seed}: {first[0].broken[0][:100]}")
+    assert _held() == sound, "the bug has stayed in the process"
+
+
+def _held():
+    """What the classes of the store hold, which planted bugs replace."""
+    return [dict(vars(kind)) for kind in (MemoryStore, MemoryLeases)]
 
 
 def test_without_a_bug_the_same_seeds_are_well():
