@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from sim_store import MemoryStore
+from sim_store import MemoryLeases, MemoryStore
 
 from dbt_streamsql.meta import Barrier, Fence, Outlook, Retention, TableVersion, transitions
 from dbt_streamsql.quoting import TableName
@@ -98,12 +98,6 @@ def _forward_again(spark: Any, version: TableVersion, *_: Any) -> int | None:
     return None
 
 
-def _tags_of_ended_leases(warehouse: Any, *given: Any) -> None:
-    """Without first saying that they have ended for good."""
-    with patch.object(warehouse.store.leases, "ended", list):
-        ROLL_FORWARD(warehouse, *given)
-
-
 def _without_tags(spark: Any, version: TableVersion, kept: Any = dict, *_: Any) -> int | None:
     return PUBLISH(spark, version, kept)
 
@@ -111,7 +105,6 @@ def _without_tags(spark: Any, version: TableVersion, kept: Any = dict, *_: Any) 
 PUBLISH = publish.make_visible
 RUN = job.ViewJob._run
 MOVE_PINS = publish.move_pins
-ROLL_FORWARD = publish.roll_forward
 BEGIN = MemoryStore.begin
 OUTLOOK = MemoryStore.outlook
 STAGE_JOB = MemoryStore.stage_job
@@ -269,9 +262,7 @@ PLANTED: dict[str, tuple[Change, ...]] = {
     "the version that is compacted has no tag": (
         (upkeep, "pins", SimpleNamespace(of=lambda *_: (), reconcile=lambda *_: 0)),
     ),
-    "publishing drops tags of leases that may live again": (
-        (publish, "roll_forward", _tags_of_ended_leases),
-    ),
+    "a lease that has ended may live again": ((MemoryLeases, "ended", lambda _: []),),
     "what a reader holds is not pinned": ((publish, "_leased", lambda _: {}),),
     "each view reads the newest input": ((job, "pin", _newest_input),),
     "the newest input is recorded, not the one that was read": (
