@@ -97,6 +97,9 @@ class Database:
         try:
             yield
         except SQLAlchemyError as error:
+            if "readonly database" in str(error):
+                # SQLite opens a file that it may not write as one to be read, and keeps to that.
+                self.engine.dispose()
             raise _unreachable(self.url, error) from error
 
     def _prepare(self) -> None:

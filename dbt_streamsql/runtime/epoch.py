@@ -34,6 +34,7 @@ from dbt_streamsql.runtime.context import (
 )
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.job import Rewrite, ViewJob
+from dbt_streamsql.runtime.refusals import reopen, told
 from dbt_streamsql.runtime.sinks import Delivered
 from dbt_streamsql.runtime.stream_job import StreamJob
 from dbt_streamsql.runtime.streams import Stream
@@ -249,11 +250,13 @@ class Epoch:
             began = time.time()
             try:
                 future.set_result(run())
-            except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it
+            except BaseException as caught:  # noqa: BLE001 - whoever waits must hear of it
                 # First of all: whoever waits must not wait for ever if undoing fails too.
+                error = told(caught)
                 future.set_exception(error)
                 job = self.open.jobs.get(table)
                 self._unstage(table)
+                reopen(error, self.warehouse.sessions)
                 if job is not None:
                     lineage.failed(self.warehouse, job, began, time.time(), error)
         return future.result()

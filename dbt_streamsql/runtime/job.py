@@ -150,7 +150,7 @@ class ViewJob:
             raise self._moved(meta, previous)
         still = all(move.kind == "none" for move in self.moves.values())
         follows = self.follows
-        if not reason and still and not self.clocked and not follows:
+        if not (reason or foreign or self.clocked or follows) and still:
             return self._still(meta, previous)
         if reason or foreign or self.plan.mode == "full":
             if self.plan.mode == "full":

@@ -2,6 +2,9 @@
 
 Spark, Iceberg and the catalog's database each throw their own exception for it, and only their
 texts say what it was.
+
+SQLite opens a file that it may not write as one to be read only, and Iceberg keeps that connection
+of its catalog for good: after such a refusal the sessions open their catalogs anew.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import wraps
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -17,7 +20,12 @@ from pyspark.errors import PySparkException
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan import wide_keys
 
+if TYPE_CHECKING:
+    from dbt_streamsql.runtime.sessions import Sessions
+
 Call = TypeVar("Call", bound=Callable[..., object])
+
+_KEPT_READ_ONLY = "SQLITE_READONLY"
 
 _SIGNS = (
     (
@@ -86,17 +94,33 @@ def branch_refusal(error: BaseException, place: Place) -> StreamSqlError | None:
     )
 
 
+def told(error: BaseException) -> BaseException:
+    """What a caller is told of an error: STORAGE_REFUSED, or the error itself."""
+    if not isinstance(error, (Py4JError, PySparkException, OSError)):
+        return error
+    refused = refusal(error)
+    if refused is None:
+        return error
+    refused.__cause__ = error
+    return refused
+
+
+def reopen(error: BaseException, sessions: Sessions) -> None:
+    """After an error that a read-only connection of the catalog gave: the next try has others."""
+    if isinstance(error, StreamSqlError) and _KEPT_READ_ONLY in error.given:
+        sessions.reopen_catalogs()
+
+
 def telling(call: Call) -> Call:
-    """The same call; what the storage refuses becomes STORAGE_REFUSED."""
+    """The same method, of who has a `_warehouse`; what the storage refuses is STORAGE_REFUSED."""
 
     @wraps(call)
-    def run(*args: object, **options: object) -> object:
+    def run(self: Any, *args: object, **options: object) -> object:
         try:
-            return call(*args, **options)
-        except (Py4JError, PySparkException, OSError) as error:
-            told = refusal(error)
-            if told is None:
-                raise
-            raise told from error
+            return call(self, *args, **options)
+        except Exception as caught:  # noqa: BLE001 - it is told
+            error = told(caught)
+            reopen(error, self._warehouse.sessions)
+            raise error  # noqa: B904 - it has its cause
 
     return run  # type: ignore[return-value]

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.runtime.limit import limited
 from dbt_streamsql.runtime.session import new_session
-from dbt_streamsql.storage.iceberg.java import bytes_read, is_connect
+from dbt_streamsql.storage.iceberg.java import bytes_read, is_connect, reopen_catalogs
 
 
 class Sessions:
@@ -22,6 +22,7 @@ class Sessions:
         self.main = spark
         self._query_timeout = query_timeout
         self._free: list[SparkSession] = []
+        self._all = [spark]
         self._lock = threading.Lock()
 
     @contextmanager
@@ -29,13 +30,28 @@ class Sessions:
         """A session for one job, by one thread. Error: QUERY_TIMEOUT."""
         with self._lock:
             session = self._free.pop() if self._free else None
-        session = session or new_session(self.main)
+        if session is None:
+            session = new_session(self.main)
+            with self._lock:
+                self._all.append(session)
         try:
             with limited(session, self._query_timeout):
                 yield session
         finally:
             with self._lock:
                 self._free.append(session)
+
+    def reopen_catalogs(self) -> None:
+        """Drop the catalogs of all sessions, with their connections; the next use opens new ones.
+
+        Work that is under way goes on with the old ones. Over Spark Connect they are the server's,
+        and out of reach.
+        """
+        with self._lock:
+            known = list(self._all)
+        for session in known:
+            if not is_connect(session):
+                reopen_catalogs(session)
 
 
 class JobCount:

@@ -35,12 +35,14 @@ def differing(
 
     What a view that has forgotten something should be is told by its last epoch: by the rows of
     the view before it, and what its inputs had then and have now, as `oracle` says.
-    Errors: DEFINITION_MISSING, NOT_A_VIEW, STATE_FORGOTTEN.
+    Errors: DEFINITION_MISSING, NOT_A_VIEW, STATE_FORGOTTEN, CONSISTENCY_UNAVAILABLE when a version
+    that is to be compared has been expired.
     """
     store = warehouse.store
     job, version = store.jobs().get(str(table)), store.latest(str(table))
     if job is None or version is None:
         raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
+    _check_held(warehouse, job, version)
     if APPROXIMATE in version.stats:
         columns, rows = oracle(plan_of(job), _moments(warehouse, job, version))
         names = ", ".join(map(quote, columns))
@@ -57,6 +59,25 @@ def differing(
             spark.conf.unset(_CONSTRAINTS)
     floats = {c["name"] for c in job.columns if c["type"] in {"float", "double"}}
     return compare.beyond_rounding(found, floats) if floats else found
+
+
+def _check_held(warehouse: Warehouse, job: Job, version: TableVersion) -> None:
+    """What is pinned goes only when somebody writes to a table by hand, drops or restores it."""
+    gone = []
+    read = {source: version.inputs.get(source) for source in job.sources}
+    for name, at in {job.table: version.snapshot, **read}.items():
+        meta = inputs.load(warehouse.sessions.main, TableName.parse(name))
+        if at is not None and (meta is None or at not in meta.snapshots):
+            gone.append(f"snapshot {at} of {name}")
+    if gone:
+        raise StreamSqlError(
+            "CONSISTENCY_UNAVAILABLE",
+            f"what barrier {version.barrier} has of {job.table} is there no more",
+            given=f"expired, or dropped: {', '.join(gone)}",
+            allowed="a view and its sources at the versions of its last barrier",
+            hint="the next run builds the view anew (`dbt run`, or Engine.advance()): verify it "
+            "after that",
+        )
 
 
 def _moments(warehouse: Warehouse, job: Job, version: TableVersion) -> Moments:

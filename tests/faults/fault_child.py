@@ -11,12 +11,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sqlite3
 import sys
 import threading
 import traceback
 from collections import Counter
-from contextlib import closing
 from dataclasses import asdict, dataclass
 
 import fault_scenario as scenario
@@ -69,9 +67,11 @@ def main(orders: Orders) -> int:
             nth = passed[f"{moment} {step}"] if step == orders.step else len(trace)
             here = (step, moment) == (orders.step, orders.moment) or orders.step == ANY
             if here and nth == orders.nth:
-                if orders.signal == signal.SIGSTOP:
-                    _wait_for_writers(orders.warehouse)
-                os.kill(os.getpid(), orders.signal)
+                # Who is stopped in a transaction keeps SQLite's file locked, and nobody could
+                # look at what a zombie does to others. Sent to the process, a signal may be met
+                # by another thread, and this one would go on a little.
+                with writing:
+                    signal.pthread_kill(threading.get_ident(), orders.signal)
 
     tasks = {
         "epoch": scenario.epoch,
@@ -84,6 +84,7 @@ def main(orders: Orders) -> int:
     # Our session, so that `close` leaves a Spark that belongs to another process alone.
     try:
         engine = Engine.open(orders.warehouse, spark=embedded(orders.warehouse))
+        writing = engine._warehouse.store.database._writing
         durable.observers.append(observe)
         try:
             tasks[orders.task](engine)
@@ -93,14 +94,6 @@ def main(orders: Orders) -> int:
         error = _told(caught)
     sys.stdout.write(json.dumps({"passed": passed, "trace": trace, "error": error}))
     return FAILED if error else 0
-
-
-def _wait_for_writers(warehouse: str) -> None:
-    """Let other threads end their transactions: who is stopped in one keeps SQLite's file locked,
-    and nobody could look at what a zombie does to others."""
-    with closing(sqlite3.connect(f"{warehouse}/streamsql.db", timeout=60)) as database:
-        database.execute("BEGIN IMMEDIATE")
-        database.rollback()
 
 
 def _told(error: Exception) -> dict[str, str]:

@@ -8,6 +8,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from random import Random
 
 import fault_disk
@@ -27,6 +28,7 @@ from fault_stages import (
 from fault_world import PATIENCE, World, wait_until_stopped
 
 from dbt_streamsql import Engine
+from dbt_streamsql.errors import StreamSqlError
 
 RECOVERY = 12
 """Steps of a recovery that can be the last one."""
@@ -140,8 +142,9 @@ def read_only(stages: Stages, name: str, rng: Random) -> str:
         check_readers(world, engine, *_around(ready, passed), writable=False)
         held.check()
         disk.release()
-        _recover(world, engine, ready, passed)
-        ready.scenario.task(engine)
+        _recover(world, engine, ready, passed, partial(insist, shop.recover))
+        insist(ready.scenario.task, engine)
+        insist(engine.sweep)
         _check_done(world, engine, ready, held, refused=True)
     return where
 
@@ -209,11 +212,27 @@ def _around(ready: Ready, passed: Sequence[Passing]) -> tuple[Contents, Contents
     return ready.contents[max(stage - 1, 0)], ready.contents[stage]
 
 
-def _recover(world: World, engine: Engine, ready: Ready, passed: Sequence[Passing]) -> None:
+def insist(call: Callable[..., object], *given: object) -> None:
+    """Who came while the disk was read-only may be refused once more, then not again."""
+    try:
+        call(*given)
+    except StreamSqlError as error:
+        if error.code not in ("STORAGE_REFUSED", "META_UNREACHABLE"):
+            raise
+        call(*given)
+
+
+def _recover(
+    world: World,
+    engine: Engine,
+    ready: Ready,
+    passed: Sequence[Passing],
+    recover: Callable[[Engine], object] = shop.recover,
+) -> None:
     """What readers see of a dead process, and after the recovery by the next one."""
     old, new = _around(ready, passed)
     check_readers(world, engine, old, new)
-    shop.recover(engine)
+    recover(engine)
     check_rest(world, engine, new)
 
 

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from dbt_streamsql import Engine
+from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.redefinition import APPEND, COMPATIBLE, METADATA, SHADOW
 
 pytestmark = pytest.mark.spark
@@ -265,6 +266,25 @@ def test_a_view_that_others_wrote_to_is_computed_from_the_sources(spark, engine,
     report = engine.create_materialized_view(view, f"{query} HAVING n > 1")
     assert (report.definition, report.mode) == (SHADOW, "full")
     assert report.reason == "somebody else wrote to the view's table"
+    assert engine.verify(view) == []
+
+
+def test_a_view_whose_version_somebody_expired_says_so_until_the_next_run(
+    spark, engine, schema, orders
+):
+    view = f"lake.{schema}.v"
+    engine.create_materialized_view(view, GROUPS.format(o=orders))
+    spark.sql(f"INSERT INTO {view} SELECT * FROM {view}")
+    spark.sql(
+        "CALL lake.system.expire_snapshots("
+        f"table => '{schema}.v', older_than => now(), retain_last => 1)"
+    )
+    with pytest.raises(StreamSqlError) as refused:
+        engine.verify(view)
+    assert refused.value.code == "CONSISTENCY_UNAVAILABLE"
+    assert f"of {view}" in refused.value.given
+    report = engine.advance().tables[view]
+    assert (report.mode, report.reason) == ("full", "somebody else wrote to the view's table")
     assert engine.verify(view) == []
 
 

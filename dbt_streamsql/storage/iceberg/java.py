@@ -42,6 +42,17 @@ def java_catalog(spark: SparkSession, name: str) -> Any:
     return tools.loadIcebergCatalog(session, name)
 
 
+def reopen_catalogs(spark: SparkSession) -> None:
+    """Let a session make its catalogs anew at their next use; what `USE` has chosen stays."""
+    session: Any = spark._jsparkSession
+    manager = session.sessionState().catalogManager()
+    catalog, namespace = manager.currentCatalog().name(), manager.currentNamespace()
+    manager.reset()
+    manager.setCurrentCatalog(catalog)
+    if len(namespace):
+        manager.setCurrentNamespace(namespace)
+
+
 def java_identifier(spark: SparkSession, name: TableName) -> Any:
     """A name as Iceberg's catalogs take it."""
     gateway: Any = spark.sparkContext._gateway
