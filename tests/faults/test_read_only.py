@@ -11,6 +11,9 @@ import pytest
 from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.runtime.session import embedded
+
+pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
 
 @pytest.fixture
@@ -23,10 +26,11 @@ def disk(tmp_path):
 
 
 @pytest.fixture
-def opened(disk):
-    """`opened()`: one more engine on a warehouse on that disk."""
+def opened(spark, disk):
+    """`opened()`: one more engine on a warehouse on that disk, in a session of its own."""
+    place = str(disk.folder / "warehouse")
     with ExitStack() as stack:
-        yield lambda: stack.enter_context(closing(Engine.open(str(disk.folder / "warehouse"))))
+        yield lambda: stack.enter_context(closing(Engine.open(place, spark=embedded(place))))
 
 
 def test_an_engine_that_read_then_is_refused_once_and_writes_again(disk, opened):
