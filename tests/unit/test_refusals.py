@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from types import SimpleNamespace
 
 import pytest
 from py4j.protocol import Py4JError
@@ -21,6 +22,7 @@ Caused by: java.io.FileNotFoundException: /w/x.json (Read-only file system)"""
 CATALOG = """Failed to execute: INSERT INTO iceberg_tables
 Caused by: org.sqlite.SQLiteException: [SQLITE_FULL] Insertion failed because database is full"""
 
+CALLER = SimpleNamespace(_warehouse=SimpleNamespace(sessions=None))
 FOLDER = "java.io.IOException: Mkdirs failed to create file:/w/s/data (exists=false)"
 
 
@@ -36,11 +38,11 @@ FOLDER = "java.io.IOException: Mkdirs failed to create file:/w/s/data (exists=fa
 )
 def test_it_says_what_is_refused_where_and_what_to_do(error, what, given):
     @telling
-    def call():
+    def call(self):
         raise error
 
     with pytest.raises(StreamSqlError) as caught:
-        call()
+        call(CALLER)
     assert caught.value.code == "STORAGE_REFUSED"
     assert what in caught.value.message
     assert given in caught.value.given
@@ -52,19 +54,19 @@ def test_other_errors_stay_what_they_are():
     error = PySparkException("[TABLE_OR_VIEW_NOT_FOUND] The table cannot be found")
 
     @telling
-    def call():
+    def call(self):
         raise error
 
     with pytest.raises(PySparkException) as caught:
-        call()
+        call(CALLER)
     assert caught.value is error
     assert refusal(error) is None
 
 
 def test_what_is_returned_and_given_is_passed_on():
     @telling
-    def both(left, *, right):
+    def both(self, left, *, right):
         return left, right
 
-    assert both(1, right=2) == (1, 2)
+    assert both(CALLER, 1, right=2) == (1, 2)
     assert both.__name__ == "both"
