@@ -49,7 +49,7 @@ def reopen_catalogs(spark: SparkSession) -> None:
     catalog, namespace = manager.currentCatalog().name(), manager.currentNamespace()
     manager.reset()
     manager.setCurrentCatalog(catalog)
-    if len(namespace):
+    if list(manager.currentNamespace()) != list(namespace):
         manager.setCurrentNamespace(namespace)
 
 
