@@ -38,7 +38,7 @@ processes: install classes ## what starts processes: kills, warm engine, Connect
 	$(PYTEST) -m processes -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 classes: install
-	@$(BIN)/python tests/spark_defaults.py
+	@$(BIN)/python -m tests.support.spark_defaults
 
 browser: ## Chromium for the tests of the pages, by apt as root on Debian
 	@$(PYTHON) scripts/get_chromium.py
@@ -53,19 +53,19 @@ differential: install ## the compiler's plans on DuckDB, random queries of all o
 	STREAMSQL_DUCK_EPOCHS=$(EPOCHS) STREAMSQL_DUCK_SECONDS=0 STREAMSQL_DUCK_PAIRS=1 STREAMSQL_SEED=$(SEED) $(PYTEST) -s tests/differential $(ARGS)
 
 simulate: install ## the epoch protocol with crashes, errors and lost locks; SEEDS=… of them from SEED=…, in JOBS=… processes
-	$(BIN)/python tests/simulator/run.py --seeds $(SEEDS) --seed $(SEED) --jobs $(JOBS)
+	$(BIN)/python -m tests.simulator.run --seeds $(SEEDS) --seed $(SEED) --jobs $(JOBS)
 
 mutants: install ## bugs planted one at a time, of which the tests must find 95 %; ARGS='--tier duckdb'
-	$(BIN)/python tests/mutants/run.py $(ARGS)
+	$(BIN)/python -m tests.mutants.run $(ARGS)
 
 kills: classes ## SIGKILL before and after every durable step, then rerun; ROUNDS=… of all
 	STREAMSQL_KILLS=$(ROUNDS) $(PYTEST) -m '' tests/faults $(ARGS)
 
 chaos: classes ## kills, zombies, full and read-only disks at random; N=… of them from SEED=…, or FAULT=… again, in JOBS=… processes
-	PYTHONPATH=tests $(BIN)/python tests/faults/chaos.py --faults $(N) --seed $(SEED) --jobs $(JOBS) $(if $(FAULT),--fault $(FAULT)) $(ARGS)
+	$(BIN)/python -m tests.faults.chaos --faults $(N) --seed $(SEED) --jobs $(JOBS) $(if $(FAULT),--fault $(FAULT)) $(ARGS)
 
 isolation: classes ## READS=… at every level of consistency beside a writer that is killed, from SEED=…
-	PYTHONPATH=tests $(BIN)/python tests/isolation/run.py --reads $(READS) --seed $(SEED) $(ARGS)
+	$(BIN)/python -m tests.isolation.run --reads $(READS) --seed $(SEED) $(ARGS)
 
 injections: classes ## every naughty string in every place of a config, rendered, compared and stored
 	STREAMSQL_INJECTIONS=all STREAMSQL_SEED=$(SEED) $(PYTEST) -s tests/functional/injections $(ARGS)
@@ -83,7 +83,7 @@ openapi: install ## docs/openapi.json anew, from what MetaService publishes
 	$(BIN)/python scripts/openapi.py
 
 services: install ## a Kafka broker and a PostgreSQL to play with: prints their addresses, Ctrl-C stops them
-	@PYTHONPATH=tests $(BIN)/python scripts/services.py
+	@PYTHONPATH=. $(BIN)/python scripts/services.py
 
 demo: ## real flights, two dbt runs, what each view did and what a full refresh would cost
 	@$(PYTHON) scripts/demo.py

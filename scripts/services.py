@@ -7,8 +7,7 @@ import sys
 import threading
 from contextlib import ExitStack
 
-import kafka_broker
-import postgres
+from tests.support import kafka_broker, postgres
 
 
 def main() -> int:

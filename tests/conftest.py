@@ -5,16 +5,20 @@ from __future__ import annotations
 import uuid
 
 import pytest
-import spark_defaults
-from spark_way import settings
-from tests_support import drop_schema
 
 from dbt_streamsql import Engine
 from dbt_streamsql.runtime.session import open_session
+from tests.support import spark_defaults
+from tests.support.catalogs import drop_schema
+from tests.support.spark_way import settings
 
 spark_defaults.use()
 
-pytest_plugins = ["dbt.tests.fixtures.project", "spark_servers", "kafka_broker"]
+pytest_plugins = [
+    "dbt.tests.fixtures.project",
+    "tests.support.spark_servers",
+    "tests.support.kafka_broker",
+]
 
 
 @pytest.fixture(scope="session")

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import psycopg
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
-
-import kafka_broker
-import postgres
-
 from integration_tests.clickstream import produce
+from tests.support import kafka_broker, postgres
 
 LOOK = 0.2
 """Seconds between two looks at the newest bid in PostgreSQL."""

@@ -7,7 +7,7 @@ from hashlib import sha256
 from importlib.metadata import version as version_of
 from pathlib import Path
 
-_ROOMS = ("algebra", "compiler", "plan")
+_ROOMS = ("compiler", "plan")
 
 
 @cache

@@ -8,15 +8,14 @@ import re
 import sys
 from pathlib import Path
 
-import dialect
 import pytest
-import spark_way
-import tally
 from dbt.tests import util
 
 from dbt_streamsql.adapter.impl import StreamSqlAdapter
+from tests.conformance import dialect, tally
+from tests.support import spark_way
 
-pytest.register_assert_rewrite("overrides")
+pytest.register_assert_rewrite("tests.conformance.overrides")
 
 _DROP_SCHEMA = re.compile(r"\s*drop schema if exists (\w+) cascade", re.IGNORECASE)
 _MATERIALIZED_VIEW = re.compile(

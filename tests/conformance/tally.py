@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
-from units import UNITS
+from tests.conformance.units import UNITS
 
 _OUTCOMES = ("passed", "failed", "skipped")
 

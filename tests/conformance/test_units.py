@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 
 import pytest
-from overrides import OVERRIDES
-from units import UNITS, Unit, chosen
+
+from tests.conformance.overrides import OVERRIDES
+from tests.conformance.units import UNITS, Unit, chosen
 
 # The suite is dbt's: how it uses pytest is not ours to mend.
 pytestmark = pytest.mark.filterwarnings("ignore")

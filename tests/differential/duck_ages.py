@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from duck_world import DuckWorld
-
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import TableName
+from tests.differential.duck_world import DuckWorld
 
 COLUMNS = {
     "o": [("k", "bigint"), ("x", "bigint")],

@@ -12,15 +12,14 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from duck_catalog import DuckCatalog
-from duck_dialect import to_duck
-from duck_epoch import DuckEpoch
-from duck_grammar import TABLES, VIEWS, Scenario, View
-from duck_operators import OPERATORS
-from duck_world import DuckWorld
-
 from dbt_streamsql.compiler.compile import compile_view
 from dbt_streamsql.plan.compiled import CompiledPlan
+from tests.differential.duck_catalog import DuckCatalog
+from tests.differential.duck_dialect import to_duck
+from tests.differential.duck_epoch import DuckEpoch
+from tests.differential.duck_grammar import TABLES, VIEWS, Scenario, View
+from tests.differential.duck_operators import OPERATORS
+from tests.differential.duck_world import DuckWorld
 
 REGRESSIONS = Path(__file__).parent / "regressions"
 TOLERANCE = 1e-9

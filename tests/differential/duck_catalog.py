@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import duckdb
 import sqlglot
-from duck_dialect import to_duck
 from sqlglot import exp
 
 from dbt_streamsql.compiler.functions import AGGREGATES, GENERATORS, VOLATILE, WINDOWS
@@ -16,6 +15,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName
+from tests.differential.duck_dialect import to_duck
 
 _SCALARS = """
     abs array array_contains array_distinct array_size ascii base64 bigint bin boolean

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from duck_queries import Queries, Rel, Source, under
-from duck_terms import JOINABLE, Col, condition, literal, predicate
+from tests.differential.duck_queries import Queries, Rel, Source, under
+from tests.differential.duck_terms import JOINABLE, Col, condition, literal, predicate
 
 
 def first(q: Queries, depth: int) -> Rel:

@@ -13,9 +13,6 @@ from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2s
 from typing import Any
 
-from duck_dialect import to_duck, to_duck_type
-from duck_world import DuckWorld
-
 from dbt_streamsql.plan import steps
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill, holes
@@ -24,6 +21,8 @@ from dbt_streamsql.plan.redefinition import NOW, STORED
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.plan.steps import Component, Derived, Fold, Meeting, asked
 from dbt_streamsql.quoting import quote
+from tests.differential.duck_dialect import to_duck, to_duck_type
+from tests.differential.duck_world import DuckWorld
 
 Frame = str | None
 

@@ -17,8 +17,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from random import Random
 
-from duck_operators import OPERATORS
-from duck_queries import Queries
+from tests.differential.duck_operators import OPERATORS
+from tests.differential.duck_queries import Queries
 
 TABLES: dict[str, tuple[tuple[str, str], ...]] = {
     "t1": (("k", "int"), ("v", "int"), ("s", "string"), ("d", "decimal(10,2)"), ("b", "boolean")),

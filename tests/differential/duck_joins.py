@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from duck_queries import Operator, Queries, Rel, Source, under
-from duck_terms import (
+from tests.differential.duck_queries import Operator, Queries, Rel, Source, under
+from tests.differential.duck_terms import (
     COMPARABLE,
     JOINABLE,
     KINDS,

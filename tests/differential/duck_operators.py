@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import duck_correlated as each
-import duck_joins as several
-import duck_pivots as turned
-import duck_unary as one
-from duck_queries import Operator
-from duck_terms import FAMILIES
+from tests.differential import duck_correlated as each
+from tests.differential import duck_joins as several
+from tests.differential import duck_pivots as turned
+from tests.differential import duck_unary as one
+from tests.differential.duck_queries import Operator
+from tests.differential.duck_terms import FAMILIES
 
 OPERATORS: dict[str, Operator] = {
     "filter": one.filtered,

@@ -6,8 +6,8 @@ several columns to a row in UNPIVOT; both are checked on Spark.
 
 from __future__ import annotations
 
-from duck_queries import Queries, Rel
-from duck_terms import JOINABLE, Col, literal
+from tests.differential.duck_queries import Queries, Rel
+from tests.differential.duck_terms import JOINABLE, Col, literal
 
 _NUMBERS = ("int", "big", "dec")
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from duck_terms import FAMILIES, JOINABLE, KINDS, Col, Cols, call, predicate
+from tests.differential.duck_terms import FAMILIES, JOINABLE, KINDS, Col, Cols, call, predicate
 
 _COLUMN = re.compile(r"\w+\.[a-z]\w*")
 

@@ -8,9 +8,10 @@ from dataclasses import replace
 from time import monotonic
 
 import sqlglot
-from duck_campaign import Failure, play
-from duck_grammar import Scenario, View
 from sqlglot import exp
+
+from tests.differential.duck_campaign import Failure, play
+from tests.differential.duck_grammar import Scenario, View
 
 SECONDS = 60
 """Time that one failure may take to become small."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import duckdb
-from duck_dialect import to_duck, to_duck_type
 
 from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.schema import WEIGHT, Column
 from dbt_streamsql.quoting import TableName
+from tests.differential.duck_dialect import to_duck, to_duck_type
 
 Columns = Sequence[tuple[str, str]]
 """Names with Spark types; `not null` may follow a type."""

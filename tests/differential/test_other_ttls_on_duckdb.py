@@ -6,8 +6,13 @@ which rows of a table have ever expired. `STREAMSQL_DUCK_TTL` and `STREAMSQL_SEE
 
 from __future__ import annotations
 
-from duck_epoch import DuckEpoch
-from test_state_ttl_on_duckdb import (
+from dbt_streamsql.compiler.compile import compile_view
+from dbt_streamsql.compiler.redefine import redefinition
+from dbt_streamsql.plan.fold_values import WRITTEN
+from dbt_streamsql.plan.redefinition import COMPATIBLE, METADATA
+from dbt_streamsql.plan.state import KEPT, StateTtl
+from tests.differential.duck_epoch import DuckEpoch
+from tests.differential.duck_ttl import (
     CALLS,
     EPOCHS,
     GROUPS,
@@ -19,12 +24,6 @@ from test_state_ttl_on_duckdb import (
     Player,
     plain,
 )
-
-from dbt_streamsql.compiler.compile import compile_view
-from dbt_streamsql.compiler.redefine import redefinition
-from dbt_streamsql.plan.fold_values import WRITTEN
-from dbt_streamsql.plan.redefinition import COMPATIBLE, METADATA
-from dbt_streamsql.plan.state import KEPT, StateTtl
 
 EVERY = 4
 """Epochs after which the TTLs are others."""

@@ -13,12 +13,13 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-from duck_campaign import REGRESSIONS, Failure, Tally, keep, play
-from duck_dialect import to_duck
-from duck_grammar import TABLES, Scenario, scenario
-from duck_grammar import VIEWS as PLAIN
-from duck_shrink import shrink, turned
-from duck_world import DuckWorld
+
+from tests.differential.duck_campaign import REGRESSIONS, Failure, Tally, keep, play
+from tests.differential.duck_dialect import to_duck
+from tests.differential.duck_grammar import TABLES, Scenario, scenario
+from tests.differential.duck_grammar import VIEWS as PLAIN
+from tests.differential.duck_shrink import shrink, turned
+from tests.differential.duck_world import DuckWorld
 
 EPOCHS = int(os.environ.get("STREAMSQL_DUCK_EPOCHS", "5000"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from fault_campaign import Tally
-from fault_stages import Stages
-from fault_world import World
+
+from tests.faults.fault_campaign import Tally
+from tests.faults.fault_stages import Stages
+from tests.faults.fault_world import World
 
 TALLY: Counter[str] = Counter()
 """Kills by durable step, for the summary."""

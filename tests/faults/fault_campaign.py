@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 
-import fault_disk
-from fault_kinds import KINDS, ON_A_DISK
-from fault_scenarios import SCENARIOS
-from fault_stages import Stages
+from tests.faults import fault_disk
+from tests.faults.fault_kinds import KINDS, ON_A_DISK
+from tests.faults.fault_scenarios import SCENARIOS
+from tests.faults.fault_stages import Stages
 
 WEIGHTS = {
     "kill": 8,

@@ -17,8 +17,8 @@ import traceback
 from collections import Counter
 from dataclasses import asdict, dataclass
 
-import fault_scenario as scenario
-from spark_child import PORT, attach, wear_out
+from tests.faults import fault_scenario as scenario
+from tests.support.spark_child import PORT, attach, wear_out
 
 FAILED = 3
 """The exit code of a task that ended with an error."""
@@ -45,11 +45,10 @@ class Orders:
 
 
 def main(orders: Orders) -> int:
-    from fault_scenarios import SCENARIOS
-
     from dbt_streamsql import Engine
     from dbt_streamsql.runtime import durable, epoch
     from dbt_streamsql.runtime.session import embedded
+    from tests.faults.fault_scenarios import SCENARIOS
 
     if PORT in os.environ:
         attach()

@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from functools import partial
 from random import Random
 
-import fault_disk
-import fault_scenario as shop
-from fault_child import ANY, FAILED
-from fault_stages import (
+from dbt_streamsql import Engine
+from dbt_streamsql.errors import StreamSqlError
+from tests.faults import fault_disk
+from tests.faults import fault_scenario as shop
+from tests.faults.fault_child import ANY, FAILED
+from tests.faults.fault_stages import (
     Contents,
     Held,
     Passing,
@@ -25,10 +27,7 @@ from fault_stages import (
     check_rest,
     opened,
 )
-from fault_world import PATIENCE, World, wait_until_stopped
-
-from dbt_streamsql import Engine
-from dbt_streamsql.errors import StreamSqlError
+from tests.faults.fault_world import PATIENCE, World, wait_until_stopped
 
 RECOVERY = 12
 """Steps of a recovery that can be the last one."""

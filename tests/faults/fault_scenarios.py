@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import fault_scenario as shop
-
 from dbt_streamsql.errors import StreamSqlError
+from tests.faults import fault_scenario as shop
 
 if TYPE_CHECKING:
     from dbt_streamsql import Engine

@@ -9,14 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import fault_scenario as shop
-from fault_scenarios import DECISIVE, SCENARIOS, Queries, Scenario
-from fault_world import World
-
 from dbt_streamsql import Engine
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.staging import STAGING_SCHEMA
+from tests.faults import fault_scenario as shop
+from tests.faults.fault_scenarios import DECISIVE, SCENARIOS, Queries, Scenario
+from tests.faults.fault_world import World
 
 Contents = dict[str, shop.Rows]
 Passing = tuple[str, str]

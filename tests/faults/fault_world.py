@@ -19,9 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import fault_scenario as scenario
-import spark_child
-from fault_child import FAILED, Orders
 from pyspark.sql import DataFrame
 
 from dbt_streamsql import Engine
@@ -31,8 +28,11 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.changelog_table import SUFFIX
 from dbt_streamsql.runtime.session import embedded
 from dbt_streamsql.storage.iceberg import metadata, staging
+from tests.faults import fault_scenario as scenario
+from tests.faults.fault_child import FAILED, Orders
+from tests.support import spark_child
 
-CHILD = Path(__file__).with_name("fault_child.py")
+CHILD = "tests.faults.fault_child"
 PATIENCE = 300
 """Seconds after which a child is hung; nothing here is timed."""
 
@@ -103,7 +103,7 @@ class World:
         environment = spark_child.paths() if own_spark else spark_child.environment(self.spark)
         with self.log.open("wb") as log, self.output.open("wb") as output:
             return subprocess.Popen(
-                [sys.executable, str(CHILD), orders.to_json()],
+                [sys.executable, "-m", CHILD, orders.to_json()],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

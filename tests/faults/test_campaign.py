@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-import chaos
-from fault_campaign import Met, draw
+from tests.faults import chaos
+from tests.faults.fault_campaign import Met, draw
 
 
 def test_what_its_file_tells_is_counted_and_not_met_again(tmp_path, capsys, monkeypatch):

@@ -6,12 +6,12 @@ More scenarios: an entry in `fault_scenarios.py`, and a fault or two here.
 from __future__ import annotations
 
 import pytest
-from fault_campaign import WEIGHTS, Fault, Met, Tally, draw
-from fault_disk import unavailable
-from fault_kinds import KINDS, ON_A_DISK, kill_at
-from fault_scenarios import SCENARIOS
 
 from dbt_streamsql.runtime.durable import DROP_STEPS, REVISION_STEPS, STREAM_STEPS
+from tests.faults.fault_campaign import WEIGHTS, Fault, Met, Tally, draw
+from tests.faults.fault_disk import unavailable
+from tests.faults.fault_kinds import KINDS, ON_A_DISK, kill_at
+from tests.faults.fault_scenarios import SCENARIOS
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
@@ -68,7 +68,9 @@ def test_a_campaign_is_the_same_for_the_same_seed_and_draws_all_kinds():
 
 
 def test_where_nothing_can_be_mounted_the_tally_says_so(monkeypatch):
-    monkeypatch.setattr("fault_disk.unavailable", lambda: "mounting a tmpfs is refused")
+    monkeypatch.setattr(
+        "tests.faults.fault_disk.unavailable", lambda: "mounting a tmpfs is refused"
+    )
     tally = Tally()
     for kind in ON_A_DISK:
         tally.count(Fault(kind, "first", 1).meet(stages=None))
@@ -79,7 +81,7 @@ def test_where_nothing_can_be_mounted_the_tally_says_so(monkeypatch):
 def test_a_disk_that_is_full_takes_no_more_and_one_that_is_protected_nothing(tmp_path):
     if unavailable():
         pytest.skip(unavailable())
-    from fault_disk import mounted
+    from tests.faults.fault_disk import mounted
 
     with mounted(tmp_path / "disk") as disk:
         file = disk.folder / "file"

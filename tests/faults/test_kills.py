@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 from collections import Counter
 
-import fault_scenario as scenario
 import pytest
 
 from dbt_streamsql.runtime import durable
+from tests.faults import fault_scenario as scenario
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-import fault_scenario as scenario
 import pytest
 
 from dbt_streamsql import Engine
 from dbt_streamsql.runtime import durable
 from dbt_streamsql.runtime.session import embedded
+from tests.faults import fault_scenario as scenario
 
 pytestmark = pytest.mark.spark
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import ExitStack, closing
 from functools import partial
 
-import fault_disk
 import pytest
 
 from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore
 from dbt_streamsql.runtime.session import embedded
+from tests.faults import fault_disk
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 

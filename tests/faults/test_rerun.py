@@ -7,9 +7,10 @@ import hashlib
 from collections import Counter
 from pathlib import Path
 
-import fault_scenario as shop
 import pytest
-from fault_stages import opened
+
+from tests.faults import fault_scenario as shop
+from tests.faults.fault_stages import opened
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import fault_scenario as scenario
 import pytest
 
 from dbt_streamsql.quoting import TableName
@@ -13,6 +12,7 @@ from dbt_streamsql.runtime.durable import STAGED_STEPS
 from dbt_streamsql.runtime.staged import Build
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.staged import TableSpec
+from tests.faults import fault_scenario as scenario
 
 pytestmark = pytest.mark.spark
 

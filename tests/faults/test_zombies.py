@@ -7,11 +7,11 @@ import os
 import signal
 import threading
 
-import fault_scenario as scenario
 import pytest
-from fault_world import PATIENCE, wait_until_stopped
 
 from dbt_streamsql.errors import StreamSqlError
+from tests.faults import fault_scenario as scenario
+from tests.faults.fault_world import PATIENCE, wait_until_stopped
 
 pytestmark = pytest.mark.spark
 

@@ -10,14 +10,14 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
-import spark_way
 import yaml
 from click.testing import CliRunner, Result
 from dbt.adapters.factory import get_adapter_by_type
 from dbt.cli.main import dbtRunner
-from followed_postgres import database, followed, port, sql  # noqa: F401 - fixtures
 
 from dbt_streamsql.cli import main
+from tests.support import spark_way
+from tests.support.followed_postgres import database, followed, port, sql  # noqa: F401 - fixtures
 
 
 @dataclass

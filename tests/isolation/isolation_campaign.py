@@ -14,21 +14,20 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import isolation_tables as bank
-import spark_child
-from isolation_checker import REALLY, Contents, Findings
-from isolation_tables import QUERY, Answer
-from isolation_writer import TURNS, Orders
-from planted_isolation import READERS
-
 from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.cut import LEVELS
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.session import embedded
 from dbt_streamsql.storage.iceberg import metadata
+from tests.isolation import isolation_tables as bank
+from tests.isolation.isolation_checker import REALLY, Contents, Findings
+from tests.isolation.isolation_tables import QUERY, Answer
+from tests.isolation.isolation_writer import TURNS, Orders
+from tests.isolation.planted_isolation import READERS
+from tests.support import spark_child
 
-WRITER = Path(__file__).with_name("isolation_writer.py")
+WRITER = "tests.isolation.isolation_writer"
 PASSINGS = 80
 """Steps, about two epochs, within which a writer dies."""
 
@@ -103,7 +102,7 @@ class Campaign:
             )
             with (self.folder / "writer.log").open("wb") as log:
                 process = subprocess.Popen(
-                    [sys.executable, str(WRITER), orders.to_json()],
+                    [sys.executable, "-m", WRITER, orders.to_json()],
                     env=spark_child.environment(self.spark),
                     stdout=log,
                     stderr=log,

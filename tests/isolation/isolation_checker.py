@@ -8,9 +8,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-import isolation_tables as bank
-from isolation_tables import Answer
 from pyspark.sql import SparkSession
+
+from tests.isolation import isolation_tables as bank
+from tests.isolation.isolation_tables import Answer
 
 REALLY = 20
 """Every so many answers is one that Spark has computed as a whole."""

@@ -14,8 +14,8 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from random import Random
 
-import isolation_tables as bank
-from spark_child import attach, wear_out
+from tests.isolation import isolation_tables as bank
+from tests.support.spark_child import attach, wear_out
 
 SLOW = 0.3
 """Seconds that it stays at some steps, so that readers meet what is unfinished."""
@@ -41,11 +41,10 @@ class Orders:
 
 
 def main(orders: Orders) -> None:
-    from planted_isolation import WRITERS
-
     from dbt_streamsql import Engine
     from dbt_streamsql.runtime import durable
     from dbt_streamsql.runtime.session import embedded
+    from tests.isolation.planted_isolation import WRITERS
 
     attach()
     wear_out()

@@ -9,12 +9,11 @@ import tempfile
 from pathlib import Path
 from time import monotonic
 
-import spark_defaults
-from isolation_campaign import Campaign
-from planted_isolation import READERS, WRITERS
-from spark_way import settings
-
 from dbt_streamsql.runtime.session import open_session
+from tests.isolation.isolation_campaign import Campaign
+from tests.isolation.planted_isolation import READERS, WRITERS
+from tests.support import spark_defaults
+from tests.support.spark_way import settings
 
 
 def main() -> int:

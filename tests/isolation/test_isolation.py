@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from isolation_campaign import Campaign
-from isolation_checker import Findings
-from isolation_tables import Answer
-from planted_isolation import READERS, WRITERS
+
+from tests.isolation.isolation_campaign import Campaign
+from tests.isolation.isolation_checker import Findings
+from tests.isolation.isolation_tables import Answer
+from tests.isolation.planted_isolation import READERS, WRITERS
 
 READS = 200
 SECONDS = 240

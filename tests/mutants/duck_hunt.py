@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from time import monotonic
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "differential"))
-
-from duck_campaign import play
-from duck_grammar import scenario
+from tests.differential.duck_campaign import play
+from tests.differential.duck_grammar import scenario
 
 VIEWS, ROUNDS = 6, 8
 """Smaller than in a campaign: the first wrong view ends the hunt."""

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from planted_queries import QUERIES
-from planted_rules import RULES
-from planted_spark import SPARK
-from planted_ttl import TTL
-from planted_wide import WIDE
+from tests.mutants.planted_queries import QUERIES
+from tests.mutants.planted_rules import RULES
+from tests.mutants.planted_spark import SPARK
+from tests.mutants.planted_ttl import TTL
+from tests.mutants.planted_wide import WIDE
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
 
-from planted import BUGS, Bug
+from tests.mutants.planted import BUGS, Bug
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -88,8 +88,8 @@ def _wrong_anyway(scenario: str) -> bool:
     """Whether a scenario fails with the code as it is."""
     sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "differential")]
     try:
-        from duck_campaign import play
-        from duck_grammar import Scenario
+        from tests.differential.duck_campaign import play
+        from tests.differential.duck_grammar import Scenario
     finally:
         del sys.path[:2]
     return bool(play(Scenario.from_json(scenario)))

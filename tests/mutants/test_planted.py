@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import ast
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from planted import BUGS
-from run import ROOT, plant
+from tests.mutants.planted import BUGS
+from tests.mutants.run import ROOT, plant
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.id)

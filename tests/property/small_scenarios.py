@@ -6,7 +6,7 @@ Random ones meet all of it too, but late. Here is also what the grammar has not:
 
 from __future__ import annotations
 
-from grammar import Scenario
+from tests.property.grammar import Scenario
 
 DRIVER, REWRITE, MERGE = (
     "the driver writes",

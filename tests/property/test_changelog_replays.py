@@ -7,11 +7,11 @@ from collections import Counter
 from random import Random
 
 import pytest
-from grammar import scenario
-from tests_support import drop_schema
 
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.runtime import write, write_driver
+from tests.property.grammar import scenario
+from tests.support.catalogs import drop_schema
 
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
 SCENARIOS = max(1, int(os.environ.get("STREAMSQL_EPOCHS", "300")) // 200)

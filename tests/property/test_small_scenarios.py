@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from small_scenarios import SMALL
-from test_views_equal_queries import WAYS, play
 
 from dbt_streamsql.runtime import write, write_driver
+from tests.property.playing import WAYS, play
+from tests.property.small_scenarios import SMALL
 
 
 @pytest.mark.parametrize("name", SMALL)

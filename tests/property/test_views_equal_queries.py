@@ -10,64 +10,16 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from grammar import Scenario, scenario
-from tests_support import drop_schema
 
 from dbt_streamsql import StreamSqlError
 from dbt_streamsql.runtime import write, write_driver
+from tests.property.grammar import Scenario, scenario
+from tests.property.playing import WAYS, Difference, play
 
 EPOCHS = int(os.environ.get("STREAMSQL_EPOCHS", "100"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
 VIEWS, ROUNDS = 10, 5
 SCENARIOS = max(1, -(-EPOCHS // (VIEWS * ROUNDS)))
-
-
-class Difference(AssertionError):
-    """A view that is not its query."""
-
-
-def play(engine, chosen: Scenario, modes: Counter | None = None) -> None:
-    """Run a scenario in a schema of its own; raise `Difference` at the first wrong view."""
-    schema = f"lake.p_{chosen.seed}"
-    engine.spark.sql(f"DROP NAMESPACE IF EXISTS {schema}")
-    engine.spark.sql(f"CREATE NAMESPACE {schema}")
-    try:
-        for statement in chosen.create:
-            engine.spark.sql(statement.format(schema=schema))
-        made: list[str] = []
-        seen: dict[str, object] = {}
-        engine.begin()
-        for number, sql in enumerate(chosen.views):
-            name = f"{schema}.v{number}"
-            text = sql.replace("{schema}", schema).replace("{{", "{").replace("}}", "}")
-            engine.create_materialized_view(name, text, refresh_mode="incremental")
-            made.append(name)
-        engine.publish()
-        for number, statements in enumerate(chosen.epochs):
-            for statement in statements:
-                engine.spark.sql(statement.format(schema=schema))
-            report = engine.advance()
-            for name in made:
-                if "stored rows" in report.tables[name].reason:
-                    raise Difference(f"{name} was wrong in epoch {number}, a full refresh hid it")
-                if modes is not None:
-                    modes[report.tables[name].mode] += 1
-                state = version_of(engine, name)
-                if seen.get(name) == state:
-                    continue
-                seen[name] = state
-                wrong = engine.verify(name)
-                if wrong:
-                    raise Difference(f"{name} after epoch {number}: {wrong[:4]}")
-    finally:
-        engine.abort()
-        drop_schema(engine, schema.removeprefix("lake."))
-
-
-def version_of(engine, name):
-    """The version of a view and of what it was computed from: equal means nothing to verify."""
-    latest = engine._warehouse.store.latest(name)
-    return latest.snapshot, dict(latest.inputs)
 
 
 def fails(engine, chosen: Scenario) -> bool:
@@ -103,14 +55,6 @@ def modes():
     counted = Counter()
     yield counted
     print(f"\n{sum(counted.values())} view-epochs from seed {SEED}: {dict(counted)}")
-
-
-WAYS = {
-    "the driver writes": (write_driver.DRIVER_ROWS, write.SMALL_TABLE),
-    "small tables are rewritten": (-1, write.SMALL_TABLE),
-    "big tables are merged into": (-1, -1),
-}
-"""How changes are written: the limits (rows of a change, rows of a small table) that lead there."""
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + SCENARIOS))

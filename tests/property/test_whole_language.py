@@ -10,8 +10,9 @@ from collections import Counter
 
 import pytest
 import sqlglot
-from duck_grammar import TABLES, VIEWS, scenario
-from tests_support import drop_schema
+
+from tests.differential.duck_grammar import TABLES, VIEWS, scenario
+from tests.support.catalogs import drop_schema
 
 pytestmark = [pytest.mark.spark, pytest.mark.suites]
 

@@ -7,11 +7,11 @@ from collections import Counter
 from random import Random
 
 import pytest
-from test_views_equal_queries import WAYS
-from wide_tables import World, plain
 
 from dbt_streamsql import Engine
 from dbt_streamsql.runtime import write, write_driver
+from tests.property.playing import WAYS
+from tests.property.wide_tables import World, plain
 
 pytestmark = pytest.mark.spark
 

@@ -14,8 +14,6 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from sim_store import MemoryLeases, MemoryStore
-
 from dbt_streamsql.meta import Barrier, Fence, Outlook, Retention, TableVersion, transitions
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import context, epoch, job, publish, readings, retention, upkeep
@@ -24,6 +22,7 @@ from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.feed import Feed
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import files, staging
+from tests.simulator.sim_store import MemoryLeases, MemoryStore
 
 Change = tuple[Any, str, Any]
 

@@ -7,7 +7,7 @@ import argparse
 import sys
 from time import monotonic
 
-from sim_campaign import SHOWN, Tally, campaigns, told
+from tests.simulator.sim_campaign import SHOWN, Tally, campaigns, told
 
 
 def main() -> int:

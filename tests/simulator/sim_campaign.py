@@ -8,8 +8,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 
-from sim_runtime import substituted
-from sim_world import Outcome, simulate
+from tests.simulator.sim_runtime import substituted
+from tests.simulator.sim_world import Outcome, simulate
 
 CHUNK = 500
 SHOWN = 1

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sim_lake import query
-from sim_process import Process, Simulation
-from sim_store import MemoryStore
-
-from dbt_streamsql.algebra.zset import ZSet
 from dbt_streamsql.meta import ChangeFile, Job, TableVersion
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg.staging import STAGING_SCHEMA
 from dbt_streamsql.storage.iceberg.stamp import BARRIER_PROPERTY
+from tests.oracle.zset import ZSet
+from tests.simulator.sim_lake import query
+from tests.simulator.sim_process import Process, Simulation
+from tests.simulator.sim_store import MemoryStore
 
 BASES = ("lake.s.a", "lake.s.b")
 

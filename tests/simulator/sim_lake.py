@@ -12,10 +12,10 @@ from types import MappingProxyType
 
 from pyspark.errors import PySparkException
 
-from dbt_streamsql.algebra.zset import Row, ZSet, add, subtract
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot
 from dbt_streamsql.storage.iceberg.staging import STAGING_SCHEMA
+from tests.oracle.zset import Row, ZSet, add, subtract
 
 MAIN = "main"
 NOTHING: Mapping[str, str] = MappingProxyType({})

@@ -13,12 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
-from sim_lake import Lake, LakeError
-from sim_ledger import Ledger
-from sim_store import MemoryStore
-
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.durable import STEPS
+from tests.simulator.sim_lake import Lake, LakeError
+from tests.simulator.sim_ledger import Ledger
+from tests.simulator.sim_store import MemoryStore
 
 T = TypeVar("T")
 Kind = Literal["crash", "error", "rival", "zombie"]

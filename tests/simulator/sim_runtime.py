@@ -16,18 +16,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
 
-from sim_lake import KINDS, query
-from sim_process import Process
-from sim_spark import (
-    JavaTable,
-    Sessions,
-    SimulatedSpark,
-    change_of,
-    folder_rows,
-    write_branch,
-)
-
-from dbt_streamsql.algebra.zset import ZSet, add
 from dbt_streamsql.meta import Job, Retention, retention
 from dbt_streamsql.meta.retention import DAY
 from dbt_streamsql.plan.compiled import CompiledPlan
@@ -50,6 +38,17 @@ from dbt_streamsql.runtime.epoch import Epoch
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
 from dbt_streamsql.storage.iceberg import compaction, delta, files, metadata, nearby, refs
 from dbt_streamsql.storage.iceberg.stamp import Stamp
+from tests.oracle.zset import ZSet, add
+from tests.simulator.sim_lake import KINDS, query
+from tests.simulator.sim_process import Process
+from tests.simulator.sim_spark import (
+    JavaTable,
+    Sessions,
+    SimulatedSpark,
+    change_of,
+    folder_rows,
+    write_branch,
+)
 
 Task = Callable[[Process], None]
 KEPT = Retention(seconds=30 * DAY, barriers=2)

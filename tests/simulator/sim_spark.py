@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from sim_lake import KINDS, MAIN, Lake, LakeError, difference, forward, query
-from sim_process import Process
-
-from dbt_streamsql.algebra.zset import ZSet, add
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg.metadata import Metadata
+from tests.oracle.zset import ZSet, add
+from tests.simulator.sim_lake import KINDS, MAIN, Lake, LakeError, difference, forward, query
+from tests.simulator.sim_process import Process
 
 _NAME = r"((?:`[^`]+`\.?){3})"
 _BRANCH = re.compile(

@@ -13,8 +13,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from sim_ledger import Clock, Ledger, MemoryReader
-
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import (
     NOOP,
@@ -30,6 +28,7 @@ from dbt_streamsql.meta import (
     topology,
     transitions,
 )
+from tests.simulator.sim_ledger import Clock, Ledger, MemoryReader
 
 
 class MemoryStore(MemoryReader):

@@ -5,12 +5,6 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from sim_checks import BASES, Checks
-from sim_lake import KINDS, MAIN
-from sim_process import Fault, Kind, Process, Simulation
-from sim_runtime import Task, advance, definition, recover, run_models, sweep, twice
-
-from dbt_streamsql.algebra.zset import ZSet, add
 from dbt_streamsql.meta import Job
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.durable import (
@@ -19,6 +13,19 @@ from dbt_streamsql.runtime.durable import (
     REVISION_STEPS,
     STAGED_STEPS,
     STEPS,
+)
+from tests.oracle.zset import ZSet, add
+from tests.simulator.sim_checks import BASES, Checks
+from tests.simulator.sim_lake import KINDS, MAIN
+from tests.simulator.sim_process import Fault, Kind, Process, Simulation
+from tests.simulator.sim_runtime import (
+    Task,
+    advance,
+    definition,
+    recover,
+    run_models,
+    sweep,
+    twice,
 )
 
 VIEWS = ("lake.s.v0", "lake.s.v1", "lake.s.v2")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
-from sim_checks import BASES, Checks
-from sim_process import Fault, Process, Simulation
-from sim_runtime import advance, definition, run_models, substituted, sweep, twice
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import changelog_table
+from tests.simulator.sim_checks import BASES, Checks
+from tests.simulator.sim_process import Fault, Process, Simulation
+from tests.simulator.sim_runtime import advance, definition, run_models, substituted, sweep, twice
 
 OLD = definition("lake.s.v0", "picked", BASES[:1])
 NEW = definition("lake.s.v0", "summed", BASES[:1])

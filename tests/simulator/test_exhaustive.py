@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from planted_protocol import PLANTED, planted
-from sim_exhaustive import Space
-from sim_runtime import substituted
+
+from tests.simulator.planted_protocol import PLANTED, planted
+from tests.simulator.sim_exhaustive import Space
+from tests.simulator.sim_runtime import substituted
 
 
 @pytest.mark.parametrize(

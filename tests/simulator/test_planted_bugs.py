@@ -5,10 +5,11 @@ from __future__ import annotations
 from itertools import islice
 
 import pytest
-from planted_protocol import PLANTED, planted
-from sim_runtime import substituted
-from sim_store import MemoryLeases, MemoryStore
-from sim_world import simulate
+
+from tests.simulator.planted_protocol import PLANTED, planted
+from tests.simulator.sim_runtime import substituted
+from tests.simulator.sim_store import MemoryLeases, MemoryStore
+from tests.simulator.sim_world import simulate
 
 ENOUGH = 1000
 """Seeds in which each bug has to be found."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sim_campaign import SHOWN, campaign, told
-from sim_world import PLACES
+from tests.simulator.sim_campaign import SHOWN, campaign, told
+from tests.simulator.sim_world import PLACES
 
 SEEDS = int(os.environ.get("STREAMSQL_SEEDS", "20000"))
 FIRST = int(os.environ.get("STREAMSQL_SEED", "0"))

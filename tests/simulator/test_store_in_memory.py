@@ -7,11 +7,11 @@ import re
 from collections import Counter
 
 import pytest
-from sim_ledger import Ledger
-from sim_store import MemoryStore
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import NOOP, ChangeFile, Fence, Job, MetaStore, Retention, TableVersion
+from tests.simulator.sim_ledger import Ledger
+from tests.simulator.sim_store import MemoryStore
 
 CALLS = 220
 TABLES = ("lake.s.a", "lake.s.b", "lake.s.c")

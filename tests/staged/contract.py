@@ -312,7 +312,7 @@ def run(target: Target, names: list[str]) -> dict[str, str]:
 
 
 def main(kind: str, *names: str) -> None:
-    import targets
+    from tests.staged import targets
 
     with tempfile.TemporaryDirectory() as folder, targets.STACK:
         results = run(targets.OPENERS[kind](Path(folder)), list(names or CHECKS))

@@ -7,15 +7,14 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-import databases
-from contract import Target
-from postgres import POSTGRESQL_JAR, server
-
 from dbt_streamsql import Engine
 from dbt_streamsql.runtime import jars
 from dbt_streamsql.runtime.session import SessionSettings, open_session
 from dbt_streamsql.server import control, find
 from dbt_streamsql.storage import jdbc
+from tests.staged import databases
+from tests.staged.contract import Target
+from tests.support.postgres import POSTGRESQL_JAR, server
 
 POSTGRESQL_DRIVER = "org.postgresql.Driver"
 SQLITE_DRIVER = "org.sqlite.JDBC"

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import uuid
-from pathlib import Path
 
-import contract
-import databases
 import pytest
-import targets
-from contract import Target
+
+from tests.staged import contract, databases, targets
+from tests.staged.contract import Target
+from tests.support.spark_child import paths
 
 pytestmark = pytest.mark.spark
 
@@ -61,8 +59,8 @@ def results():
     def of(target: str) -> dict[str, str]:
         if target not in found:
             done = subprocess.run(
-                [sys.executable, contract.__file__, target],
-                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+                [sys.executable, "-m", contract.__name__, target],
+                env=paths(),
                 capture_output=True,
                 text=True,
                 timeout=PATIENCE,

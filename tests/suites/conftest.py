@@ -5,7 +5,8 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from tests_support import drop_schema
+
+from tests.support.catalogs import drop_schema
 
 SUMMARY = pytest.StashKey[list[str]]()
 

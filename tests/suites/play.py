@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from oracle import Oracle, differences
 
 from dbt_streamsql import Engine
 from dbt_streamsql.engine import TableReport
+from tests.suites.oracle import Oracle, differences
 
 
 @dataclass(frozen=True)

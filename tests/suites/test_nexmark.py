@@ -10,10 +10,10 @@ import os
 from collections import Counter
 
 import pytest
-from oracle import Oracle
-from play import Query, lines, play
 
 from benchmarks.nexmark import data, queries
+from tests.suites.oracle import Oracle
+from tests.suites.play import Query, lines, play
 
 SEED = int(os.environ.get("STREAMSQL_SEED", "1"))
 CHOSEN = os.environ.get("STREAMSQL_NEXMARK", ",".join(queries.NAMES)).split(",")

@@ -10,11 +10,11 @@ import os
 from collections import Counter
 
 import pytest
-from oracle import AVERAGE, Oracle
-from play import Query, lines, play
 
 from benchmarks.tpch import data, queries
 from benchmarks.tpch.changes import Refresh
+from tests.suites.oracle import AVERAGE, Oracle
+from tests.suites.play import Query, lines, play
 
 SCALE = float(os.environ.get("STREAMSQL_TPCH_SCALE", "0.01"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1"))

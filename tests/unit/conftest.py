@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-import meta_service
-import postgres
 import pytest
-from histories import Clock
 
 from dbt_streamsql.meta import MetaStore
 from dbt_streamsql.meta.client import MetaClient
+from tests.support import meta_service, postgres
+from tests.support.histories import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

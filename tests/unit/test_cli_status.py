@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from histories import CLEAN, ITEMS, ORDERS, REVENUE, Clock, job, tell
 
 from dbt_streamsql.cli import main
 from dbt_streamsql.meta import MetaStore, TableVersion
+from tests.support.histories import CLEAN, ITEMS, ORDERS, REVENUE, Clock, job, tell
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from histories import CLEAN, ITEMS, REVENUE, Clock, job, tell
 from openlineage.client import OpenLineageClient
 from openlineage.client.event_v2 import RunEvent
 from openlineage.client.facet_v2 import (
@@ -29,6 +28,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore, delay, history
 from dbt_streamsql.runtime import lineage
 from dbt_streamsql.runtime.lineage import Place
+from tests.support.histories import CLEAN, ITEMS, REVENUE, Clock, job, tell
 
 PLACE = Place("0123abcd", lambda catalog: f"/data/{catalog}", "4.1.4")
 FACETS = {

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "functional" / "injections"))
-import payloads
-
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.storage.locations import Roots
+from tests.functional.injections import payloads
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import postgres
 import pytest
 
 from dbt_streamsql.meta import MetaStore
 from dbt_streamsql.meta.places import store_of
+from tests.support import postgres
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from histories import Clock
-
     from dbt_streamsql.meta import MetaStore
+    from tests.support.histories import Clock
 
 ONE, OTHER = "host:1:a", "host:2:b"
 

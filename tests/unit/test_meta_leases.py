@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from histories import Clock
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Fence, MetaStore, Retention, TableVersion
+from tests.support.histories import Clock
 
 if TYPE_CHECKING:
     pass

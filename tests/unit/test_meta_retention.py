@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from histories import Clock
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import (
@@ -24,6 +23,7 @@ from dbt_streamsql.meta import (
     leases,
     retention,
 )
+from tests.support.histories import Clock
 
 if TYPE_CHECKING:
     pass

@@ -6,9 +6,21 @@ import json
 from dataclasses import asdict
 
 import pytest
-from histories import CLEAN, ITEMS, ORDERS, REPORT, REVENUE, TOP, TOTALS, USERS, Clock, Story, tell
 
 from dbt_streamsql.meta import MetaStore, Retention, delay, history, overview
+from tests.support.histories import (
+    CLEAN,
+    ITEMS,
+    ORDERS,
+    REPORT,
+    REVENUE,
+    TOP,
+    TOTALS,
+    USERS,
+    Clock,
+    Story,
+    tell,
+)
 
 
 @pytest.fixture

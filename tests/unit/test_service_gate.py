@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from meta_service import Server
+    from tests.support.meta_service import Server
 
 FENCE = {"token": 1, "owner": "host:1:x"}
 

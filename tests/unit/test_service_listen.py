@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 import trustme
-from meta_service import command, url_of
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore
 from dbt_streamsql.meta.service import Address
+from tests.support.meta_service import command, url_of
 
 if TYPE_CHECKING:
     import subprocess

@@ -18,7 +18,7 @@ from dbt_streamsql.meta.tokens import Tokens
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from meta_service import Server
+    from tests.support.meta_service import Server
 
 WRITTEN = Path(__file__).parents[2] / "docs" / "openapi.json"
 EXAMPLES = 5

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from meta_service import Server
+    from tests.support.meta_service import Server
 
 TABLE, ELSEWHERE, HEX = "lake.shop.totals", "lake.mart.prices", "0" * 32
 FENCE = {"token": 1, "owner": "host:1:x"}

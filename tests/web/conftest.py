@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from histories import Clock, tell
-from service import served
 
 from dbt_streamsql.meta import MetaStore
+from tests.support.histories import Clock, tell
+from tests.web.service import served
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from histories import CLEAN, ORDERS, REPORT, REVENUE, SOURCES, TOP, Clock, Story, job
 from playwright.sync_api import expect
-from service import served
 
 from dbt_streamsql.meta import MetaStore, Retention, TableVersion
 from dbt_streamsql.web import everything
+from tests.support.histories import CLEAN, ORDERS, REPORT, REVENUE, SOURCES, TOP, Clock, Story, job
+from tests.web.service import served
 
 pytestmark = pytest.mark.processes
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"

@@ -11,13 +11,25 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from histories import CLEAN, ITEMS, ORDERS, REPORT, REVENUE, SOURCES, TOP, USERS, Clock, Story, job
 from prometheus_client.parser import text_string_to_metric_families
-from service import create_app
 
 from dbt_streamsql.meta import MetaStore, Retention, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.web import Sees, everything
+from tests.support.histories import (
+    CLEAN,
+    ITEMS,
+    ORDERS,
+    REPORT,
+    REVENUE,
+    SOURCES,
+    TOP,
+    USERS,
+    Clock,
+    Story,
+    job,
+)
+from tests.web.service import create_app
 
 TOKEN = "of-this-test-only"  # noqa: S105 - made up
 

@@ -6,7 +6,7 @@ the unit asserts.
 
 from __future__ import annotations
 
-from overrides import (
+from tests.conformance.overrides import (
     constraints,
     documents,
     ephemeral,

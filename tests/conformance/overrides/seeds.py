@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import spark_way
 from dbt.tests.adapter.empty import test_empty
 from dbt.tests.adapter.simple_seed import fixtures
 from dbt.tests.util import get_connection, run_dbt
+
+from tests.support import spark_way
 
 
 class ColumnOverride:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rendering import Renderer
+from tests.functional.injections.rendering import Renderer
 
 TEXT, NAME, SQL, MARKER = "text", "name", "SQL", "marker"
 

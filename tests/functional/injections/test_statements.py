@@ -15,14 +15,14 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-import payloads
 import pytest
 from dbt_common.exceptions import DbtRuntimeError
-from lexer import Lexer, Token
-from rendering import Renderer
-from sinks import MARKER, NAME, SINKS, SQL, Sink, python_config
 
 from dbt_streamsql.errors import StreamSqlError
+from tests.functional.injections import payloads
+from tests.functional.injections.lexer import Lexer, Token
+from tests.functional.injections.rendering import Renderer
+from tests.functional.injections.sinks import MARKER, NAME, SINKS, SQL, Sink, python_config
 
 pytestmark = pytest.mark.spark
 

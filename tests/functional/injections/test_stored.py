@@ -7,9 +7,10 @@ import io
 import os
 import random
 
-import payloads
 import pytest
 import yaml
+
+from tests.functional.injections import payloads
 
 pytestmark = pytest.mark.spark
 

@@ -1,0 +1,38 @@
+"""dbt commands in processes of their own, which may die."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.support.spark_child import paths
+
+DBT = "from dbt.cli.main import cli; cli()"
+
+
+DBT_THAT_DIES = """
+import os, signal, sys
+from dbt_streamsql.runtime import durable
+
+step = sys.argv.pop(1)
+
+def observe(name, moment):
+    if (name, moment) == (step, "after"):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+durable.observers.append(observe)
+"""
+
+
+def run(project, *command):
+    """The exit code of a command, and what it said."""
+    done = subprocess.run(
+        [sys.executable, *command, "--project-dir", project.root, "--profiles-dir", project.root],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        cwd=project.root,
+        env={**paths(), "DBT_SEND_ANONYMOUS_USAGE_STATS": "false"},
+    )
+    return done.returncode, done.stdout + done.stderr
