@@ -20,6 +20,7 @@ from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.event_time import Watermark
 from dbt_streamsql.runtime.sessions import Sessions
 from dbt_streamsql.runtime.shared import SharedChanges
+from dbt_streamsql.runtime.spark_program import Programs, SparkProgram
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
@@ -45,6 +46,7 @@ class Warehouse:
     """One warehouse: its Spark sessions, its catalog, its MetaService store, and what is kept.
 
     `connections`: options of streams by name, which hold what must not be kept in a definition.
+    `programs`: how jobs run the programs of their views.
     `unswept`: an epoch was published and could not remove what it had staged.
     """
 
@@ -53,6 +55,7 @@ class Warehouse:
     catalog: str
     retention: Retention = field(default_factory=Retention)
     connections: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    programs: Programs = SparkProgram
     unswept: bool = field(default=False, init=False)
 
     @property
