@@ -6,7 +6,7 @@ id -> file, old text, new text, what is wrong, small scenarios.
 from __future__ import annotations
 
 _CHANGES = "storage/iceberg/changes.py"
-_FRAMES = "runtime/frames.py"
+_RELATIONS = "runtime/spark_relations.py"
 _JOB = "runtime/job.py"
 _REDEFINE = "compiler/redefine.py"
 _SAME = "compiler/same.py"
@@ -60,14 +60,14 @@ SPARK: dict[str, tuple[str, str, str, str, str]] = {
     ),
     # -- the epoch -------------------------------------------------------------------------------
     "before-is-after": (
-        _FRAMES,
+        _RELATIONS,
         "return inputs.version(read.name, read.change.old)",
         "return inputs.version(read.name, read.change.new)",
         "inputs are read after the epoch where they are asked for before it",
         "joined",
     ),
     "after-is-before": (
-        _FRAMES,
+        _RELATIONS,
         "return inputs.version(read.name, read.change.new)",
         "return inputs.version(read.name, read.change.old)",
         "inputs are read before the epoch where they are asked for after it",
@@ -155,7 +155,7 @@ SPARK: dict[str, tuple[str, str, str, str, str]] = {
         "rewritten copies",
     ),
     "rewrite-dead-group": (
-        _WRITE,
+        "plan/fold_values.py",
         'alive = f" WHERE {values[spec.alive]} > 0" if spec.alive else ""',
         'alive = ""',
         "a group without rows is written",
@@ -298,7 +298,7 @@ SPARK: dict[str, tuple[str, str, str, str, str]] = {
         "deleted_before_or_only",
     ),
     "met-before-fresh": (
-        _FRAMES,
+        _RELATIONS,
         'FROM {self._rows_met[table]} WHERE NOT {changes.FRESH})"',
         'FROM {self._rows_met[table]})"',
         "what other changes meet before the epoch has the rows of the epoch",

@@ -79,7 +79,7 @@ TTL: dict[str, tuple[str, str, str, str, str]] = {
         "what_expired_under_a_shorter_ttl",
     ),
     "ttl-late-unseen": (
-        "runtime/frames.py",
+        "runtime/spark_relations.py",
         "expired = min(self.ages.expired(table, ttl), changes.sequence(read.meta, read.change))",
         "expired = self.ages.expired(table, ttl)",
         "what came is not seen when the epoch is late",

@@ -36,7 +36,7 @@ WIDE: dict[str, tuple[str, str, str, str, str]] = {
         _EQUAL,
     ),
     "branch-first-null": (
-        "runtime/frames.py",
+        "runtime/program_runner.py",
         'f"any_value({quote(name)}, true) AS {quote(name)}" for name in every',
         'f"any_value({quote(name)}) AS {quote(name)}" for name in every',
         "of several branches that change a key the first counts, though it is not its column",

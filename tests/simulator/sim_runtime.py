@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -36,6 +36,7 @@ from dbt_streamsql.runtime import (
 from dbt_streamsql.runtime.context import Warehouse
 from dbt_streamsql.runtime.epoch import Epoch
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
+from dbt_streamsql.runtime.spark_relations import Reading
 from dbt_streamsql.storage.iceberg import compaction, delta, files, metadata, nearby, refs
 from dbt_streamsql.storage.iceberg.stamp import Stamp
 from tests.oracle.zset import ZSet, add
@@ -90,11 +91,12 @@ class Changed:
     rows: None = None
 
 
-class Frames:
+class SimulatedProgram:
     """Runs a program: the view's change follows from the changes of its inputs."""
 
-    def __init__(self, spark: Any, readings: Any, _: Any, writer: Any, *__: Any) -> None:
-        self.spark, self.readings, self.writer = cast("SimulatedSpark", spark), readings, writer
+    def __init__(self, readings: Mapping[str, Reading], writer: Any, *_: Any) -> None:
+        self.readings, self.writer = readings, writer
+        self.spark = cast("SimulatedSpark", writer.spark)
 
     def run(self, plan: CompiledPlan) -> Outcome:
         lake = self.spark.lake
@@ -132,26 +134,6 @@ class Frames:
 
     def close(self) -> None:
         pass
-
-
-class Local:
-    """Frames by name: none are needed."""
-
-    def __init__(self, spark: Any) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-class JobCount:
-    """One job a view."""
-
-    def __init__(self, spark: Any) -> None:
-        pass
-
-    def stop(self) -> tuple[int, int]:
-        return 1, 0
 
 
 class _Pool:
@@ -215,9 +197,6 @@ def substituted() -> Iterator[None]:
         (write, "commit", _commit),
         (files, "delete_folder", _delete),
         (feed, "write", _write_feed),
-        (job, "Frames", Frames),
-        (job, "Local", Local),
-        (job, "JobCount", JobCount),
         (job, "time", now),
         (stager, "uuid", names),
         (context, "time", now),
@@ -247,7 +226,7 @@ def substituted() -> Iterator[None]:
 
 def warehouse(process: Process) -> Warehouse:
     sessions, store = cast("Any", Sessions(process)), cast("Any", process.store)
-    return Warehouse(sessions, store, "lake", KEPT)
+    return Warehouse(sessions, store, "lake", KEPT, programs=SimulatedProgram)
 
 
 def begun(process: Process) -> Epoch:

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from dbt_streamsql.runtime import frames
+from dbt_streamsql.runtime import spark_relations
+from dbt_streamsql.storage.iceberg import changes
 
 pytestmark = pytest.mark.spark
 
@@ -27,7 +28,7 @@ _QUERIES = {
 @pytest.fixture
 def reads(monkeypatch, spark, schema):
     """Three merge-on-read tables, o -> c and l -> o by the column f, and the joint reads so far."""
-    monkeypatch.setattr(frames, "BIG_ROWS", 1)
+    monkeypatch.setattr(spark_relations, "BIG_ROWS", 1)
     modes = ", ".join(f"'write.{w}.mode' = 'merge-on-read'" for w in ("delete", "update", "merge"))
     fill = {"c": (50, "id % 3"), "o": (200, "id % 50"), "l": (1000, "nullif(id % 220, 7)")}
     for table, (rows, reference) in fill.items():
@@ -40,9 +41,9 @@ def reads(monkeypatch, spark, schema):
             f"INSERT INTO {name} SELECT id, {reference}, concat('{table}', id % 5) FROM range({rows})"
         )
     found = []
-    around = frames.changes.around
+    around = changes.around
     monkeypatch.setattr(
-        frames.changes, "around", lambda name, *args: found.append(name) or around(name, *args)
+        changes, "around", lambda name, *args: found.append(name) or around(name, *args)
     )
     return found
 
