@@ -60,8 +60,9 @@ def rotates(nodeid: str, tier: str) -> bool:
 
 
 def slice_of(nodeid: str) -> int:
-    """The slice of a test, the same on every machine."""
-    return int.from_bytes(blake2s(nodeid.encode()).digest()[:8], "big") % SLICES
+    """The slice of a test, the same on every machine; tests that are listed together share one."""
+    together = (name for name in lists()["together"] if _holds(nodeid, name))
+    return int.from_bytes(blake2s(next(together, nodeid).encode()).digest()[:8], "big") % SLICES
 
 
 def commit() -> str:
