@@ -21,6 +21,7 @@ pytest_plugins = [
     "dbt.tests.fixtures.project",
     "tests.support.spark_servers",
     "tests.support.kafka_broker",
+    "tests.support.tiers",
 ]
 
 

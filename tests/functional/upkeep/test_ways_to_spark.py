@@ -42,7 +42,7 @@ def test_the_shop_and_a_share_of_dbts_suite_pass_by_every_way(way, request, tmp_
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SHARE],
             cwd=ROOT,
-            env={**os.environ, spark_way.VARIABLE: address, "STREAMSQL_CONFORMANCE": "all"},
+            env={**os.environ, spark_way.VARIABLE: address},
             stdout=out,
             stderr=out,
             timeout=1200,
