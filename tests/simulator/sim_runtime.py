@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from types import SimpleNamespace
+from random import Random
 from typing import Any, cast
 from unittest.mock import patch
 
-from dbt_streamsql.meta import Job, Retention, retention
+from dbt_streamsql.meta import Job, Retention
 from dbt_streamsql.meta.retention import DAY
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import SHADOW, Redefinition
@@ -24,13 +24,9 @@ from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import (
     context,
-    durable,
-    epoch,
     feed,
     job,
     publish,
-    stager,
-    upkeep,
     write,
 )
 from dbt_streamsql.runtime.context import Warehouse
@@ -38,9 +34,10 @@ from dbt_streamsql.runtime.epoch import Epoch
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
 from dbt_streamsql.storage.iceberg import compaction, delta, files, metadata, nearby, refs
 from dbt_streamsql.storage.iceberg.stamp import Stamp
+from dbt_streamsql.tuning import Tuning
 from tests.oracle.zset import ZSet, add
 from tests.simulator.sim_lake import KINDS, query
-from tests.simulator.sim_process import Process
+from tests.simulator.sim_process import Process, Simulation
 from tests.simulator.sim_spark import (
     JavaTable,
     Sessions,
@@ -49,9 +46,12 @@ from tests.simulator.sim_spark import (
     folder_rows,
     write_branch,
 )
+from tests.support.steps import observing
 
 Task = Callable[[Process], None]
 KEPT = Retention(seconds=30 * DAY, barriers=2)
+WORN = Tuning(compacted_above=0, small_files=2, barriers_together=2)
+"""Tables this small and young are worn."""
 
 
 @cache
@@ -154,14 +154,32 @@ class JobCount:
         return 1, 0
 
 
+@dataclass
 class _Pool:
     """Jobs of one level in an order that the simulation draws, instead of in threads."""
 
-    @staticmethod
-    def map(action: Callable[[str], Any], items: Iterable[str]) -> list[Any]:
+    rng: Random
+
+    def map(self, action: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         given = list(items)
-        _running().simulation.rng.shuffle(given)
+        self.rng.shuffle(given)
         return [action(item) for item in given]
+
+
+@dataclass
+class SimulatedClock:
+    """The simulation's, by which tables are written too."""
+
+    simulation: Simulation
+
+    def time(self) -> float:
+        return self.simulation.now
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    def committed(self, at: int) -> int:
+        return at
 
 
 def _commit(
@@ -197,12 +215,6 @@ def _observe(step: str, moment: str) -> None:
 @contextmanager
 def substituted() -> Iterator[None]:
     """Inside, the product's runtime works on simulations."""
-    now = SimpleNamespace(
-        time=lambda: _running().simulation.now,
-        monotonic=lambda: 0.0,
-        time_ns=lambda: int(_running().simulation.now * 1e9),
-    )
-    names = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=_running().simulation.name()))
     changes: list[tuple[Any, str, Any]] = [
         # Names are parsed again and again, which is half of the work here.
         (TableName, "parse", lru_cache(TableName.parse)),
@@ -218,36 +230,30 @@ def substituted() -> Iterator[None]:
         (job, "Frames", Frames),
         (job, "Local", Local),
         (job, "JobCount", JobCount),
-        (job, "time", now),
-        (stager, "uuid", names),
-        (context, "time", now),
-        (epoch, "time", now),
-        (context, "uuid", names),
-        (epoch, "ThreadPoolExecutor", lambda *_, **__: nullcontext(_Pool)),
-        # So that tables this small and young are worn.
-        (upkeep, "SMALL_TABLE", 0),
-        (upkeep, "SMALL_FILES", 2),
-        (retention, "TOGETHER", 2),
     ]
     level = context.log.level
     context.log.setLevel(logging.CRITICAL)
     with ExitStack() as stack:
         for target, name, new in changes:
             stack.enter_context(patch.object(target, name, new))
-        durable.observers.append(_observe)
-        try:
-            yield
-        finally:
-            durable.observers.remove(_observe)
-            context.log.setLevel(level)
+        stack.enter_context(observing(_observe))
+        stack.callback(context.log.setLevel, level)
+        yield
 
 
 # -- what processes do -------------------------------------------------------------------------
 
 
 def warehouse(process: Process) -> Warehouse:
+    simulation = process.simulation
     sessions, store = cast("Any", Sessions(process)), cast("Any", process.store)
-    return Warehouse(sessions, store, "lake", KEPT)
+    return Warehouse(
+        *(sessions, store, "lake", KEPT),
+        tuning=WORN,
+        clock=SimulatedClock(simulation),
+        new_name=simulation.name,
+        workers=lambda *_: nullcontext(_Pool(simulation.rng)),
+    )
 
 
 def begun(process: Process) -> Epoch:

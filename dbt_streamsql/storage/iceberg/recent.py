@@ -33,12 +33,6 @@ from dbt_streamsql.storage.iceberg.java import (
 )
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot
 
-FEW_FILES, FEW_BYTES = 8, 16 << 20
-"""A table with at most so many files and bytes is read as quickly as it is planned."""
-
-WORTH = 0.5
-"""Share of a table's bytes above which its new files are not read by themselves."""
-
 MANY_COMMITS = 100
 """The scan of what was appended opens a list of files for each commit."""
 
@@ -62,11 +56,17 @@ class Recent:
     Of the tables `fixed` something else reads what was appended, by options in its SQL. Over Spark
     Connect they are read by the condition alone: Spark 4.1 gives such a read our options where
     each stands in a sub-query of its own.
+
+    A table of at most `few_files` and `few_bytes` is read as quickly as it is planned; above the
+    share `worth` of a table's bytes its new files are not read by themselves.
     """
 
     spark: SparkSession
     view: Callable[[DataFrame], str]
     fixed: frozenset[str] = frozenset()
+    few_files: int = 8
+    few_bytes: int = 16 << 20
+    worth: float = 0.5
     _known: dict[tuple[str, int, int], str] = field(default_factory=dict)
     _files: dict[tuple[str, int], _Files] = field(default_factory=dict)
     _staged: list[tuple[Any, str]] = field(default_factory=list)
@@ -104,7 +104,7 @@ class Recent:
         """Rows written after a number, maybe others too; None: the condition alone is better."""
         at = meta.snapshots[snapshot]
         size = at.count("total-files-size")
-        if at.count("total-data-files") <= FEW_FILES and size <= FEW_BYTES:
+        if at.count("total-data-files") <= self.few_files and size <= self.few_bytes:
             return None
         if meta.lags(snapshot):
             # Both ways give the columns that the table has now.
@@ -114,7 +114,7 @@ class Recent:
         path = _appends(meta, snapshot, number)
         if not path or len(path) > MANY_COMMITS or str(name) in self.fixed:
             return None
-        if sum(commit.count("added-files-size") for commit in path) > WORTH * size:
+        if sum(commit.count("added-files-size") for commit in path) > self.worth * size:
             return None
         return self._between(name, path[0].parent, snapshot)
 
@@ -140,7 +140,7 @@ class Recent:
             return self.spark.sql(f"SELECT * FROM {changes.with_lineage(name, snapshot)} LIMIT 0")
         newer = files.tasks.subList(first, files.tasks.size())
         read, every = (part.stream().mapToLong(files.size).sum() for part in (newer, files.tasks))
-        if read > WORTH * every:
+        if read > self.worth * every:
             return None
         own = f"streamsql-{uuid.uuid4().hex}"
         kept = java_class(self.spark, "java.util.ArrayList")(newer)
