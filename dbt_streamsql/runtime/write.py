@@ -25,8 +25,9 @@ from dbt_streamsql.runtime.matching import same
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
 from dbt_streamsql.runtime.shared import Rows
 from dbt_streamsql.storage.iceberg import metadata, staging
+from dbt_streamsql.storage.iceberg.access import tables_of
 from dbt_streamsql.storage.iceberg.changes import version
-from dbt_streamsql.storage.iceberg.delta import Delta, commit
+from dbt_streamsql.storage.iceberg.delta import Delta
 from dbt_streamsql.storage.iceberg.refs import Moves, move
 from dbt_streamsql.storage.iceberg.stamp import Stamp
 from dbt_streamsql.tuning import Tuning
@@ -121,7 +122,8 @@ class Writer:
     def commit(self, delta: Delta) -> None:
         """Put a change on the branch from the driver, which also makes the branch."""
         with durable("branch.write"):
-            commit(self.spark, self.table, self.branch, self.base, self.origin, delta)
+            tables = tables_of(self.spark)
+            tables.commit(self.table, self.branch, self.base, self.origin, delta)
 
     @contextmanager
     def writing(self) -> Iterator[str]:

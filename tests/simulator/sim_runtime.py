@@ -1,7 +1,8 @@
 """The product's own runtime over the simulated store and storage, and what processes do with it.
 
 `Epoch`, `ViewJob`, `Writer`, `publish`, `upkeep` and the storage room's `staging`, `refs` and
-`pins` are the product's. What is put in their place computes rows, reads the clock or draws names.
+`pins` are the product's; a simulated session leads them to simulated tables (`sim_tables.py`).
+What is put in their place computes rows, reads the clock or draws names.
 """
 
 from __future__ import annotations
@@ -24,31 +25,30 @@ from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import (
     context,
-    feed,
     job,
     publish,
-    write,
 )
 from dbt_streamsql.runtime.context import Warehouse
 from dbt_streamsql.runtime.epoch import Epoch
+from dbt_streamsql.runtime.local import Kept
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
-from dbt_streamsql.storage.iceberg import compaction, delta, files, metadata, nearby, refs
-from dbt_streamsql.storage.iceberg.stamp import Stamp
+from dbt_streamsql.storage.iceberg.access import WAYS, full_name
 from dbt_streamsql.tuning import Tuning
 from tests.oracle.zset import ZSet, add
 from tests.simulator.sim_lake import KINDS, query
 from tests.simulator.sim_process import Process, Simulation
 from tests.simulator.sim_spark import (
-    JavaTable,
     Sessions,
     SimulatedSpark,
     change_of,
     folder_rows,
     write_branch,
 )
+from tests.simulator.sim_tables import SimulatedTables
 from tests.support.steps import observing
 
 Task = Callable[[Process], None]
+WAYS[full_name(SimulatedSpark)] = SimulatedTables
 KEPT = Retention(seconds=30 * DAY, barriers=2)
 WORN = Tuning(compacted_above=0, small_files=2, barriers_together=2)
 """Tables this small and young are worn."""
@@ -80,14 +80,6 @@ def rewritten(sql: str, replacement: Callable[[TableName], str | None]) -> str:
 
 
 # -- what stands in for rows and Spark jobs ----------------------------------------------------
-
-
-@dataclass
-class Changed:
-    """A view's own change; `Kept` without a frame."""
-
-    data: ZSet
-    rows: None = None
 
 
 class Frames:
@@ -127,7 +119,10 @@ class Frames:
                 write_branch(self.spark, writer.table, writer.branch, rows, "delta")
         gained = sum(weight for weight in change.values() if weight > 0)
         lost = -sum(weight for weight in change.values() if weight < 0)
-        kept: Any = Changed(change) if writer.feed else None
+        kept = None
+        if writer.feed:
+            kept = Kept("changed", len(change))
+            self.spark.views[kept.name] = change
         return Outcome(gained, lost, kept)
 
     def close(self) -> None:
@@ -182,28 +177,6 @@ class SimulatedClock:
         return at
 
 
-def _commit(
-    spark: Any, name: TableName, branch: str, base: int, origin: Stamp, rows: ZSet
-) -> None:
-    commit = spark.lake.commit
-    spark.do(
-        f"commit {name} on {branch}",
-        lambda: commit(name, branch, base, rows, "delta", origin.properties()),
-    )
-
-
-def _write_feed(spark: Any, path: str, change: Changed, _: Sequence[str]) -> None:
-    lake = spark.lake
-    # Between the two a file is there that lacks its end.
-    spark.do(f"begin {path}", lambda: lake.write_file(path, {}, torn=True))
-    spark.do(f"write {path}", lambda: lake.write_file(path, change.data))
-
-
-def _delete(spark: Any, path: str) -> None:
-    if path in spark.lake.files:
-        spark.do(f"delete {path}", lambda: spark.lake.delete_file(path))
-
-
 def _running() -> Process:
     return cast("Process", threading.current_thread())
 
@@ -218,15 +191,6 @@ def substituted() -> Iterator[None]:
     changes: list[tuple[Any, str, Any]] = [
         # Names are parsed again and again, which is half of the work here.
         (TableName, "parse", lru_cache(TableName.parse)),
-        (metadata, "load", lambda spark, name: spark.lake.load(name)),
-        (nearby, "has_schema", lambda *_: True),
-        (refs, "java_table", JavaTable),
-        (refs, "is_connect", lambda spark: spark.process.simulation.connect),
-        (compaction, "is_connect", lambda _: True),
-        (delta, "supported", lambda spark, _: spark.process.simulation.driver),
-        (write, "commit", _commit),
-        (files, "delete_folder", _delete),
-        (feed, "write", _write_feed),
         (job, "Frames", Frames),
         (job, "Local", Local),
         (job, "JobCount", JobCount),

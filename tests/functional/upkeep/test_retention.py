@@ -16,8 +16,9 @@ from dbt_streamsql.cli import main
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Retention
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg import compaction, metadata, pins
+from dbt_streamsql.storage.iceberg import metadata, pins
 from tests.support.steps import observing
+from tests.support.table_access import by_sql
 
 pytestmark = pytest.mark.spark
 
@@ -235,7 +236,7 @@ def test_gc_twice_is_gc_once_and_a_dry_run_changes_nothing(shop):
 
 def test_without_the_jvm_in_reach_snapshots_go_by_a_statement(shop, monkeypatch):
     shop.keep(Retention(barriers=1))
-    monkeypatch.setattr(compaction, "is_connect", lambda _: True)
+    by_sql(monkeypatch, "expire")
     shop.spark.sql(f"ALTER TABLE {shop.sums} CREATE TAG audited")
     for _ in range(2):
         shop.buy()

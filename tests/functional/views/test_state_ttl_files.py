@@ -9,7 +9,10 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import frames
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.storage.iceberg import changes, metadata, recent
+from dbt_streamsql.storage.iceberg.java import is_connect, java_table
+from dbt_streamsql.storage.iceberg.planned_files import task_sets
 from tests.support.clock import ahead
+from tests.support.table_access import by_sql
 
 pytestmark = pytest.mark.spark
 
@@ -104,8 +107,8 @@ def unpruned(monkeypatch):
 def way(request, monkeypatch, spark):
     """With the JVM, and as over Spark Connect; where there is no JVM both are the same."""
     if request.param == "sql":
-        monkeypatch.setattr(recent, "is_connect", lambda _: True)
-    return request.param if not recent.is_connect(spark) else "sql"
+        by_sql(monkeypatch, "newer_rows")
+    return request.param if not is_connect(spark) else "sql"
 
 
 def both(shop, query, ttl, *statements):
@@ -226,8 +229,8 @@ def test_nothing_is_left_of_an_epoch_that_failed_or_did_not(shop, way, monkeypat
         views = [row.viewName for rows in shown for row in rows if row.isTemporary]
         if way == "sql":
             return views
-        table = recent.java_table(shop.spark, TableName.parse(f"{shop.schema}.pays"))
-        return [*views, *recent._task_sets(shop.spark).fetchSetIds(table)]
+        table = java_table(shop.spark, TableName.parse(f"{shop.schema}.pays"))
+        return [*views, *task_sets(shop.spark).fetchSetIds(table)]
 
     both(shop, JOIN, {"joins": {"p": f"{TTL} s", "o": "1 day"}})
     assert left() == []
