@@ -26,7 +26,6 @@ from dbt_streamsql.runtime.context import Open, Version, Warehouse, unchanged
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.feed import Feed
 from dbt_streamsql.runtime.local import Local
-from dbt_streamsql.runtime.sessions import JobCount
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import changes, metadata, refs, staging, stamp
 from dbt_streamsql.storage.iceberg.metadata import Metadata
@@ -82,7 +81,7 @@ def stage(epoch: Open, job: Job, version: TableVersion) -> TableVersion | None:
     clock = epoch.warehouse.clock
     started = clock.monotonic()
     with epoch.warehouse.sessions.use() as spark:
-        counter, local = JobCount(spark), Local(spark)
+        counter, local = epoch.warehouse.sessions.job_count(spark), Local(spark)
         try:
             staged = _Table(epoch, job, version, spark, local).stage()
         finally:

@@ -19,6 +19,7 @@ from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.event_time import Watermark
 from dbt_streamsql.runtime.sessions import Sessions
 from dbt_streamsql.runtime.shared import SharedChanges
+from dbt_streamsql.runtime.spark_program import Programs, SparkProgram
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
@@ -47,6 +48,7 @@ class Warehouse:
     `connections`: options of streams by name, which hold what must not be kept in a definition.
     `tuning`: the limits by which ways are chosen. `clock`, `new_name` and `workers`: what time it
     is, names that nobody else draws, and threads.
+    `programs`: how jobs run the programs of their views.
     `unswept`: an epoch was published and could not remove what it had staged.
     """
 
@@ -59,6 +61,7 @@ class Warehouse:
     clock: Clock = field(default_factory=SystemClock)
     new_name: Callable[[], str] = drawn
     workers: Workers = threads
+    programs: Programs = SparkProgram
     unswept: bool = field(default=False, init=False)
 
     @property

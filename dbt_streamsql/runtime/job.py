@@ -39,13 +39,12 @@ from dbt_streamsql.runtime.cost import (
     estimate,
 )
 from dbt_streamsql.runtime.durable import durable
-from dbt_streamsql.runtime.frames import Frames, clock_row
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.oldest import oldest_changes
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
+from dbt_streamsql.runtime.program_runner import clock_row
 from dbt_streamsql.runtime.readings import readings
 from dbt_streamsql.runtime.refusals import branch_refusal
-from dbt_streamsql.runtime.sessions import JobCount
 from dbt_streamsql.runtime.stager import Stager, loaded
 from dbt_streamsql.runtime.write import Writer
 from dbt_streamsql.storage import inputs
@@ -81,7 +80,7 @@ class ViewJob:
         clock = self.epoch.warehouse.clock
         at, started = clock.time(), clock.monotonic()
         with self.epoch.warehouse.sessions.use() as spark, _planned(spark, self.plan):
-            counter = JobCount(spark)
+            counter = self.epoch.warehouse.sessions.job_count(spark)
             try:
                 version = self._run(spark)
             except (PySparkException, Py4JError) as error:
@@ -338,14 +337,14 @@ class ViewJob:
         )
         clock = (previous.inputs.get(CLOCK), self.consumed.get(CLOCK))
         reads = readings(self.epoch, spark, self.inputs, self.moves)
-        frames = Frames(spark, reads, local, writer, clock, self.ages)
+        program = self.epoch.warehouse.programs(reads, writer, clock, self.ages)
         try:
             with staging.stamped(spark, origin):
-                outcome = frames.run(self.plan)
+                outcome = program.run(self.plan)
             if outcome.changed:
                 self.stager.write_feed(spark, outcome, meta, [c.name for c in self.plan.columns])
         finally:
-            frames.close()
+            program.close()
         return outcome
 
     def _restore(

@@ -25,7 +25,6 @@ from dbt_streamsql.runtime.event_time import Progress, Split
 from dbt_streamsql.runtime.job import Rewrite
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.matching import same
-from dbt_streamsql.runtime.sessions import JobCount
 from dbt_streamsql.runtime.stager import Stager
 from dbt_streamsql.runtime.stream_read import StreamReading
 from dbt_streamsql.runtime.streams import (
@@ -73,7 +72,7 @@ class StreamJob:
         clock = self.epoch.warehouse.clock
         at, started = clock.time(), clock.monotonic()
         with self.epoch.warehouse.sessions.use() as spark:
-            counter = JobCount(spark)
+            counter = self.epoch.warehouse.sessions.job_count(spark)
             try:
                 version, *others = self._run(spark)
             finally:
@@ -107,7 +106,7 @@ class StreamJob:
         most = self.epoch.warehouse.tuning.driver_rows
         few = end is None or (end.records is not None and end.records <= most)
         few = few and progress.waiting <= most
-        # Adaptive execution runs every stage as a job of its own: see `Frames`.
+        # Adaptive execution runs every stage as a job of its own: see `SparkRelations`.
         spark.conf.set("spark.sql.adaptive.enabled", not few)
         try:
             version, *others = self._take(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from dbt_streamsql.plan.fold_values import fold_values
+from dbt_streamsql.plan.fold_values import folded
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
 from dbt_streamsql.plan.steps import Fold
 from dbt_streamsql.quoting import TableName, quote
@@ -94,7 +94,7 @@ class Writer:
             inserted, deleted = write_merge.fold(self, groups, spec)
             return Outcome(inserted, deleted)
         old = self._stored(groups, spec.key).name
-        return self._exchange(old, self._folded(groups, old, spec), spec.key)
+        return self._exchange(old, f"({folded(spec, self.columns, groups, old)})", spec.key)
 
     def then(self, before: Outcome, write: Callable[[], Outcome]) -> Outcome:
         """Write what follows `before`, on top of it; what both came to."""
@@ -182,14 +182,6 @@ class Writer:
             )
         self._write(ids, lost, self._positive(diff.name) if gained else "")
         return Outcome(gained, lost, diff if self.feed else None)
-
-    def _folded(self, source: str, old: str, spec: Fold) -> str:
-        """The new rows of the changed groups."""
-        values = fold_values(spec, "t", "s")
-        items = ", ".join(f"{values[column]} AS {quote(column)}" for column in self.columns)
-        alive = f" WHERE {values[spec.alive]} > 0" if spec.alive else ""
-        on = same(spec.key, "s", "t") or "true"
-        return f"(SELECT {items} FROM {source} s LEFT JOIN {old} t ON {on}{alive})"
 
     # -- reading the stored rows -------------------------------------------------------------
 
