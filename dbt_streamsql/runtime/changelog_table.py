@@ -12,7 +12,6 @@ view, as rows that came at that barrier.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -79,7 +78,8 @@ def stage(epoch: Open, job: Job, version: TableVersion) -> TableVersion | None:
     if not wanted({job.table: job}, job.table):
         return None
     changelog.check_columns(job)
-    started = time.monotonic()
+    clock = epoch.warehouse.clock
+    started = clock.monotonic()
     with epoch.warehouse.sessions.use() as spark:
         counter, local = epoch.warehouse.sessions.job_count(spark), Local(spark)
         try:
@@ -87,7 +87,7 @@ def stage(epoch: Open, job: Job, version: TableVersion) -> TableVersion | None:
         finally:
             local.close()
             jobs, _ = counter.stop()
-    return staged and replace(staged, jobs=jobs, seconds=time.monotonic() - started)
+    return staged and replace(staged, jobs=jobs, seconds=clock.monotonic() - started)
 
 
 def drop_of(warehouse: Warehouse, fence: Fence, view: str) -> None:

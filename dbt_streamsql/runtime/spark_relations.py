@@ -23,15 +23,6 @@ from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.recent import Recent
 
-BROADCAST_ROWS = 500_000
-"""Above this many changed rows the hints to broadcast the change are dropped."""
-
-BIG_ROWS = 1_000_000
-"""From so many rows on a table is read once for its change and for what other changes meet."""
-
-SINGLE_ROWS = 20_000
-"""Changes up to this size are read by one task."""
-
 _HINT = re.compile(r"/\*\+ BROADCAST\(\S+\) \*/ ")
 
 
@@ -64,7 +55,7 @@ class SparkRelations:
     def __post_init__(self) -> None:
         self.spark, self.local = self.writer.spark, self.writer.local
         rows = sum(read.change.rows for read in self.reads.values())
-        self._hinted = rows <= BROADCAST_ROWS
+        self._hinted = rows <= self.writer.tuning.broadcast_rows
         # Adaptive execution runs every stage as a job of its own, which for a small change
         # costs more than it can win: the hints say already what is small.
         self.spark.conf.set("spark.sql.adaptive.enabled", not self._hinted)
@@ -117,7 +108,8 @@ class SparkRelations:
         ways = asked(table, meets, moved)
         if not ways or not self._hinted or read.shared or read.feed:
             return None
-        if self.size(table) < BIG_ROWS or not changes.is_flagged(read.meta, read.change):
+        big = self.size(table) >= self.writer.tuning.big_rows
+        if not big or not changes.is_flagged(read.meta, read.change):
             return None
         others = {way.other for way in ways}
         if not {(other, 0) for other in others} <= set(known):
@@ -150,7 +142,8 @@ class SparkRelations:
 
     def _single(self, read: Reading) -> str:
         """A hint that puts a small change into one task: what groups it needs no shuffle then."""
-        return "/*+ COALESCE(1) */ " if read.change.rows <= SINGLE_ROWS else ""
+        single = read.change.rows <= self.writer.tuning.single_rows
+        return "/*+ COALESCE(1) */ " if single else ""
 
     def lapsing(self, table: str, columns: Sequence[str], ttl: int) -> Frame:
         """The signed rows of a table whose commits tell what has expired."""
