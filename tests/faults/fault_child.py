@@ -46,14 +46,13 @@ class Orders:
 
 def main(orders: Orders) -> int:
     from dbt_streamsql import Engine
-    from dbt_streamsql.runtime import durable, epoch
-    from dbt_streamsql.runtime.session import embedded
     from tests.faults.fault_scenarios import SCENARIOS
+    from tests.support.product import embedded, home
 
     if PORT in os.environ:
         attach()
     if not orders.parallel:
-        epoch.PARALLEL = 1
+        home("Epoch").PARALLEL = 1
     wear_out()
     passed: Counter[str] = Counter()
     trace: list[tuple[str, str]] = []
@@ -84,7 +83,7 @@ def main(orders: Orders) -> int:
     try:
         engine = Engine.open(orders.warehouse, spark=embedded(orders.warehouse))
         writing = engine._warehouse.store.database._writing
-        durable.observers.append(observe)
+        home("durable").observers.append(observe)
         try:
             tasks[orders.task](engine)
         finally:
@@ -97,8 +96,8 @@ def main(orders: Orders) -> int:
 
 def _told(error: Exception) -> dict[str, str]:
     """An error as a user of the Python API gets it, and as dbt prints it."""
-    from dbt_streamsql.adapter.causes import cause_of
     from dbt_streamsql.errors import StreamSqlError
+    from tests.support.product import cause_of
 
     traceback.print_exc()
     code = error.code if isinstance(error, StreamSqlError) else ""

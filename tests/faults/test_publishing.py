@@ -7,9 +7,8 @@ from collections import Counter
 import pytest
 
 from dbt_streamsql import Engine
-from dbt_streamsql.runtime import durable
-from dbt_streamsql.runtime.session import embedded
 from tests.faults import fault_scenario as scenario
+from tests.support.product import embedded, home
 
 pytestmark = pytest.mark.spark
 
@@ -33,7 +32,7 @@ def at(monkeypatch):
                 done.append(passing)
                 action()
 
-        monkeypatch.setattr(durable, "observers", [observe])
+        monkeypatch.setattr(home("durable"), "observers", [observe])
 
     return plan
 

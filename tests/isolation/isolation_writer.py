@@ -42,9 +42,8 @@ class Orders:
 
 def main(orders: Orders) -> None:
     from dbt_streamsql import Engine
-    from dbt_streamsql.runtime import durable
-    from dbt_streamsql.runtime.session import embedded
     from tests.isolation.planted_isolation import WRITERS
+    from tests.support.product import embedded, observers
 
     attach()
     wear_out()
@@ -66,7 +65,7 @@ def main(orders: Orders) -> None:
             bugs.enter_context(WRITERS[orders.planted]())
         engine.begin()
         engine.abort()
-        durable.observers.append(observe)
+        observers.append(observe)
         while True:
             _epoch(engine, rng)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from dbt_streamsql.runtime import write, write_driver
 from tests.property.grammar import Scenario
 from tests.support.catalogs import drop_schema
+from tests.support.product import DRIVER_ROWS, SMALL_TABLE
 
 
 class Difference(AssertionError):
@@ -58,8 +58,8 @@ def version_of(engine, name):
 
 
 WAYS = {
-    "the driver writes": (write_driver.DRIVER_ROWS, write.SMALL_TABLE),
-    "small tables are rewritten": (-1, write.SMALL_TABLE),
+    "the driver writes": (DRIVER_ROWS, SMALL_TABLE),
+    "small tables are rewritten": (-1, SMALL_TABLE),
     "big tables are merged into": (-1, -1),
 }
 """How changes are written: the limits (rows of a change, rows of a small table) that lead there."""

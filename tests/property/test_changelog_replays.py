@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
-from dbt_streamsql.runtime import write, write_driver
 from tests.property.grammar import scenario
 from tests.support.catalogs import drop_schema
+from tests.support.product import DRIVER_ROWS, SMALL_TABLE, home
 
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
 SCENARIOS = max(1, int(os.environ.get("STREAMSQL_EPOCHS", "300")) // 200)
@@ -51,8 +51,8 @@ def replay_upsert(rows, changes, key):
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + SCENARIOS))
 def test_the_changes_replayed_onto_one_barrier_give_another(engine, seed, monkeypatch):
-    monkeypatch.setattr(write_driver, "DRIVER_ROWS", (write_driver.DRIVER_ROWS, -1)[seed % 2])
-    monkeypatch.setattr(write, "SMALL_TABLE", (write.SMALL_TABLE, -1)[seed // 2 % 2])
+    monkeypatch.setattr(home("DRIVER_ROWS"), "DRIVER_ROWS", (DRIVER_ROWS, -1)[seed % 2])
+    monkeypatch.setattr(home("SMALL_TABLE"), "SMALL_TABLE", (SMALL_TABLE, -1)[seed // 2 % 2])
     chosen, random = scenario(seed, VIEWS, ROUNDS), Random(seed)
     schema = f"lake.c_{seed}"
     engine.spark.sql(f"CREATE NAMESPACE {schema}")

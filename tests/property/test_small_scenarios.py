@@ -6,17 +6,17 @@ from collections import Counter
 
 import pytest
 
-from dbt_streamsql.runtime import write, write_driver
 from tests.property.playing import WAYS, play
 from tests.property.small_scenarios import SMALL
+from tests.support.product import home
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_every_view_of_a_small_scenario_equals_its_query(engine, name, monkeypatch):
     way, chosen = SMALL[name]
     changed, small = WAYS[way]
-    monkeypatch.setattr(write_driver, "DRIVER_ROWS", changed)
-    monkeypatch.setattr(write, "SMALL_TABLE", small)
+    monkeypatch.setattr(home("DRIVER_ROWS"), "DRIVER_ROWS", changed)
+    monkeypatch.setattr(home("SMALL_TABLE"), "SMALL_TABLE", small)
     modes = Counter()
     play(engine, chosen, modes)
     # Where stored rows are not what they should be, a full refresh would hide it.

@@ -12,9 +12,9 @@ from dataclasses import replace
 import pytest
 
 from dbt_streamsql import StreamSqlError
-from dbt_streamsql.runtime import write, write_driver
 from tests.property.grammar import Scenario, scenario
 from tests.property.playing import WAYS, Difference, play
+from tests.support.product import home
 
 EPOCHS = int(os.environ.get("STREAMSQL_EPOCHS", "100"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
@@ -61,8 +61,8 @@ def modes():
 def test_every_view_equals_its_query_after_every_epoch(engine, modes, seed, monkeypatch):
     way = list(WAYS)[seed % len(WAYS)]
     changed, small = WAYS[way]
-    monkeypatch.setattr(write_driver, "DRIVER_ROWS", changed)
-    monkeypatch.setattr(write, "SMALL_TABLE", small)
+    monkeypatch.setattr(home("DRIVER_ROWS"), "DRIVER_ROWS", changed)
+    monkeypatch.setattr(home("SMALL_TABLE"), "SMALL_TABLE", small)
     chosen = scenario(seed, VIEWS, ROUNDS)
     try:
         play(engine, chosen, modes)

@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from dbt_streamsql import Engine
-from dbt_streamsql.runtime import write, write_driver
 from tests.property.playing import WAYS
 from tests.property.wide_tables import World, plain
+from tests.support.product import home
 
 pytestmark = pytest.mark.spark
 
@@ -31,8 +31,8 @@ def tally():
 @pytest.mark.parametrize("seed", range(SEED, SEED + EPOCHS // ROUNDS))
 def test_a_wide_table_is_what_its_branches_say(engine, spark, schema, seed, monkeypatch, tally):
     changed, small = WAYS[list(WAYS)[seed % len(WAYS)]]
-    monkeypatch.setattr(write_driver, "DRIVER_ROWS", changed)
-    monkeypatch.setattr(write, "SMALL_TABLE", small)
+    monkeypatch.setattr(home("DRIVER_ROWS"), "DRIVER_ROWS", changed)
+    monkeypatch.setattr(home("SMALL_TABLE"), "SMALL_TABLE", small)
     world, other = World(seed, schema), Random(seed)
     wide = f"lake.{schema}.wide"
     for statement in world.create():

@@ -16,28 +16,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
 
-from dbt_streamsql.meta import Job, Retention, retention
-from dbt_streamsql.meta.retention import DAY
+from dbt_streamsql.meta import Job, Retention
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import SHADOW, Redefinition
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import (
-    context,
-    durable,
-    epoch,
-    feed,
-    job,
-    publish,
-    stager,
-    upkeep,
-    write,
-)
-from dbt_streamsql.runtime.context import Warehouse
-from dbt_streamsql.runtime.epoch import Epoch
-from dbt_streamsql.runtime.outcome import Mismatch, Outcome
-from dbt_streamsql.storage.iceberg import compaction, delta, files, metadata, nearby, refs
-from dbt_streamsql.storage.iceberg.stamp import Stamp
 from tests.oracle.zset import ZSet, add
 from tests.simulator.sim_lake import KINDS, query
 from tests.simulator.sim_process import Process
@@ -49,6 +32,24 @@ from tests.simulator.sim_spark import (
     folder_rows,
     write_branch,
 )
+from tests.support.product import DAY, Epoch, Mismatch, Outcome, Stamp, Warehouse, home
+
+context = home("Warehouse")
+durable = home("durable")
+epoch = home("Epoch")
+feed = home("Feed")
+job = home("ViewJob")
+publish = home("roll_forward")
+stager = home("Stager")
+upkeep = home("upkeep")
+write = home("Writer")
+retention = home("Retention")
+compaction = home("compact")
+delta = home("Delta")
+files = home("delete_folder")
+metadata = home("Metadata")
+nearby = home("has_schema")
+refs = home("Moves")
 
 Task = Callable[[Process], None]
 KEPT = Retention(seconds=30 * DAY, barriers=2)
