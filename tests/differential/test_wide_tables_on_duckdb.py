@@ -9,6 +9,8 @@ import os
 from collections import Counter
 from random import Random
 
+import pytest
+
 from dbt_streamsql.errors import Place
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import METADATA, SHADOW
@@ -18,6 +20,8 @@ from tests.differential.duck_epoch import DuckEpoch
 from tests.differential.duck_world import DuckWorld
 from tests.property.wide_tables import COLUMNS, World, plain
 from tests.support.product import compile_view, redefinition, wide_of, wide_query
+
+pytestmark = pytest.mark.hunts
 
 EPOCHS = int(os.environ.get("STREAMSQL_DUCK_WIDE", "400"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))

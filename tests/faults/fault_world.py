@@ -30,7 +30,7 @@ from tests.faults.fault_child import FAILED, Orders
 from tests.support import spark_child
 from tests.support.product import SUFFIX, Metadata, embedded, exists, staged_tables, symbol
 
-load = symbol("load", beside="Metadata")
+load = symbol("load", beside="added_files")
 
 CHILD = "tests.faults.fault_child"
 PATIENCE = 300

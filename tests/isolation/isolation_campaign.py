@@ -25,7 +25,7 @@ from tests.isolation.planted_isolation import READERS
 from tests.support import spark_child
 from tests.support.product import LEVELS, embedded, symbol
 
-load = symbol("load", beside="Metadata")
+load = symbol("load", beside="added_files")
 
 WRITER = "tests.isolation.isolation_writer"
 PASSINGS = 80

@@ -10,9 +10,8 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -28,14 +27,6 @@ class Unresolved(ImportError):
     """No module defines a name, or several do. Not an AttributeError: `from … import` hides it."""
 
 
-@dataclass(frozen=True)
-class Names:
-    """What the top level of a module makes known."""
-
-    defined: frozenset[str]
-    imported: frozenset[str]
-
-
 @cache
 def root() -> Path:
     """The folder of the package that an `import` finds."""
@@ -48,7 +39,8 @@ def root() -> Path:
 def module_of(name: str, beside: str = "") -> str:
     """The dotted name of the module whose top level defines `name`.
 
-    Where several do, it is the one that defines or imports `beside` at its top level too.
+    Where several do, it is the one that defines `beside` too, or whose `name` makes use of it: the
+    class of an argument, for example.
     """
     return _dotted(file_of(name, beside))
 
@@ -56,20 +48,21 @@ def module_of(name: str, beside: str = "") -> str:
 @cache
 def file_of(name: str, beside: str = "") -> Path:
     """The file of `module_of`."""
-    found = [path for path in _mentioning(name) if name in names(path).defined]
-    every = found
-    if beside:
-        known = {path: names(path) for path in found}
-        found = [path for path in found if beside in known[path].defined | known[path].imported]
-    if len(found) == 1:
-        return found[0]
+    every = {path: definitions(path) for path in _mentioning(name)}
+    found = {path: known for path, known in every.items() if name in known}
+    fit = [path for path, known in found.items() if _is_beside(beside, name, known)]
+    if len(fit) == 1:
+        return fit[0]
     wanted = f"{name!r} beside {beside!r}" if beside else f"{name!r}"
-    if not found:
-        others = f"; {_listed(every)} define {name!r} without it" if every else ""
-        raise Unresolved(f"No module of {PACKAGE} defines {wanted}{others}.")
-    raise Unresolved(
-        f"{_listed(found)} define {wanted}: say which by `beside`, another name of its top level."
-    )
+    if fit:
+        raise Unresolved(f"Say by `beside` which: {wanted} is defined in {_listed(fit)}.")
+    others = f"; without it: {_listed(found)}" if found else ""
+    raise Unresolved(f"No module of {PACKAGE} defines {wanted}{others}.")
+
+
+def _is_beside(beside: str, name: str, known: Mapping[str, ast.stmt]) -> bool:
+    used = (node.id for node in ast.walk(known[name]) if isinstance(node, ast.Name))
+    return not beside or beside in known or beside in used
 
 
 def home(name: str, beside: str = "") -> ModuleType:
@@ -129,28 +122,16 @@ def _use(user: ModuleType, place: ModuleType, name: str, new: Any) -> tuple[Modu
 
 
 @cache
-def names(path: Path) -> Names:
-    """What the top level of a file defines and imports, also below `if` and `try`."""
-    defined: set[str] = set()
-    imported: set[str] = set()
-    waiting: list[ast.AST] = [*tree(path).body]
-    while waiting:
-        node = waiting.pop()
+def definitions(path: Path) -> Mapping[str, ast.stmt]:
+    """The statements of a file that define the names of its top level, not below an `if`."""
+    found: dict[str, ast.stmt] = {}
+    for node in ast.parse(_texts()[path]).body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            defined.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            imported |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            defined.add(node.id)
-        elif isinstance(node, ast.stmt | ast.Tuple | ast.List | ast.Starred | ast.ExceptHandler):
-            waiting += ast.iter_child_nodes(node)
-    return Names(frozenset(defined), frozenset(imported))
-
-
-@cache
-def tree(path: Path) -> ast.Module:
-    """The syntax tree of a file."""
-    return ast.parse(_texts()[path])
+            found[node.name] = node
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            parts = (part for part in ast.walk(node) if isinstance(part, ast.Name))
+            found |= {part.id: node for part in parts if isinstance(part.ctx, ast.Store)}
+    return found
 
 
 @cache
@@ -160,7 +141,7 @@ def _texts() -> dict[Path, str]:
 
 def _mentioning(name: str) -> list[Path]:
     """The files that may define a name: to parse all of them takes a second."""
-    begins = re.compile(rf"^[\w, ]*\b{re.escape(name)}\b", re.MULTILINE)
+    begins = re.compile(rf"^(?:\w[\w, ]*\b)?{re.escape(name)}\b", re.MULTILINE)
     return [path for path, text in _texts().items() if name in text and begins.search(text)]
 
 
@@ -169,5 +150,5 @@ def _dotted(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _listed(paths: list[Path]) -> str:
+def _listed(paths: Iterable[Path]) -> str:
     return ", ".join(map(_dotted, paths))

@@ -14,7 +14,7 @@ from dbt_streamsql.runtime import durable
 from dbt_streamsql.runtime.ages import Ages
 from tests.support.ttl_world import JOIN, TTL, World, expire
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.hunts]
 
 
 @pytest.fixture
