@@ -1,6 +1,6 @@
 """MetaService's store in memory: the same rules and answers as `MetaStore`, without a database.
 
-`meta/transitions.py` and `meta/topology.py` are the product's own; what is here again is the
+The transitions and the topology are the product's own; what is here again is the
 book-keeping that `MetaStore` leaves to SQL. `test_store_in_memory.py` shows that both are one.
 """
 

@@ -129,8 +129,9 @@ def definitions(path: Path) -> Mapping[str, ast.stmt]:
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             found[node.name] = node
         elif isinstance(node, ast.Assign | ast.AnnAssign):
-            parts = (part for part in ast.walk(node) if isinstance(part, ast.Name))
-            found |= {part.id: node for part in parts if isinstance(part.ctx, ast.Store)}
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            parts = (part for target in targets for part in ast.walk(target))
+            found |= {part.id: node for part in parts if isinstance(part, ast.Name)}
     return found
 
 
