@@ -2,6 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
+TIMED := $(PYTHON) scripts/timed.py
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder --durations 10
+WITHOUT_SPARK := tests/unit tests/mutants tests/simulator tests/differential tests/web
+# Tests that are picked by hand do not rotate.
+TURN = $(or $(SLICE),$(if $(ARGS),all))
 EPOCHS ?= 3000
 WIDE ?= 1000
 SEED ?= 1000
@@ -13,7 +18,7 @@ READS ?= 1000
 WHAT ?= view replace wear warm dag
 
 .DEFAULT_GOAL := help
-.PHONY: help install check format test processes browser property mutants suites differential simulate kills chaos isolation injections conformance bench bench-ivm demo services openapi classes clean
+.PHONY: help install check format unit test processes nightly browser property mutants suites differential simulate kills chaos isolation injections conformance bench bench-ivm demo services openapi classes clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -31,11 +36,20 @@ format: install ## let ruff put the files in order
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-test: check ## everything a change must pass, under 30 minutes; ARGS='-k join' picks tests
-	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+unit: install ## everything without Spark, in a minute; ARGS='-k join' picks tests
+	@$(TIMED) unit $(PYTEST) --tier unit $(PARALLEL) $(or $(ARGS),$(WITHOUT_SPARK))
+
+test: ## everything a change must pass with an embedded Spark, in 20 minutes; SLICE=all is all of it
+	@rm -f .seconds.json
+	@$(TIMED) check $(MAKE) --no-print-directory check
+	@$(MAKE) --no-print-directory $(if $(ARGS),,unit classes)
+	@SLICE=$(TURN) $(TIMED) test $(PYTEST) --tier test $(PARALLEL) $(ARGS)
 
 processes: install classes ## what starts processes: kills, warm engine, Connect, cluster, metastores, PostgreSQL, Delta, browser
-	$(PYTEST) -m processes -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@SLICE=$(TURN) $(TIMED) processes $(PYTEST) -m processes --tier processes $(PARALLEL) $(ARGS)
+
+nightly: install classes ## all campaigns of tests/campaigns.yml in full; ARGS='--only simulate --only chaos'
+	@$(BIN)/python -m tests.nightly $(ARGS)
 
 classes: install
 	@$(BIN)/python -m tests.support.spark_defaults
@@ -50,7 +64,7 @@ suites: install ## TPC-H and Nexmark as views, compared with DuckDB after every 
 	$(PYTEST) -s -m suites $(ARGS)
 
 differential: install ## the compiler's plans on DuckDB, random queries of all of SQL; EPOCHS=… of them from SEED=…
-	STREAMSQL_DUCK_EPOCHS=$(EPOCHS) STREAMSQL_DUCK_SECONDS=0 STREAMSQL_DUCK_PAIRS=1 STREAMSQL_SEED=$(SEED) $(PYTEST) -s tests/differential $(ARGS)
+	STREAMSQL_DUCK_EPOCHS=$(EPOCHS) STREAMSQL_DUCK_PAIRS=1 STREAMSQL_SEED=$(SEED) $(PYTEST) -s tests/differential $(ARGS)
 
 simulate: install ## the epoch protocol with crashes, errors and lost locks; SEEDS=… of them from SEED=…, in JOBS=… processes
 	$(BIN)/python -m tests.simulator.run --seeds $(SEEDS) --seed $(SEED) --jobs $(JOBS)
@@ -71,7 +85,7 @@ injections: classes ## every naughty string in every place of a config, rendered
 	STREAMSQL_INJECTIONS=all STREAMSQL_SEED=$(SEED) $(PYTEST) -s tests/functional/injections $(ARGS)
 
 conformance: install ## all of dbt's own test suite for adapters; ARGS='-k snapshot' picks units
-	STREAMSQL_CONFORMANCE=all $(PYTEST) tests/conformance $(ARGS)
+	$(PYTEST) tests/conformance $(ARGS)
 
 bench: install ## small changes, replaced tables, wear, the warm engine; WHAT=view|replace|wear|warm|dag|wide|ttl|soak|peers|clickstream picks one
 	@for what in $(WHAT); do $(BIN)/python -m benchmarks.$$what $(ARGS) || exit 1; done

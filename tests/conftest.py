@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 
 import pytest
+from dbt_common.tests import enable_test_caching
 
 from dbt_streamsql import Engine
 from dbt_streamsql.runtime.session import open_session
@@ -13,11 +14,14 @@ from tests.support.catalogs import drop_schema
 from tests.support.spark_way import settings
 
 spark_defaults.use()
+# Three quarters of what a new project costs dbt is its own macros, which are parsed once then.
+enable_test_caching()
 
 pytest_plugins = [
     "dbt.tests.fixtures.project",
     "tests.support.spark_servers",
     "tests.support.kafka_broker",
+    "tests.support.tiers",
 ]
 
 

@@ -1,14 +1,10 @@
-"""The units of dbt-tests-adapter, and which of them `make test` runs."""
+"""The units of dbt-tests-adapter."""
 
 from __future__ import annotations
 
 import csv
-import os
 from dataclasses import dataclass
 from pathlib import Path
-
-EVERY = 8
-"""Of the applicable units `make test` runs one in so many, in the order of the list."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +34,3 @@ def _read() -> dict[str, Unit]:
 
 UNITS = _read()
 """By the name of the test class."""
-
-
-def chosen() -> set[str]:
-    """The test classes of this run: all for `make conformance`, else the share of `make test`."""
-    if os.environ.get("STREAMSQL_CONFORMANCE") == "all":
-        return set(UNITS)
-    applicable = [test for test, unit in UNITS.items() if not unit.not_applicable]
-    return set(applicable[::EVERY])
