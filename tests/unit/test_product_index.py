@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import re
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.support import product
 from tests.support.product import Unresolved, file_of, home, module_of, replaced, symbol
+
+TESTS = Path(__file__).parents[1]
 
 FILES = {
     "__init__": "",
@@ -147,3 +152,31 @@ def test_the_product_is_found_and_quickly():
     assert time.process_time() - began < 1
     assert path.is_relative_to(product.root())
     assert importlib.import_module(module_of("Epoch")).Epoch is symbol("Epoch")
+
+
+CAMPAIGNS = ("differential", "faults", "isolation", "mutants", "property", "simulator")
+STAY = re.compile(r"dbt_streamsql(\.(errors|quoting|meta|plan(\.\w+)?))?")
+"""What may be imported as it is: the public package, and what keeps its names."""
+
+
+def _imports(path):
+    """What the import statements of a file name: modules, and modules taken out of packages."""
+    inner = {path.stem for path in product.root().joinpath("meta").iterdir()}
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
+            if node.module == "dbt_streamsql.meta":
+                yield from (f"{node.module}.{a.name}" for a in node.names if a.name in inner)
+
+
+@pytest.mark.parametrize("campaign", CAMPAIGNS)
+def test_campaigns_name_no_file_of_the_product_that_may_move(campaign):
+    wrong = [
+        f"{path.name}: {name}"
+        for path in sorted((TESTS / campaign).rglob("*.py"))
+        for name in _imports(path)
+        if name.partition(".")[0] == product.PACKAGE and not STAY.fullmatch(name)
+    ]
+    assert wrong == []
