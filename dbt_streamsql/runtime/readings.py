@@ -11,9 +11,9 @@ from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime.context import Open, Version
 from dbt_streamsql.runtime.feed import Feed
-from dbt_streamsql.runtime.frames import Reading
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.shared import SHARED_ROWS, Shared, fetch, hold
+from dbt_streamsql.runtime.spark_relations import Reading
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import stamp
 from dbt_streamsql.storage.iceberg.changes import Change

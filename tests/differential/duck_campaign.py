@@ -180,9 +180,9 @@ def _open(world: DuckWorld, view: View, name: str, tally: Tally | None) -> DuckE
 
 def _advance(epoch: DuckEpoch, chosen: Scenario, tally: Tally | None) -> None:
     moved = any(not epoch.world.unchanged(table) for table in epoch.plan.tables)
-    writes = epoch.writes
+    writes = epoch.relations.writes
     epoch.run(printed=chosen.printed)
-    if not moved and epoch.writes != writes:
+    if not moved and epoch.relations.writes != writes:
         raise Difference("the view was written though no input changed")
     rows = _verify(epoch) if moved else 0
     if tally is not None:

@@ -54,7 +54,7 @@ def _play(seed: int, tally: Counter[str]) -> None:
                 wide.another()
                 view, what = _redefined(view, _compiled(wide, catalog), catalog)
             view.run(printed=bool(seed % 2))
-            view.fresh = frozenset()
+            view.relations.fresh = frozenset()
         tally[what] += 1
         _check(view, wide, f"seed {seed}, epoch {number} ({what}): {wide.options()}")
     world.close()
@@ -75,7 +75,7 @@ def _redefined(old: DuckEpoch, plan: CompiledPlan, catalog: DuckCatalog) -> tupl
     new = DuckEpoch(old.world, plan, "wide")
     if verdict.verdict == SHADOW:
         new.fill()
-        new.fresh = frozenset(plan.tables)
+        new.relations.fresh = frozenset(plan.tables)
     elif verdict.verdict != METADATA:
         new.follow(old, verdict.sql)
     return new, verdict.verdict

@@ -30,7 +30,7 @@ from tests.faults.fault_child import FAILED, Orders
 from tests.support import spark_child
 from tests.support.product import SUFFIX, Metadata, embedded, exists, staged_tables, symbol
 
-load = symbol("load", beside="added_files")
+load = symbol("load", beside="shape")
 
 CHILD = "tests.faults.fault_child"
 PATIENCE = 300
@@ -184,7 +184,7 @@ class World:
         return self._seen(engine, engine.sql)
 
     def _seen(self, engine: Engine, sql: Callable[[str], DataFrame]) -> dict[str, scenario.Rows]:
-        jobs = engine._warehouse.store.jobs()
+        jobs = engine.store.jobs()
         names = sorted(name.removeprefix(f"{scenario.SCHEMA}.") for name in jobs)
         names = [name for name in names if exists(engine.spark, _table(name))]
         return {name: _rows(sql(f"SELECT * FROM {scenario.SCHEMA}.{name}")) for name in names}
@@ -193,7 +193,7 @@ class World:
         """What an epoch made and nobody needs any more. Until a sweep (not `swept`) a table may
         have one tag of that kind, of the version that was replaced last."""
         found = []
-        store = engine._warehouse.store
+        store = engine.store
         tables = self.metadata(engine)
         needed = _needed(engine, tables)
         staged = staged_tables(engine.spark, engine.catalog)
@@ -241,7 +241,7 @@ class World:
     @staticmethod
     def recorded(engine: Engine) -> Any:
         """What MetaService holds for readers and for the next epoch."""
-        store = engine._warehouse.store
+        store = engine.store
         return store.last_committed(), store.latest_all(), store.jobs(), store.topology()
 
 
@@ -283,7 +283,7 @@ def _needed(engine: Engine, tables: dict[str, Metadata]) -> dict[str, set[int | 
     """The snapshots that views were last computed from, by table, and those that views show and
     a compaction has replaced."""
     needed: dict[str, set[int | None]] = {}
-    for version in engine._warehouse.store.latest_all().values():
+    for version in engine.store.latest_all().values():
         for source, snapshot in version.inputs.items():
             needed.setdefault(source, set()).add(snapshot)
         table = tables.get(version.table)

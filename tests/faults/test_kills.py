@@ -162,7 +162,7 @@ def _put(world, state) -> None:
 
 def _check_dead(world, engine, expected) -> None:
     """Nobody has cleaned up yet: readers see one barrier, except while one is half published."""
-    unfinished = [barrier.state for barrier in engine._warehouse.store.unfinished()]
+    unfinished = [barrier.state for barrier in engine.store.unfinished()]
     seen = world.tables()
     if unfinished == ["PRECOMMIT"]:
         assert expected == world.after
@@ -181,7 +181,7 @@ def _check_at_rest(world, engine, expected) -> None:
     assert world.committed(engine) == expected
     told = scenario.TOLD if expected == world.before else scenario.TOLD_AFTER
     assert world.changelogs() == {name: expected[name] for name in told}
-    assert set(engine._warehouse.store.jobs()) == {f"{scenario.SCHEMA}.{n}" for n in expected}
+    assert set(engine.store.jobs()) == {f"{scenario.SCHEMA}.{n}" for n in expected}
 
 
 def _check_recovered_once_is_enough(world, engine) -> None:

@@ -118,7 +118,7 @@ def _committed(engine, snapshot):
 
 
 def _check_nothing_is_left(world, engine):
-    assert engine._warehouse.store.staged.records() == []
+    assert engine.store.staged.records() == []
     assert staged_tables(engine.spark, "lake") == []
     folders = {path for path in Path(world.warehouse).rglob("_streamsql_*") if path.is_dir()}
     folders |= set((world.warehouse / "shop").glob("fresh-*"))

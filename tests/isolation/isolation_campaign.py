@@ -25,7 +25,7 @@ from tests.isolation.planted_isolation import READERS
 from tests.support import spark_child
 from tests.support.product import LEVELS, embedded, symbol
 
-load = symbol("load", beside="added_files")
+load = symbol("load", beside="shape")
 
 WRITER = "tests.isolation.isolation_writer"
 PASSINGS = 80
@@ -173,7 +173,7 @@ class Campaign:
                 first = first or answer
                 self.findings.read(level, answer, agrees=agrees, really=really)
                 self.findings.repeated(level, first, answer)
-                newest = engine._warehouse.store.last_committed()
+                newest = engine.store.last_committed()
                 if over.is_set() or (n >= HELD and newest >= until):
                     break
                 time.sleep(PACE)
@@ -198,7 +198,7 @@ class Campaign:
 
     def _look(self, engine: Engine) -> None:
         """Which barriers have been committed since the last look."""
-        store = engine._warehouse.store
+        store = engine.store
         for barrier in store.committed_before(store.last_committed() + 1, 100):
             if barrier not in self._committed:
                 self._committed[barrier] = store.inputs_as_of(barrier)[bank.ROOTS[1]]

@@ -53,14 +53,14 @@ SPARK: dict[str, Planted] = {
     ),
     # -- the epoch -------------------------------------------------------------------------------
     "before-is-after": (
-        "Frames.before",
+        "SparkRelations.before",
         "return inputs.version(read.name, read.change.old)",
         "return inputs.version(read.name, read.change.new)",
         "inputs are read after the epoch where they are asked for before it",
         "joined",
     ),
     "after-is-before": (
-        "Frames.after",
+        "SparkRelations.after",
         "return inputs.version(read.name, read.change.new)",
         "return inputs.version(read.name, read.change.old)",
         "inputs are read before the epoch where they are asked for after it",
@@ -145,7 +145,7 @@ SPARK: dict[str, Planted] = {
         "rewritten copies",
     ),
     "rewrite-dead-group": (
-        "Writer._folded",
+        ("folded", "fold_values"),
         'alive = f" WHERE {values[spec.alive]} > 0" if spec.alive else ""',
         'alive = ""',
         "a group without rows is written",
@@ -300,7 +300,7 @@ SPARK: dict[str, Planted] = {
         "deleted_before_or_only",
     ),
     "met-before-fresh": (
-        "Frames.before",
+        "SparkRelations.before",
         Text("FROM {self._rows_met[table]} WHERE NOT {changes.FRESH})"),
         "FROM {self._rows_met[table]})",
         "what other changes meet before the epoch has the rows of the epoch",

@@ -76,7 +76,7 @@ TTL: dict[str, Planted] = {
         "what_expired_under_a_shorter_ttl",
     ),
     "ttl-late-unseen": (
-        "Frames.after",
+        "SparkRelations.after",
         "expired = min(self.ages.expired(table, ttl), changes.sequence(read.meta, read.change))",
         "expired = self.ages.expired(table, ttl)",
         "what came is not seen when the epoch is late",

@@ -33,7 +33,7 @@ WIDE: dict[str, Planted] = {
         _EQUAL,
     ),
     "branch-first-null": (
-        "Frames.together",
+        "ProgramRunner.together",
         Text("any_value({quote(name)}, true) AS {quote(name)}"),
         "any_value({quote(name)}) AS {quote(name)}",
         "of several branches that change a key the first counts, though it is not its column",

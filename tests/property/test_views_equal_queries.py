@@ -14,7 +14,7 @@ import pytest
 from dbt_streamsql import StreamSqlError
 from tests.property.grammar import Scenario, scenario
 from tests.property.playing import WAYS, Difference, play
-from tests.support.product import home
+from tests.support.tuning import tuned
 
 EPOCHS = int(os.environ.get("STREAMSQL_EPOCHS", "100"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
@@ -58,13 +58,11 @@ def modes():
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + SCENARIOS))
-def test_every_view_equals_its_query_after_every_epoch(engine, modes, seed, monkeypatch):
+def test_every_view_equals_its_query_after_every_epoch(engine, modes, seed):
     way = list(WAYS)[seed % len(WAYS)]
-    changed, small = WAYS[way]
-    monkeypatch.setattr(home("DRIVER_ROWS"), "DRIVER_ROWS", changed)
-    monkeypatch.setattr(home("SMALL_TABLE"), "SMALL_TABLE", small)
     chosen = scenario(seed, VIEWS, ROUNDS)
-    try:
-        play(engine, chosen, modes)
-    except Difference as error:
-        raise AssertionError(f"{way}: {error}\n{shrink(engine, chosen).script()}") from error
+    with tuned(engine, **WAYS[way]):
+        try:
+            play(engine, chosen, modes)
+        except Difference as error:
+            raise AssertionError(f"{way}: {error}\n{shrink(engine, chosen).script()}") from error

@@ -23,8 +23,8 @@ from tests.support.product import (
     Requirement,
     Version,
     ViewJob,
+    delete_folder,
     durable,
-    home,
     make_visible,
     move_pins,
     pin,
@@ -34,9 +34,8 @@ from tests.support.product import (
     symbol,
 )
 
-files = home("delete_folder")  # which the simulation replaces there
 load = symbol("load", beside="as_now")
-move = symbol("move", beside="Moves")
+move = symbol("move", beside="set_current")
 sweep = symbol("sweep", beside="roll_forward")
 
 Change = tuple[Any, ...]
@@ -194,7 +193,7 @@ def _files_of_readers_too(warehouse: Any, fence: Fence) -> int:
     for table in store.tables_with_change_files():
         for file in store.change_files(table, 0, store.last_committed()):
             with durable("sweep.changes"):
-                files.delete_folder(warehouse.sessions.main, file.path)
+                delete_folder(warehouse.sessions.main, file.path)
     return 0
 
 
@@ -205,7 +204,7 @@ def _forget_first(warehouse: Any, fence: Fence) -> int:
         store.forget_change_files_at(fence, paths)
     for path in paths:
         with durable("sweep.changes"):
-            files.delete_folder(warehouse.sessions.main, path)
+            delete_folder(warehouse.sessions.main, path)
     return len(paths)
 
 

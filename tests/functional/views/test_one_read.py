@@ -25,9 +25,9 @@ _QUERIES = {
 
 
 @pytest.fixture
-def reads(monkeypatch, spark, schema):
+def reads(monkeypatch, tune, engine, spark, schema):
     """Three merge-on-read tables, o -> c and l -> o by the column f, and the joint reads so far."""
-    monkeypatch.setattr(frames, "BIG_ROWS", 1)
+    tune(engine, big_rows=1)
     modes = ", ".join(f"'write.{w}.mode' = 'merge-on-read'" for w in ("delete", "update", "merge"))
     fill = {"c": (50, "id % 3"), "o": (200, "id % 50"), "l": (1000, "nullif(id % 220, 7)")}
     for table, (rows, reference) in fill.items():
