@@ -18,22 +18,10 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from dbt_streamsql.meta import Job, Retention
-from dbt_streamsql.meta.retention import DAY
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import SHADOW, Redefinition
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import (
-    context,
-    publish,
-)
-from dbt_streamsql.runtime.context import Warehouse
-from dbt_streamsql.runtime.epoch import Epoch
-from dbt_streamsql.runtime.local import Kept
-from dbt_streamsql.runtime.outcome import Mismatch, Outcome
-from dbt_streamsql.runtime.spark_relations import Reading
-from dbt_streamsql.storage.iceberg.access import WAYS, full_name
-from dbt_streamsql.tuning import Tuning
 from tests.oracle.zset import ZSet, add
 from tests.simulator.sim_lake import KINDS, query
 from tests.simulator.sim_process import Process, Simulation
@@ -45,7 +33,23 @@ from tests.simulator.sim_spark import (
     write_branch,
 )
 from tests.simulator.sim_tables import SimulatedTables
+from tests.support.product import (
+    DAY,
+    WAYS,
+    Epoch,
+    Kept,
+    Mismatch,
+    Outcome,
+    Reading,
+    Tuning,
+    Warehouse,
+    full_name,
+    home,
+)
 from tests.support.steps import observing
+
+context = home("Warehouse")
+publish = home("roll_forward")
 
 Task = Callable[[Process], None]
 WAYS[full_name(SimulatedSpark)] = SimulatedTables

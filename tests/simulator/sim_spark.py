@@ -13,10 +13,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg.metadata import Metadata
 from tests.oracle.zset import ZSet, add
 from tests.simulator.sim_lake import KINDS, MAIN, Lake, LakeError, difference, forward, query
 from tests.simulator.sim_process import Process
+from tests.support.product import Metadata
 
 _NAME = r"((?:`[^`]+`\.?){3})"
 _BRANCH = re.compile(

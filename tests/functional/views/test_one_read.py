@@ -8,7 +8,7 @@ import pytest
 
 from dbt_streamsql.storage.iceberg import changes
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.hunts]
 
 _STATEMENTS = (
     "INSERT INTO {t} SELECT id + {n}, id % 60, concat('n', id % 4) FROM range({n}, {n} + 15)",
