@@ -37,10 +37,10 @@ from tests.support.product import (
     DAY,
     WAYS,
     Epoch,
+    InputChange,
     Kept,
     Mismatch,
     Outcome,
-    Reading,
     Tuning,
     Warehouse,
     full_name,
@@ -89,7 +89,7 @@ def rewritten(sql: str, replacement: Callable[[TableName], str | None]) -> str:
 class SimulatedProgram:
     """Runs a program: the view's change follows from the changes of its inputs."""
 
-    def __init__(self, readings: Mapping[str, Reading], writer: Any, *_: Any) -> None:
+    def __init__(self, readings: Mapping[str, InputChange], writer: Any, *_: Any) -> None:
         self.readings, self.writer = readings, writer
         self.spark = cast("SimulatedSpark", writer.spark)
 
