@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 logger = AdapterLogger("StreamSQL")
+
+_AGAIN_SECONDS = (1.0, 2.0, 4.0, 8.0)
+"""Pauses between the times that what runs is cancelled; the last one again and again. What a
+cancelled model cleans up takes less."""
 
 _COMMENT = re.compile(r"\A(?:\s+|--[^\n]*(?:\n|\Z)|/\*.*?\*/|;)+", re.DOTALL)
 _QUERY = re.compile(r"(select|with|from|values)\b|\(", re.IGNORECASE)
@@ -140,6 +146,8 @@ class Handle:
 
 class StreamSqlConnectionManager(SparkConnectionManager):
     TYPE = "streamsql"
+    _cancels: Hashable = None
+    """The thread that has cancelled what the others run, until the end of the invocation."""
 
     @property
     def host(self) -> Host:
@@ -164,6 +172,11 @@ class StreamSqlConnectionManager(SparkConnectionManager):
         # dbt declares a class method, but calls it on the object; the host is the object's.
         if connection.state == ConnectionState.OPEN:
             return connection
+        if self._cancels not in (None, self.get_thread_identifier()):
+            # The run of a model that was about to begin.
+            connection.handle = None
+            connection.state = ConnectionState.FAIL
+            raise FailedToConnectError("the run was cancelled")
         try:
             handle = Handle(self.host)
             set_pool(handle.session, threading.current_thread().name)
@@ -196,9 +209,38 @@ class StreamSqlConnectionManager(SparkConnectionManager):
         connection.handle.cancel()
 
     def cancel_open(self) -> list[str]:
-        names: list[str] = super().cancel_open()
+        """Return when nothing runs: a model that is between two statements sends the next one
+        all the same, and dbt would wait for it."""
+        self._cancels = self.get_thread_identifier()
+        mine = self.get_if_exists()
+        with self.lock:
+            # dbt's own would open those that are not open yet.
+            others = [each for each in self.thread_connections.values() if each is not mine]
+            names = [each.name for each in others if each.name is not None]
         self.host.cancel_all()
+        pauses = iter(_AGAIN_SECONDS)
+        pause = next(pauses)
+        until = time.monotonic() + pause
+        while self._others_work():
+            time.sleep(0.05)
+            if time.monotonic() > until:
+                self.host.cancel_all()
+                pause = next(pauses, pause)
+                until = time.monotonic() + pause
         return names
+
+    def cleanup_all(self) -> None:
+        super().cleanup_all()
+        self._cancels = None
+
+    def _others_work(self) -> bool:
+        alive = {(os.getpid(), thread.ident) for thread in threading.enumerate()}
+        alive.discard((os.getpid(), threading.get_ident()))
+        with self.lock:
+            return any(
+                key in alive and connection.state == ConnectionState.OPEN
+                for key, connection in self.thread_connections.items()
+            )
 
     @classmethod
     def get_response(cls, cursor: Any) -> AdapterResponse:

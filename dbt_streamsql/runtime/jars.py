@@ -15,6 +15,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,6 +127,11 @@ CONNECTORS = {
 }
 """What a profile names in `connectors`: parts of Spark that its Python package does not have. One
 of a minor version fits all of that minor version."""
+
+
+def wanted(connectors: Iterable[str]) -> tuple[Jar, ...]:
+    """The jars of an embedded session with these connectors."""
+    return sum((CONNECTORS[name] for name in sorted(set(connectors))), EMBEDDED)
 
 
 def ensure(jars: tuple[Jar, ...] = EMBEDDED, folder: Path | None = None) -> list[Path]:

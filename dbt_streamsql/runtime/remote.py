@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import threading
 import urllib.parse
 import warnings
@@ -27,6 +28,14 @@ if TYPE_CHECKING:
 PORT = 15002
 LOOPBACK = ("127.0.0.1", "::1", "[::1]", "localhost")
 
+_KEEP_ALIVE = {
+    "grpc.keepalive_time_ms": 330_000,  # a server allows a question every five minutes
+    "grpc.keepalive_timeout_ms": 120_000,
+    "grpc.http2.max_pings_without_data": 0,
+}
+"""While a statement runs, the server is asked whether it is still there: a host that has gone, or
+a process that is stopped, says nothing and closes nothing. Its calls fail and are tried again."""
+
 _open: weakref.WeakSet[Any] = weakref.WeakSet()
 _lock = threading.Lock()
 log = logging.getLogger("dbt_streamsql")
@@ -38,14 +47,11 @@ def open_remote(settings: SessionSettings, wanted: Mapping[str, str]) -> SparkSe
     Errors: CONNECTION (nothing answers, or the token is wrong), CONFIG_INVALID (the server refuses
     a setting).
     """
-    from pyspark.sql import SparkSession
-
     # PySpark's own message beside the error that is raised anyway.
     warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")
     session: Any = None
     try:
-        # `create`, not `getOrCreate`: the latter would hand out somebody else's session.
-        session = SparkSession.builder.remote(url(settings)).create()
+        session = _created(settings)
         _enter(session, retries=3)
         _ = session.version
     except Exception as error:
@@ -70,6 +76,20 @@ def open_remote(settings: SessionSettings, wanted: Mapping[str, str]) -> SparkSe
             hint="correct `spark_properties` or `catalog_properties` in the profile",
         ) from error
     return session  # type: ignore[no-any-return] # PySpark types it as the classic one
+
+
+def _created(settings: SessionSettings) -> Any:
+    """A session of its own: `getOrCreate` would hand out somebody else's."""
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+    from pyspark.sql.connect.session import SparkSession
+
+    from dbt_streamsql.runtime.deadlines import Deadlines
+
+    # As PySpark's own `remote(…)` does: what makes columns asks for it.
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    builder = DefaultChannelBuilder(url(settings), list(_KEEP_ALIVE.items()))
+    builder.add_interceptor(Deadlines())
+    return SparkSession.builder.channelBuilder(builder).create()
 
 
 def beside(spark: SparkSession) -> SparkSession:

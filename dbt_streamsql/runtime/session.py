@@ -180,8 +180,7 @@ def catalog_file(settings: SessionSettings) -> Path | None:
 def start_settings(settings: SessionSettings) -> dict[str, str]:
     """Everything that a new Spark context is started with."""
     cores = _cores()
-    wanted = [jars.CONNECTORS[name] for name in sorted(set(settings.connectors))]
-    files = [str(file) for file in jars.ensure(sum(wanted, jars.EMBEDDED))]
+    files = [str(file) for file in jars.ensure(jars.wanted(settings.connectors))]
     log4j = (Path(__file__).parent / "log4j2.properties").as_uri()
     ours = {
         "spark.master": settings.master or "local[*]",

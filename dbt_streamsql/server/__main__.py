@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.runtime.session import SessionSettings, open_session
 from dbt_streamsql.server import process
@@ -22,7 +22,12 @@ from dbt_streamsql.server.locks import locked
 from dbt_streamsql.server.record import Place, Record, catalog_identity, fingerprint, versions
 from dbt_streamsql.server.watch import Watch, service_of
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 POLL_SECONDS = 1.0
+STOP_SECONDS = 60.0
+"""Longer than Spark takes to stop."""
 
 
 def main() -> int:
@@ -34,7 +39,7 @@ def main() -> int:
         signal.signal(number, lambda *_: stop.set())
     # Python functions of models run with the Python that the models were written for.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with locked(place.folder / "alive", wait=False) as mine:
+    with locked(place.folder / "alive") as mine:
         if not mine:
             sys.stderr.write("another warm engine of this warehouse runs\n")
             return 1
@@ -62,8 +67,17 @@ def main() -> int:
                     break
         finally:
             place.withdraw()
-            spark.stop()
+            _end_with_spark(spark)
     return 0
+
+
+def _end_with_spark(spark: SparkSession) -> None:
+    """Stop Spark. One that does not stop would keep another engine from starting."""
+    hung = threading.Timer(STOP_SECONDS, os.killpg, (os.getpid(), signal.SIGKILL))
+    hung.daemon = True
+    hung.start()
+    spark.stop()
+    hung.cancel()
 
 
 def _serving(settings: SessionSettings, token: str) -> dict[str, str]:

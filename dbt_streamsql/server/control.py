@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import TypeVar
 
@@ -21,7 +21,8 @@ from dbt_streamsql.server.find import unfit
 from dbt_streamsql.server.locks import locked
 from dbt_streamsql.server.record import Place, Record, State
 
-START_SECONDS = 180
+START_SECONDS = 600
+"""One that has died is noticed at once; a busy machine takes minutes."""
 STOP_SECONDS = 30
 RELEASE_SECONDS = 5
 _LOG_LINES = 8
@@ -37,11 +38,11 @@ def start(settings: SessionSettings, idle_seconds: float) -> tuple[Record, bool]
     _check(settings)
     # What can be wrong before Spark starts is told here, not in the engine's log.
     find_java()
-    jars.ensure()
+    jars.ensure(jars.wanted(settings.connectors))
     place = Place(settings)
     place.make()
-    with locked(place.folder / "lock", wait=True):
-        with locked(place.folder / "alive", wait=False) as free:
+    with _starting(place):
+        with locked(place.folder / "alive") as free:
             pass
         if not free:
             # Somebody's start was interrupted when its engine was not up yet.
@@ -148,6 +149,25 @@ def _as_texts(settings: SessionSettings) -> dict[str, object]:
     for key in ("catalog_properties", "spark_properties"):
         body[key] = dict(body[key])
     return body
+
+
+@contextmanager
+def _starting(place: Place) -> Iterator[None]:
+    """One start at a time. Error: SERVER, when another one does not end."""
+    file, end = place.folder / "lock", time.monotonic() + 2 * START_SECONDS
+    while True:
+        with locked(file) as mine:
+            if mine:
+                yield
+                return
+        if time.monotonic() > end:
+            raise StreamSqlError(
+                "SERVER",
+                "another start of the warm engine does not end",
+                given=f"its lock {file} is held for {2 * START_SECONDS} seconds",
+                hint="end the `streamsql server start` that hangs, then start again",
+            )
+        time.sleep(0.05)
 
 
 def _alive(place: Place) -> Record | None:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 
 @contextmanager
-def locked(file: Path, *, wait: bool) -> Iterator[bool]:
-    """Hold the lock for the block; False when another process has it and `wait` is not set."""
+def locked(file: Path) -> Iterator[bool]:
+    """Hold the lock for the block; False when another process has it."""
     import fcntl
 
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             yield False
         else:

@@ -27,7 +27,8 @@ from tests.faults.fault_stages import (
     check_rest,
     opened,
 )
-from tests.faults.fault_world import PATIENCE, World, wait_until_stopped
+from tests.faults.fault_world import World, wait_until_stopped
+from tests.support import patience
 
 RECOVERY = 12
 """Steps of a recovery that can be the last one."""
@@ -82,7 +83,7 @@ def zombie(stages: Stages, name: str, rng: Random) -> str:
         ready.scenario.task(engine)
         before = world.recorded(engine)
         os.kill(process.pid, signal.SIGCONT)
-        assert process.wait(PATIENCE) in (0, FAILED), world.said
+        assert world.ends(process) in (0, FAILED), world.said
         assert world.recorded(engine) == before, "a zombie has written to MetaService"
         _check_done(world, engine, ready, held)
     return where
@@ -101,9 +102,8 @@ def pause(stages: Stages, name: str, rng: Random) -> str:
         locked = world.store().fence().owner != ""
         assert second.is_alive() or not locked, "a stopped process has lost its lock"
         os.kill(process.pid, signal.SIGCONT)
-        assert process.wait(PATIENCE) == 0, world.said
-        second.join(PATIENCE)
-        assert not second.is_alive()
+        assert world.ends(process) == 0, world.said
+        patience.join(second)
         _check_done(world, engine, ready, held)
     return where
 

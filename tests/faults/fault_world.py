@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,14 +26,12 @@ from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import TableName
 from tests.faults import fault_scenario as scenario
 from tests.faults.fault_child import FAILED, Orders
-from tests.support import spark_child
+from tests.support import patience, spark_child
 from tests.support.product import SUFFIX, Metadata, embedded, exists, staged_tables, symbol
 
 load = symbol("load", beside="shape")
 
 CHILD = "tests.faults.fault_child"
-PATIENCE = 300
-"""Seconds after which a child is hung; nothing here is timed."""
 
 
 @dataclass
@@ -120,10 +117,17 @@ class World:
 
     def finish(self, process: subprocess.Popen[bytes], other: int = FAILED) -> bool:
         """Wait for a process; whether it ended in the other way than by doing its task."""
-        code = process.wait(PATIENCE)
+        code = self.ends(process)
         _end_group(process.pid)
         assert code in (0, other), self.said
         return code != 0
+
+    def ends(self, process: subprocess.Popen[bytes]) -> int:
+        """The exit code of a process; it may use the Spark of this one."""
+        try:
+            return patience.wait(process, os.getpid())
+        except patience.Stuck as stuck:
+            raise patience.Stuck(f"{stuck}\n{self.said}") from None
 
     def passings(self, task: str) -> dict[str, int]:
         """How often a process that lives passes `<moment> <step>`."""
@@ -257,14 +261,11 @@ class Told:
 
 def wait_until_stopped(process: subprocess.Popen[bytes]) -> None:
     """Return when the process has stopped itself; fail when it ended instead."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        pid, status = os.waitpid(process.pid, os.WUNTRACED | os.WNOHANG)
-        if pid:
-            assert os.WIFSTOPPED(status), "the process ended"
-            return
-        time.sleep(0.05)
-    raise AssertionError("the process neither stopped nor ended")
+    _, status = patience.until(
+        lambda: (found := os.waitpid(process.pid, os.WUNTRACED | os.WNOHANG))[0] and found,
+        os.getpid(),
+    )
+    assert os.WIFSTOPPED(status), "the process ended"
 
 
 def _table(name: str) -> TableName:

@@ -11,7 +11,8 @@ import pytest
 
 from dbt_streamsql.errors import StreamSqlError
 from tests.faults import fault_scenario as scenario
-from tests.faults.fault_world import PATIENCE, wait_until_stopped
+from tests.faults.fault_world import wait_until_stopped
+from tests.support import patience
 
 pytestmark = pytest.mark.spark
 
@@ -35,9 +36,8 @@ def test_a_second_run_waits_for_a_stopped_one_and_says_for_whom(world, caplog, l
         assert f":{process.pid}:" in caplog.text
         assert world.tables() == world.before
         os.kill(process.pid, last)
-        process.wait(PATIENCE)
-        begun.join(PATIENCE)
-        assert not begun.is_alive()
+        world.ends(process)
+        patience.join(begun)
         assert world.tables() == (world.after if last == signal.SIGCONT else world.before)
         engine.abort()
         scenario.epoch(engine)

@@ -26,7 +26,7 @@ FREE = ("acquire", "release", *LEASES)
 """Steps of the store that need no fence."""
 
 PATIENCE = 60
-"""Seconds after which a simulation is hung; nothing is timed."""
+"""Seconds without a single step after which a simulation is hung; nothing is timed."""
 
 
 Failure = Callable[[str], BaseException]
@@ -106,8 +106,11 @@ class Simulation:
         """Run a process, and all that its faults start, to their ends."""
         process.start()
         process.go.release()
-        if not self.main.acquire(timeout=PATIENCE):
-            raise AssertionError("the simulation hangs")
+        passed = -1
+        while not self.main.acquire(timeout=PATIENCE):
+            if len(self.trace) == passed:
+                raise AssertionError("the simulation hangs")
+            passed = len(self.trace)
         for each in self.processes:
             each.join(PATIENCE)
         self.processes.clear()

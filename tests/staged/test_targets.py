@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import uuid
 
@@ -11,12 +10,10 @@ import pytest
 
 from tests.staged import contract, databases, targets
 from tests.staged.contract import Target
+from tests.support import patience
 from tests.support.spark_child import paths
 
 pytestmark = pytest.mark.spark
-
-PATIENCE = 1500
-"""Seconds after which a process is hung; nothing here is timed."""
 
 
 @pytest.mark.parametrize("check", contract.CHECKS)
@@ -58,14 +55,7 @@ def results():
 
     def of(target: str) -> dict[str, str]:
         if target not in found:
-            done = subprocess.run(
-                [sys.executable, "-m", contract.__name__, target],
-                env=paths(),
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE,
-                check=False,
-            )
+            done = patience.run([sys.executable, "-m", contract.__name__, target], env=paths())
             assert done.returncode == 0, done.stderr[-4000:]
             found[target] = json.loads(done.stdout.splitlines()[-1])
         return found[target]

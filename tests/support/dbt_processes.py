@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
+from tests.support import patience
 from tests.support.spark_child import paths
 
 DBT = "from dbt.cli.main import cli; cli()"
@@ -26,12 +26,8 @@ durable.observers.append(observe)
 
 def run(project, *command):
     """The exit code of a command, and what it said."""
-    done = subprocess.run(
+    done = patience.run(
         [sys.executable, *command, "--project-dir", project.root, "--profiles-dir", project.root],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
         cwd=project.root,
         env={**paths(), "DBT_SEND_ANONYMOUS_USAGE_STATS": "false"},
     )

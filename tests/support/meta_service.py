@@ -21,8 +21,6 @@ from dbt_streamsql.meta.service.listen import Address, listening, server_of
 from dbt_streamsql.meta.service.state import Service
 from tests.support import patience
 
-RUNNER_SECONDS = 2.0
-
 
 class Server:
     """The service of whatever store is served at the moment."""
@@ -34,6 +32,7 @@ class Server:
         self.token = tokens.single(self.token_file)
         self.clock: Callable[[], float] = time.time
         self.url = ""
+        self._silent = 0.0
         self._app: FastAPI | None = None
         self._options: dict[str, Any] = {}
 
@@ -47,8 +46,15 @@ class Server:
         service: Service = self._app.state.service
         return service
 
+    def fall_silent(self, seconds: float) -> None:
+        """For the service, nobody was heard of for so long; nobody has to wait."""
+        self._silent += seconds
+
     def _now(self) -> float:
         return self.clock()
+
+    def _silence(self) -> float:
+        return time.monotonic() + self._silent
 
     @contextmanager
     def serving(
@@ -64,7 +70,7 @@ class Server:
         if self._app is None or options != self._options:
             self._app, self._options = create_app(store, known, **options), options
         # Routes are built at an application's first requests, which takes longer than a test.
-        self._app.state.service = Service(store, known, RUNNER_SECONDS)
+        self._app.state.service = Service(store, known, clock=self._silence)
         self.service.start()
         try:
             yield store

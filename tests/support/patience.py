@@ -199,12 +199,19 @@ def line(process: subprocess.Popen[str], holds: Callable[[str], object] = bool) 
             return found[0]
 
 
-def run(command: Sequence[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
-    """As `subprocess.run` with its text; what it says is captured unless `options` name a file."""
+def run(
+    command: Sequence[str | Path], *others: int, given: str | None = None, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """As `subprocess.run`, as texts; what it says is captured unless `options` name a file.
+
+    `others`: processes that it waits for. `given`: its input. Error: Stuck, and it ends.
+    """
+    if given is not None:
+        options["stdin"] = subprocess.PIPE
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(list(command), text=True, **{**pipes, **options}) as process:
         try:
-            said, errors = communicate(process)
+            said, errors = communicate(process, given, *others)
         except BaseException:
             process.kill()
             raise

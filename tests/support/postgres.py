@@ -9,7 +9,6 @@ import io
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tarfile
 import tempfile
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from dbt_streamsql.runtime import jars
 from dbt_streamsql.runtime.jars import Jar
+from tests.support.spark_servers import free_port
 
 POSTGRESQL_JAR = Jar(
     "org.postgresql",
@@ -78,9 +78,7 @@ def server(password: str, *settings: str) -> Iterator[int]:
             command = [str(programs / program), "-D", f"{folder}/data", *arguments]
             subprocess.run(command, check=True, capture_output=True, cwd=folder, **user)
 
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         login = ("-U", "postgres", "-A", "scram-sha-256", "--pwfile", str(words))
         run("initdb", "--no-sync", *login)
         options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder}"

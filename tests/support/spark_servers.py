@@ -7,12 +7,12 @@ with the test run; what they said is kept when one does not come up.
 from __future__ import annotations
 
 import os
+import random
 import secrets
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pyspark
@@ -20,9 +20,13 @@ import pytest
 
 from dbt_streamsql.runtime.java import find_java, launch_home
 from dbt_streamsql.runtime.session import SessionSettings, start_settings
+from tests.support import patience
 
 BIN = Path(pyspark.__file__).parent / "bin"
-SECONDS = 120
+PORTS = (20_000, 32_000)
+"""Those that the system gives to nobody by itself: a server takes its port a moment later."""
+
+_running: list[subprocess.Popen[bytes]] = []
 
 
 @pytest.fixture(scope="session")
@@ -99,9 +103,11 @@ def running(command: list[object], log: Path, memory: str) -> Iterator[subproces
             cwd=log.parent,
             env={**os.environ, **small, **home},
         )
+    _running.append(process)
     try:
         yield process
     finally:
+        _running.remove(process)
         end(process)
 
 
@@ -115,12 +121,18 @@ def end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
+def pids() -> list[int]:
+    """The servers that run here, for who waits for their clients."""
+    return [process.pid for process in _running]
+
+
 def wait(process: subprocess.Popen[bytes], log: Path, ready) -> None:
-    until = time.monotonic() + SECONDS
-    while not ready():
-        if process.poll() is not None or time.monotonic() > until:
-            pytest.fail(f"a server did not come up, {log}:\n{log.read_text()[-3000:]}")
-        time.sleep(0.1)
+    def settled() -> bool:
+        return process.poll() is not None or ready()
+
+    patience.until(settled, process, sign=lambda: log.stat().st_size)
+    if process.poll() is not None:
+        pytest.fail(f"a server did not come up, {log}:\n{log.read_text()[-3000:]}")
 
 
 def is_open(port: int) -> bool:
@@ -130,6 +142,8 @@ def is_open(port: int) -> bool:
 
 
 def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
+    while True:
+        port = random.SystemRandom().randrange(*PORTS)
+        with socket.socket() as taken, suppress(OSError):
+            taken.bind(("127.0.0.1", port))
+            return port

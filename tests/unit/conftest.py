@@ -82,6 +82,18 @@ def lose_lock(request: pytest.FixtureRequest) -> Callable[[MetaStore], None]:
 
 
 @pytest.fixture
+def found_dead(request: pytest.FixtureRequest, meta_url: str) -> Callable[[], None]:
+    """Let the store find out that the runner has died: a service does when it hears no more."""
+
+    def find() -> None:
+        if meta_url.startswith("http"):
+            server: meta_service.Server = request.getfixturevalue("meta_server")
+            server.fall_silent(server.service.runner_seconds + 1)
+
+    return find
+
+
+@pytest.fixture
 def clock() -> Clock:
     """The time of `store`; a test moves it."""
     return Clock(1000.0)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import Fence, MetaStore, transport
+from dbt_streamsql.meta import Fence, MetaStore, heartbeats, transport
 from dbt_streamsql.meta.client import LeasesClient, MetaClient, StagedClient
 from dbt_streamsql.meta.leases import Leases
 from dbt_streamsql.meta.schema import SCHEMA_VERSION
@@ -221,10 +221,12 @@ def test_a_silent_runner_may_come_back_until_another_has_come(
     barrier = first.begin(fence).id
     first._heartbeats.end()
     direct = MetaStore.open(f"sqlite:///{tmp_path}/meta.db")
+    server.fall_silent(server.service.runner_seconds + 1)
     patience.until(lambda: not direct.holder())
     direct.close()
     assert first.resume(fence)
     assert refusal(second.acquire).code == "WAREHOUSE_BUSY"
+    server.fall_silent(server.service.runner_seconds + 1)
     successor = second.acquire(wait=True)
     assert successor.token == fence.token + 1
     assert not first.resume(fence)
@@ -235,8 +237,9 @@ def test_a_silent_runner_may_come_back_until_another_has_come(
 
 
 def test_a_runner_and_what_it_stages_survive_a_restart_of_the_service(
-    server: Server, tmp_path: Path
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(heartbeats, "PER_LIMIT", 100)  # the next beat comes soon
     first, second = MetaClient(server.url), MetaClient(server.url)
     fence = first.acquire()
     first.staged.record("t1", "lake.shop.plain", "{}")
@@ -258,10 +261,10 @@ def test_a_runner_and_what_it_stages_survive_a_restart_of_the_service(
 def test_what_a_silent_owner_staged_is_an_orphan_after_its_time(
     server: Server, second: MetaClient
 ) -> None:
-    server.service.owner_seconds = 0.2
     first = MetaClient(server.url)
     first.staged.record("t1", "lake.shop.plain", "{}")
     first._heartbeats.end()
+    server.fall_silent(server.service.owner_seconds + 1)
 
     def swept() -> list[str]:
         with second.staged.orphans() as records:

@@ -73,11 +73,12 @@ def test_a_second_process_is_refused_and_told_who_runs(meta_url: str) -> None:
 
 
 def test_a_killed_process_frees_the_lock_and_its_barrier_can_be_aborted(
-    meta_url: str,
+    meta_url: str, found_dead: Callable[[], None]
 ) -> None:
     process = hold(meta_url)
     process.send_signal(signal.SIGKILL)
     end(process)
+    found_dead()
     store = MetaStore.open(meta_url)
     fence = store.acquire(wait=meta_url.startswith("http"))
     assert fence.token == 2
@@ -89,17 +90,20 @@ def test_a_killed_process_frees_the_lock_and_its_barrier_can_be_aborted(
     store.close()
 
 
-def test_a_waiting_runner_hears_who_runs_and_goes_on_when_that_one_dies(meta_url: str) -> None:
+def test_a_waiting_runner_hears_who_runs_and_goes_on_when_that_one_dies(
+    meta_url: str, found_dead: Callable[[], None]
+) -> None:
     process = hold(meta_url)
     heard: list[str] = []
 
     def on_wait(owner: str) -> None:
         heard.append(owner)
         process.send_signal(signal.SIGKILL)
+        end(process)
+        found_dead()
 
     store = MetaStore.open(meta_url)
     fence = store.acquire(wait=True, on_wait=on_wait)
-    end(process)
     assert fence.token == 2
     assert [owner.split(":")[1] for owner in heard] == [str(process.pid)]
     store.close()
@@ -163,7 +167,7 @@ def test_a_folder_without_write_permission_is_explained(
 
 
 def test_a_release_that_the_store_does_not_hear_of_frees_the_lock_all_the_same(
-    meta_url: str, monkeypatch: pytest.MonkeyPatch
+    meta_url: str, monkeypatch: pytest.MonkeyPatch, found_dead: Callable[[], None]
 ) -> None:
     store = MetaStore.open(meta_url)
     try:
@@ -179,7 +183,7 @@ def test_a_release_that_the_store_does_not_hear_of_frees_the_lock_all_the_same(
                 lost.setattr(store.database, "write", unreachable)
             with pytest.raises(StreamSqlError):
                 store.release(fence)
-        # A service finds out that nobody is there any more.
+        found_dead()
         assert store.acquire(wait=meta_url.startswith("http")).token == fence.token + 1
     finally:
         store.close()

@@ -118,9 +118,9 @@ def test_a_process_is_told_from_a_later_one_of_the_same_number():
 
 def test_a_lock_is_held_by_one(tmp_path):
     file = tmp_path / "lock"
-    with locked(file, wait=False) as first, locked(file, wait=False) as second:
+    with locked(file) as first, locked(file) as second:
         assert (first, second) == (True, False)
-    with locked(file, wait=False) as third:
+    with locked(file) as third:
         assert third
 
 

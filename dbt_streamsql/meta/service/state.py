@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
 from dbt_streamsql.errors import StreamSqlError
@@ -29,14 +31,16 @@ class Service:
         tokens: Tokens,
         runner_seconds: float = RUNNER_SECONDS,
         owner_seconds: float = OWNER_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`clock`: seconds by which silence is measured."""
         self.store = store
         self.tokens = tokens
         self.runner_seconds = runner_seconds
         self.owner_seconds = owner_seconds
-        self._runners: Holds[MetaStore] = Holds()
-        self._ledgers: Holds[StagedLedger] = Holds()
-        self._sweeps: Holds[ExitStack] = Holds()
+        self._runners: Holds[MetaStore] = Holds(clock)
+        self._ledgers: Holds[StagedLedger] = Holds(clock)
+        self._sweeps: Holds[ExitStack] = Holds(clock)
         self._stop = threading.Event()
         self._watch = threading.Thread(target=self._look, name="streamsql-holds", daemon=True)
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
+from dbt_streamsql.meta import lock
 from dbt_streamsql.runner.loop import Pace, Runner
+from tests.support import patience
 
 pytestmark = pytest.mark.spark
 
-PATIENCE = 60
-"""Seconds after which what a test waits for does not come."""
+EPOCHS = 1000
+"""After so many what a test waits for does not come."""
 
 
 class Told:
@@ -29,15 +30,17 @@ class Told:
 
     def wait(self, holds):
         """The first event for which `holds` is true."""
-        found = []
+        end = len(self.events) + EPOCHS
 
         def there():
-            found[:] = [event for event in self.events if holds(event)]
-            return bool(found)
+            with self._more:
+                found = [event for event in self.events if holds(event)]
+                if not found:
+                    self._more.wait(1)
+                assert len(self.events) < end, self.events
+                return found
 
-        with self._more:
-            assert self._more.wait_for(there, PATIENCE), self.events
-        return found[0]
+        return patience.until(there, sign=lambda: len(self.events), pause=0)[0]
 
     def of(self, kind):
         return [event.told for event in self.events if event.kind == kind]
@@ -61,8 +64,7 @@ def running(engine, told):
 
     yield start
     stop.set()
-    for thread in threads:
-        thread.join()
+    patience.join(*threads)
 
 
 @pytest.fixture
@@ -170,8 +172,7 @@ def test_of_two_runners_one_stands_by_until_the_other_ends(engine, told):
     finally:
         first.set()
         second.set()
-        one.join()
-        two.join()
+        patience.join(one, two)
 
 
 def test_who_comes_to_lead_between_two_questions_says_so(engine, told):
@@ -188,23 +189,37 @@ def test_who_comes_to_lead_between_two_questions_says_so(engine, told):
         assert [event.kind for event in told.events][1] == "leading"
     finally:
         stop.set()
-        thread.join()
+        patience.join(thread)
 
 
-def test_who_waits_for_the_right_to_write_gets_it_between_two_epochs(spark, engine, shop, told):
+def test_who_waits_for_the_right_to_write_gets_it_between_two_epochs(
+    engine, shop, told, monkeypatch
+):
     """With no pause at all between epochs."""
+    refused, fences, try_acquire = [], [], lock.FileLock.try_acquire
+
+    def asked(self, owner):
+        taken = try_acquire(self, owner)
+        if not taken:
+            refused.append(owner)
+        return taken
+
+    monkeypatch.setattr(lock.FileLock, "try_acquire", asked)
     another, stop = engine.store.acting_for("another"), threading.Event()
     thread = threading.Thread(target=Runner(engine, Pace(0), told.hear).run, args=(stop,))
     thread.start()
     try:
         told.wait(lambda event: event.kind == "tick")
-        began = time.monotonic()
-        fence = another.acquire(wait=True)
-        assert time.monotonic() - began < PATIENCE
-        ticks = len(told.of("tick"))
-        time.sleep(1)
+        first = len(told.of("tick"))
+        asking = threading.Thread(target=lambda: fences.append(another.acquire(wait=True)))
+        asking.start()
+        patience.until(lambda: fences or len(told.of("tick")) > first + 20)
+        assert fences, "it looks ten times a second, and there is a gap after each epoch"
+        ticks, refused[:] = len(told.of("tick")), []
+        patience.until(lambda: len(refused) > 5)
         assert len(told.of("tick")) <= ticks + 1, "no epoch while another one has the right"
     finally:
         stop.set()
-        another.release(fence)
-        thread.join()
+        for fence in fences:
+            another.release(fence)
+        patience.join(thread)

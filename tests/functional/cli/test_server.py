@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,8 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.jars import cache_folder
 from dbt_streamsql.runtime.session import SessionSettings
 from dbt_streamsql.server import find, process
-from dbt_streamsql.server.record import Place
+from dbt_streamsql.server.record import Place, State
+from tests.support import patience
 
 pytestmark = [
     pytest.mark.processes,
@@ -92,8 +93,12 @@ class Shop:
         )
 
     def run(self, *command: str) -> tuple[int, str]:
-        opened = self.open(*command)
-        output, _ = opened.communicate(timeout=240)
+        return self.end(self.open(*command))
+
+    def end(self, opened: subprocess.Popen[str]) -> tuple[int, str]:
+        """Wait for a command for as long as it works, or the engine does."""
+        record = self.place.read()
+        output, _ = patience.communicate(opened, None, *([record.pid] if record else []))
         return opened.returncode, output
 
     def server(self, *command: str) -> dict[str, object]:
@@ -105,9 +110,24 @@ class Shop:
         """Another client with an open session."""
         keys = {"warehouse": self.settings.warehouse, "spark_properties": SMALL}
         client = self.open("python", "-c", HOLD, repr(keys), sql)
-        assert client.stdout is not None
-        assert client.stdout.readline() == "open\n"
+        assert patience.line(client) == "open\n"
         return client
+
+    @property
+    def statements(self) -> int:
+        state = self.place.state()
+        return state.statements if state is not None else 0
+
+    def look(self) -> None:
+        """Return when the engine has looked once more at who uses it: its own second."""
+        pid, before = self.place.read().pid, self._looked()
+        patience.until(lambda: self._looked() != before, pid)
+
+    def _looked(self) -> int:
+        try:
+            return (self.place.folder / "state.json").stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
 
 
 @pytest.fixture(scope="module")
@@ -126,13 +146,6 @@ def engine_up(shop):
     return shop.server("start")["pid"]
 
 
-def until(look, seconds: float = 60):
-    end = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
 def jvm_of(pid: int) -> int:
     """The engine's Java process."""
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -141,9 +154,7 @@ def jvm_of(pid: int) -> int:
 
 def test_of_two_starts_at_once_one_starts_the_engine(shop):
     starters = [shop.open("streamsql", "server", "start", "--json") for _ in range(2)]
-    told = [
-        json.loads(starter.communicate(timeout=240)[0].splitlines()[-1]) for starter in starters
-    ]
+    told = [json.loads(shop.end(starter)[1].splitlines()[-1]) for starter in starters]
     assert sorted(one["started"] for one in told) == [False, True]
     assert told[0]["pid"] == told[1]["pid"]
     assert shop.server("start")["started"] is False
@@ -231,14 +242,15 @@ def test_an_engine_that_does_not_answer_is_left_alone_with_a_word(shop, engine_u
 
 def test_an_engine_in_use_is_not_stopped_and_a_killed_client_leaves_nothing_there(shop, engine_up):
     client = shop.hold(SLOW)
-    until(lambda: shop.server("status")["statements"] == 1)
+    patience.until(lambda: shop.statements == 1, engine_up, client)
+    assert shop.server("status")["statements"] == 1
     code, output = shop.run("streamsql", "server", "stop")
     assert code == 2
     assert "SERVER_BUSY" in output
     assert shop.server("status")["pid"] == engine_up
     client.kill()
     client.communicate()
-    until(lambda: (shop.place.state().sessions, shop.place.state().statements) == (0, 0))
+    within_looks(shop, lambda state: (state.sessions, state.statements) == (0, 0))
     assert shop.server("stop")["stopped"] is True
     assert not process.identity(engine_up)
     assert shop.server("status") == {"running": False, "warehouse": shop.settings.warehouse}
@@ -250,14 +262,15 @@ def test_ctrl_c_stops_the_statements_of_the_run_on_the_engine(shop, engine_up):
     shop.write("models/slow.sql", "{{ config(materialized='materialized_view') }} " + SLOW)
     try:
         run = shop.open("dbt", "build")
-        until(lambda: _has_job(shop))
+        compute(shop, run)
         run.send_signal(signal.SIGINT)
-        output, _ = run.communicate(timeout=120)
+        # The engine is not watched: it would work on for hours.
+        output, _ = patience.communicate(run)
     finally:
         run.kill()
         (shop.root / "models/slow.sql").unlink()
     assert run.returncode != 0, output
-    until(lambda: shop.place.state().statements == 0, 15)
+    within_looks(shop, lambda state: state.statements == 0)
     code, output = shop.run("dbt", "build")
     assert code == 0, output
 
@@ -267,16 +280,16 @@ def test_an_engine_killed_in_the_middle_of_a_run_fails_it_and_the_next_run_works
     shop.write("seeds/items.csv", "id,kind,price\n1,a,1.50\n2,b,9.50\n3,a,4.00\n")
     try:
         run = shop.open("dbt", "build", "--threads", "1")
-        until(lambda: _has_job(shop))
+        compute(shop, run)
         java = jvm_of(engine_up)
         os.kill(engine_up, signal.SIGKILL)
-        output, _ = run.communicate(timeout=120)
+        output, _ = patience.communicate(run)
     finally:
         run.kill()
         (shop.root / "models/slow.sql").unlink()
     assert run.returncode != 0
     assert "server has gone" in output, output
-    until(lambda: not process.identity(java))
+    patience.until(lambda: not process.identity(java), java)
     assert find.warm(shop.settings) is None
     code, output = shop.run("dbt", "build")  # in its own process: the record is stale
     assert code == 0, output
@@ -288,15 +301,23 @@ def test_an_engine_killed_in_the_middle_of_a_run_fails_it_and_the_next_run_works
 def test_an_engine_ends_when_nobody_has_used_it_for_long_enough(shop):
     shop.server("stop", "--force")
     pid = shop.server("start", "--idle-minutes", "0.02")["pid"]
-    until(lambda: not process.identity(pid))
+    patience.until(lambda: not process.identity(pid), pid)
     assert shop.server("status")["running"] is False
 
 
-def _has_job(shop: Shop) -> bool:
-    """Whether the slow model is being computed: it is what runs for longer than a moment."""
-    state = shop.place.state()
-    if state is None or not state.statements:
-        return False
-    time.sleep(3)
-    state = shop.place.state()
-    return state is not None and state.statements > 0
+def compute(shop: Shop, run: subprocess.Popen[str], looks: int = 4) -> None:
+    """Return when the slow model is being computed: it is what runs for longer than a moment."""
+    running = 0
+    while running < looks:
+        assert run.poll() is None, run.communicate()
+        shop.look()
+        running = running + 1 if shop.statements else 0
+
+
+def within_looks(shop: Shop, holds: Callable[[State], bool], looks: int = 60) -> None:
+    """Until the engine says so, in as many of its own seconds at most."""
+    for _ in range(looks):
+        if holds(shop.place.state()):
+            return
+        shop.look()
+    raise AssertionError(shop.place.state())

@@ -6,12 +6,12 @@ import os
 import random
 import signal
 import sqlite3
-import subprocess
 import sys
 
 import psycopg
 import pytest
 
+from tests.support import patience
 from tests.support import postgres as server_of
 
 SOURCES = """
@@ -138,13 +138,9 @@ def all_equal(project, sql):
 def killed(project, step):
     """Run the project in a process that is killed before a step."""
     folders = ["--project-dir", str(project.root), "--profiles-dir", str(project.root)]
-    done = subprocess.run(
+    done = patience.run(
         [sys.executable, "-c", DYING, step, "--no-use-colors", "run", *folders],
         env={**os.environ, "DBT_SEND_ANONYMOUS_USAGE_STATS": "false"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
     )
     assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
 

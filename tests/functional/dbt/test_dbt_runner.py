@@ -16,10 +16,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support import patience
+
 pytestmark = pytest.mark.processes
 
 STREAMSQL = Path(sys.executable).with_name("streamsql")
-PATIENCE = 180
+EVENTS = 1000
+"""After so many what a test waits for does not come."""
 VIEW = "{{ config(materialized='materialized_view') }} select "
 SOURCES = """
     version: 2
@@ -46,7 +49,8 @@ class Run:
         )
         self.events = []
         self._more = threading.Condition()
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._listens = threading.Thread(target=self._listen, daemon=True)
+        self._listens.start()
 
     def _listen(self):
         for line in self.process.stdout:
@@ -55,12 +59,25 @@ class Run:
                 self._more.notify_all()
 
     def wait(self, holds, after=0):
-        def found():
-            return [event for event in self.events[after:] if holds(event)]
+        end = len(self.events) + EVENTS
 
-        with self._more:
-            assert self._more.wait_for(found, PATIENCE), self.events
-        return found()[0]
+        def there():
+            with self._more:
+                found = [event for event in self.events[after:] if holds(event)]
+                if not found:
+                    self._more.wait(1)
+                assert len(self.events) < end, self.events
+            # Looked at last: what it said before it ended has been heard.
+            assert found or self.process.poll() is None or self._listens.is_alive(), self.events
+            return found
+
+        return patience.until(there, self.process, sign=lambda: len(self.events), pause=0)[0]
+
+    def ends(self):
+        """The exit code."""
+        code = patience.wait(self.process, sign=lambda: len(self.events))
+        patience.join(self._listens)
+        return code
 
     def tick(self, table, after=0):
         return self.wait(lambda event: table in event.get("tables", {}), after)
@@ -124,7 +141,7 @@ def test_a_runner_follows_the_streams_and_the_files_of_a_project(shop, runs):
     assert done.ok, done.messages
 
     run.process.send_signal(signal.SIGTERM)
-    assert run.process.wait(PATIENCE) == 0
+    assert run.ends() == 0
     assert run.events[-1]["event"] == "stopping"
     store = shop.host.engine.store
     assert store.unfinished() == []
@@ -162,7 +179,7 @@ def test_two_runs_of_dbt_and_a_runner_take_turns_on_one_wide_table(shop, runs):
     assert other.returncode == 0, other.stdout.read()
     run.tick("lake.shop.wide", len(run.events))
     run.process.send_signal(signal.SIGTERM)
-    assert run.process.wait(PATIENCE) == 0
+    assert run.ends() == 0
     assert [event for event in run.events if event["event"] == "error"] == []
     assert shop.host.engine.verify("lake.shop.wide") == []
     assert shop.sql("select name from lake.shop.wide where id = 1") == [("Ann",)]
@@ -185,7 +202,7 @@ def test_who_stands_by_takes_over_within_ten_seconds_when_the_leader_is_killed(s
     assert taken < 10, f"{taken:.1f} s"
     other.tick("lake.shop.counted")
     other.process.send_signal(signal.SIGTERM)
-    assert other.process.wait(PATIENCE) == 0
+    assert other.ends() == 0
     assert shop.dbt("parse").ok
     assert shop.host.engine.verify("lake.shop.counted") == []
     # Each record is there once, whoever read it.
@@ -194,10 +211,10 @@ def test_who_stands_by_takes_over_within_ten_seconds_when_the_leader_is_killed(s
 
 
 def test_once_runs_one_epoch_and_tells_by_its_exit_code_whether_something_failed(shop, runs):
-    assert runs("--once").process.wait(PATIENCE) == 0
+    assert runs("--once").ends() == 0
     shop.write("models/shares.sql", VIEW + "10 / (value - value) as s from {{ ref('clicks') }}")
     run = runs("--once")
-    assert run.process.wait(PATIENCE) == 1
+    assert run.ends() == 1
     # What failed is not published, the others are.
     run.tick("lake.shop.counted")
     project = run.wait(lambda event: event["event"] == "project")
@@ -214,7 +231,7 @@ def test_only_what_is_selected_is_followed(shop, runs):
     assert "lake.shop.clicks" in tick["tables"], "what it reads comes along"
     assert "lake.shop.other" not in tick["tables"]
     run.process.send_signal(signal.SIGINT)
-    assert run.process.wait(PATIENCE) == 0
+    assert run.ends() == 0
 
 
 def test_two_targets_run_in_parallel_and_one_whose_process_dies_comes_back(shop, runs):
@@ -235,16 +252,16 @@ def test_two_targets_run_in_parallel_and_one_whose_process_dies_comes_back(shop,
     assert (error["target"], "started again" in error["message"]) == ("stock", True)
     run.tick("lake.shop.kept", run.events.index(error))
     run.process.send_signal(signal.SIGTERM)
-    assert run.process.wait(PATIENCE) == 0
+    assert run.ends() == 0
     assert {e["target"] for e in run.events if e["event"] == "stopping"} == {"dev", "stock"}
 
 
 def test_two_targets_that_are_one_topology_are_refused(shop, runs):
     run = runs("--target", "dev", "--target", "dev=counted", "--target", "again")
-    assert run.process.wait(PATIENCE) == 2
+    assert run.ends() == 2
     profiles = yaml.safe_load((shop.root / "profiles.yml").read_text())
     outputs = profiles["shop"]["outputs"]
     outputs["again"] = {**outputs["dev"], "threads": 2}
     (shop.root / "profiles.yml").write_text(yaml.safe_dump(profiles))
-    assert runs("--target", "dev", "--target", "again").process.wait(PATIENCE) == 2
+    assert runs("--target", "dev", "--target", "again").ends() == 2
     assert "one and the same topology" in (shop.root / "stderr.txt").read_text()

@@ -23,7 +23,7 @@ def test_eight_threads_build_eight_models_at_the_same_time(project):
             import builtins
 
             def model(dbt, session):
-                builtins.all_models_run.wait(60)
+                builtins.all_models_run.wait(600)
                 return session.sql("select {number} as id")
             """,
         )

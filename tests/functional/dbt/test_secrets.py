@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.support import patience
 from tests.support.postgres import server
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
@@ -112,14 +112,10 @@ def _holding(folder: Path, secrets: dict[str, str]) -> list[tuple[str, str]]:
 
 
 def test_planted_secrets_are_nowhere(planted, secrets):
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("canary.py")), str(planted.root)],
-        input=COMMANDS,
+    done = patience.run(
+        [sys.executable, Path(__file__).with_name("canary.py"), planted.root],
+        given=COMMANDS,
         env={**os.environ, **secrets},
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
     )
     shown = done.stdout + done.stderr
     assert done.returncode == 0, shown[-3000:]

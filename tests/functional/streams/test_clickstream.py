@@ -17,14 +17,13 @@ import pytest
 from dbt_streamsql import Engine
 from dbt_streamsql.runtime.session import open_session
 from integration_tests.clickstream import produce
+from tests.support import patience, spark_way
 from tests.support import postgres as server_of
-from tests.support import spark_way
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "integration_tests" / "clickstream"
 STREAMSQL = Path(sys.executable).with_name("streamsql")
-PATIENCE = 300
 EVENTS = 6_000
 BIDS = EVENTS * 46 // 50
 
@@ -63,12 +62,12 @@ def played(kafka, database, tmp_path_factory):
             stderr=err,
         )
     try:
-        until(lambda: delivered(database) >= BIDS // 2, process, log)
+        until(lambda: delivered(database) >= BIDS // 2, process, said, log)
         sender.run(EVENTS // 20, 10)
-        until(lambda: delivered(database) >= BIDS, process, log)
+        until(lambda: delivered(database) >= BIDS, process, said, log)
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE) == 0, log.read_text()[-3000:]
+        assert patience.wait(process) == 0, log.read_text()[-3000:]
     return folder, env
 
 
@@ -77,12 +76,15 @@ def ran(played):
     return played[0]
 
 
-def until(holds, process, log):
-    end = time.monotonic() + PATIENCE
-    while not holds():
+def until(holds, process, said, log):
+    """As long as the runner works, for a thousand epochs."""
+
+    def settled():
         assert process.poll() is None, log.read_text()[-3000:]
-        assert time.monotonic() < end, log.read_text()[-3000:]
-        time.sleep(0.5)
+        assert said.read_text().count("\n") < 1000, said.read_text()[-3000:]
+        return holds()
+
+    patience.until(settled, process, pause=0.5)
 
 
 def rows(port, query):
@@ -161,6 +163,6 @@ def test_once_the_project_runs_no_view_is_made_anew(ran):
 def test_the_tests_of_the_example_pass(played):
     folder, env = played
     dbt = [sys.executable, "-c", "from dbt.cli.main import cli; cli()", "test"]
-    done = subprocess.run(dbt, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    done = patience.run(dbt, cwd=folder, env=env)
     assert done.returncode == 0, done.stdout[-3000:]
     assert "PASS=6" in done.stdout

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 
 import pytest
 
+from tests.support import patience
 from tests.support.spark_child import paths
-
-PATIENCE = 900
-"""Seconds after which a process is hung; nothing here is timed."""
 
 
 @pytest.mark.processes
 def test_the_rows_that_came_between_two_versions_of_a_delta_table_are_read_once(tmp_path):
-    done = subprocess.run(
+    done = patience.run(
         [sys.executable, "-m", "tests.functional.streams.delta_stream", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
         env=paths(),
-        check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert json.loads(done.stdout.splitlines()[-1]) == []

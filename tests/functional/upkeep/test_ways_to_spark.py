@@ -7,14 +7,13 @@ tests that the embedded session has in this one.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.support import spark_way
+from tests.support import patience, spark_servers, spark_way
 
 pytestmark = pytest.mark.processes
 
@@ -45,15 +44,17 @@ def test_the_shop_and_a_share_of_dbts_suite_pass_by_every_way(way, share, reques
     address = request.getfixturevalue(way)
     log = tmp_path / "pytest.log"
     with log.open("w") as out:
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SHARES[share]],
-            cwd=ROOT,
-            env={**os.environ, spark_way.VARIABLE: address},
-            stdout=out,
-            stderr=out,
-            timeout=1200,
-            check=False,
-        )
+        try:
+            done = patience.run(
+                [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SHARES[share]],
+                *spark_servers.pids(),
+                cwd=ROOT,
+                env={**os.environ, spark_way.VARIABLE: address},
+                stdout=out,
+                stderr=out,
+            )
+        except patience.Stuck as stuck:
+            pytest.fail(f"{stuck}\n{log.read_text()[-6000:]}")
     told = log.read_text()
     assert done.returncode == 0, told[-6000:]
     assert "skipped" not in told.splitlines()[-1]
@@ -93,13 +94,10 @@ def _dbt(folder: Path, way: dict[str, object], *command: str) -> tuple[int, str]
     output = {"type": "streamsql", "schema": "shop", "warehouse": str(folder / "warehouse"), **way}
     profiles = {"shop": {"target": "dev", "outputs": {"dev": output}}}
     (folder / "profiles.yml").write_text(yaml.safe_dump(profiles))
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("dbt")), *command],
+    done = patience.run(
+        [Path(sys.executable).with_name("dbt"), *command],
+        *spark_servers.pids(),
         cwd=folder,
         env={**os.environ, spark_way.FROM_ENVIRONMENT: str(way["token"])},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
     )
     return done.returncode, done.stdout + done.stderr

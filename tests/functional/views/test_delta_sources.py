@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 
 import pytest
 
+from tests.support import patience
 from tests.support.spark_child import paths
 
 pytestmark = pytest.mark.processes
 
 SCRIPT = "tests.functional.views.delta_sources"
-PATIENCE = 1500
-"""Seconds after which a process is hung; nothing here is timed."""
 
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
-    done = subprocess.run(
+    done = patience.run(
         [sys.executable, "-m", SCRIPT, str(tmp_path_factory.mktemp("delta")), "7"],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
         env=paths(),
-        check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
