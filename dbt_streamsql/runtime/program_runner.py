@@ -20,7 +20,7 @@ from dbt_streamsql.quoting import quote
 Frame = str | None
 """A relation of the epoch as SQL that may follow FROM, or None when it is known to be empty."""
 
-Clock = tuple[int | None, int | None]
+Times = tuple[int | None, int | None]
 """The time of the view's last epoch and of this one, in microseconds since 1970."""
 
 Known = dict[tuple[str, int], Frame]
@@ -95,7 +95,7 @@ class ProgramRunner:
     """Runs the steps of one program over the relations of one epoch."""
 
     relations: Relations
-    clock: Clock = (None, None)
+    clock: Times = (None, None)
     _changed: Known = field(default_factory=dict)
     _present: dict[str, set[str]] = field(default_factory=dict)
 

@@ -9,8 +9,8 @@ from typing import Protocol
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.runtime.ages import Ages
 from dbt_streamsql.runtime.outcome import Outcome
-from dbt_streamsql.runtime.program_runner import Clock, ProgramRunner
-from dbt_streamsql.runtime.spark_relations import Reading, SparkRelations
+from dbt_streamsql.runtime.program_runner import ProgramRunner, Times
+from dbt_streamsql.runtime.spark_relations import InputChange, SparkRelations
 from dbt_streamsql.runtime.write import Writer
 
 
@@ -24,7 +24,7 @@ class RunsPrograms(Protocol):
         """Let go of what was kept."""
 
 
-Programs = Callable[[Mapping[str, Reading], Writer, Clock, Ages], RunsPrograms]
+Programs = Callable[[Mapping[str, InputChange], Writer, Times, Ages], RunsPrograms]
 """Makes what runs the program of a job, of its inputs, its writer, the time of the view's last
 epoch and of this one, and the rows of its inputs that have expired."""
 
@@ -33,9 +33,9 @@ epoch and of this one, and the rows of its inputs that have expired."""
 class SparkProgram:
     """The program runner over Spark's relations."""
 
-    reads: Mapping[str, Reading]
+    reads: Mapping[str, InputChange]
     writer: Writer
-    clock: Clock
+    clock: Times
     ages: Ages
 
     def __post_init__(self) -> None:

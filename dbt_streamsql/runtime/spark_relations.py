@@ -27,7 +27,7 @@ _HINT = re.compile(r"/\*\+ BROADCAST\(\S+\) \*/ ")
 
 
 @dataclass(frozen=True)
-class Reading:
+class InputChange:
     """An input of a job: where it is read and what changed.
 
     The change may lie in the feed of another view, or be shared by the epoch.
@@ -47,7 +47,7 @@ class SparkRelations:
     `ages` are the rows of its inputs that have expired.
     """
 
-    reads: Mapping[str, Reading]
+    reads: Mapping[str, InputChange]
     writer: Writer
     ages: Ages
     outcome: Outcome = field(default_factory=Outcome, init=False)
@@ -81,7 +81,7 @@ class SparkRelations:
         found = self._around(table, tuple(columns), meets, known)
         return found or self._changes(self.reads[table], tuple(columns))
 
-    def _changes(self, read: Reading, columns: tuple[str, ...]) -> Frame:
+    def _changes(self, read: InputChange, columns: tuple[str, ...]) -> Frame:
         if read.change.kind == "none":
             return None
         if isinstance(read.shared, Rows):
@@ -133,14 +133,14 @@ class SparkRelations:
         kept, count = self.keep(frame)
         return kept if count else None
 
-    def _read(self, read: Reading, columns: tuple[str, ...]) -> Frame:
+    def _read(self, read: InputChange, columns: tuple[str, ...]) -> Frame:
         found = inputs.read(read.name, read.meta, read.change, columns)
         hint = self._single(read)
         if read.change.kind != "append" or not hint:
             return found
         return f"(SELECT {hint}* FROM {found})"
 
-    def _single(self, read: Reading) -> str:
+    def _single(self, read: InputChange) -> str:
         """A hint that puts a small change into one task: what groups it needs no shuffle then."""
         single = read.change.rows <= self.writer.tuning.single_rows
         return "/*+ COALESCE(1) */ " if single else ""
@@ -178,7 +178,7 @@ class SparkRelations:
             return self._live(read, read.change.new, expired)
         return inputs.version(read.name, read.change.new)
 
-    def _live(self, read: Reading, snapshot: int | None, expired: int) -> str:
+    def _live(self, read: InputChange, snapshot: int | None, expired: int) -> str:
         if snapshot is None or expired <= 0:
             return inputs.version(read.name, snapshot)
         return changes.live(self.recent.rows(read.name, read.meta, snapshot, expired))

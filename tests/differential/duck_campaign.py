@@ -12,7 +12,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from dbt_streamsql.compiler.compile import compile_view
 from dbt_streamsql.plan.compiled import CompiledPlan
 from tests.differential.duck_catalog import DuckCatalog
 from tests.differential.duck_dialect import to_duck
@@ -20,6 +19,7 @@ from tests.differential.duck_epoch import DuckEpoch
 from tests.differential.duck_grammar import TABLES, VIEWS, Scenario, View
 from tests.differential.duck_operators import OPERATORS
 from tests.differential.duck_world import DuckWorld
+from tests.support.product import compile_view
 
 REGRESSIONS = Path(__file__).parent / "regressions"
 TOLERANCE = 1e-9

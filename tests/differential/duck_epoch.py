@@ -10,10 +10,10 @@ from typing import Any
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill
 from dbt_streamsql.plan.redefinition import NOW, STORED
-from dbt_streamsql.runtime.program_runner import ProgramRunner
 from tests.differential.duck_dialect import to_duck
 from tests.differential.duck_relations import DuckRelations
 from tests.differential.duck_world import DuckWorld
+from tests.support.product import ProgramRunner
 
 
 class DuckEpoch:

@@ -15,10 +15,9 @@ from dbt_streamsql.plan.fold_values import folded
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.plan.steps import Fold, Meeting, asked
 from dbt_streamsql.quoting import quote
-from dbt_streamsql.runtime.program_runner import Frame, Known
-from dbt_streamsql.storage.iceberg.changes import consolidated
 from tests.differential.duck_dialect import to_duck, to_duck_type
 from tests.differential.duck_world import DuckWorld
+from tests.support.product import Frame, Known, consolidated
 
 
 class Mismatch(AssertionError):

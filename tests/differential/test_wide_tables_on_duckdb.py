@@ -9,10 +9,8 @@ import os
 from collections import Counter
 from random import Random
 
-from dbt_streamsql.compiler.branches import wide_of
-from dbt_streamsql.compiler.compile import compile_view
-from dbt_streamsql.compiler.redefine import redefinition
-from dbt_streamsql.compiler.wide import wide_query
+import pytest
+
 from dbt_streamsql.errors import Place
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import METADATA, SHADOW
@@ -21,6 +19,9 @@ from tests.differential.duck_dialect import to_duck
 from tests.differential.duck_epoch import DuckEpoch
 from tests.differential.duck_world import DuckWorld
 from tests.property.wide_tables import COLUMNS, World, plain
+from tests.support.product import compile_view, redefinition, wide_of, wide_query
+
+pytestmark = pytest.mark.hunts
 
 EPOCHS = int(os.environ.get("STREAMSQL_DUCK_WIDE", "400"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))

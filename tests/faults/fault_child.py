@@ -92,8 +92,8 @@ def main(orders: Orders) -> int:
 
 def _told(error: Exception) -> dict[str, str]:
     """An error as a user of the Python API gets it, and as dbt prints it."""
-    from dbt_streamsql.adapter.causes import cause_of
     from dbt_streamsql.errors import StreamSqlError
+    from tests.support.product import cause_of
 
     traceback.print_exc()
     code = error.code if isinstance(error, StreamSqlError) else ""

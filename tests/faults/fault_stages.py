@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 
 from dbt_streamsql import Engine
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg import staging
-from dbt_streamsql.storage.iceberg.staging import STAGING_SCHEMA
 from tests.faults import fault_scenario as shop
 from tests.faults.fault_scenarios import DECISIVE, SCENARIOS, Queries, Scenario
 from tests.faults.fault_world import World
+from tests.support.product import STAGING_SCHEMA, exists
 
 Contents = dict[str, shop.Rows]
 Passing = tuple[str, str]
@@ -180,7 +179,7 @@ class Held:
 
     def check(self) -> None:
         """Its answers are what they were, but for tables that somebody has dropped."""
-        there = {name for name in self._seen if staging.exists(self._spark, TableName.parse(name))}
+        there = {name for name in self._seen if exists(self._spark, TableName.parse(name))}
         _check_views(self._read(there), self._seen, "of a reader since before the fault")
 
     def close(self) -> None:

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from dbt_streamsql import Engine
-from dbt_streamsql.runtime.session import embedded
 from tests.faults import fault_scenario as scenario
+from tests.support.product import embedded
 
 pytestmark = pytest.mark.spark
 

@@ -16,16 +16,16 @@ from typing import Any
 
 from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta.cut import LEVELS
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.session import embedded
-from dbt_streamsql.storage.iceberg import metadata
 from tests.isolation import isolation_tables as bank
 from tests.isolation.isolation_checker import REALLY, Contents, Findings
 from tests.isolation.isolation_tables import QUERY, Answer
 from tests.isolation.isolation_writer import TURNS, Orders
 from tests.isolation.planted_isolation import READERS
 from tests.support import spark_child
+from tests.support.product import LEVELS, embedded, symbol
+
+load = symbol("load", beside="shape")
 
 WRITER = "tests.isolation.isolation_writer"
 PASSINGS = 80
@@ -192,7 +192,7 @@ class Campaign:
         wrong = [view for view in bank.VIEWS if engine.verify(f"{bank.SCHEMA}.{view}")]
         assert not wrong, f"{wrong} differ from their queries"
         self._look(engine)
-        steps = metadata.load(engine.spark, TableName.parse(bank.ROOTS[1]))
+        steps = load(engine.spark, TableName.parse(bank.ROOTS[1]))
         assert steps is not None
         self.findings.committed({steps.live_rows(seen) for seen in self._committed.values()})
 

@@ -10,6 +10,8 @@ from tests.property.playing import WAYS, play
 from tests.property.small_scenarios import SMALL
 from tests.support.tuning import tuned
 
+pytestmark = pytest.mark.hunts
+
 
 @pytest.mark.parametrize("name", SMALL)
 def test_every_view_of_a_small_scenario_equals_its_query(engine, name):

@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from dbt_streamsql import Engine
-from dbt_streamsql.tuning import Tuning
 from tests.property.playing import WAYS
 from tests.property.wide_tables import World, plain
+from tests.support.product import Tuning
 
 pytestmark = pytest.mark.spark
 

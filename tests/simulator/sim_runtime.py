@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -18,22 +18,10 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from dbt_streamsql.meta import Job, Retention
-from dbt_streamsql.meta.retention import DAY
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import SHADOW, Redefinition
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import (
-    context,
-    job,
-    publish,
-)
-from dbt_streamsql.runtime.context import Warehouse
-from dbt_streamsql.runtime.epoch import Epoch
-from dbt_streamsql.runtime.local import Kept
-from dbt_streamsql.runtime.outcome import Mismatch, Outcome
-from dbt_streamsql.storage.iceberg.access import WAYS, full_name
-from dbt_streamsql.tuning import Tuning
 from tests.oracle.zset import ZSet, add
 from tests.simulator.sim_lake import KINDS, query
 from tests.simulator.sim_process import Process, Simulation
@@ -45,7 +33,23 @@ from tests.simulator.sim_spark import (
     write_branch,
 )
 from tests.simulator.sim_tables import SimulatedTables
+from tests.support.product import (
+    DAY,
+    WAYS,
+    Epoch,
+    InputChange,
+    Kept,
+    Mismatch,
+    Outcome,
+    Tuning,
+    Warehouse,
+    full_name,
+    home,
+)
 from tests.support.steps import observing
+
+context = home("Warehouse")
+publish = home("roll_forward")
 
 Task = Callable[[Process], None]
 WAYS[full_name(SimulatedSpark)] = SimulatedTables
@@ -82,11 +86,12 @@ def rewritten(sql: str, replacement: Callable[[TableName], str | None]) -> str:
 # -- what stands in for rows and Spark jobs ----------------------------------------------------
 
 
-class Frames:
+class SimulatedProgram:
     """Runs a program: the view's change follows from the changes of its inputs."""
 
-    def __init__(self, spark: Any, readings: Any, _: Any, writer: Any, *__: Any) -> None:
-        self.spark, self.readings, self.writer = cast("SimulatedSpark", spark), readings, writer
+    def __init__(self, readings: Mapping[str, InputChange], writer: Any, *_: Any) -> None:
+        self.readings, self.writer = readings, writer
+        self.spark = cast("SimulatedSpark", writer.spark)
 
     def run(self, plan: CompiledPlan) -> Outcome:
         lake = self.spark.lake
@@ -127,26 +132,6 @@ class Frames:
 
     def close(self) -> None:
         pass
-
-
-class Local:
-    """Frames by name: none are needed."""
-
-    def __init__(self, spark: Any) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-class JobCount:
-    """One job a view."""
-
-    def __init__(self, spark: Any) -> None:
-        pass
-
-    def stop(self) -> tuple[int, int]:
-        return 1, 0
 
 
 @dataclass
@@ -191,9 +176,6 @@ def substituted() -> Iterator[None]:
     changes: list[tuple[Any, str, Any]] = [
         # Names are parsed again and again, which is half of the work here.
         (TableName, "parse", lru_cache(TableName.parse)),
-        (job, "Frames", Frames),
-        (job, "Local", Local),
-        (job, "JobCount", JobCount),
     ]
     level = context.log.level
     context.log.setLevel(logging.CRITICAL)
@@ -214,6 +196,7 @@ def warehouse(process: Process) -> Warehouse:
     return Warehouse(
         *(sessions, store, "lake", KEPT),
         tuning=WORN,
+        programs=SimulatedProgram,
         clock=SimulatedClock(simulation),
         new_name=simulation.name,
         workers=lambda *_: nullcontext(_Pool(simulation.rng)),

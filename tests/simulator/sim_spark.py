@@ -13,10 +13,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg.metadata import Metadata
 from tests.oracle.zset import ZSet, add
 from tests.simulator.sim_lake import KINDS, MAIN, Lake, LakeError, difference, forward, query
 from tests.simulator.sim_process import Process
+from tests.support.product import Metadata
 
 _NAME = r"((?:`[^`]+`\.?){3})"
 _BRANCH = re.compile(
@@ -327,6 +327,14 @@ class ManageSnapshots:
         self.table.spark.do(what, lambda: lake.move(name, change))
 
 
+class JobCount:
+    """One job a view."""
+
+    @staticmethod
+    def stop() -> tuple[int, int]:
+        return 1, 0
+
+
 class Sessions:
     """`runtime.sessions.Sessions`: each job has a session, so that settings are its own."""
 
@@ -336,6 +344,10 @@ class Sessions:
     @contextmanager
     def use(self) -> Iterator[SimulatedSpark]:
         yield SimulatedSpark(self.main.process)
+
+    @staticmethod
+    def job_count(_: SimulatedSpark) -> JobCount:
+        return JobCount()
 
 
 def folder_rows(spark: SimulatedSpark, folders: tuple[str, ...]) -> ZSet:

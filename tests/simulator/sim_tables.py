@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg import jvm
-from dbt_streamsql.storage.iceberg.metadata import Metadata
-from dbt_streamsql.storage.iceberg.refs import Moves
-from dbt_streamsql.storage.iceberg.sql import SqlTables
-from dbt_streamsql.storage.iceberg.stamp import Stamp
 from tests.oracle.zset import ZSet
 from tests.simulator.sim_spark import JavaTable, SimulatedSpark
+from tests.support.product import Metadata, Moves, SqlTables, Stamp, symbol
+
+move = symbol("move", beside="JvmTables")
 
 
 class SimulatedTables:
@@ -41,7 +39,7 @@ class SimulatedTables:
         if self.spark.process.simulation.connect:
             self.sql.move(name, moves)
         else:
-            jvm.move(JavaTable(self.spark, name), moves)
+            move(JavaTable(self.spark, name), moves)
 
     def expire(self, name: TableName, snapshots: Sequence[int]) -> None:
         self.sql.expire(name, snapshots)

@@ -19,6 +19,7 @@ from dbt_streamsql.meta import MetaStore, local_tokens, tokens
 from dbt_streamsql.meta.service.app import create_app
 from dbt_streamsql.meta.service.listen import Address, listening, server_of
 from dbt_streamsql.meta.service.state import Service
+from tests.support import patience
 
 RUNNER_SECONDS = 2.0
 
@@ -34,6 +35,7 @@ class Server:
         self.clock: Callable[[], float] = time.time
         self.url = ""
         self._app: FastAPI | None = None
+        self._options: dict[str, Any] = {}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         assert self._app is not None
@@ -52,11 +54,17 @@ class Server:
     def serving(
         self, url: str, known: tokens.Tokens | None = None, **options: Any
     ) -> Iterator[MetaStore]:
-        """Serve a store, which is given; by default to the one token of the token file."""
+        """Serve a store, which is given; by default to the one token of the token file.
+
+        `options`: what the application has besides, as in `create_app`.
+        """
         self.clock = time.time
         store = MetaStore.open(url, clock=self._now)
         known = known or tokens.load(self.token_file)
-        self._app = create_app(store, known, runner_seconds=RUNNER_SECONDS, **options)
+        if self._app is None or options != self._options:
+            self._app, self._options = create_app(store, known, **options), options
+        # Routes are built at an application's first requests, which takes longer than a test.
+        self._app.state.service = Service(store, known, RUNNER_SECONDS)
         self.service.start()
         try:
             yield store
@@ -87,7 +95,7 @@ def running(folder: Path) -> Iterator[Server]:
             yield server
         finally:
             uvicorn.should_exit = True
-            thread.join(30)
+            patience.join(thread)
 
 
 def command(folder: Path, *options: str, code: str = "") -> subprocess.Popen[str]:
@@ -112,10 +120,5 @@ def command(folder: Path, *options: str, code: str = "") -> subprocess.Popen[str
 
 def url_of(process: subprocess.Popen[str]) -> str:
     """Where it says that it listens."""
-    assert process.stdout is not None
-    said = ""
-    for line in process.stdout:
-        said += line
-        if line.strip().startswith("meta: "):
-            return line.split("meta: ")[1].strip()
-    raise AssertionError(said)
+    said = patience.line(process, lambda line: line.strip().startswith("meta: "))
+    return said.split("meta: ")[1].strip()

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import threading
-import time
 
 from dbt_streamsql.adapter.host import Gate
+from tests.support import patience
 
 
 def _run(target):
@@ -24,20 +24,20 @@ def test_publishing_waits_for_readers_and_keeps_new_ones_out():
         with gate.shared():
             order.append("read")
 
+    waiting = gate._condition._waiters
     publisher = _run(publish)
-    time.sleep(0.1)
+    patience.until(lambda: len(waiting) == 1)
     reader = _run(read)
-    time.sleep(0.1)
+    patience.until(lambda: len(waiting) == 2)
     with gate.shared():  # who is inside may come in again
         order.append("still inside")
     gate.leave(threading.get_ident())
-    publisher.join(5)
-    reader.join(5)
+    patience.join(publisher, reader)
     assert order == ["still inside", "published", "read"]
 
 
 def test_two_who_hold_and_want_to_publish_do_not_wait_for_each_other():
-    gate, done, ready = Gate(), [], threading.Barrier(2, timeout=5)
+    gate, done, ready = Gate(), [], threading.Barrier(2)
 
     def hold_and_publish():
         gate.enter()
@@ -47,15 +47,14 @@ def test_two_who_hold_and_want_to_publish_do_not_wait_for_each_other():
         gate.leave(threading.get_ident())
 
     threads = [_run(hold_and_publish) for _ in range(2)]
-    for thread in threads:
-        thread.join(5)
+    patience.join(*threads)
     assert len(done) == 2
 
 
 def test_another_thread_may_let_go_of_what_a_thread_held():
     gate = Gate()
     thread = _run(gate.enter)
-    thread.join(5)
+    patience.join(thread)
     gate.leave(thread.ident)
     with gate.alone():
         pass

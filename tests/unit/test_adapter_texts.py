@@ -42,7 +42,7 @@ def test_a_name_that_cannot_be_stored_is_refused(name):
     assert refused.value.code == "IDENTIFIER_INVALID"
 
 
-@given(st.text())
+@given(st.text(alphabet="'\\${}u0 aé\n😀"))
 def test_a_literal_ends_only_where_it_should(text):
     literal = StreamSqlAdapter.streamsql_literal(None, text)
     inner, position = literal[1:-1], 0

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from dbt_streamsql.cli import main
 from dbt_streamsql.meta import MetaStore, TableVersion
@@ -104,14 +104,13 @@ def test_the_store_is_found_by_the_profile_of_a_project(warehouse: Path, tmp_pat
     assert len(json.loads(done.output)) == 4
 
 
-def test_no_spark_is_started(warehouse: Path) -> None:
-    code = (
-        "import sys\nfrom dbt_streamsql.cli import main\n"
-        f"try: main(['status', '--warehouse', {str(warehouse)!r}])\n"
-        "except SystemExit as end: assert not end.code\n"
-        "from pyspark import SparkContext\nassert SparkContext._gateway is None\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+def test_no_spark_is_started(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[object] = []
+    monkeypatch.setattr(SparkContext, "_ensure_initialized", started.append)
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", started.append)
+    monkeypatch.setattr(SparkSession.Builder, "create", started.append)
+    assert run(warehouse, "status").exit_code == 0
+    assert started == []
 
 
 def test_names_are_shown_as_they_are_and_cannot_command_a_terminal(

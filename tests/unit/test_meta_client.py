@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import Fence, MetaStore
+from dbt_streamsql.meta import Fence, MetaStore, transport
 from dbt_streamsql.meta.client import LeasesClient, MetaClient, StagedClient
 from dbt_streamsql.meta.leases import Leases
 from dbt_streamsql.meta.schema import SCHEMA_VERSION
+from dbt_streamsql.meta.service.holds import Holds
 from dbt_streamsql.meta.staged import StagedLedger
+from tests.support import patience
+from tests.support.histories import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,13 +37,6 @@ GREETING = {
 }
 INHERITED = {"adopt", "open", "processed", "topological_order"}
 """Of these each calls others, or needs no store, or is for the service itself."""
-
-
-def until(look: Callable[[], object], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def refusal(call: Callable[[], object]) -> StreamSqlError:
@@ -143,14 +139,15 @@ def test_an_address_where_a_token_would_not_be_safe_is_refused(url: str) -> None
     assert "t0ken" not in str(error)
 
 
-def test_nobody_there_is_told_with_what_to_do() -> None:
-    began = time.monotonic()
+def test_nobody_there_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(transport, "time", SimpleNamespace(sleep=pauses.append))
     error = refusal(lambda: MetaStore.open("http://127.0.0.1:1"))
     assert error.code == "META_UNREACHABLE"
     assert "http://127.0.0.1:1: ConnectError" in error.given
     assert "streamsql serve" in error.hint
     assert "may have been made" not in error.hint
-    assert time.monotonic() - began < 5
+    assert pauses == list(transport.AGAIN_SECONDS), "asked again a few times, then no more"
 
 
 @pytest.mark.parametrize("body", ["a page", {"detail": "Not Found"}, {**GREETING, "role": "king"}])
@@ -200,9 +197,17 @@ def test_a_read_is_tried_again_and_a_write_is_not() -> None:
 def test_a_runner_that_lives_is_never_succeeded(
     server: Server, first: MetaClient, second: MetaClient
 ) -> None:
+    limit, clock = 0.2, Clock()
+    server.service.runner_seconds = limit
+    server.service._runners = Holds(clock)
     fence = first.acquire()
     owner = fence.owner
-    time.sleep(2.5 * server.service.runner_seconds)
+    (hold,) = server.service._runners._held.values()
+    for _ in range(10):
+        # Heard of just in time, again and again.
+        clock.now += 0.9 * limit
+        patience.until(lambda: hold.heard == clock.now)
+        server.service.look()
     assert second.holder() == owner
     assert refusal(second.acquire).code == "WAREHOUSE_BUSY"
     first.release(fence)
@@ -216,7 +221,7 @@ def test_a_silent_runner_may_come_back_until_another_has_come(
     barrier = first.begin(fence).id
     first._heartbeats.end()
     direct = MetaStore.open(f"sqlite:///{tmp_path}/meta.db")
-    until(lambda: not direct.holder())
+    patience.until(lambda: not direct.holder())
     direct.close()
     assert first.resume(fence)
     assert refusal(second.acquire).code == "WAREHOUSE_BUSY"
@@ -241,7 +246,7 @@ def test_a_runner_and_what_it_stages_survive_a_restart_of_the_service(
             assert records == []
         first.staged.confirm("t1")
         first.staged.record("t2", "lake.shop.plain", "{}")
-        until(lambda: second.holder() == fence.owner)
+        patience.until(lambda: second.holder() == fence.owner)
         assert refusal(second.acquire).code == "WAREHOUSE_BUSY"
         first.close()
         with second.staged.orphans() as records:
@@ -262,7 +267,7 @@ def test_what_a_silent_owner_staged_is_an_orphan_after_its_time(
         with second.staged.orphans() as records:
             return [record.token for record in records]
 
-    until(swept)
+    patience.until(swept)
     with second.staged.orphans():
         error = refusal(lambda: first.staged.confirm("t1"))
         assert error.code == "META_CONFLICT"

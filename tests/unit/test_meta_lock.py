@@ -18,6 +18,7 @@ import pytest
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore, TableVersion
 from dbt_streamsql.meta.client import MetaClient
+from tests.support import patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,13 +48,12 @@ def hold(meta_url: str) -> subprocess.Popen[str]:
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "held\n"
+    assert patience.line(process) == "held\n"
     return process
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    process.communicate(timeout=30)
+    patience.communicate(process)
 
 
 def test_a_second_process_is_refused_and_told_who_runs(meta_url: str) -> None:
@@ -116,8 +116,7 @@ def test_two_stores_of_one_process_exclude_each_other(meta_url: str) -> None:
     waited = threading.Thread(target=lambda: second.release(second.acquire(wait=True)))
     waited.start()
     first.release(fence)
-    waited.join(30)
-    assert not waited.is_alive()
+    patience.join(waited)
     assert second.fence().token == 2
     first.close()
     second.close()
@@ -138,7 +137,7 @@ def test_many_processes_may_create_the_store_at_the_same_time(meta_url: str) -> 
         )
         for _ in range(4)
     ]
-    errors = [process.communicate("go\n", timeout=60)[1] for process in processes]
+    errors = [patience.communicate(process, "go\n")[1] for process in processes]
     assert errors == ["", "", "", ""]
     store = MetaStore.open(meta_url)
     assert store.fence().token == 4

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
+from dbt_streamsql.runner import patience as rests
 from dbt_streamsql.runner.events import Event
 from dbt_streamsql.runner.several import Child, Several
+from tests.support import patience
 
 SAYS = """
 import json, signal, sys, time
@@ -67,17 +68,15 @@ class Running:
         self.thread.start()
 
     def heard(self, kind: str, target: str, times: int = 1) -> Event:
-        until = time.monotonic() + 30
-        while time.monotonic() < until:
-            found = [e for e in self.told if (e.kind, e.told["target"]) == (kind, target)]
-            if len(found) >= times:
-                return found[times - 1]
-            time.sleep(0.02)
-        raise AssertionError(self.told)
+        def found() -> list[Event]:
+            told = [e for e in self.told if (e.kind, e.told["target"]) == (kind, target)]
+            return told[times - 1 :]
+
+        return patience.until(found, sign=lambda: len(self.told))[0]
 
     def end(self) -> int | None:
         self.stop.set()
-        self.thread.join(30)
+        patience.join(self.thread)
         return self.code
 
 
@@ -118,13 +117,14 @@ def test_one_that_dies_is_told_and_started_again_while_the_others_go_on(
 
 def test_once_ends_with_the_worst_exit_code(runs) -> None:
     several = runs({"sales": child("raise SystemExit(1)"), "stock": child("")}, once=True)
-    several.thread.join(30)
+    patience.join(several.thread)
     assert several.code == 1
 
 
-def test_a_target_that_rests_does_not_hold_back_the_end(runs) -> None:
+def test_a_target_that_rests_does_not_hold_back_the_end(runs, monkeypatch) -> None:
+    # It rests for longer than anybody waits for the end of the thread.
+    monkeypatch.setattr(rests, "FIRST_SECONDS", 1e6)
+    monkeypatch.setattr(rests, "LONGEST_SECONDS", 1e6)
     several = runs({"sales": child("raise SystemExit(2)")})
-    several.heard("error", "sales", times=3)
-    began = time.monotonic()
-    several.end()
-    assert time.monotonic() - began < 3
+    assert several.heard("error", "sales").told["again_in"] > patience.LONGEST_SECONDS
+    assert several.end() == 0

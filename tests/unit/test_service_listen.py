@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import socket
 import ssl
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ import trustme
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore
 from dbt_streamsql.meta.service import Address
+from tests.support import patience
 from tests.support.meta_service import command, url_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ TOKEN = "n" * 40
 
 
 def refused(process: subprocess.Popen[str]) -> str:
-    output, _ = process.communicate(timeout=60)
+    output, _ = patience.communicate(process)
     assert process.returncode == 2, output
     assert "Traceback" not in output
     return output
@@ -106,7 +106,7 @@ def test_the_command_serves_a_new_store_to_its_user_and_ends_in_order(
     fence = store.acquire()
     assert store.begin(fence).id == 1
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=30)
+    output, _ = patience.communicate(process)
     assert process.returncode == 0, output
     assert output.endswith("MetaService has ended.\n")
     assert "Traceback" not in output
@@ -219,13 +219,12 @@ def test_a_killed_service_holds_nothing_and_clients_say_so(
     store.begin(fence)
     process.kill()
     process.wait()
-    began = time.monotonic()
     with pytest.raises(StreamSqlError) as caught:
         store.commit(fence, 1)
     assert caught.value.code == "META_UNREACHABLE"
     assert "streamsql serve" in caught.value.hint
+    assert "Timeout" not in caught.value.given, "no answer was waited for"
     store.close()
-    assert time.monotonic() - began < 10
     direct = MetaStore.open(f"sqlite:///{tmp_path}/meta.db")
     assert direct.acquire().token == fence.token + 1
     direct.close()

@@ -59,13 +59,12 @@ def create_app(
     paths that need no token (prefixes when they end in `/`). A runner that is silent for
     `runner_seconds` may be succeeded; after `owner_seconds` what a process stages is an orphan.
     """
-    state = Service(store, tokens, runner_seconds, owner_seconds)
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        state.start()
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.service.start()
         yield
-        state.close()
+        app.state.service.close()
 
     app = FastAPI(
         title="dbt-streamsql MetaService",
@@ -77,7 +76,7 @@ def create_app(
         redirect_slashes=False,
         separate_input_output_schemas=False,
     )
-    app.state.service = state
+    app.state.service = Service(store, tokens, runner_seconds, owner_seconds)
     for each in (service, barriers, tables, published, runner, leader, leases, sinks, staged):
         app.include_router(each.router, prefix=API, responses=_ERRORS)
     for extra in routers:
@@ -85,7 +84,7 @@ def create_app(
     app.add_exception_handler(StreamSqlError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _unknown)
-    app.add_middleware(Gate, service=state, hosts=hosts, public=public)
+    app.add_middleware(Gate, hosts=hosts, public=public)
     return app
 
 

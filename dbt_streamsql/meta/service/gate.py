@@ -37,17 +37,17 @@ class Refused(Exception):
 
 
 class Gate:
-    """An ASGI application around another. What it lets in has `state["identity"]`."""
+    """An ASGI application around another. What it lets in has `state["identity"]`.
 
-    def __init__(
-        self, app: App, service: Service, hosts: Collection[str], public: Collection[str] = ()
-    ) -> None:
+    It asks the service of the application, `app.state.service`, as the routes do.
+    """
+
+    def __init__(self, app: App, hosts: Collection[str], public: Collection[str] = ()) -> None:
         """`hosts`: the names that clients know this service by; without port, IPv6 in brackets.
 
         `public`: paths that need no token, and prefixes of some when they end in `/`.
         """
         self._app = app
-        self._service = service
         self._hosts = frozenset(host.lower() for host in hosts)
         self._public = (*PUBLIC, *public)
 
@@ -99,7 +99,8 @@ class Gate:
         ):
             return "-"
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        identity = self._service.tokens.find(token.strip()) if scheme.lower() == "bearer" else None
+        service: Service = scope["app"].state.service
+        identity = service.tokens.find(token.strip()) if scheme.lower() == "bearer" else None
         if identity is None:
             raise Refused(
                 401,

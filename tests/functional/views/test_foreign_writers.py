@@ -10,7 +10,7 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import changes, metadata
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.hunts]
 
 _APPEND = "INSERT INTO {t} SELECT id, concat('y', id % 3) FROM range({n}, {n} + 30)"
 _DELETE = "DELETE FROM {t} WHERE k * 7919 % 101 = {n} % 101"

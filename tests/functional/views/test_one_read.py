@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from dbt_streamsql.runtime import frames
+from dbt_streamsql.storage.iceberg import changes
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.hunts]
 
 _STATEMENTS = (
     "INSERT INTO {t} SELECT id + {n}, id % 60, concat('n', id % 4) FROM range({n}, {n} + 15)",
@@ -40,9 +40,9 @@ def reads(monkeypatch, tune, engine, spark, schema):
             f"INSERT INTO {name} SELECT id, {reference}, concat('{table}', id % 5) FROM range({rows})"
         )
     found = []
-    around = frames.changes.around
+    around = changes.around
     monkeypatch.setattr(
-        frames.changes, "around", lambda name, *args: found.append(name) or around(name, *args)
+        changes, "around", lambda name, *args: found.append(name) or around(name, *args)
     )
     return found
 

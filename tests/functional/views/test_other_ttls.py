@@ -9,7 +9,7 @@ from dbt_streamsql.plan.redefinition import COMPATIBLE, METADATA
 from tests.support.clock import ahead
 from tests.support.ttl_world import JOIN, TTL, World
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.hunts]
 
 COUNTED = "SELECT product, count(*) AS n, max(order_id) AS last FROM {s}.orders GROUP BY product"
 LONG = "1 hour"

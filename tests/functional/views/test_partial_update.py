@@ -11,7 +11,7 @@ import pytest
 from dbt_streamsql.errors import StreamSqlError
 from tests.property.playing import WAYS
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.hunts]
 
 CRM = ("SELECT id, name, city FROM {crm}", ["name", "city"], "crm")
 WEB = ("SELECT user, clicks FROM {web}", ["clicks"], "web")

@@ -12,7 +12,7 @@ from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.redefinition import APPEND, COMPATIBLE, METADATA, SHADOW
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.hunts]
 
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
 PAIRS = 10

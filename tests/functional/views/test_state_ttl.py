@@ -14,7 +14,7 @@ from tests.support.clock import ahead
 from tests.support.steps import Died, observing
 from tests.support.ttl_world import JOIN, TTL, World
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.hunts]
 
 
 @pytest.fixture

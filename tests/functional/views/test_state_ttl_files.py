@@ -6,7 +6,6 @@ from __future__ import annotations
 import pytest
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import frames
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.storage.iceberg import changes, metadata, recent
 from dbt_streamsql.storage.iceberg.java import is_connect, java_table
@@ -91,16 +90,17 @@ def shop(engine, schema, clock):
 
 
 @pytest.fixture
-def unpruned(monkeypatch):
+def unpruned(engine, monkeypatch):
     """The view `unpruned` reads by the condition alone."""
-    made = frames.Frames.__post_init__
+    made = engine._warehouse.programs
 
-    def make(self):
-        made(self)
-        if self.writer.table.table == "unpruned":
-            self.recent._frame = lambda *_: None
+    def make(reads, writer, *rest):
+        program = made(reads, writer, *rest)
+        if writer.table.table == "unpruned":
+            program.relations.recent._frame = lambda *_: None
+        return program
 
-    monkeypatch.setattr(frames.Frames, "__post_init__", make)
+    monkeypatch.setattr(engine._warehouse, "programs", make)
 
 
 @pytest.fixture(params=["java", "sql"])
