@@ -90,7 +90,7 @@ def test_every_covered_query_runs_as_its_printed_program(engine, shop, monkeypat
     for number, text in enumerate(INCREMENTAL.values()):
         engine.create_materialized_view(f"{shop}.v{number}", sql_of(text, shop))
 
-    monkeypatch.setattr(engine._warehouse, "programs", PrintedProgram)
+    monkeypatch.setattr(engine.warehouse, "programs", PrintedProgram)
     engine.spark.sql(
         f"INSERT INTO {shop}.orders VALUES (90, 1, 1.5, 9, 0.25), (91, 3, NULL, 1, 2)"
     )

@@ -92,7 +92,7 @@ def shop(engine, schema, clock):
 @pytest.fixture
 def unpruned(engine, monkeypatch):
     """The view `unpruned` reads by the condition alone."""
-    made = engine._warehouse.programs
+    made = engine.warehouse.programs
 
     def make(reads, writer, *rest):
         program = made(reads, writer, *rest)
@@ -100,7 +100,7 @@ def unpruned(engine, monkeypatch):
             program.relations.recent._frame = lambda *_: None
         return program
 
-    monkeypatch.setattr(engine._warehouse, "programs", make)
+    monkeypatch.setattr(engine.warehouse, "programs", make)
 
 
 @pytest.fixture(params=["java", "sql"])
