@@ -107,7 +107,7 @@ def _left(engine: Engine, folder: Path) -> Left:
     pid = java.ProcessHandle.current().pid()
     memory = java.management.ManagementFactory.getMemoryMXBean()
     used = memory.getHeapMemoryUsage().getUsed() + memory.getNonHeapMemoryUsage().getUsed()
-    database = engine._warehouse.store.database  # noqa: SLF001 - what is looked at
+    database = engine.store.database
     with database.read() as connection:
         rows = sum(
             int(connection.execute(select(func.count()).select_from(table)).scalar_one())

@@ -25,6 +25,7 @@ from dbt_streamsql.runtime import (
     revision,
     staged,
 )
+from dbt_streamsql.runtime.clock import Clock, SystemClock
 from dbt_streamsql.runtime.context import Warehouse
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.epoch import Epoch
@@ -36,6 +37,7 @@ from dbt_streamsql.runtime.sessions import Sessions
 from dbt_streamsql.runtime.staged import Build
 from dbt_streamsql.runtime.streams import all_beside, forget
 from dbt_streamsql.storage.iceberg import readers, staging
+from dbt_streamsql.tuning import Tuning
 
 
 class Engine(Defining):
@@ -52,11 +54,19 @@ class Engine(Defining):
         meta_token: str = "",
         retention: Retention | None = None,
         connections: Mapping[str, Mapping[str, str]] | None = None,
+        tuning: Tuning | None = None,
+        clock: Clock | None = None,
     ) -> None:
         sessions = Sessions(spark, query_timeout)
         store = MetaStore.open(meta, token=meta_token)
         warehouse = Warehouse(
-            sessions, store, catalog, retention or Retention(), connections or {}
+            sessions,
+            store,
+            catalog,
+            retention or Retention(),
+            connections or {},
+            tuning or Tuning(),
+            clock or SystemClock(),
         )
         super().__init__(spark, catalog, warehouse, consistency)
         self._owns_spark = owns_spark
@@ -78,6 +88,8 @@ class Engine(Defining):
         retain: float | str = "7 days",
         retain_barriers: int = 300,
         connections: Mapping[str, Mapping[str, str]] | None = None,
+        tuning: Tuning | None = None,
+        clock: Clock | None = None,
     ) -> Engine:
         """Open a warehouse folder, or the one that `spark`'s catalog has.
 
@@ -90,6 +102,8 @@ class Engine(Defining):
         `retain`: how long a barrier can be read after it ended (a number is seconds), and
         `retain_barriers`: how many of the newest can, at most; see docs/retention.md.
         `connections`: options of streams and sinks, by the name that their `connection` says.
+        `tuning`: the limits by which an epoch chooses its ways, which change no rows; `clock`: by
+        which it tells the time. Both are as they should be when they are not given.
         Errors: CONFIG_INVALID, JAVA_MISSING, JAR_UNAVAILABLE, CONNECTION, META_UNREACHABLE,
         META_VERSION, META_DENIED.
         """
@@ -119,6 +133,8 @@ class Engine(Defining):
             meta_token=meta_token,
             retention=kept,
             connections=connections,
+            tuning=tuning,
+            clock=clock,
         )
 
     # -- definitions -------------------------------------------------------------------------
@@ -213,7 +229,7 @@ class Engine(Defining):
                 return Report(self._warehouse.store.last_committed(), {})
             versions = epoch.publish(leave_out)
         if epoch.open.number:
-            readers.close_idle(self.spark)
+            readers.close_idle(self.spark, self._warehouse.tuning.idle_readers)
         barrier = self._warehouse.store.last_committed()
         return Report(barrier, reports_of(versions, barrier), sinks=epoch.delivered)
 

@@ -16,7 +16,7 @@ from dbt_streamsql.compiler.parse import statements, without_qualify
 from dbt_streamsql.compiler.udf import Function, Parameter, expand
 from dbt_streamsql.definitions import configuration_of
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import Job
+from dbt_streamsql.meta import Job, MetaStore
 from dbt_streamsql.meta.leaders import Leaders
 from dbt_streamsql.meta.waiting import wait_for
 from dbt_streamsql.plan.compiled import CompiledPlan
@@ -46,6 +46,17 @@ class Queries:
         self._known = SparkCatalog(spark, catalog, self._at, self.rewrite, self._pinned)
         self._reading = Reading(warehouse, self._known, consistency, self.expanded)
         self._epoch: Epoch | None = None
+
+    @property
+    def store(self) -> MetaStore:
+        """What MetaService knows of this warehouse: definitions, barriers, versions, leases."""
+        return self._warehouse.store
+
+    @property
+    def warehouse(self) -> Warehouse:
+        """What all parts of this engine share. For tools and tests that look inside: it may be
+        another in the next release."""
+        return self._warehouse
 
     # -- reading -----------------------------------------------------------------------------
 

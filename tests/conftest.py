@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import ExitStack
 
 import pytest
+from dbt_common.tests import enable_test_caching
 
 from dbt_streamsql import Engine
 from dbt_streamsql.runtime.session import open_session
 from tests.support import spark_defaults
 from tests.support.catalogs import drop_schema
 from tests.support.spark_way import settings
+from tests.support.steps import observing
+from tests.support.tuning import tuned
 
 spark_defaults.use()
+# Three quarters of what a new project costs dbt is its own macros, which are parsed once then.
+enable_test_caching()
 
 pytest_plugins = [
     "dbt.tests.fixtures.project",
@@ -52,3 +58,17 @@ def schema(spark, engine):
     yield name
     engine.abort()
     drop_schema(engine, name)
+
+
+@pytest.fixture
+def tune():
+    """`tuned` until the test ends: `tune(engine, small_table=-1)`."""
+    with ExitStack() as ends:
+        yield lambda engine, *args, **limits: ends.enter_context(tuned(engine, *args, **limits))
+
+
+@pytest.fixture
+def observe():
+    """`observing` until the test ends: `observe(lambda step, moment: …)`."""
+    with ExitStack() as ends:
+        yield lambda observer: ends.enter_context(observing(observer))

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Delete, ScalarSelect
 
 DAY = 86_400.0
-TOGETHER = 100
-"""Barriers that go together, unless the oldest of them has been due for a day."""
 ENTRIES = 10_000
 """The newest lines of the audit log, which always stay."""
 DELIVERING = 7 * DAY
@@ -71,10 +69,10 @@ class Outlook:
     barriers: Int64 = 0
     overdue: Real = 0.0
 
-    @property
-    def due(self) -> bool:
-        """Whether it is worth the work after a run."""
-        return self.barriers >= TOGETHER or (self.barriers > 0 and self.overdue >= DAY)
+    def due(self, together: int) -> bool:
+        """Whether it is worth the work after a run: of so many barriers, or of one that has been
+        due for a day."""
+        return self.barriers >= together or (self.barriers > 0 and self.overdue >= DAY)
 
 
 @dataclass(frozen=True)

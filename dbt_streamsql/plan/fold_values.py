@@ -49,6 +49,16 @@ def fold_values(spec: Fold, old: str, new: str) -> dict[str, str]:
     return values
 
 
+def folded(spec: Fold, columns: Sequence[str], groups: str, stored: str) -> str:
+    """The query of the new rows of the changed groups: `columns`, over the change and what is
+    stored."""
+    values = fold_values(spec, "t", "s")
+    items = ", ".join(f"{values[column]} AS {quote(column)}" for column in columns)
+    alive = f" WHERE {values[spec.alive]} > 0" if spec.alive else ""
+    on = " AND ".join(f"s.{quote(c)} <=> t.{quote(c)}" for c in spec.key) or "true"
+    return f"SELECT {items} FROM {groups} s LEFT JOIN {stored} t ON {on}{alive}"
+
+
 def _component(
     part: Component, parts: dict[str, Component], spec: Fold, old: str, new: str
 ) -> str:

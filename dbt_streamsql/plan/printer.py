@@ -22,7 +22,7 @@ _PAD = "    "
 
 
 def print_program(table: str, headline: str, steps: tuple[Step, ...]) -> str:
-    """A module with one function `advance(epoch)`; `epoch` is `runtime.epoch_frames.Frames`."""
+    """A module with one function `advance(epoch)`; `epoch` is a `ProgramRunner`."""
     types = ["Component", "Derived"] if any(isinstance(step, Fold) for step in steps) else []
     types += ["Meeting"] if any(isinstance(step, Changes) and step.meets for step in steps) else []
     lines = [f'"""{table}: {headline}."""', ""]

@@ -19,9 +19,11 @@ log = logging.getLogger("dbt_streamsql")
 class Leadership:
     """This process as one candidate. A thread keeps what it has won until `close`."""
 
-    def __init__(self, leaders: Leaders) -> None:
+    def __init__(self, leaders: Leaders, says: float = SAYS_SECONDS) -> None:
+        """`says`: how often, in seconds, it says that it lives."""
         self.owner = new_owner()
         self._leaders = leaders
+        self._says = says
         self._leader = ""
         self._closed = threading.Event()
         self._asking = threading.Lock()
@@ -61,7 +63,7 @@ class Leadership:
             self._leader = self._leaders.lead(self.owner, LEADER_SECONDS).owner
 
     def _keep(self) -> None:
-        while not self._closed.wait(SAYS_SECONDS):
+        while not self._closed.wait(self._says):
             try:
                 self._ask()
             except StreamSqlError as error:

@@ -38,10 +38,16 @@ class Follows(Protocol):
 
 @dataclass(frozen=True)
 class Pace:
-    """`interval`: seconds from the start of an epoch to that of the next one (0: no pause)."""
+    """`interval`: seconds from the start of an epoch to that of the next one (0: no pause).
+
+    How often, in seconds, who stands by `asks` whether it may lead, and a leader `says` that it
+    lives.
+    """
 
     interval: float = 10.0
     once: bool = False
+    asks: float = SAYS_SECONDS
+    says: float = SAYS_SECONDS
 
 
 class Runner:
@@ -61,7 +67,7 @@ class Runner:
 
     def run(self, stop: threading.Event) -> bool:
         """Until `stop` is set, or once. Whether the last epoch went through without a failure."""
-        leadership = Leadership(self._engine.leaders)
+        leadership = Leadership(self._engine.leaders, self._pace.says)
         try:
             while not stop.is_set():
                 if not self._lead(leadership, stop):
@@ -90,7 +96,7 @@ class Runner:
                 if leadership.leader != told:
                     told = leadership.leader
                     self._say("standby", leader=told)
-                pause = SAYS_SECONDS
+                pause = self._pace.asks
             except StreamSqlError as error:
                 pause = self._patience.failed(_EPOCH)
                 self._say("error", **events.of_error(error), again_in=round(pause, 1))

@@ -9,7 +9,7 @@ have made with others was never made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,11 +84,13 @@ def ages(
     versions: Mapping[str, tuple[Metadata, int | None]],
     clock: int,
     before: TableVersion | None,
+    committed: Callable[[int], int],
 ) -> Ages:
     """The ages of a view's inputs at the time `clock` (microseconds).
 
     `reads` are (table, TTL in milliseconds), `versions` the metadata and the snapshot of each
-    table, `before` the version that the view goes on from. Places that read one table with one TTL
+    table, `before` the version that the view goes on from, `committed` when a commit was made by
+    the clock (see `Clock.committed`). Places that read one table with one TTL
     have one age. Error: STATE_TTL_INVALID when a table does not know when its rows were written.
     """
     known: dict[tuple[str, int], int] = {}
@@ -107,11 +109,13 @@ def ages(
                 place=Place(table),
             )
         oldest = clock // 1000 - ttl
-        numbers = [s.sequence for s in _path(meta, snapshot) if s.committed < oldest]
+        numbers = [s.sequence for s in _path(meta, snapshot) if committed(s.committed) < oldest]
         numbers += [expired.get(_place(at, table), 0), known.get((table, ttl), 0)]
         known[table, ttl] = max(numbers)
     commits = [
-        meta.snapshots[at].committed * 1000 for meta, at in versions.values() if at is not None
+        committed(meta.snapshots[at].committed) * 1000
+        for meta, at in versions.values()
+        if at is not None
     ]
     # Rows of commits that came after the clock was read must not outlive their groups.
     return Ages(known, tuple(reads), clock, max([clock, *commits]))

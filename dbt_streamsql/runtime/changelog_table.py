@@ -12,7 +12,6 @@ view, as rows that came at that barrier.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -27,7 +26,6 @@ from dbt_streamsql.runtime.context import Open, Version, Warehouse, unchanged
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.feed import Feed
 from dbt_streamsql.runtime.local import Local
-from dbt_streamsql.runtime.sessions import JobCount
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import changes, metadata, refs, staging, stamp
 from dbt_streamsql.storage.iceberg.metadata import Metadata
@@ -80,15 +78,16 @@ def stage(epoch: Open, job: Job, version: TableVersion) -> TableVersion | None:
     if not wanted({job.table: job}, job.table):
         return None
     changelog.check_columns(job)
-    started = time.monotonic()
+    clock = epoch.warehouse.clock
+    started = clock.monotonic()
     with epoch.warehouse.sessions.use() as spark:
-        counter, local = JobCount(spark), Local(spark)
+        counter, local = epoch.warehouse.sessions.job_count(spark), Local(spark)
         try:
             staged = _Table(epoch, job, version, spark, local).stage()
         finally:
             local.close()
             jobs, _ = counter.stop()
-    return staged and replace(staged, jobs=jobs, seconds=time.monotonic() - started)
+    return staged and replace(staged, jobs=jobs, seconds=clock.monotonic() - started)
 
 
 def drop_of(warehouse: Warehouse, fence: Fence, view: str) -> None:

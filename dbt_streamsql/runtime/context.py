@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 import posixpath
 import threading
-import time
-import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,13 +14,16 @@ from dbt_streamsql.meta import Fence, Job, MetaStore, Retention, Sink, TableVers
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.ages import APPROXIMATE, EXPIRED
+from dbt_streamsql.runtime.clock import Clock, SystemClock, Workers, drawn, threads
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.event_time import Watermark
 from dbt_streamsql.runtime.sessions import Sessions
 from dbt_streamsql.runtime.shared import SharedChanges
+from dbt_streamsql.runtime.spark_program import Programs, SparkProgram
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
+from dbt_streamsql.tuning import Tuning
 
 log = logging.getLogger("dbt_streamsql")
 
@@ -45,6 +46,9 @@ class Warehouse:
     """One warehouse: its Spark sessions, its catalog, its MetaService store, and what is kept.
 
     `connections`: options of streams by name, which hold what must not be kept in a definition.
+    `tuning`: the limits by which ways are chosen. `clock`, `new_name` and `workers`: what time it
+    is, names that nobody else draws, and threads.
+    `programs`: how jobs run the programs of their views.
     `unswept`: an epoch was published and could not remove what it had staged.
     """
 
@@ -53,6 +57,11 @@ class Warehouse:
     catalog: str
     retention: Retention = field(default_factory=Retention)
     connections: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    tuning: Tuning = field(default_factory=Tuning)
+    clock: Clock = field(default_factory=SystemClock)
+    new_name: Callable[[], str] = drawn
+    workers: Workers = threads
+    programs: Programs = SparkProgram
     unswept: bool = field(default=False, init=False)
 
     @property
@@ -75,7 +84,7 @@ class Warehouse:
 
         With a suffix: a name may be used again later.
         """
-        folder = f"{name.table}-{uuid.uuid4().hex[:8]}"
+        folder = f"{name.table}-{self.new_name()[:8]}"
         return posixpath.join(self.location, name.schema, folder) if self.location else ""
 
 
@@ -115,11 +124,14 @@ class Open:
     definitions: dict[str, Job] = field(default_factory=dict)
     sinks: dict[str, Sink] = field(default_factory=dict)
     staging_count: int = 0
-    clock: int = field(default_factory=lambda: time.time_ns() // 1000)
+    clock: int = field(init=False)
     changes: SharedChanges = field(default_factory=SharedChanges)
     replay: Replay | None = None
     watermark: Watermark = field(default_factory=Watermark)
     lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        self.clock = int(self.warehouse.clock.time() * 1_000_000)
 
     def readers(self, table: str) -> bool:
         """Whether another view reads this one."""

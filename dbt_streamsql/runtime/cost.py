@@ -6,12 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dbt_streamsql.meta import TableVersion
+from dbt_streamsql.tuning import Tuning
 
 FULL_SHARE = 0.3
 """Changed rows as a share of the rows of the changed inputs: above it, refresh in full."""
-
-GUARDED_ROWS = 100_000
-"""Smaller inputs are never refreshed in full for cost: both ways are equally quick."""
 
 MARGIN = 1.1
 """How much dearer an epoch from changes must look: the next one it may be cheaper again."""
@@ -32,7 +30,8 @@ class Estimate:
     """What is known before an epoch: rows that changed, rows of the changed inputs, seconds.
 
     The seconds are None while no run of that kind is known. `worth` are those that a full refresh
-    must save. `every` are the rows of all inputs (0 = it was not asked).
+    must save. `every` are the rows of all inputs (0 = it was not asked). `guarded`: see
+    `Tuning.guarded_rows`.
     """
 
     changed: int
@@ -41,11 +40,12 @@ class Estimate:
     full: float | None = None
     worth: float = WORTH
     every: int = 0
+    guarded: int = Tuning.guarded_rows
 
     @property
     def dear(self) -> str:
         """Why a full refresh is cheaper ('' when it is not)."""
-        if self.total <= GUARDED_ROWS:
+        if self.total <= self.guarded:
             return ""
         if self.changed > FULL_SHARE * self.total:
             return f"{self.changed:,} changed rows of {self.total:,}: recomputing is cheaper"
@@ -70,7 +70,12 @@ class Estimate:
 
 
 def estimate(
-    changed: int, total: int, every: int, past: Iterable[TableVersion], worth: float = WORTH
+    changed: int,
+    total: int,
+    every: int,
+    past: Iterable[TableVersion],
+    worth: float = WORTH,
+    guarded: int = Tuning.guarded_rows,
 ) -> Estimate:
     """Scale the quickest past runs to the rows of this epoch; `past` is newest first."""
     seconds: dict[bool, list[float]] = {True: [], False: []}
@@ -84,4 +89,4 @@ def estimate(
         scale = every / version.stats.get("rows_of_all", every) if full else max(1, changed / rows)
         seconds[full].append(version.seconds * scale)
     by_changes, anew = (min(seconds[kind], default=None) for kind in (False, True))
-    return Estimate(changed, total, by_changes, anew, worth, every)
+    return Estimate(changed, total, by_changes, anew, worth, every, guarded)

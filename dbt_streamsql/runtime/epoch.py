@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from dbt_streamsql.errors import StreamSqlError
@@ -22,6 +22,7 @@ from dbt_streamsql.runtime import (
     streams,
     upkeep,
 )
+from dbt_streamsql.runtime.clock import Pool
 from dbt_streamsql.runtime.context import (
     Open,
     Replay,
@@ -40,9 +41,6 @@ from dbt_streamsql.runtime.stream_job import StreamJob
 from dbt_streamsql.runtime.streams import Stream
 from dbt_streamsql.storage.iceberg import metadata, staging, stamp
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-
-PARALLEL = 4
-"""Views of one level that run side by side."""
 
 Refreshed = Callable[[Job], tuple[Job, CompiledPlan, Redefinition | None]]
 """The definition as it is to run now: (job, plan, what becomes of the rows if it is new)."""
@@ -190,7 +188,7 @@ class Epoch:
         jobs = self.open.jobs
         wanted = set(jobs if tables is None else tables)
         levels = self.warehouse.store.topological_order(changelog_table.in_order(jobs))
-        with ThreadPoolExecutor(PARALLEL, thread_name_prefix="streamsql") as pool:
+        with self._pool() as pool:
             for level in levels:
                 list(pool.map(self.ensure, [table for table in level if table in wanted]))
 
@@ -211,10 +209,13 @@ class Epoch:
             except Exception as error:  # noqa: BLE001 - it is told, and others go on
                 errors[table] = error
 
-        with ThreadPoolExecutor(PARALLEL, thread_name_prefix="streamsql") as pool:
+        with self._pool() as pool:
             for level in self.warehouse.store.topological_order(changelog_table.in_order(jobs)):
                 list(pool.map(attempt, [table for table in level if table in wanted]))
         return errors
+
+    def _pool(self) -> AbstractContextManager[Pool]:
+        return self.warehouse.workers(self.warehouse.tuning.parallel, "streamsql")
 
     def _cone(self, tables: Collection[str]) -> list[str]:
         """These views and all that reads them, in dependency order."""
@@ -247,7 +248,7 @@ class Epoch:
             if future is None:
                 future = self._running[table] = Future()
         if mine:
-            began = time.time()
+            began = self.warehouse.clock.time()
             try:
                 future.set_result(run())
             except BaseException as caught:  # noqa: BLE001 - whoever waits must hear of it
@@ -258,7 +259,8 @@ class Epoch:
                 self._unstage(table)
                 reopen(error, self.warehouse.sessions)
                 if job is not None:
-                    lineage.failed(self.warehouse, job, began, time.time(), error)
+                    ended = self.warehouse.clock.time()
+                    lineage.failed(self.warehouse, job, began, ended, error)
         return future.result()
 
     def _run(

@@ -13,12 +13,12 @@ from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime.local import Kept
 from dbt_streamsql.storage.iceberg import files
-from dbt_streamsql.storage.iceberg.java import is_connect
+from dbt_streamsql.storage.iceberg.access import tables_of
 
 
 def write(spark: SparkSession, folder: str, feed: Kept, columns: Sequence[str]) -> None:
     """Write signed rows over `columns` as parquet."""
-    if feed.rows is not None and not is_connect(spark):
+    if feed.rows is not None and tables_of(spark).writes_files:
         rows = feed.rows.data.select([*columns, WEIGHT])
         files.write(spark, posixpath.join(folder, "change.parquet"), files.parquet(rows))
         return

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -142,7 +141,7 @@ def _orphans(
     others = (meta.location for name, meta in metas.items() if name != table)
     if age is None or _shared(place, others):
         return None
-    before = int((time.time() - age) * 1000)
+    before = int((warehouse.clock.time() - age) * 1000)
     spark, name = warehouse.sessions.main, TableName.parse(table)
     try:
         if not remove:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -34,20 +33,18 @@ from dbt_streamsql.runtime import upkeep
 from dbt_streamsql.runtime.ages import Ages, ages, untold
 from dbt_streamsql.runtime.context import Open, Version, log, pin, readable, unchanged
 from dbt_streamsql.runtime.cost import (
-    GUARDED_ROWS,
     WORTH,
     WORTH_TO_READERS,
     Estimate,
     estimate,
 )
 from dbt_streamsql.runtime.durable import durable
-from dbt_streamsql.runtime.frames import Frames, clock_row
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.oldest import oldest_changes
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
+from dbt_streamsql.runtime.program_runner import clock_row
 from dbt_streamsql.runtime.readings import readings
 from dbt_streamsql.runtime.refusals import branch_refusal
-from dbt_streamsql.runtime.sessions import JobCount
 from dbt_streamsql.runtime.stager import Stager, loaded
 from dbt_streamsql.runtime.write import Writer
 from dbt_streamsql.storage import inputs
@@ -80,9 +77,10 @@ class ViewJob:
 
     def run(self) -> TableVersion:
         """Stage the view's version for this barrier and return its record."""
-        at, started = time.time(), time.monotonic()
+        clock = self.epoch.warehouse.clock
+        at, started = clock.time(), clock.monotonic()
         with self.epoch.warehouse.sessions.use() as spark, _planned(spark, self.plan):
-            counter = JobCount(spark)
+            counter = self.epoch.warehouse.sessions.job_count(spark)
             try:
                 version = self._run(spark)
             except (PySparkException, Py4JError) as error:
@@ -92,7 +90,7 @@ class ViewJob:
                 raise told from error
             finally:
                 jobs, read = counter.stop()
-        seconds = time.monotonic() - started
+        seconds = clock.monotonic() - started
         version = replace(version, jobs=jobs, started_at=at, seconds=seconds)
         # A change that came to nothing took its time too.
         if version.mode != NOOP or jobs:
@@ -167,7 +165,8 @@ class ViewJob:
         """What of the inputs has expired, when the view forgets any of it."""
         known = {source: (at.meta, at.snapshot) for source, at in self.inputs.items()}
         reads = self.plan.reads if self.plan.ttls else ()
-        return ages(reads, known, self.epoch.clock, previous) if reads else Ages()
+        committed = self.epoch.warehouse.clock.committed
+        return ages(reads, known, self.epoch.clock, previous, committed) if reads else Ages()
 
     def _own(self) -> Metadata | None:
         """The metadata of the view's table, for its readers too; None when it is not there."""
@@ -232,7 +231,8 @@ class ViewJob:
         if previous is None:
             return Estimate(total, total, every=every)
         changed = sum(self.moves[source].rows for source in moved)
-        asked = total > GUARDED_ROWS and self.job.refresh_mode == "auto"
+        guarded = self.epoch.warehouse.tuning.guarded_rows
+        asked = total > guarded and self.job.refresh_mode == "auto"
         past = self.epoch.warehouse.store.history(self.job.table) if asked else []
         # What another query of that name took says nothing of this one, nor what its rows took.
         own = [
@@ -241,7 +241,8 @@ class ViewJob:
             if run.stats.get("plan") == self.plan.fingerprint
             and run.stats.get("definition") not in FROM_STORED
         ]
-        return estimate(changed, total, every, own, WORTH_TO_READERS if self._is_read else WORTH)
+        worth = WORTH_TO_READERS if self._is_read else WORTH
+        return estimate(changed, total, every, own, worth, guarded)
 
     @property
     def _is_read(self) -> bool:
@@ -317,6 +318,7 @@ class ViewJob:
         """Run the program over the rows of `table`, which are those of `previous`."""
         assert meta.current is not None
         origin, aged = self.stager.origin(), self.epoch.ages(self.job.table)
+        tuning = self.epoch.warehouse.tuning
         local = Local(spark)
         writer = Writer(
             spark,
@@ -329,19 +331,20 @@ class ViewJob:
             tuple(column.name for column in self._columns),
             tuple(column.name for column in self.plan.columns),
             feed,
-            delta.supported(spark, meta) and (aged or not upkeep.scattered(meta)),
+            delta.supported(spark, meta) and (aged or not upkeep.scattered(meta, tuning)),
             aged=aged,
+            tuning=tuning,
         )
         clock = (previous.inputs.get(CLOCK), self.consumed.get(CLOCK))
         reads = readings(self.epoch, spark, self.inputs, self.moves)
-        frames = Frames(spark, reads, local, writer, clock, self.ages)
+        program = self.epoch.warehouse.programs(reads, writer, clock, self.ages)
         try:
             with staging.stamped(spark, origin):
-                outcome = frames.run(self.plan)
+                outcome = program.run(self.plan)
             if outcome.changed:
                 self.stager.write_feed(spark, outcome, meta, [c.name for c in self.plan.columns])
         finally:
-            frames.close()
+            program.close()
         return outcome
 
     def _restore(

@@ -11,9 +11,9 @@ from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime.context import Open, Version
 from dbt_streamsql.runtime.feed import Feed
-from dbt_streamsql.runtime.frames import Reading
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.shared import SHARED_ROWS, Shared, fetch, hold
+from dbt_streamsql.runtime.spark_relations import InputChange
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import stamp
 from dbt_streamsql.storage.iceberg.changes import Change
@@ -24,7 +24,7 @@ def readings(
     spark: SparkSession,
     versions: Mapping[str, Version],
     moves: Mapping[str, Change],
-) -> dict[str, Reading]:
+) -> dict[str, InputChange]:
     """Of each input of a job: `versions` are what it reads now, `moves` what changed."""
     found = {}
     for source, at in versions.items():
@@ -32,12 +32,12 @@ def readings(
         written = None
         if move.kind != "none" and source in epoch.jobs:
             written = _feed(epoch, source, at, move.old)
-        reading = Reading(at.at, at.meta, move, written)
+        reading = InputChange(at.at, at.meta, move, written)
         found[source] = replace(reading, shared=_shared(epoch, spark, source, reading))
     return found
 
 
-def _shared(epoch: Open, spark: SparkSession, source: str, reading: Reading) -> Shared | None:
+def _shared(epoch: Open, spark: SparkSession, source: str, reading: InputChange) -> Shared | None:
     """The change of an input that several views of this epoch read, computed by the first.
 
     None where nothing is to be computed: no change, or many rows that lie in files as they are,

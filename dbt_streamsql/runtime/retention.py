@@ -28,7 +28,8 @@ from dbt_streamsql.storage.iceberg.metadata import Metadata
 def after_run(warehouse: Warehouse, fence: Fence) -> None:
     """Let old barriers go when there are many of them, or they are late; else ask one question."""
     store = warehouse.store
-    if not store.outlook(warehouse.retention).due:
+    ahead = store.outlook(warehouse.retention)
+    if not ahead.due(warehouse.tuning.barriers_together):
         return
     kept = let_go(warehouse, fence)
     tables = store.latest_all()

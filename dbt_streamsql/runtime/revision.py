@@ -86,6 +86,7 @@ def plan(warehouse: Warehouse, revision: Revision) -> RevisionPlan:
 class _Planner:
     def __init__(self, warehouse: Warehouse, revision: Revision) -> None:
         self._revision = revision
+        self._guarded = warehouse.tuning.guarded_rows
         self._spark = warehouse.sessions.main
         self._store = store = warehouse.store
         self._table = str(revision.table)
@@ -227,7 +228,8 @@ class _Planner:
         gone = self._why_gone(job.table, compiled.fingerprint)
         if gone or self._revision.mode == "incremental":
             return gone
-        return Estimate(self._replayed(job), sum(self._live(s) for s in job.sources)).dear
+        total = sum(self._live(s) for s in job.sources)
+        return Estimate(self._replayed(job), total, guarded=self._guarded).dear
 
     def _why_gone(self, view: str, fingerprint: str) -> str:
         """Why the version of a view at the barrier is none to go on from; '' when it is."""

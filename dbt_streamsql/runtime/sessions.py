@@ -41,6 +41,10 @@ class Sessions:
             with self._lock:
                 self._free.append(session)
 
+    def job_count(self, spark: SparkSession) -> JobCount:
+        """The Spark jobs that this thread starts from now on."""
+        return JobCount(spark)
+
     def reopen_catalogs(self) -> None:
         """Drop the catalogs of all sessions, with their connections; the next use opens new ones.
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -117,7 +115,7 @@ def deliver_all(
         done = [run(sinks[0])]
     else:
         # Each waits for a system of its own most of the time.
-        with ThreadPoolExecutor(PARALLEL, thread_name_prefix="streamsql-sink") as pool:
+        with warehouse.workers(PARALLEL, "streamsql-sink") as pool:
             done = list(pool.map(run, sinks))
     return {each.sink: each for each in done if each is not None}
 
@@ -156,6 +154,7 @@ class _Sinking:
         latest: Mapping[str, TableVersion],
     ) -> None:
         self._warehouse = warehouse
+        self._clock = warehouse.clock
         self._store = warehouse.store
         self._fence = fence
         self._rewrite = rewrite
@@ -168,7 +167,7 @@ class _Sinking:
 
     def run(self) -> Delivered | None:
         """None when there was nothing to do."""
-        started = time.monotonic()
+        started = self._clock.monotonic()
         if self._newest is None and self._sink.delivered == 0:
             return None  # the first run of its table has yet to be published
         error: Exception | None = None
@@ -189,7 +188,7 @@ class _Sinking:
             if isinstance(caught, StreamSqlError) and caught.code.startswith("META_"):
                 raise
             self._failed(error)
-        seconds = time.monotonic() - started
+        seconds = self._clock.monotonic() - started
         done = (self._sink.delivered, self._deliveries, self._whole, seconds, error)
         return Delivered(self._sink.name, self._target, *done)
 
@@ -230,7 +229,7 @@ class _Sinking:
                     delivered=upto.barrier,
                     under_way=0,
                     replaces=False,
-                    delivered_at=time.time(),
+                    delivered_at=self._clock.time(),
                     failing_since=None,
                     problem="",
                 )
@@ -311,7 +310,7 @@ class _Sinking:
 
     def _ended(self, barrier: int) -> float:
         found = self._store.barrier(barrier)
-        return found.ended_at or found.started_at if found is not None else time.time()
+        return found.ended_at or found.started_at if found is not None else self._clock.time()
 
     # -- what is known of it -----------------------------------------------------------------
 
@@ -322,7 +321,7 @@ class _Sinking:
     def _failed(self, error: Exception) -> None:
         log.warning("%s is not delivered, and tried again: %s", self._sink.name, error)
         problem = str(error).replace("\x00", "")
-        since = self._sink.failing_since or time.time()
+        since = self._sink.failing_since or self._clock.time()
         if (self._sink.failing_since, self._sink.problem) != (since, problem):
             self._put(replace(self._sink, failing_since=since, problem=problem))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -101,7 +100,8 @@ class Stager:
         if outcome.feed is None:
             return
         barrier = self.epoch.barrier()
-        path = posixpath.join(f"{meta.location}-changes", f"b{barrier}-{uuid.uuid4().hex[:8]}")
+        own = self.epoch.warehouse.new_name()[:8]
+        path = posixpath.join(f"{meta.location}-changes", f"b{barrier}-{own}")
         file = ChangeFile(self.job.table, barrier, path, outcome.inserted + outcome.deleted)
         # Known before it exists: what a dead process has written can then be found and removed.
         with durable("changes.register"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Mapping
 
 from dbt_streamsql.errors import Place
@@ -17,7 +16,8 @@ from dbt_streamsql.storage import inputs
 def of_roots(warehouse: Warehouse, roots: Mapping[str, int | None]) -> dict[str, float]:
     """The age in seconds of the oldest change after these snapshots, by outside table; of those
     that have one."""
-    now = time.time()
+    clock = warehouse.clock
+    now = clock.time()
     found = {}
     for root, snapshot in roots.items():
         meta = inputs.load(warehouse.sessions.main, TableName.parse(root))
@@ -28,7 +28,8 @@ def of_roots(warehouse: Warehouse, roots: Mapping[str, int | None]) -> dict[str,
             # It was replaced, or what was read of it is gone: nothing says when that began.
             found[root] = math.inf
             continue
-        ages = [now - at.committed / 1000 for at in unseen if at.operation != "replace"]
+        made = [clock.committed(at.committed) for at in unseen if at.operation != "replace"]
+        ages = [now - at / 1000 for at in made]
         if ages:
             found[root] = max(ages)
     return found
@@ -56,7 +57,7 @@ def of_streams(warehouse: Warehouse, tables: Iterable[str], barrier: int) -> dic
             continue
         read = version.started_at if version is not None else None
         oldest = end.oldest if end.oldest is not None else read
-        found[name] = time.time() - oldest if oldest is not None else math.inf
+        found[name] = warehouse.clock.time() - oldest if oldest is not None else math.inf
     return found
 
 

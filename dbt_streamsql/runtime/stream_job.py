@@ -7,7 +7,6 @@ record is in the table once, whoever dies when (FLIP-276, `<barrier, offsets>`).
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,7 +25,6 @@ from dbt_streamsql.runtime.event_time import Progress, Split
 from dbt_streamsql.runtime.job import Rewrite
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.matching import same
-from dbt_streamsql.runtime.sessions import JobCount
 from dbt_streamsql.runtime.stager import Stager
 from dbt_streamsql.runtime.stream_read import StreamReading
 from dbt_streamsql.runtime.streams import (
@@ -39,7 +37,6 @@ from dbt_streamsql.runtime.streams import (
     beside,
 )
 from dbt_streamsql.runtime.upserts import Upsert
-from dbt_streamsql.runtime.write_driver import DRIVER_ROWS
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import refs, staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
@@ -72,14 +69,15 @@ class StreamJob:
 
         Errors: BAD_RECORD, STREAM_LOST.
         """
-        at, started = time.time(), time.monotonic()
+        clock = self.epoch.warehouse.clock
+        at, started = clock.time(), clock.monotonic()
         with self.epoch.warehouse.sessions.use() as spark:
-            counter = JobCount(spark)
+            counter = self.epoch.warehouse.sessions.job_count(spark)
             try:
                 version, *others = self._run(spark)
             finally:
                 jobs, read = counter.stop()
-        seconds = time.monotonic() - started
+        seconds = clock.monotonic() - started
         version = replace(version, jobs=jobs, started_at=at, seconds=seconds)
         if version.mode != NOOP:
             version = replace(version, stats={**version.stats, "bytes_read": read})
@@ -105,9 +103,10 @@ class StreamJob:
             with durable("stream.record"):
                 self.epoch.warehouse.store.add_spans(self.epoch.fence, self.epoch.barrier(), span)
         local = Local(spark)
-        few = end is None or (end.records is not None and end.records <= DRIVER_ROWS)
-        few = few and progress.waiting <= DRIVER_ROWS
-        # Adaptive execution runs every stage as a job of its own: see `Frames`.
+        most = self.epoch.warehouse.tuning.driver_rows
+        few = end is None or (end.records is not None and end.records <= most)
+        few = few and progress.waiting <= most
+        # Adaptive execution runs every stage as a job of its own: see `SparkRelations`.
         spark.conf.set("spark.sql.adaptive.enabled", not few)
         try:
             version, *others = self._take(

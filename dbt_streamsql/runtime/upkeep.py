@@ -17,18 +17,12 @@ from dbt_streamsql.meta import Fence, TableVersion
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.context import Warehouse, log, reads_ages
 from dbt_streamsql.runtime.durable import durable
-from dbt_streamsql.runtime.write import SMALL_TABLE
 from dbt_streamsql.storage.iceberg import compaction, metadata, pins
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-
-SMALL_FILES = 16
-"""Files beyond those that the size of a table warrants: every epoch adds one."""
+from dbt_streamsql.tuning import Tuning
 
 DELETED_SHARE = 0.3
 """Of the rows in the files."""
-
-MANY_FILES = 32
-"""Data files above which a small view is written anew instead of gaining another one."""
 
 _FULL_FILE = 64 << 20
 _PARTS = 8
@@ -43,8 +37,9 @@ def upkeep(warehouse: Warehouse, fence: Fence, published: Iterable[TableVersion]
     metas = {table: meta for table, meta in found.items() if meta is not None}
     # What was loaded is this runner's own; what a successor publishes later is newer than that.
     warehouse.store.newest_barrier(fence)
-    worn = {table: wear(meta) for table, meta in metas.items()}
-    if many := [table for table, meta in metas.items() if scattered(meta)]:
+    tuning = warehouse.tuning
+    worn = {table: wear(meta, tuning) for table, meta in metas.items()}
+    if many := [table for table, meta in metas.items() if scattered(meta, tuning)]:
         jobs = warehouse.store.jobs()
         worn |= {table: 1.0 for table in many if reads_ages(jobs, table)}
     worst = max(worn, key=lambda table: worn[table], default="")
@@ -55,26 +50,27 @@ def upkeep(warehouse: Warehouse, fence: Fence, published: Iterable[TableVersion]
             _compact(warehouse, tables[worst], metas[worst], key)
 
 
-def wear(meta: Metadata) -> float:
+def wear(meta: Metadata, tuning: Tuning) -> float:
     """How worn a table is; from 1 on it pays to compact it.
 
     A small table is not: an epoch that finds it in many files writes it anew, unless its rows are
     to keep their ages.
     """
     current = meta.snapshots.get(meta.current) if meta.current is not None else None
-    if current is None or meta.live_rows(meta.current) <= SMALL_TABLE:
+    if current is None or meta.live_rows(meta.current) <= tuning.compacted_above:
         return 0.0
     warranted = -(-current.count("total-files-size") // _FULL_FILE)
     small = current.count("total-data-files") - warranted
     deleted = current.count("total-position-deletes") / current.count("total-records")
-    return max(small / SMALL_FILES, deleted / DELETED_SHARE)
+    return max(small / tuning.small_files, deleted / DELETED_SHARE)
 
 
-def scattered(meta: Metadata) -> bool:
+def scattered(meta: Metadata, tuning: Tuning) -> bool:
     """Whether a small table lies in so many files that it is better written anew."""
     current = meta.snapshots.get(meta.current) if meta.current is not None else None
     files = current.count("total-data-files") if current is not None else 0
-    return meta.live_rows(meta.current) <= SMALL_TABLE and files > MANY_FILES
+    small = meta.live_rows(meta.current) <= tuning.compacted_above
+    return small and files > tuning.many_files
 
 
 def _compact(

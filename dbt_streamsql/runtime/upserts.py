@@ -239,6 +239,7 @@ def write(
         delta.supported(spark, meta),
         winners.small,
         stager.epoch.ages(stager.job.table),
+        stager.epoch.warehouse.tuning,
     )
     with staging.stamped(spark, origin):
         outcome = writer.replace(rows, winners.keys, winners.key, single=bool(winners.key))

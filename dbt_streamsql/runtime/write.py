@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from dbt_streamsql.plan.fold_values import fold_values
+from dbt_streamsql.plan.fold_values import folded
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
 from dbt_streamsql.plan.steps import Fold
 from dbt_streamsql.quoting import TableName, quote
@@ -25,13 +25,12 @@ from dbt_streamsql.runtime.matching import same
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
 from dbt_streamsql.runtime.shared import Rows
 from dbt_streamsql.storage.iceberg import metadata, staging
+from dbt_streamsql.storage.iceberg.access import tables_of
 from dbt_streamsql.storage.iceberg.changes import version
-from dbt_streamsql.storage.iceberg.delta import Delta, commit
+from dbt_streamsql.storage.iceberg.delta import Delta
 from dbt_streamsql.storage.iceberg.refs import Moves, move
 from dbt_streamsql.storage.iceberg.stamp import Stamp
-
-SMALL_TABLE = 100_000
-"""Rows up to which a table is rewritten whole: one job instead of several."""
+from dbt_streamsql.tuning import Tuning
 
 _ROW_ID = f"{HIDDEN_PREFIX}row_id"
 
@@ -60,6 +59,7 @@ class Writer:
     driver: bool
     small: bool = True
     aged: bool = False
+    tuning: Tuning = field(default_factory=Tuning)
     _open: bool = False
 
     def signed(self, change: str) -> Outcome:
@@ -90,11 +90,11 @@ class Writer:
                 return write_driver.fold(self, held, spec)
         # Spark lets nothing into a MERGE that can raise an error.
         checked = any(part.kind == "claims" for part in spec.components)
-        if self.live > SMALL_TABLE and not self.feed and spec.key and not checked:
+        if self.live > self.tuning.small_table and not self.feed and spec.key and not checked:
             inserted, deleted = write_merge.fold(self, groups, spec)
             return Outcome(inserted, deleted)
         old = self._stored(groups, spec.key).name
-        return self._exchange(old, self._folded(groups, old, spec), spec.key)
+        return self._exchange(old, f"({folded(spec, self.columns, groups, old)})", spec.key)
 
     def then(self, before: Outcome, write: Callable[[], Outcome]) -> Outcome:
         """Write what follows `before`, on top of it; what both came to."""
@@ -116,12 +116,14 @@ class Writer:
 
     def _for_driver(self, kept: Kept) -> Rows | None:
         """The rows, when the driver is to write what follows from them."""
-        return kept.rows if self.driver and kept.count <= write_driver.DRIVER_ROWS else None
+        few = kept.count <= self.tuning.driver_rows
+        return kept.rows if self.driver and few else None
 
     def commit(self, delta: Delta) -> None:
         """Put a change on the branch from the driver, which also makes the branch."""
         with durable("branch.write"):
-            commit(self.spark, self.table, self.branch, self.base, self.origin, delta)
+            tables = tables_of(self.spark)
+            tables.commit(self.table, self.branch, self.base, self.origin, delta)
 
     @contextmanager
     def writing(self) -> Iterator[str]:
@@ -142,7 +144,7 @@ class Writer:
             with self.writing() as target:
                 self.spark.sql(f"INSERT INTO {target} ({names}) SELECT {names} FROM {new}")
             return
-        if not self.aged and (self.live <= SMALL_TABLE or lost * 2 > self.live):
+        if not self.aged and (self.live <= self.tuning.small_table or lost * 2 > self.live):
             kept = (
                 f"SELECT /*+ BROADCAST(g) */ {names} FROM {self._with_ids} t "
                 f"LEFT ANTI JOIN {ids} g ON t.{_ROW_ID} = g.{_ROW_ID}"
@@ -180,14 +182,6 @@ class Writer:
             )
         self._write(ids, lost, self._positive(diff.name) if gained else "")
         return Outcome(gained, lost, diff if self.feed else None)
-
-    def _folded(self, source: str, old: str, spec: Fold) -> str:
-        """The new rows of the changed groups."""
-        values = fold_values(spec, "t", "s")
-        items = ", ".join(f"{values[column]} AS {quote(column)}" for column in self.columns)
-        alive = f" WHERE {values[spec.alive]} > 0" if spec.alive else ""
-        on = same(spec.key, "s", "t") or "true"
-        return f"(SELECT {items} FROM {source} s LEFT JOIN {old} t ON {on}{alive})"
 
     # -- reading the stored rows -------------------------------------------------------------
 

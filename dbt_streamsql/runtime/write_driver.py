@@ -30,9 +30,6 @@ from dbt_streamsql.storage.iceberg.delta import Delta
 if TYPE_CHECKING:
     from dbt_streamsql.runtime.write import Writer
 
-DRIVER_ROWS = 100_000
-"""Changed rows or groups up to which the driver writes."""
-
 _MAX_FIELDS = "spark.sql.codegen.maxFields"
 """Columns up to which Spark compiles what it does with a row (100 unless told)."""
 

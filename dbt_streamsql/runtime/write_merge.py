@@ -14,6 +14,7 @@ from dbt_streamsql.plan.steps import Fold
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime.matching import match, same
 from dbt_streamsql.storage.iceberg import metadata
+from dbt_streamsql.storage.iceberg.access import tables_of
 
 if TYPE_CHECKING:
     from dbt_streamsql.runtime.write import Writer
@@ -61,7 +62,7 @@ def _insert(writer: Writer, source: str, spec: Fold, merged: int | None) -> None
     names = ", ".join(quote(column) for column in writer.columns)
     known = ""
     if merged is not None:
-        files = metadata.added_files(writer.spark, writer.table, merged)
+        files = tables_of(writer.spark).added_files(writer.table, merged)
         # With a schema Spark need not open a file to find one.
         like = writer.spark.table(writer.table.sql).select(*[quote(key) for key in spec.key])
         written = writer.local.view(writer.spark.read.schema(like.schema).parquet(*files))

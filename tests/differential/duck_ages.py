@@ -57,7 +57,7 @@ class AgedWorld(DuckWorld):
         new = f"{value} = {random.choice(['3', 'NULL', f'{value} + 1'])}, "
         return [f"UPDATE {name} SET {new if kind == 'update' else ''}_at = {at} {some}"]
 
-    # -- what `DuckEpoch` asks ------------------------------------------------------------------
+    # -- what `DuckRelations` asks ------------------------------------------------------------------
 
     def live(self, table: str, moment: str, ttl: int) -> str:
         """The rows of a table before or after the epoch that have not expired."""

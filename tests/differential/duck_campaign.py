@@ -12,7 +12,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from dbt_streamsql.compiler.compile import compile_view
 from dbt_streamsql.plan.compiled import CompiledPlan
 from tests.differential.duck_catalog import DuckCatalog
 from tests.differential.duck_dialect import to_duck
@@ -20,6 +19,7 @@ from tests.differential.duck_epoch import DuckEpoch
 from tests.differential.duck_grammar import TABLES, VIEWS, Scenario, View
 from tests.differential.duck_operators import OPERATORS
 from tests.differential.duck_world import DuckWorld
+from tests.support.product import compile_view
 
 REGRESSIONS = Path(__file__).parent / "regressions"
 TOLERANCE = 1e-9
@@ -180,9 +180,9 @@ def _open(world: DuckWorld, view: View, name: str, tally: Tally | None) -> DuckE
 
 def _advance(epoch: DuckEpoch, chosen: Scenario, tally: Tally | None) -> None:
     moved = any(not epoch.world.unchanged(table) for table in epoch.plan.tables)
-    writes = epoch.writes
+    writes = epoch.relations.writes
     epoch.run(printed=chosen.printed)
-    if not moved and epoch.writes != writes:
+    if not moved and epoch.relations.writes != writes:
         raise Difference("the view was written though no input changed")
     rows = _verify(epoch) if moved else 0
     if tally is not None:

@@ -10,12 +10,12 @@ import duckdb
 import sqlglot
 from sqlglot import exp
 
-from dbt_streamsql.compiler.functions import AGGREGATES, GENERATORS, VOLATILE, WINDOWS
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName
 from tests.differential.duck_dialect import to_duck
+from tests.support.product import AGGREGATES, GENERATORS, VOLATILE, WINDOWS
 
 _SCALARS = """
     abs array array_contains array_distinct array_size ascii base64 bigint bin boolean

@@ -105,7 +105,7 @@ def _rounded(node: exp.Expr) -> exp.Expr:
 
 
 def _mean_of_sums(node: exp.Div) -> None:
-    """A mean that is kept as its sum and its count (`compiler/rules/components.py`)."""
+    """A mean that is kept as its sum and its count."""
     if isinstance(node.expression, exp.Nullif):
         _around(_rounded)(node)
 

@@ -7,8 +7,6 @@ from collections import Counter
 from dataclasses import dataclass
 from random import Random
 
-from dbt_streamsql.compiler.compile import compile_view
-from dbt_streamsql.compiler.ttl_oracle import difference
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.fold_values import WRITTEN
 from dbt_streamsql.plan.moments import AFTER, BEFORE, Moments
@@ -18,6 +16,9 @@ from tests.differential.duck_ages import AgedWorld
 from tests.differential.duck_catalog import DuckCatalog
 from tests.differential.duck_dialect import to_duck
 from tests.differential.duck_epoch import DuckEpoch
+from tests.support.product import compile_view, symbol
+
+difference = symbol("difference", beside="Moments")
 
 EPOCHS = int(os.environ.get("STREAMSQL_DUCK_TTL", "600"))
 

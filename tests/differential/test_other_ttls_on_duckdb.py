@@ -6,8 +6,6 @@ which rows of a table have ever expired. `STREAMSQL_DUCK_TTL` and `STREAMSQL_SEE
 
 from __future__ import annotations
 
-from dbt_streamsql.compiler.compile import compile_view
-from dbt_streamsql.compiler.redefine import redefinition
 from dbt_streamsql.plan.fold_values import WRITTEN
 from dbt_streamsql.plan.redefinition import COMPATIBLE, METADATA
 from dbt_streamsql.plan.state import KEPT, StateTtl
@@ -24,6 +22,7 @@ from tests.differential.duck_ttl import (
     Player,
     plain,
 )
+from tests.support.product import compile_view, redefinition
 
 EVERY = 4
 """Epochs after which the TTLs are others."""

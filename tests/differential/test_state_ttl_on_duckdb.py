@@ -32,6 +32,8 @@ from tests.differential.duck_ttl import (
     plain,
 )
 
+pytestmark = pytest.mark.hunts
+
 AGAIN = [
     View(
         "SELECT o.k, count(DISTINCT o.x) AS d, count(*) AS n FROM {o} o GROUP BY o.k", "o", key=0

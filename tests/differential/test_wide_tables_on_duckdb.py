@@ -9,10 +9,8 @@ import os
 from collections import Counter
 from random import Random
 
-from dbt_streamsql.compiler.branches import wide_of
-from dbt_streamsql.compiler.compile import compile_view
-from dbt_streamsql.compiler.redefine import redefinition
-from dbt_streamsql.compiler.wide import wide_query
+import pytest
+
 from dbt_streamsql.errors import Place
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import METADATA, SHADOW
@@ -21,6 +19,9 @@ from tests.differential.duck_dialect import to_duck
 from tests.differential.duck_epoch import DuckEpoch
 from tests.differential.duck_world import DuckWorld
 from tests.property.wide_tables import COLUMNS, World, plain
+from tests.support.product import compile_view, redefinition, wide_of, wide_query
+
+pytestmark = pytest.mark.hunts
 
 EPOCHS = int(os.environ.get("STREAMSQL_DUCK_WIDE", "400"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
@@ -53,7 +54,7 @@ def _play(seed: int, tally: Counter[str]) -> None:
                 wide.another()
                 view, what = _redefined(view, _compiled(wide, catalog), catalog)
             view.run(printed=bool(seed % 2))
-            view.fresh = frozenset()
+            view.relations.fresh = frozenset()
         tally[what] += 1
         _check(view, wide, f"seed {seed}, epoch {number} ({what}): {wide.options()}")
     world.close()
@@ -74,7 +75,7 @@ def _redefined(old: DuckEpoch, plan: CompiledPlan, catalog: DuckCatalog) -> tupl
     new = DuckEpoch(old.world, plan, "wide")
     if verdict.verdict == SHADOW:
         new.fill()
-        new.fresh = frozenset(plan.tables)
+        new.relations.fresh = frozenset(plan.tables)
     elif verdict.verdict != METADATA:
         new.follow(old, verdict.sql)
     return new, verdict.verdict

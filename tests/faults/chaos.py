@@ -15,11 +15,11 @@ from multiprocessing import get_context
 from pathlib import Path
 from time import monotonic
 
-from dbt_streamsql.runtime.session import open_session
 from tests.faults.fault_campaign import Fault, Met, Tally, draw
 from tests.faults.fault_stages import Stages
 from tests.faults.fault_world import World
 from tests.support import spark_defaults
+from tests.support.product import open_session
 from tests.support.spark_way import settings
 
 _own: list[Stages] = []

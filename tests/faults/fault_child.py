@@ -18,7 +18,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 
 from tests.faults import fault_scenario as scenario
-from tests.support.spark_child import PORT, attach, wear_out
+from tests.support.spark_child import PORT, attach, open_worn
+from tests.support.steps import observing
 
 FAILED = 3
 """The exit code of a task that ended with an error."""
@@ -46,15 +47,10 @@ class Orders:
 
 def main(orders: Orders) -> int:
     from dbt_streamsql import Engine
-    from dbt_streamsql.runtime import durable, epoch
-    from dbt_streamsql.runtime.session import embedded
     from tests.faults.fault_scenarios import SCENARIOS
 
     if PORT in os.environ:
         attach()
-    if not orders.parallel:
-        epoch.PARALLEL = 1
-    wear_out()
     passed: Counter[str] = Counter()
     trace: list[tuple[str, str]] = []
     lock = threading.Lock()
@@ -80,15 +76,14 @@ def main(orders: Orders) -> int:
         **{name: entry.task for name, entry in SCENARIOS.items()},
     }
     error: dict[str, str] | None = None
-    # Our session, so that `close` leaves a Spark that belongs to another process alone.
     try:
-        engine = Engine.open(orders.warehouse, spark=embedded(orders.warehouse))
-        writing = engine._warehouse.store.database._writing
-        durable.observers.append(observe)
-        try:
-            tasks[orders.task](engine)
-        finally:
-            engine.close()
+        engine = open_worn(orders.warehouse, **({} if orders.parallel else {"parallel": 1}))
+        writing = engine.store.database._writing
+        with observing(observe):
+            try:
+                tasks[orders.task](engine)
+            finally:
+                engine.close()
     except Exception as caught:  # noqa: BLE001 - whatever a user would meet
         error = _told(caught)
     sys.stdout.write(json.dumps({"passed": passed, "trace": trace, "error": error}))
@@ -97,8 +92,8 @@ def main(orders: Orders) -> int:
 
 def _told(error: Exception) -> dict[str, str]:
     """An error as a user of the Python API gets it, and as dbt prints it."""
-    from dbt_streamsql.adapter.causes import cause_of
     from dbt_streamsql.errors import StreamSqlError
+    from tests.support.product import cause_of
 
     traceback.print_exc()
     code = error.code if isinstance(error, StreamSqlError) else ""

@@ -10,9 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.constraints import Constraint
-from dbt_streamsql.runtime.staged import Build
-from dbt_streamsql.storage.staged import TableSpec
+from tests.support.product import Build, Constraint, TableSpec
 
 if TYPE_CHECKING:
     from dbt_streamsql import Engine

@@ -132,7 +132,7 @@ def _revise(engine: Engine) -> None:
         engine.revise("lake.shop.pieces", to_barrier=1)
     except StreamSqlError as refused:
         # Once it is published, retention lets go of the barrier that it goes back to.
-        published = engine._warehouse.store.last_committed() == 3
+        published = engine.store.last_committed() == 3
         if not published or refused.code != "META_CONFLICT":
             raise
 

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 
 from dbt_streamsql import Engine
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg import staging
-from dbt_streamsql.storage.iceberg.staging import STAGING_SCHEMA
 from tests.faults import fault_scenario as shop
 from tests.faults.fault_scenarios import DECISIVE, SCENARIOS, Queries, Scenario
 from tests.faults.fault_world import World
+from tests.support.product import STAGING_SCHEMA, exists
 
 Contents = dict[str, shop.Rows]
 Passing = tuple[str, str]
@@ -116,10 +115,10 @@ def check_readers(
     open the catalog's file, nor can a lease be taken.
     """
     if not writable:
-        if engine._warehouse.store.last_committed():
+        if engine.store.last_committed():
             _check_views(world.precommitted(engine), new, "on a disk that takes nothing")
         return
-    half = [barrier.state for barrier in engine._warehouse.store.unfinished()] == ["PRECOMMIT"]
+    half = [barrier.state for barrier in engine.store.unfinished()] == ["PRECOMMIT"]
     seen = world.tables()
     expected = old if half else new
     if half:
@@ -127,7 +126,7 @@ def check_readers(
             assert rows in (old.get(name), new.get(name)), f"{name} is of neither barrier"
     else:
         _check_same(seen, expected, "after a fault")
-    if engine._warehouse.store.last_committed():
+    if engine.store.last_committed():
         _check_views(world.precommitted(engine), new, "at read_committed")
         _check_views(world.committed(engine), expected, "at repeatable_read")
 
@@ -137,7 +136,7 @@ def check_rest(world: World, engine: Engine, expected: Contents) -> None:
     recorded too, one version each, and what is kept for nobody is gone."""
     seen = world.tables()
     _check_same(seen, expected, "at rest")
-    store = engine._warehouse.store
+    store = engine.store
     assert not store.unfinished(), store.unfinished()
     assert not store.staged.records(), store.staged.records()
     if store.last_committed():
@@ -173,14 +172,14 @@ class Held:
     """A reader at repeatable_read, from before a fault to after all repairs."""
 
     def __init__(self, engine: Engine) -> None:
-        store = engine._warehouse.store
+        store = engine.store
         self._reader = engine.reader() if store.last_committed() else None
         self._spark = engine.spark
         self._seen = self._read(store.jobs())
 
     def check(self) -> None:
         """Its answers are what they were, but for tables that somebody has dropped."""
-        there = {name for name in self._seen if staging.exists(self._spark, TableName.parse(name))}
+        there = {name for name in self._seen if exists(self._spark, TableName.parse(name))}
         _check_views(self._read(there), self._seen, "of a reader since before the fault")
 
     def close(self) -> None:

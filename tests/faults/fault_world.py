@@ -24,12 +24,12 @@ from dbt_streamsql import Engine
 from dbt_streamsql.meta import MetaStore
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.changelog_table import SUFFIX
-from dbt_streamsql.runtime.session import embedded
-from dbt_streamsql.storage.iceberg import metadata, staging
 from tests.faults import fault_scenario as scenario
 from tests.faults.fault_child import FAILED, Orders
 from tests.support import patience, spark_child
+from tests.support.product import SUFFIX, Metadata, embedded, exists, staged_tables, symbol
+
+load = symbol("load", beside="shape")
 
 CHILD = "tests.faults.fault_child"
 
@@ -188,19 +188,19 @@ class World:
         return self._seen(engine, engine.sql)
 
     def _seen(self, engine: Engine, sql: Callable[[str], DataFrame]) -> dict[str, scenario.Rows]:
-        jobs = engine._warehouse.store.jobs()
+        jobs = engine.store.jobs()
         names = sorted(name.removeprefix(f"{scenario.SCHEMA}.") for name in jobs)
-        names = [name for name in names if staging.exists(engine.spark, _table(name))]
+        names = [name for name in names if exists(engine.spark, _table(name))]
         return {name: _rows(sql(f"SELECT * FROM {scenario.SCHEMA}.{name}")) for name in names}
 
     def leftovers(self, engine: Engine, *, swept: bool = True) -> list[str]:
         """What an epoch made and nobody needs any more. Until a sweep (not `swept`) a table may
         have one tag of that kind, of the version that was replaced last."""
         found = []
-        store = engine._warehouse.store
+        store = engine.store
         tables = self.metadata(engine)
         needed = _needed(engine, tables)
-        staged = staging.staged_tables(engine.spark, engine.catalog)
+        staged = staged_tables(engine.spark, engine.catalog)
         found += [f"staging table {name}" for name in staged]
         folders = [table.location.removeprefix("file:") for table in tables.values()]
         for name, table in tables.items():
@@ -230,11 +230,11 @@ class World:
             if snapshot not in {at for ref, at in tables[name].refs.items() if ref != "main"}
         ]
 
-    def metadata(self, engine: Engine) -> dict[str, metadata.Metadata]:
+    def metadata(self, engine: Engine) -> dict[str, Metadata]:
         """The Iceberg metadata of every table of the shop."""
         rows = engine.spark.sql(f"SHOW TABLES IN {scenario.SCHEMA}").collect()
         names = [f"{scenario.SCHEMA}.{row['tableName']}" for row in rows]
-        found = {name: metadata.load(engine.spark, TableName.parse(name)) for name in names}
+        found = {name: load(engine.spark, TableName.parse(name)) for name in names}
         return {name: table for name, table in found.items() if table is not None}
 
     def fingerprint(self, engine: Engine) -> Any:
@@ -245,7 +245,7 @@ class World:
     @staticmethod
     def recorded(engine: Engine) -> Any:
         """What MetaService holds for readers and for the next epoch."""
-        store = engine._warehouse.store
+        store = engine.store
         return store.last_committed(), store.latest_all(), store.jobs(), store.topology()
 
 
@@ -280,11 +280,11 @@ def _end_group(group: int) -> None:
         return
 
 
-def _needed(engine: Engine, tables: dict[str, metadata.Metadata]) -> dict[str, set[int | None]]:
+def _needed(engine: Engine, tables: dict[str, Metadata]) -> dict[str, set[int | None]]:
     """The snapshots that views were last computed from, by table, and those that views show and
     a compaction has replaced."""
     needed: dict[str, set[int | None]] = {}
-    for version in engine._warehouse.store.latest_all().values():
+    for version in engine.store.latest_all().values():
         for source, snapshot in version.inputs.items():
             needed.setdefault(source, set()).add(snapshot)
         table = tables.get(version.table)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from dbt_streamsql.runtime.durable import DROP_STEPS, REVISION_STEPS, STREAM_STEPS
 from tests.faults.fault_campaign import WEIGHTS, Fault, Met, Tally, draw
 from tests.faults.fault_disk import unavailable
 from tests.faults.fault_kinds import KINDS, ON_A_DISK, kill_at
 from tests.faults.fault_scenarios import SCENARIOS
+from tests.support.product import DROP_STEPS, REVISION_STEPS, STREAM_STEPS
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 

@@ -13,8 +13,8 @@ from collections import Counter
 
 import pytest
 
-from dbt_streamsql.runtime import durable
 from tests.faults import fault_scenario as scenario
+from tests.support.product import DROP_STEPS, GC_STEPS, REVISION_STEPS, STAGED_STEPS, symbol
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
@@ -22,12 +22,12 @@ ROUNDS = int(os.environ.get("STREAMSQL_KILLS", "0"))
 """How often the whole matrix is run; 0 for the short list."""
 
 ELSEWHERE = {
-    *durable.STAGED_STEPS,
-    *durable.DROP_STEPS,
-    *durable.REVISION_STEPS,
-    *durable.GC_STEPS,
+    *STAGED_STEPS,
+    *DROP_STEPS,
+    *REVISION_STEPS,
+    *GC_STEPS,
 }
-STEPS = [step for step in durable.STEPS if step not in ELSEWHERE]
+STEPS = [step for step in symbol("STEPS") if step not in ELSEWHERE]
 """Those of an epoch; `test_staged_kills.py`, `test_chaos.py` and `test_retention.py` have the others."""
 
 FORWARD = set(STEPS[STEPS.index("barrier.precommit") + 1 :]) - {"barrier.abort"}
@@ -162,7 +162,7 @@ def _put(world, state) -> None:
 
 def _check_dead(world, engine, expected) -> None:
     """Nobody has cleaned up yet: readers see one barrier, except while one is half published."""
-    unfinished = [barrier.state for barrier in engine._warehouse.store.unfinished()]
+    unfinished = [barrier.state for barrier in engine.store.unfinished()]
     seen = world.tables()
     if unfinished == ["PRECOMMIT"]:
         assert expected == world.after
@@ -181,7 +181,7 @@ def _check_at_rest(world, engine, expected) -> None:
     assert world.committed(engine) == expected
     told = scenario.TOLD if expected == world.before else scenario.TOLD_AFTER
     assert world.changelogs() == {name: expected[name] for name in told}
-    assert set(engine._warehouse.store.jobs()) == {f"{scenario.SCHEMA}.{n}" for n in expected}
+    assert set(engine.store.jobs()) == {f"{scenario.SCHEMA}.{n}" for n in expected}
 
 
 def _check_recovered_once_is_enough(world, engine) -> None:

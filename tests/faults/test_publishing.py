@@ -7,9 +7,8 @@ from collections import Counter
 import pytest
 
 from dbt_streamsql import Engine
-from dbt_streamsql.runtime import durable
-from dbt_streamsql.runtime.session import embedded
 from tests.faults import fault_scenario as scenario
+from tests.support.product import embedded
 
 pytestmark = pytest.mark.spark
 
@@ -22,18 +21,18 @@ DEEDS = (
 
 
 @pytest.fixture
-def at(monkeypatch):
+def at(observe):
     """Do something the first time that this process reaches a durable step."""
 
     def plan(step, moment, action):
         done = []
 
-        def observe(*passing):
+        def passed(*passing):
             if passing == (step, moment) and not done:
                 done.append(passing)
                 action()
 
-        monkeypatch.setattr(durable, "observers", [observe])
+        observe(passed)
 
     return plan
 
@@ -44,7 +43,7 @@ def test_what_others_do_while_a_barrier_is_published_does_not_stop_it(world, at)
     try:
         at("barrier.precommit", "after", lambda: [engine.spark.sql(deed) for deed in DEEDS])
         scenario.epoch(engine)
-        assert engine._warehouse.store.unfinished() == []
+        assert engine.store.unfinished() == []
         seen = world.tables()
         assert "big_cities" not in seen
         assert seen == {name: seen[name] for name in world.after if name != "big_cities"}
@@ -104,13 +103,13 @@ def test_an_error_while_publishing_is_repaired_by_the_next_epoch(world, at):
 def test_a_process_that_dies_before_anything_was_ever_staged_is_cleaned_up_after(spark, tmp_path):
     folder = str(tmp_path / "new")
     first = Engine.open(folder, spark=embedded(folder))
-    store = first._warehouse.store
+    store = first.store
     store.begin(store.acquire(), {})
     store.close()  # as its death does: the lock is free, the fence was not given back
     second = Engine.open(folder, spark=embedded(folder))
     try:
         assert second.advance().tables == {}
-        assert second._warehouse.store.unfinished() == []
+        assert second.store.unfinished() == []
         assert second.sweep() == 0
     finally:
         second.close()

@@ -10,8 +10,8 @@ import pytest
 from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore
-from dbt_streamsql.runtime.session import embedded
 from tests.faults import fault_disk
+from tests.support.product import embedded
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 

@@ -30,7 +30,7 @@ def test_a_barrier_that_is_published_by_a_recovery_has_the_bytes_that_were_stage
     assert world.kill("maintain", *DECIDED)
     before = _digests(world)
     with opened(world) as engine:
-        store = engine._warehouse.store
+        store = engine.store
         barrier = store.unfinished()[0].id
         recorded = store.inputs(barrier)
         _change(engine)
@@ -52,7 +52,7 @@ def test_a_barrier_that_was_undone_gives_the_same_rows_again_from_the_same_input
     ready = stages.ready("maintain")
     assert world.kill("maintain", *STAGED)
     with opened(world) as engine:
-        store = engine._warehouse.store
+        store = engine.store
         undone = store.unfinished()[0].id
         recorded, staged = store.inputs(undone), _staged(engine, ready.contents[-1])
         ready.scenario.task(engine)
@@ -69,7 +69,7 @@ def test_after_an_undone_barrier_the_next_one_reads_the_sources_as_they_are_then
     ready = stages.ready("maintain")
     assert world.kill("maintain", *STAGED)
     with opened(world) as engine:
-        store = engine._warehouse.store
+        store = engine.store
         undone = store.unfinished()[0].id
         recorded = store.inputs(undone)
         _change(engine)

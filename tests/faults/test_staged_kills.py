@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.durable import STAGED_STEPS
-from dbt_streamsql.runtime.staged import Build
-from dbt_streamsql.storage.iceberg import staging
-from dbt_streamsql.storage.staged import TableSpec
 from tests.faults import fault_scenario as scenario
+from tests.support.product import STAGED_STEPS, Build, TableSpec, staged_tables
 
 pytestmark = pytest.mark.spark
 
@@ -121,8 +118,8 @@ def _committed(engine, snapshot):
 
 
 def _check_nothing_is_left(world, engine):
-    assert engine._warehouse.store.staged.records() == []
-    assert staging.staged_tables(engine.spark, "lake") == []
+    assert engine.store.staged.records() == []
+    assert staged_tables(engine.spark, "lake") == []
     folders = {path for path in Path(world.warehouse).rglob("_streamsql_*") if path.is_dir()}
     folders |= set((world.warehouse / "shop").glob("fresh-*"))
     names = _seen(engine)

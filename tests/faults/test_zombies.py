@@ -25,7 +25,7 @@ def test_a_second_run_waits_for_a_stopped_one_and_says_for_whom(world, caplog, l
     engine = world.engine()
     try:
         with pytest.raises(StreamSqlError) as caught:
-            engine._warehouse.store.acquire(wait=False)
+            engine.store.acquire(wait=False)
         assert caught.value.code == "WAREHOUSE_BUSY"
         assert str(process.pid) in caught.value.given
         begun = threading.Thread(target=engine.begin, name="second run")

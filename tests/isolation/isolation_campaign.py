@@ -16,16 +16,16 @@ from typing import Any
 
 from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta.cut import LEVELS
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.session import embedded
-from dbt_streamsql.storage.iceberg import metadata
 from tests.isolation import isolation_tables as bank
 from tests.isolation.isolation_checker import REALLY, Contents, Findings
 from tests.isolation.isolation_tables import QUERY, Answer
 from tests.isolation.isolation_writer import TURNS, Orders
 from tests.isolation.planted_isolation import READERS
 from tests.support import spark_child
+from tests.support.product import LEVELS, embedded, symbol
+
+load = symbol("load", beside="shape")
 
 WRITER = "tests.isolation.isolation_writer"
 PASSINGS = 80
@@ -173,7 +173,7 @@ class Campaign:
                 first = first or answer
                 self.findings.read(level, answer, agrees=agrees, really=really)
                 self.findings.repeated(level, first, answer)
-                newest = engine._warehouse.store.last_committed()
+                newest = engine.store.last_committed()
                 if over.is_set() or (n >= HELD and newest >= until):
                     break
                 time.sleep(PACE)
@@ -192,13 +192,13 @@ class Campaign:
         wrong = [view for view in bank.VIEWS if engine.verify(f"{bank.SCHEMA}.{view}")]
         assert not wrong, f"{wrong} differ from their queries"
         self._look(engine)
-        steps = metadata.load(engine.spark, TableName.parse(bank.ROOTS[1]))
+        steps = load(engine.spark, TableName.parse(bank.ROOTS[1]))
         assert steps is not None
         self.findings.committed({steps.live_rows(seen) for seen in self._committed.values()})
 
     def _look(self, engine: Engine) -> None:
         """Which barriers have been committed since the last look."""
-        store = engine._warehouse.store
+        store = engine.store
         for barrier in store.committed_before(store.last_committed() + 1, 100):
             if barrier not in self._committed:
                 self._committed[barrier] = store.inputs_as_of(barrier)[bank.ROOTS[1]]

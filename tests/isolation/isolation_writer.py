@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass
 from random import Random
 
 from tests.isolation import isolation_tables as bank
-from tests.support.spark_child import attach, wear_out
+from tests.support.spark_child import attach, open_worn
+from tests.support.steps import observing
 
 SLOW = 0.3
 """Seconds that it stays at some steps, so that readers meet what is unfinished."""
@@ -41,13 +42,9 @@ class Orders:
 
 
 def main(orders: Orders) -> None:
-    from dbt_streamsql import Engine
-    from dbt_streamsql.runtime import durable
-    from dbt_streamsql.runtime.session import embedded
     from tests.isolation.planted_isolation import WRITERS
 
     attach()
-    wear_out()
     rng = Random(orders.seed)
     passed = 0
 
@@ -60,13 +57,13 @@ def main(orders: Orders) -> None:
         if passed >= orders.nth and orders.at in ("", turn):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    engine = Engine.open(orders.warehouse, spark=embedded(orders.warehouse))
-    with ExitStack() as bugs:
+    engine = open_worn(orders.warehouse)
+    with ExitStack() as ends:
         if orders.planted in WRITERS:
-            bugs.enter_context(WRITERS[orders.planted]())
+            ends.enter_context(WRITERS[orders.planted]())
         engine.begin()
         engine.abort()
-        durable.observers.append(observe)
+        ends.enter_context(observing(observe))
         while True:
             _epoch(engine, rng)
 

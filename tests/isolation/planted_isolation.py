@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from importlib import import_module
 from typing import Any
 from unittest.mock import patch
 
-from dbt_streamsql.meta.leases import Leases
-from dbt_streamsql.runtime import publish
+from tests.support.product import replaced, roll_back, symbol
 
-cut = import_module("dbt_streamsql.meta.cut")  # the package has a function of that name
+Leases = symbol("Leases", beside="LEASE_SECONDS")
+sweep = symbol("sweep", beside="roll_back")
 
 Planted = Callable[[], AbstractContextManager[Any]]
 
 
 def _open_barriers() -> Any:
-    shown = {**cut._SHOWN, "read_committed": ("OPEN", "PRECOMMIT")}
-    return patch.object(cut, "_SHOWN", shown)
+    beside = "_together"
+    shown = {**symbol("_SHOWN", beside), "read_committed": ("OPEN", "PRECOMMIT")}
+    return replaced("_SHOWN", shown, beside)
 
 
 def _behind() -> Any:
-    return patch.object(cut, "_together", lambda reader, newest, group: newest)
+    return replaced("_together", lambda reader, newest, group: newest)
 
 
 def _unheard() -> Any:
-    return patch.object(publish, "_leased", lambda warehouse: {})
+    return replaced("_leased", lambda warehouse: {})
 
 
 def _short() -> Any:
@@ -43,11 +43,11 @@ def _undone() -> Iterator[None]:
 
     def recover(warehouse: Any, fence: Any) -> None:
         for barrier in warehouse.store.unfinished():
-            with patch("dbt_streamsql.meta.transitions.to_abort", lambda found: []):
-                publish.roll_back(warehouse, fence, barrier.id)
-        publish.sweep(warehouse, fence)
+            with replaced("to_abort", lambda found: []):
+                roll_back(warehouse, fence, barrier.id)
+        sweep(warehouse, fence)
 
-    with patch.object(publish, "recover", recover):
+    with replaced("recover", recover):
         yield
 
 

@@ -9,10 +9,10 @@ import tempfile
 from pathlib import Path
 from time import monotonic
 
-from dbt_streamsql.runtime.session import open_session
 from tests.isolation.isolation_campaign import Campaign
 from tests.isolation.planted_isolation import READERS, WRITERS
 from tests.support import spark_defaults
+from tests.support.product import open_session
 from tests.support.spark_way import settings
 
 

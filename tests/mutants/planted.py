@@ -12,33 +12,52 @@ Not here, because the program stays right with them (it computes more, or the sa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.mutants.planted_queries import QUERIES
 from tests.mutants.planted_rules import RULES
 from tests.mutants.planted_spark import SPARK
 from tests.mutants.planted_ttl import TTL
 from tests.mutants.planted_wide import WIDE
+from tests.mutants.planting import Planted, changed
+from tests.support.product import file_of
 
 
 @dataclass(frozen=True)
 class Bug:
-    """`old` stands once in `file` (of `dbt_streamsql`) and becomes `new`, which makes `wrong` true.
+    """In `symbol` (beside another name: `tests/support/product.py`) `old` becomes `new`, which makes
+    `wrong` true. `planting.py` tells what the two may be.
 
     `tier` is to find it: 'duckdb', with queries of the operators `hint` alone, or 'spark', with
-    the tests whose names hold `hint`, in the files that `run.py` lists.
+    the tests whose names hold `hint`, in the modules marked `hunts`.
     """
 
     id: str
     tier: str
-    file: str
+    symbol: str
+    beside: str
     old: str
     new: str
     wrong: str
     hint: str
 
+    @property
+    def file(self) -> Path:
+        """The file of the package that defines the symbol."""
+        return file_of(self.symbol.partition(".")[0], self.beside)
 
-BUGS: tuple[Bug, ...] = (
-    *(Bug(name, "duckdb", *fields) for name, fields in {**RULES, **QUERIES}.items()),
-    *(Bug(name, "spark", *fields) for name, fields in {**SPARK, **TTL, **WIDE}.items()),
-)
+    def planted(self) -> str:
+        """The text of that file with the bug."""
+        text = self.file.read_text(encoding="utf-8")
+        return changed(text, self.symbol, self.old, self.new)
+
+
+def _bugs(tier: str, *tables: dict[str, Planted]) -> Iterator[Bug]:
+    for name, (place, *fields) in ((name, bug) for table in tables for name, bug in table.items()):
+        symbol, beside = (place, "") if isinstance(place, str) else place
+        yield Bug(name, tier, symbol, beside, *fields)
+
+
+BUGS = (*_bugs("duckdb", RULES, QUERIES), *_bugs("spark", SPARK, TTL, WIDE))

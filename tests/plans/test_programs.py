@@ -6,7 +6,7 @@ import pytest
 
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.document import PlanDocument
-from dbt_streamsql.runtime.frames import Frames
+from dbt_streamsql.runtime.spark_program import SparkProgram
 
 INCREMENTAL = {
     "filter": "SELECT id, amount FROM {s}.orders WHERE qty > 1",
@@ -63,6 +63,16 @@ def shop(engine, schema):
     return s
 
 
+class PrintedProgram(SparkProgram):
+    """Runs the text of a program."""
+
+    def run(self, plan):
+        module: dict = {}
+        exec(compile(plan.program, "program", "exec"), module)  # noqa: S102 - our own output
+        module["advance"](self.runner)
+        return self.relations.outcome
+
+
 def sql_of(text, s):
     return text.replace("{s}", s).replace("{{", "{").replace("}}", "}")
 
@@ -80,13 +90,7 @@ def test_every_covered_query_runs_as_its_printed_program(engine, shop, monkeypat
     for number, text in enumerate(INCREMENTAL.values()):
         engine.create_materialized_view(f"{shop}.v{number}", sql_of(text, shop))
 
-    def as_text(frames: Frames, plan: CompiledPlan):
-        module: dict = {}
-        exec(compile(plan.program, "program", "exec"), module)  # noqa: S102 - our own output
-        module["advance"](frames)
-        return frames.outcome
-
-    monkeypatch.setattr(Frames, "run", as_text)
+    monkeypatch.setattr(engine.warehouse, "programs", PrintedProgram)
     engine.spark.sql(
         f"INSERT INTO {shop}.orders VALUES (90, 1, 1.5, 9, 0.25), (91, 3, NULL, 1, 2)"
     )

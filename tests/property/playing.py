@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-from dbt_streamsql.runtime import write, write_driver
 from tests.property.grammar import Scenario
 from tests.support.catalogs import drop_schema
 
@@ -53,13 +52,13 @@ def play(engine, chosen: Scenario, modes: Counter | None = None) -> None:
 
 def version_of(engine, name):
     """The version of a view and of what it was computed from: equal means nothing to verify."""
-    latest = engine._warehouse.store.latest(name)
+    latest = engine.store.latest(name)
     return latest.snapshot, dict(latest.inputs)
 
 
 WAYS = {
-    "the driver writes": (write_driver.DRIVER_ROWS, write.SMALL_TABLE),
-    "small tables are rewritten": (-1, write.SMALL_TABLE),
-    "big tables are merged into": (-1, -1),
+    "the driver writes": {},
+    "small tables are rewritten": {"driver_rows": -1},
+    "big tables are merged into": {"driver_rows": -1, "small_table": -1},
 }
-"""How changes are written: the limits (rows of a change, rows of a small table) that lead there."""
+"""How changes are written: the limits of `Tuning` that lead there."""

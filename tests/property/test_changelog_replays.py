@@ -9,7 +9,6 @@ from random import Random
 import pytest
 
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
-from dbt_streamsql.runtime import write, write_driver
 from tests.property.grammar import scenario
 from tests.support.catalogs import drop_schema
 
@@ -50,16 +49,16 @@ def replay_upsert(rows, changes, key):
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + SCENARIOS))
-def test_the_changes_replayed_onto_one_barrier_give_another(engine, seed, monkeypatch):
-    monkeypatch.setattr(write_driver, "DRIVER_ROWS", (write_driver.DRIVER_ROWS, -1)[seed % 2])
-    monkeypatch.setattr(write, "SMALL_TABLE", (write.SMALL_TABLE, -1)[seed // 2 % 2])
+def test_the_changes_replayed_onto_one_barrier_give_another(engine, seed, tune):
+    tune(engine, **({}, {"driver_rows": -1})[seed % 2])
+    tune(engine, **({}, {"small_table": -1})[seed // 2 % 2])
     chosen, random = scenario(seed, VIEWS, ROUNDS), Random(seed)
     schema = f"lake.c_{seed}"
     engine.spark.sql(f"CREATE NAMESPACE {schema}")
     try:
         for statement in chosen.create:
             engine.spark.sql(statement.format(schema=schema))
-        before = engine._warehouse.store.last_committed()
+        before = engine.store.last_committed()
         names = [f"{schema}.v{number}" for number in range(VIEWS)]
         engine.begin()
         for name, sql in zip(names, chosen.views, strict=True):
@@ -70,7 +69,7 @@ def test_the_changes_replayed_onto_one_barrier_give_another(engine, seed, monkey
             for statement in statements:
                 engine.spark.sql(statement.format(schema=schema))
             if number == ROUNDS // 2:
-                job = engine._warehouse.store.jobs()[names[0]]
+                job = engine.store.jobs()[names[0]]
                 engine.create_materialized_view(names[0], job.sql, full_refresh=True)
             barriers.append(engine.advance().barrier)
         barriers = sorted({before, *barriers})
@@ -100,6 +99,6 @@ def check(engine, name, first, last, *, new):
 
 def key_of(engine, name):
     """The columns that identify a row, None when there are none to be seen."""
-    plan = engine._warehouse.store.jobs()[name].plan["plan"]
+    plan = engine.store.jobs()[name].plan["plan"]
     hidden = any(column.startswith(HIDDEN_PREFIX) for column in plan["key"])
     return plan["key"] if plan["strategy"] in ("fold", "replace") and not hidden else None

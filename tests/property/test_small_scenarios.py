@@ -6,18 +6,18 @@ from collections import Counter
 
 import pytest
 
-from dbt_streamsql.runtime import write, write_driver
 from tests.property.playing import WAYS, play
 from tests.property.small_scenarios import SMALL
+from tests.support.tuning import tuned
+
+pytestmark = pytest.mark.hunts
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_every_view_of_a_small_scenario_equals_its_query(engine, name, monkeypatch):
+def test_every_view_of_a_small_scenario_equals_its_query(engine, name):
     way, chosen = SMALL[name]
-    changed, small = WAYS[way]
-    monkeypatch.setattr(write_driver, "DRIVER_ROWS", changed)
-    monkeypatch.setattr(write, "SMALL_TABLE", small)
     modes = Counter()
-    play(engine, chosen, modes)
+    with tuned(engine, **WAYS[way]):
+        play(engine, chosen, modes)
     # Where stored rows are not what they should be, a full refresh would hide it.
     assert not modes["full"], modes

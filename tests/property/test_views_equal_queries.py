@@ -12,9 +12,9 @@ from dataclasses import replace
 import pytest
 
 from dbt_streamsql import StreamSqlError
-from dbt_streamsql.runtime import write, write_driver
 from tests.property.grammar import Scenario, scenario
 from tests.property.playing import WAYS, Difference, play
+from tests.support.tuning import tuned
 
 EPOCHS = int(os.environ.get("STREAMSQL_EPOCHS", "100"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
@@ -58,13 +58,11 @@ def modes():
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + SCENARIOS))
-def test_every_view_equals_its_query_after_every_epoch(engine, modes, seed, monkeypatch):
+def test_every_view_equals_its_query_after_every_epoch(engine, modes, seed):
     way = list(WAYS)[seed % len(WAYS)]
-    changed, small = WAYS[way]
-    monkeypatch.setattr(write_driver, "DRIVER_ROWS", changed)
-    monkeypatch.setattr(write, "SMALL_TABLE", small)
     chosen = scenario(seed, VIEWS, ROUNDS)
-    try:
-        play(engine, chosen, modes)
-    except Difference as error:
-        raise AssertionError(f"{way}: {error}\n{shrink(engine, chosen).script()}") from error
+    with tuned(engine, **WAYS[way]):
+        try:
+            play(engine, chosen, modes)
+        except Difference as error:
+            raise AssertionError(f"{way}: {error}\n{shrink(engine, chosen).script()}") from error

@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from dbt_streamsql import Engine
-from dbt_streamsql.runtime import write, write_driver
 from tests.property.playing import WAYS
 from tests.property.wide_tables import World, plain
+from tests.support.product import Tuning
 
 pytestmark = pytest.mark.spark
 
@@ -29,10 +29,9 @@ def tally():
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + EPOCHS // ROUNDS))
-def test_a_wide_table_is_what_its_branches_say(engine, spark, schema, seed, monkeypatch, tally):
-    changed, small = WAYS[list(WAYS)[seed % len(WAYS)]]
-    monkeypatch.setattr(write_driver, "DRIVER_ROWS", changed)
-    monkeypatch.setattr(write, "SMALL_TABLE", small)
+def test_a_wide_table_is_what_its_branches_say(engine, spark, schema, seed, tune, tally):
+    way = WAYS[list(WAYS)[seed % len(WAYS)]]
+    tune(engine, **way)
     world, other = World(seed, schema), Random(seed)
     wide = f"lake.{schema}.wide"
     for statement in world.create():
@@ -47,7 +46,7 @@ def test_a_wide_table_is_what_its_branches_say(engine, spark, schema, seed, monk
                 report = engine.create_partial_update(wide, **world.options())
                 tally[f"{report.definition or report.mode} after a redefinition"] += 1
             elif other.random() < 0.3:
-                again = Engine.open(spark=spark)
+                again = Engine.open(spark=spark, tuning=Tuning(**way))
                 report = again.advance().tables[wide]
                 again.close()
                 tally["after a restart"] += 1

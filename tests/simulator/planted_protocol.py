@@ -7,32 +7,47 @@ versions), and inputs that are not recorded where nothing came of them (they are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from dbt_streamsql.meta import Barrier, Fence, Outlook, Retention, TableVersion, transitions
+from dbt_streamsql.meta import Barrier, Fence, Outlook, Retention, TableVersion
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import context, epoch, job, publish, readings, retention, upkeep
-from dbt_streamsql.runtime.context import Version
-from dbt_streamsql.runtime.durable import durable
-from dbt_streamsql.runtime.feed import Feed
-from dbt_streamsql.storage import inputs
-from dbt_streamsql.storage.iceberg import files, staging
 from tests.simulator.sim_store import MemoryLeases, MemoryStore
+from tests.support.product import (
+    BARRIER_MOVES,
+    Feed,
+    Moves,
+    Requirement,
+    Version,
+    ViewJob,
+    delete_folder,
+    durable,
+    make_visible,
+    move_pins,
+    pin,
+    replaced,
+    roll_back,
+    roll_forward,
+    symbol,
+)
 
-Change = tuple[Any, str, Any]
+load = symbol("load", beside="as_now")
+move = symbol("move", beside="set_current")
+sweep = symbol("sweep", beside="roll_forward")
+
+Change = tuple[Any, ...]
+"""What `replaced` is given of the product; of the simulation's own classes, `patch.object`."""
 
 
-def _no_requirement(*_: Any) -> list[transitions.Requirement]:
+def _no_requirement(*_: Any) -> list[Requirement]:
     return []
 
 
-def _holds(*_: Any) -> transitions.Requirement:
-    return transitions.Requirement("", "", "", holds=True)
+def _holds(*_: Any) -> Requirement:
+    return Requirement("", "", "", holds=True)
 
 
 def _commit_first(warehouse: Any, fence: Fence, barrier: int, *_: Any) -> None:
@@ -42,7 +57,7 @@ def _commit_first(warehouse: Any, fence: Fence, barrier: int, *_: Any) -> None:
         store.commit(fence, barrier)
     for version in waiting:
         with durable("publish.table"):
-            publish.make_visible(warehouse.sessions.main, version)
+            make_visible(warehouse.sessions.main, version)
 
 
 def _record_first(warehouse: Any, fence: Fence, barrier: int, *_: Any) -> None:
@@ -52,7 +67,7 @@ def _record_first(warehouse: Any, fence: Fence, barrier: int, *_: Any) -> None:
             with durable("table.written"):
                 store.written(fence, barrier, version.table)
             with durable("publish.table"):
-                publish.make_visible(warehouse.sessions.main, version)
+                make_visible(warehouse.sessions.main, version)
     with durable("barrier.commit"):
         store.commit(fence, barrier)
 
@@ -63,27 +78,27 @@ def _only_the_first(warehouse: Any, fence: Fence, barrier: int, *_: Any) -> None
     waiting = [version for version in store.versions(barrier) if version.to_publish]
     for version in waiting:
         if version is not waiting[0] or barrier % 2:
-            publish.make_visible(warehouse.sessions.main, version)
+            make_visible(warehouse.sessions.main, version)
         store.written(fence, barrier, version.table)
     store.commit(fence, barrier)
 
 
 def _always_back(warehouse: Any, fence: Fence) -> None:
     for barrier in warehouse.store.unfinished():
-        publish.roll_back(warehouse, fence, barrier.id)
-    publish.sweep(warehouse, fence)
+        roll_back(warehouse, fence, barrier.id)
+    sweep(warehouse, fence)
 
 
 def _always_on(warehouse: Any, fence: Fence) -> None:
     for barrier in warehouse.store.unfinished():
         if barrier.state == "OPEN":
             warehouse.store.precommit(fence, barrier.id)
-        publish.roll_forward(warehouse, fence, barrier.id)
-    publish.sweep(warehouse, fence)
+        roll_forward(warehouse, fence, barrier.id)
+    sweep(warehouse, fence)
 
 
 def _no_recovery(warehouse: Any, fence: Fence) -> None:
-    publish.sweep(warehouse, fence)
+    sweep(warehouse, fence)
 
 
 def _forward_again(spark: Any, version: TableVersion, *_: Any) -> int | None:
@@ -91,9 +106,7 @@ def _forward_again(spark: Any, version: TableVersion, *_: Any) -> int | None:
     table = TableName.parse(version.table)
     if version.staged_at:
         return PUBLISH(spark, version)
-    publish.move(
-        spark, table, publish.Moves(forward=version.branch, drop_branches=(version.branch,))
-    )
+    move(spark, table, Moves(forward=version.branch, drop_branches=(version.branch,)))
     return None
 
 
@@ -101,9 +114,9 @@ def _without_tags(spark: Any, version: TableVersion, kept: Any = dict, *_: Any) 
     return PUBLISH(spark, version, kept)
 
 
-PUBLISH = publish.make_visible
-RUN = job.ViewJob._run
-MOVE_PINS = publish.move_pins
+PUBLISH = make_visible
+RUN = ViewJob._run
+MOVE_PINS = move_pins
 BEGIN = MemoryStore.begin
 OUTLOOK = MemoryStore.outlook
 STAGE_JOB = MemoryStore.stage_job
@@ -147,9 +160,9 @@ def _no_pins(warehouse: Any, fence: Fence, *, everywhere: bool) -> int:
 
 def _newest_input(opened: Any, table: str) -> Version:
     if table in opened.jobs:
-        return context.pin(opened, table)
+        return pin(opened, table)
     opened.pins.pop(table, None)
-    return context.pin(opened, table)
+    return pin(opened, table)
 
 
 def _says_newest(self: Any, spark: Any) -> TableVersion:
@@ -157,7 +170,7 @@ def _says_newest(self: Any, spark: Any) -> TableVersion:
     version = RUN(self, spark)
     newest = {}
     for source, seen in version.inputs.items():
-        found = inputs.load(spark, TableName.parse(source))
+        found = load(spark, TableName.parse(source))
         outside = source not in self.epoch.jobs and found is not None
         newest[source] = found.current if outside and found is not None else seen
     return replace(version, inputs=newest)
@@ -180,7 +193,7 @@ def _files_of_readers_too(warehouse: Any, fence: Fence) -> int:
     for table in store.tables_with_change_files():
         for file in store.change_files(table, 0, store.last_committed()):
             with durable("sweep.changes"):
-                files.delete_folder(warehouse.sessions.main, file.path)
+                delete_folder(warehouse.sessions.main, file.path)
     return 0
 
 
@@ -191,7 +204,7 @@ def _forget_first(warehouse: Any, fence: Fence) -> int:
         store.forget_change_files_at(fence, paths)
     for path in paths:
         with durable("sweep.changes"):
-            files.delete_folder(warehouse.sessions.main, path)
+            delete_folder(warehouse.sessions.main, path)
     return len(paths)
 
 
@@ -220,59 +233,56 @@ def _define_outside(self: Any, given: Any, plan: Any, change: Any, why: str = ""
 
 
 ON: dict[Any, Any] = {
-    **transitions.BARRIER_MOVES,
+    **BARRIER_MOVES,
     "PRECOMMIT": frozenset({"COMMIT", "ABORT"}),
 }
 
 PLANTED: dict[str, tuple[Change, ...]] = {
     "commit before all is published": (
-        (publish, "roll_forward", _commit_first),
-        (transitions, "to_commit", _no_requirement),
+        ("roll_forward", _commit_first),
+        ("to_commit", _no_requirement),
     ),
-    "recorded as published before it is": ((publish, "roll_forward", _record_first),),
-    "one table is left out of publishing": ((publish, "roll_forward", _only_the_first),),
+    "recorded as published before it is": (("roll_forward", _record_first),),
+    "one table is left out of publishing": (("roll_forward", _only_the_first),),
     "recovery rolls PRECOMMIT back": (
-        (publish, "recover", _always_back),
-        (transitions, "BARRIER_MOVES", ON),
+        ("recover", _always_back),
+        ("BARRIER_MOVES", ON),
     ),
     "recovery rolls OPEN forward": (
-        (publish, "recover", _always_on),
-        (transitions, "begun_by", _holds),
+        ("recover", _always_on),
+        ("begun_by", _holds),
     ),
-    "recovery leaves unfinished barriers": ((publish, "recover", _no_recovery),),
-    "publishing twice is not the same as once": ((publish, "make_visible", _forward_again),),
-    "no fence check": ((transitions, "same_fence", _holds),),
+    "recovery leaves unfinished barriers": (("recover", _no_recovery),),
+    "publishing twice is not the same as once": (("make_visible", _forward_again),),
+    "no fence check": (("same_fence", _holds),),
     "sweep takes what a successor stages": ((MemoryStore, "newest_barrier", _newest_of_all),),
     "the lock is kept when a release fails": ((MemoryStore, "release", _release_when_told),),
     "numbers of aborted barriers are used again": (
         (MemoryStore, "begin", _begin_after_the_last_committed),
     ),
     "a definition counts before its barrier": ((MemoryStore, "stage_job", _define_at_once),),
-    "a definition that failed half runs by the old one": (
-        (epoch.Epoch, "define", _define_outside),
-    ),
+    "a definition that failed half runs by the old one": (("Epoch.define", _define_outside),),
     "readers name a version by its staged id": (
         (MemoryStore, "written", _written_without_readers),
     ),
-    "staged on main": ((staging, "branch_name", lambda _: "main"),),
-    "staging tables stay": ((staging, "staged_tables", lambda *_: []),),
-    "pins go too early": ((publish, "move_pins", _no_pins),),
-    "the version that is replaced has no tag": ((publish, "make_visible", _without_tags),),
+    "staged on main": (("branch_name", lambda _: "main"),),
+    "staging tables stay": (("staged_tables", lambda *_: []),),
+    "pins go too early": (("move_pins", _no_pins),),
+    "the version that is replaced has no tag": (("make_visible", _without_tags),),
     "the version that is compacted has no tag": (
-        (upkeep, "pins", SimpleNamespace(of=lambda *_: (), reconcile=lambda *_: 0)),
+        ("of", lambda *_: (), "reconcile", "upkeep"),
+        ("reconcile", lambda *_: 0, "", "upkeep"),
     ),
     "a lease that has ended may live again": ((MemoryLeases, "ended", lambda _: []),),
-    "what a reader holds is not pinned": ((publish, "_leased", lambda _: {}),),
-    "each view reads the newest input": ((job, "pin", _newest_input),),
-    "the newest input is recorded, not the one that was read": (
-        (job.ViewJob, "_run", _says_newest),
-    ),
-    "a reader takes changes again": ((readings, "_feed", _every_file),),
-    "a reader misses changes": ((readings, "_feed", _the_last_file),),
-    "change files go before they are read": ((publish, "_sweep_changes", _files_of_readers_too),),
-    "change files are forgotten before they go": ((publish, "_sweep_changes", _forget_first),),
+    "what a reader holds is not pinned": (("_leased", lambda _: {}),),
+    "each view reads the newest input": (("pin", _newest_input, "", "ViewJob"),),
+    "the newest input is recorded, not the one that was read": (("ViewJob._run", _says_newest),),
+    "a reader takes changes again": (("_feed", _every_file, "readings"),),
+    "a reader misses changes": (("_feed", _the_last_file, "readings"),),
+    "change files go before they are read": (("_sweep_changes", _files_of_readers_too),),
+    "change files are forgotten before they go": (("_sweep_changes", _forget_first),),
     "a barrier goes that a reader holds": ((MemoryStore, "outlook", _outlook_without_leases),),
-    "versions go that a barrier has": ((retention, "_old", _all_but_the_newest),),
+    "versions go that a barrier has": (("_old", _all_but_the_newest),),
     "rows go that are in force": ((MemoryStore, "_superseded", _rows_by_number),),
 }
 """What is wrong, and what is put in place of what."""
@@ -281,13 +291,8 @@ PLANTED: dict[str, tuple[Change, ...]] = {
 @contextmanager
 def planted(changes: tuple[Change, ...]) -> Iterator[None]:
     """Inside, the product has one bug."""
-    undo: list[Callable[[], None]] = []
-    try:
-        for target, name, new in changes:
-            patcher = patch.object(target, name, new)
-            patcher.start()
-            undo.append(patcher.stop)
+    with ExitStack() as stack:
+        for change in changes:
+            ours = isinstance(change[0], type)
+            stack.enter_context(patch.object(*change) if ours else replaced(*change))
         yield
-    finally:
-        for stop in undo:
-            stop()

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 
 from dbt_streamsql.meta import ChangeFile, Job, TableVersion
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg.staging import STAGING_SCHEMA
-from dbt_streamsql.storage.iceberg.stamp import BARRIER_PROPERTY
 from tests.oracle.zset import ZSet
 from tests.simulator.sim_lake import query
 from tests.simulator.sim_process import Process, Simulation
 from tests.simulator.sim_store import MemoryStore
+from tests.support.product import BARRIER_PROPERTY, STAGING_SCHEMA
 
 BASES = ("lake.s.a", "lake.s.b")
 

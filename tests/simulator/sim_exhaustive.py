@@ -16,13 +16,13 @@ from copy import copy
 from dataclasses import dataclass, field, fields
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg.stamp import BARRIER_PROPERTY
 from tests.oracle.zset import add
 from tests.simulator.sim_checks import BASES, Checks
 from tests.simulator.sim_lake import MAIN, Lake, Table
 from tests.simulator.sim_ledger import Ledger
 from tests.simulator.sim_process import Fault, Process, Simulation
 from tests.simulator.sim_runtime import Task, advance, definition, recover, run_models, sweep
+from tests.support.product import BARRIER_PROPERTY
 
 BARRIERS = 3
 NEVER = 1_000_000

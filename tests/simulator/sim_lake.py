@@ -13,9 +13,10 @@ from types import MappingProxyType
 from pyspark.errors import PySparkException
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot
-from dbt_streamsql.storage.iceberg.staging import STAGING_SCHEMA
 from tests.oracle.zset import Row, ZSet, add, subtract
+from tests.support.product import STAGING_SCHEMA, Metadata, symbol
+
+Snapshot = symbol("Snapshot", beside="Metadata")
 
 MAIN = "main"
 NOTHING: Mapping[str, str] = MappingProxyType({})

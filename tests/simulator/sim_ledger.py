@@ -16,9 +16,8 @@ from dbt_streamsql.meta import (
     Published,
     Sink,
     TableVersion,
-    topology,
-    transitions,
 )
+from tests.support.product import UNFINISHED, topological_order
 
 NO_BARRIER = "no such barrier"
 Clock = Callable[[], float]
@@ -55,7 +54,7 @@ class MemoryReader:
 
     def unfinished(self) -> list[Barrier]:
         found = self.ledger.barriers
-        return [found[id_] for id_ in sorted(found) if found[id_].state in transitions.UNFINISHED]
+        return [found[id_] for id_ in sorted(found) if found[id_].state in UNFINISHED]
 
     def last_committed(self) -> int:
         return max((b.id for b in self.ledger.barriers.values() if b.state == "COMMIT"), default=0)
@@ -147,7 +146,7 @@ class MemoryReader:
     @staticmethod
     def topological_order(jobs: Mapping[str, Job] | Iterable[Job]) -> list[list[str]]:
         chosen = jobs.values() if isinstance(jobs, Mapping) else jobs
-        return topology.topological_order({job.table: job.sources for job in chosen})
+        return topological_order({job.table: job.sources for job in chosen})
 
     def change_files(self, table: str, after_barrier: int, upto_barrier: int) -> list[ChangeFile]:
         return self._files(

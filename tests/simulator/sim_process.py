@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.runtime.durable import STEPS
 from tests.simulator.sim_lake import Lake, LakeError
 from tests.simulator.sim_ledger import Ledger
 from tests.simulator.sim_store import MemoryStore
+from tests.support.product import STEPS
 
 T = TypeVar("T")
 Kind = Literal["crash", "error", "rival", "zombie"]

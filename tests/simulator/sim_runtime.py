@@ -1,57 +1,61 @@
 """The product's own runtime over the simulated store and storage, and what processes do with it.
 
 `Epoch`, `ViewJob`, `Writer`, `publish`, `upkeep` and the storage room's `staging`, `refs` and
-`pins` are the product's. What is put in their place computes rows, reads the clock or draws names.
+`pins` are the product's; a simulated session leads them to simulated tables (`sim_tables.py`).
+What is put in their place computes rows, reads the clock or draws names.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from types import SimpleNamespace
+from random import Random
 from typing import Any, cast
 from unittest.mock import patch
 
-from dbt_streamsql.meta import Job, Retention, retention
-from dbt_streamsql.meta.retention import DAY
+from dbt_streamsql.meta import Job, Retention
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import SHADOW, Redefinition
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import (
-    context,
-    durable,
-    epoch,
-    feed,
-    job,
-    publish,
-    stager,
-    upkeep,
-    write,
-)
-from dbt_streamsql.runtime.context import Warehouse
-from dbt_streamsql.runtime.epoch import Epoch
-from dbt_streamsql.runtime.outcome import Mismatch, Outcome
-from dbt_streamsql.storage.iceberg import compaction, delta, files, metadata, nearby, refs
-from dbt_streamsql.storage.iceberg.stamp import Stamp
 from tests.oracle.zset import ZSet, add
 from tests.simulator.sim_lake import KINDS, query
-from tests.simulator.sim_process import Process
+from tests.simulator.sim_process import Process, Simulation
 from tests.simulator.sim_spark import (
-    JavaTable,
     Sessions,
     SimulatedSpark,
     change_of,
     folder_rows,
     write_branch,
 )
+from tests.simulator.sim_tables import SimulatedTables
+from tests.support.product import (
+    DAY,
+    WAYS,
+    Epoch,
+    InputChange,
+    Kept,
+    Mismatch,
+    Outcome,
+    Tuning,
+    Warehouse,
+    full_name,
+    home,
+)
+from tests.support.steps import observing
+
+context = home("Warehouse")
+publish = home("roll_forward")
 
 Task = Callable[[Process], None]
+WAYS[full_name(SimulatedSpark)] = SimulatedTables
 KEPT = Retention(seconds=30 * DAY, barriers=2)
+WORN = Tuning(compacted_above=0, small_files=2, barriers_together=2)
+"""Tables this small and young are worn."""
 
 
 @cache
@@ -82,19 +86,12 @@ def rewritten(sql: str, replacement: Callable[[TableName], str | None]) -> str:
 # -- what stands in for rows and Spark jobs ----------------------------------------------------
 
 
-@dataclass
-class Changed:
-    """A view's own change; `Kept` without a frame."""
-
-    data: ZSet
-    rows: None = None
-
-
-class Frames:
+class SimulatedProgram:
     """Runs a program: the view's change follows from the changes of its inputs."""
 
-    def __init__(self, spark: Any, readings: Any, _: Any, writer: Any, *__: Any) -> None:
-        self.spark, self.readings, self.writer = cast("SimulatedSpark", spark), readings, writer
+    def __init__(self, readings: Mapping[str, InputChange], writer: Any, *_: Any) -> None:
+        self.readings, self.writer = readings, writer
+        self.spark = cast("SimulatedSpark", writer.spark)
 
     def run(self, plan: CompiledPlan) -> Outcome:
         lake = self.spark.lake
@@ -127,63 +124,42 @@ class Frames:
                 write_branch(self.spark, writer.table, writer.branch, rows, "delta")
         gained = sum(weight for weight in change.values() if weight > 0)
         lost = -sum(weight for weight in change.values() if weight < 0)
-        kept: Any = Changed(change) if writer.feed else None
+        kept = None
+        if writer.feed:
+            kept = Kept("changed", len(change))
+            self.spark.views[kept.name] = change
         return Outcome(gained, lost, kept)
 
     def close(self) -> None:
         pass
 
 
-class Local:
-    """Frames by name: none are needed."""
-
-    def __init__(self, spark: Any) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-class JobCount:
-    """One job a view."""
-
-    def __init__(self, spark: Any) -> None:
-        pass
-
-    def stop(self) -> tuple[int, int]:
-        return 1, 0
-
-
+@dataclass
 class _Pool:
     """Jobs of one level in an order that the simulation draws, instead of in threads."""
 
-    @staticmethod
-    def map(action: Callable[[str], Any], items: Iterable[str]) -> list[Any]:
+    rng: Random
+
+    def map(self, action: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         given = list(items)
-        _running().simulation.rng.shuffle(given)
+        self.rng.shuffle(given)
         return [action(item) for item in given]
 
 
-def _commit(
-    spark: Any, name: TableName, branch: str, base: int, origin: Stamp, rows: ZSet
-) -> None:
-    commit = spark.lake.commit
-    spark.do(
-        f"commit {name} on {branch}",
-        lambda: commit(name, branch, base, rows, "delta", origin.properties()),
-    )
+@dataclass
+class SimulatedClock:
+    """The simulation's, by which tables are written too."""
 
+    simulation: Simulation
 
-def _write_feed(spark: Any, path: str, change: Changed, _: Sequence[str]) -> None:
-    lake = spark.lake
-    # Between the two a file is there that lacks its end.
-    spark.do(f"begin {path}", lambda: lake.write_file(path, {}, torn=True))
-    spark.do(f"write {path}", lambda: lake.write_file(path, change.data))
+    def time(self) -> float:
+        return self.simulation.now
 
+    def monotonic(self) -> float:
+        return 0.0
 
-def _delete(spark: Any, path: str) -> None:
-    if path in spark.lake.files:
-        spark.do(f"delete {path}", lambda: spark.lake.delete_file(path))
+    def committed(self, at: int) -> int:
+        return at
 
 
 def _running() -> Process:
@@ -197,57 +173,34 @@ def _observe(step: str, moment: str) -> None:
 @contextmanager
 def substituted() -> Iterator[None]:
     """Inside, the product's runtime works on simulations."""
-    now = SimpleNamespace(
-        time=lambda: _running().simulation.now,
-        monotonic=lambda: 0.0,
-        time_ns=lambda: int(_running().simulation.now * 1e9),
-    )
-    names = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=_running().simulation.name()))
     changes: list[tuple[Any, str, Any]] = [
         # Names are parsed again and again, which is half of the work here.
         (TableName, "parse", lru_cache(TableName.parse)),
-        (metadata, "load", lambda spark, name: spark.lake.load(name)),
-        (nearby, "has_schema", lambda *_: True),
-        (refs, "java_table", JavaTable),
-        (refs, "is_connect", lambda spark: spark.process.simulation.connect),
-        (compaction, "is_connect", lambda _: True),
-        (delta, "supported", lambda spark, _: spark.process.simulation.driver),
-        (write, "commit", _commit),
-        (files, "delete_folder", _delete),
-        (feed, "write", _write_feed),
-        (job, "Frames", Frames),
-        (job, "Local", Local),
-        (job, "JobCount", JobCount),
-        (job, "time", now),
-        (stager, "uuid", names),
-        (context, "time", now),
-        (epoch, "time", now),
-        (context, "uuid", names),
-        (epoch, "ThreadPoolExecutor", lambda *_, **__: nullcontext(_Pool)),
-        # So that tables this small and young are worn.
-        (upkeep, "SMALL_TABLE", 0),
-        (upkeep, "SMALL_FILES", 2),
-        (retention, "TOGETHER", 2),
     ]
     level = context.log.level
     context.log.setLevel(logging.CRITICAL)
     with ExitStack() as stack:
         for target, name, new in changes:
             stack.enter_context(patch.object(target, name, new))
-        durable.observers.append(_observe)
-        try:
-            yield
-        finally:
-            durable.observers.remove(_observe)
-            context.log.setLevel(level)
+        stack.enter_context(observing(_observe))
+        stack.callback(context.log.setLevel, level)
+        yield
 
 
 # -- what processes do -------------------------------------------------------------------------
 
 
 def warehouse(process: Process) -> Warehouse:
+    simulation = process.simulation
     sessions, store = cast("Any", Sessions(process)), cast("Any", process.store)
-    return Warehouse(sessions, store, "lake", KEPT)
+    return Warehouse(
+        *(sessions, store, "lake", KEPT),
+        tuning=WORN,
+        programs=SimulatedProgram,
+        clock=SimulatedClock(simulation),
+        new_name=simulation.name,
+        workers=lambda *_: nullcontext(_Pool(simulation.rng)),
+    )
 
 
 def begun(process: Process) -> Epoch:

@@ -13,10 +13,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg.metadata import Metadata
 from tests.oracle.zset import ZSet, add
 from tests.simulator.sim_lake import KINDS, MAIN, Lake, LakeError, difference, forward, query
 from tests.simulator.sim_process import Process
+from tests.support.product import Metadata
 
 _NAME = r"((?:`[^`]+`\.?){3})"
 _BRANCH = re.compile(
@@ -47,6 +47,22 @@ class Rows(list[Any]):
         return self
 
 
+class Frame:
+    """The rows of a temporary view, which a Spark job can write to files."""
+
+    def __init__(self, spark: SimulatedSpark, rows: ZSet) -> None:
+        self.spark, self.rows, self.write = spark, rows, self
+
+    def coalesce(self, _: int) -> Frame:
+        return self
+
+    def parquet(self, folder: str) -> None:
+        write = self.spark.lake.write_file
+        # Between the two a file is there that lacks its end.
+        self.spark.do(f"begin {folder}", lambda: write(folder, {}, torn=True))
+        self.spark.do(f"write {folder}", lambda: write(folder, self.rows))
+
+
 class Settings(dict[str, str]):
     """`spark.conf`."""
 
@@ -64,7 +80,7 @@ class SimulatedSpark:
         self.process = process
         self.lake: Lake = process.simulation.lake
         self.conf = Settings()
-        self.locals: dict[str, ZSet] = {}
+        self.views: dict[str, ZSet] = {}
 
     @property
     def stamp(self) -> dict[str, str]:
@@ -79,8 +95,10 @@ class SimulatedSpark:
         kind = SimpleNamespace(simpleString=lambda: "bigint")
         return SimpleNamespace(schema=[SimpleNamespace(name=c, dataType=kind) for c in columns])
 
-    def sql(self, text: str, args: Mapping[str, Any] | None = None) -> Rows:
-        """Carry out one statement, which is one effect."""
+    def sql(self, text: str, args: Mapping[str, Any] | None = None) -> Any:
+        """Carry out one statement, which is one effect; a query has none."""
+        if text.startswith("SELECT "):
+            return Frame(self, self.views[text.rpartition(" FROM ")[2]])
         words = " ".join(text.split(maxsplit=3)[:3])
         for start, action in _STATEMENTS:
             if words.startswith(start):
@@ -309,6 +327,14 @@ class ManageSnapshots:
         self.table.spark.do(what, lambda: lake.move(name, change))
 
 
+class JobCount:
+    """One job a view."""
+
+    @staticmethod
+    def stop() -> tuple[int, int]:
+        return 1, 0
+
+
 class Sessions:
     """`runtime.sessions.Sessions`: each job has a session, so that settings are its own."""
 
@@ -318,6 +344,10 @@ class Sessions:
     @contextmanager
     def use(self) -> Iterator[SimulatedSpark]:
         yield SimulatedSpark(self.main.process)
+
+    @staticmethod
+    def job_count(_: SimulatedSpark) -> JobCount:
+        return JobCount()
 
 
 def folder_rows(spark: SimulatedSpark, folders: tuple[str, ...]) -> ZSet:

@@ -7,13 +7,6 @@ from dataclasses import dataclass, field
 
 from dbt_streamsql.meta import Job
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.durable import (
-    DROP_STEPS,
-    GC_STEPS,
-    REVISION_STEPS,
-    STAGED_STEPS,
-    STEPS,
-)
 from tests.oracle.zset import ZSet, add
 from tests.simulator.sim_checks import BASES, Checks
 from tests.simulator.sim_lake import KINDS, MAIN
@@ -27,6 +20,7 @@ from tests.simulator.sim_runtime import (
     sweep,
     twice,
 )
+from tests.support.product import DROP_STEPS, GC_STEPS, REVISION_STEPS, STAGED_STEPS, STEPS
 
 VIEWS = ("lake.s.v0", "lake.s.v1", "lake.s.v2")
 ELSEWHERE = {*STAGED_STEPS, *DROP_STEPS, *REVISION_STEPS, *GC_STEPS, "sweep.changelog"}

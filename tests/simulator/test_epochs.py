@@ -8,10 +8,10 @@ import pytest
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import changelog_table
 from tests.simulator.sim_checks import BASES, Checks
 from tests.simulator.sim_process import Fault, Process, Simulation
 from tests.simulator.sim_runtime import advance, definition, run_models, substituted, sweep, twice
+from tests.support.product import home
 
 OLD = definition("lake.s.v0", "picked", BASES[:1])
 NEW = definition("lake.s.v0", "summed", BASES[:1])
@@ -113,7 +113,7 @@ def test_a_process_that_dies_while_it_takes_a_failed_view_back_leaves_no_files(
         raise StreamSqlError("TABLE_EXISTS", "after the view and its change were written")
 
     with monkeypatch.context() as failing:
-        failing.setattr(changelog_table, "stage", fail)
+        failing.setattr(home("stage"), "stage", fail)
         play(simulation, run_models([(OLD, "")]), Fault("crash", at))
     play(simulation, sweep)
     checks.at_rest()

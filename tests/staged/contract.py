@@ -72,7 +72,7 @@ class Target:
 
     def leftovers(self) -> list[str]:
         """Whatever of a staged table is still there."""
-        found = [record.table for record in self.engine._warehouse.store.staged.records()]
+        found = [record.table for record in self.engine.store.staged.records()]
         if self.names is not None:
             return found + [name for name in self.names() if name.startswith("streamsql_")]
         for row in self.spark.sql(f"SHOW NAMESPACES IN `{self.catalog}`").collect():
@@ -221,9 +221,9 @@ def what_a_dead_process_staged_is_removed_and_what_a_living_one_staged_is_not(
     target.build(old, "SELECT 1 AS id")
     before, ledgers, tokens = target.listing(), [], []
     for spec in (target.spec(), old, target.spec()):
-        ledger = StagedLedger(engine._warehouse.store.database)
+        ledger = StagedLedger(engine.store.database)
         ledgers.append(ledger)
-        root = engine._warehouse.location_of(target.catalog)
+        root = engine.warehouse.location_of(target.catalog)
         purpose = StagingPurpose.CREATE_OR_REPLACE_TABLE_AS
         staged = formats.apply_staging(target.spark, spec, purpose, root)
         ledger.record(staged.token, str(spec.name), formats.to_json(staged))
@@ -233,7 +233,7 @@ def what_a_dead_process_staged_is_removed_and_what_a_living_one_staged_is_not(
         ledger.close()  # as a death does: the lock is free, the record stays
     assert engine.sweep() == 2
     assert target.rows(old) == [(1,)]
-    records = engine._warehouse.store.staged.records()
+    records = engine.store.staged.records()
     assert [record.token for record in records] == [staged.token]
     staged.commit(target.spark)
     ledgers[2].forget(staged.token)

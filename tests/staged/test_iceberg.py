@@ -31,7 +31,7 @@ def spec(engine, schema):
 def staged_by(engine, spec, query):
     """Staged and checked, not committed."""
     purpose = StagingPurpose.CREATE_OR_REPLACE_TABLE_AS
-    staged = formats.apply_staging(engine.spark, spec, purpose, engine._warehouse.location)
+    staged = formats.apply_staging(engine.spark, spec, purpose, engine.warehouse.location)
     staged.begin(engine.spark, query)
     return staged
 
@@ -155,7 +155,7 @@ def test_two_who_replace_one_table_at_once_both_succeed_and_leave_nothing(engine
     found = rows(engine, f"SELECT count(*), count(DISTINCT name) FROM {spec.name.sql}")
     assert found == [(5, 1)]
     assert staging.staged_tables(engine.spark, "lake") == []
-    assert engine._warehouse.store.staged.records() == []
+    assert engine.store.staged.records() == []
 
 
 def test_a_table_keeps_the_place_that_was_chosen_for_it(engine, schema, tmp_path):

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from types import SimpleNamespace
-
-import pytest
-
-from dbt_streamsql.runtime import durable
 
 
 def drop_schema(engine, name):
     """Forget the views of a schema and drop everything in it."""
     prefix = f"lake.{name}."
-    store = engine._warehouse.store
+    store = engine.store
     fence = store.acquire(wait=True)
     try:
         for table in store.jobs():
@@ -46,26 +41,3 @@ def own_catalog(spark, folder):
         return made
 
     return SimpleNamespace(name=name, session=session)
-
-
-class Died(BaseException):
-    """What a process that is killed does not survive."""
-
-
-@contextmanager
-def dying(step, nth=1, moment="before"):
-    """The process dies at the nth passing of a durable step."""
-    passed = []
-
-    def observe(name, when):
-        if (name, when) == (step, moment):
-            passed.append(name)
-            if len(passed) == nth:
-                raise Died
-
-    durable.observers.append(observe)
-    try:
-        with pytest.raises(Died):
-            yield
-    finally:
-        durable.observers.remove(observe)

@@ -7,6 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from dbt_streamsql import Engine
+from dbt_streamsql.runtime.session import embedded
+from dbt_streamsql.tuning import Tuning
+
 ROOT = Path(__file__).parents[2]
 PORT = "PYSPARK_GATEWAY_PORT"
 
@@ -35,13 +39,12 @@ def attach() -> None:
     SparkContext(gateway=gateway, jsc=context, conf=SparkConf(_jvm=jvm, _jconf=context.getConf()))
 
 
-def wear_out() -> None:
-    """Tables as small and young as those of tests are worn: upkeep finds something to do, and old
-    barriers go at once, in every engine that is opened from here on."""
-    from dbt_streamsql import engine
-    from dbt_streamsql.meta import Retention, retention
-    from dbt_streamsql.runtime import upkeep
+def open_worn(warehouse: str, **limits: int) -> Engine:
+    """An engine to which tables as small and young as those of tests are worn: its upkeep finds
+    something to do, and old barriers go at once. `limits`: others of `Tuning`.
 
-    upkeep.SMALL_TABLE, upkeep.SMALL_FILES = 0, 1
-    retention.TOGETHER = 1
-    setattr(engine, "retention_of", lambda *_: Retention(barriers=2))  # noqa: B010 - for mypy
+    The session is this process's own, so that `close` leaves a Spark that belongs to another
+    process alone."""
+    tuning = Tuning(compacted_above=0, small_files=1, barriers_together=1, **limits)
+    session = embedded(warehouse)
+    return Engine.open(warehouse, spark=session, tuning=tuning, retain_barriers=2)

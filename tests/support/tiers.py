@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from functools import cache
+from functools import cache, partial
 from hashlib import blake2s
 from pathlib import Path
 from typing import Any
@@ -35,11 +35,13 @@ def lists() -> dict[str, Any]:
 
 
 def listed(nodeid: str, names: list[str]) -> bool:
-    """Whether a list names a test: by its folder, its file, its class or itself."""
-    return any(
-        nodeid == name or nodeid.startswith((f"{name}/", f"{name}::", f"{name}["))
-        for name in names
-    )
+    """Whether a list names a test: by its folder, its file, its class, itself, or the first of its
+    parameters."""
+    return any(map(partial(_holds, nodeid), names))
+
+
+def _holds(nodeid: str, name: str) -> bool:
+    return nodeid == name or nodeid.startswith((f"{name}/", f"{name}::", f"{name}[", f"{name}-"))
 
 
 def tier_of(item: pytest.Item) -> str:
@@ -60,8 +62,9 @@ def rotates(nodeid: str, tier: str) -> bool:
 
 
 def slice_of(nodeid: str) -> int:
-    """The slice of a test, the same on every machine."""
-    return int.from_bytes(blake2s(nodeid.encode()).digest()[:8], "big") % SLICES
+    """The slice of a test, the same on every machine; tests that are listed together share one."""
+    together = (name for name in lists()["together"] if _holds(nodeid, name))
+    return int.from_bytes(blake2s(next(together, nodeid).encode()).digest()[:8], "big") % SLICES
 
 
 def commit() -> str:

@@ -143,11 +143,11 @@ def test_the_outlook_says_what_would_go_and_changes_nothing(
     barriers = daily(store, fence, clock, 10)
     found = store.outlook(Retention(7 * DAY))
     assert found == Outlook(0, barriers[2], 2, 2 * DAY)
-    assert found.due
-    assert not store.outlook(Retention(8 * DAY + 1)).due, "it has been so for less than a day"
+    assert found.due(100)
+    assert not store.outlook(Retention(8 * DAY + 1)).due(100), "it has been so for less than a day"
     assert store.outlook(Retention(20 * DAY, 4)) == Outlook(0, barriers[6], 6, -11 * DAY)
-    assert not store.outlook(Retention(20 * DAY, 4)).due, "few enough to wait"
-    assert Outlook(0, 200, 100, -5.0).due
+    assert not store.outlook(Retention(20 * DAY, 4)).due(100), "few enough to wait"
+    assert Outlook(0, 200, 100, -5.0).due(100)
     assert store.kept_from() == 0
     assert store.surplus(barriers[2]) == {TOTALS: 2}
     assert snapshots(store, barriers[0]) == {TOTALS: barriers[0]}

@@ -7,11 +7,12 @@ from collections import Counter
 import pytest
 
 from tests.nightly import campaigns
-from tests.support.tiers import ALL, ROOT, SLICES, chosen, listed, lists, rotates, slice_of
+from tests.support.tiers import ALL, ROOT, SLICES, TIERS, chosen, listed, lists, rotates, slice_of
 
 
 def test_every_name_in_the_lists_is_a_test():
-    names = [name for tier in lists().values() for part in tier.values() for name in part]
+    parts = [part for tier in TIERS for part in lists()[tier].values()]
+    names = [name for part in (*parts, lists()["together"]) for name in part]
     for name in names:
         path, *inside = name.split("::")
         text = (ROOT / path).read_text() if inside else ""
@@ -24,6 +25,7 @@ def test_a_name_stands_for_what_it_holds_and_no_more():
     assert listed("tests/a/test_b.py::test_c[1]", ["tests/a"])
     assert listed("tests/a/test_b.py::test_c[1]", ["tests/a/test_b.py::test_c"])
     assert not listed("tests/a/test_b.py::test_cd", ["tests/a/test_b.py::test_c"])
+    assert listed("tests/a/test_b.py::test_c[kafka-1]", ["tests/a/test_b.py::test_c[kafka"])
     assert not listed("tests/ab/test_b.py::test_c", ["tests/a"])
 
 
@@ -33,6 +35,11 @@ def test_eight_slices_have_every_test_once_and_about_as_many_each():
     assert sorted(counts) == list(range(SLICES))
     assert max(counts.values()) < 1.3 * min(counts.values())
     assert slice_of("tests/test_x.py::test_y[0]") == slice_of("tests/test_x.py::test_y[0]")
+
+
+def test_tests_that_share_what_is_dear_are_in_one_slice():
+    name = lists()["together"][0]
+    assert len({slice_of(f"{name}::test_{n}") for n in range(20)}) == 1
 
 
 def test_a_slice_is_given_or_follows_from_the_commit():

@@ -343,7 +343,7 @@ def test_the_pages_show_what_a_real_engine_did(page, engine, spark, schema: str)
     engine.create_materialized_view(f"{at}.totals", query)
     spark.sql(f"INSERT INTO {at}.orders VALUES (2, 5), (1, 1)")
     report = engine.advance()
-    with served(engine._warehouse.store) as url:
+    with served(engine.store) as url:
         show(page, f"{url}/ui/")
         node = page.locator(f'a.node[data-key="node {at}.totals"]')
         told = node.text_content() or ""
@@ -368,7 +368,7 @@ def test_the_page_of_a_view_that_forgets_shows_its_ttls_and_since_when_it_is_app
     time.sleep(1.5)
     spark.sql(f"INSERT INTO {at}.seen VALUES (1)")
     report = engine.advance()
-    with served(engine._warehouse.store) as url:
+    with served(engine.store) as url:
         show(page, f"{url}/ui/", f"#/table/{at}.counted")
         page.get_by_text(f"since barrier {report.barrier}: it has forgotten state").wait_for()
         assert "1 second by default" in page.get_by_role("region", name="Plan").inner_text()

@@ -23,7 +23,7 @@ LINEAGE = ("_row_id", _STAMP)
 GONE, FRESH = f"{HIDDEN_PREFIX}gone", f"{HIDDEN_PREFIX}fresh"
 """Flags of `around`: the row went since the old snapshot, or came."""
 
-_FEW_DELETES = 500_000
+FEW_DELETES = 500_000
 """Positions that may be sent to every task."""
 
 
@@ -149,10 +149,16 @@ def as_now(spark: SparkSession, name: TableName, meta: Metadata, snapshot: int |
     return f"(SELECT {', '.join(parts)} FROM {version(name, snapshot)})"
 
 
-def read(name: TableName, meta: Metadata, change: Change, columns: tuple[str, ...]) -> str | None:
+def read(
+    name: TableName,
+    meta: Metadata,
+    change: Change,
+    columns: tuple[str, ...],
+    few_deletes: int = FEW_DELETES,
+) -> str | None:
     """The change as consolidated signed rows, `columns` and `_w`: SQL that may follow FROM.
 
-    None when there is none.
+    None when there is none. Up to `few_deletes` positions are sent to every task.
     """
     names = ", ".join(quote(column) for column in columns)
     if change.kind == "none":
@@ -166,7 +172,7 @@ def read(name: TableName, meta: Metadata, change: Change, columns: tuple[str, ..
         log = _between(name, change, "changes")
         signed = f"SELECT {names}, IF(_change_type = 'INSERT', 1L, -1L) AS {WEIGHT} FROM {log}"
     elif change.kind == "positions":
-        signed = _by_positions(name, meta, change, names)
+        signed = _by_positions(name, meta, change, names, few_deletes)
     elif change.kind == "lineage":
         signed = _by_lineage(name, meta, change, names)
     else:
@@ -248,7 +254,9 @@ def _between(name: TableName, change: Change, part: str = "") -> str:
     )
 
 
-def _by_positions(name: TableName, meta: Metadata, change: Change, names: str) -> str:
+def _by_positions(
+    name: TableName, meta: Metadata, change: Change, names: str, few_deletes: int
+) -> str:
     """All rows of files that came, minus the rows that are marked as deleted since.
 
     What came and went between the two snapshots cancels. Marked rows are told by a flag of the
@@ -263,7 +271,7 @@ def _by_positions(name: TableName, meta: Metadata, change: Change, names: str) -
         gone += f" AND {_STAMP} <= {sequence(meta, change)}"
     gone += ") r"
     known = meta.snapshots[change.old].count("total-position-deletes")
-    hint = "/*+ BROADCAST(p) */ " if 0 < known <= _FEW_DELETES else ""
+    hint = "/*+ BROADCAST(p) */ " if 0 < known <= few_deletes else ""
     if known:
         before = f"{name.child('position_deletes')} VERSION AS OF {int(change.old)}"
         gone += f" LEFT ANTI JOIN {before} p ON r._pos = p.pos AND r._file = p.file_path"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.storage.iceberg.java import is_connect, java_table
+from dbt_streamsql.storage.iceberg.access import tables_of
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
 
@@ -45,18 +45,7 @@ def expire(spark: SparkSession, table: TableName, snapshots: Sequence[int]) -> N
     """
     if not snapshots:
         return
-    if not is_connect(spark):
-        change = java_table(spark, table).expireSnapshots()
-        for snapshot in snapshots:
-            change = change.expireSnapshotId(snapshot)
-        change.commit()
-        return
-    ids = ", ".join(f"{int(snapshot)}L" for snapshot in snapshots)
-    spark.sql(
-        f"CALL {quote(table.catalog)}.system.expire_snapshots("
-        f"table => :table, snapshot_ids => ARRAY({ids}))",
-        args={"table": _path(table)},
-    ).collect()
+    tables_of(spark).expire(table, snapshots)
 
 
 def orphans(spark: SparkSession, table: TableName, before: int, *, remove: bool) -> int:

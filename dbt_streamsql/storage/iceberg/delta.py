@@ -20,8 +20,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.quoting import TableName
+from dbt_streamsql.storage.iceberg.access import tables_of
 from dbt_streamsql.storage.iceberg.files import parquet
-from dbt_streamsql.storage.iceberg.java import is_connect, items, java_class, java_table
+from dbt_streamsql.storage.iceberg.java import items, java_class, java_table
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.stamp import Stamp
 
@@ -52,7 +53,7 @@ class Delta:
 
 def supported(spark: SparkSession, meta: Metadata) -> bool:
     """Whether the table can be written from the driver."""
-    if is_connect(spark) or meta.partitioning or meta.format_version < 3:
+    if meta.partitioning or meta.format_version < 3 or not tables_of(spark).writes_files:
         return False
     return all(_arrow_type(kind) is not None for kind in meta.types)
 

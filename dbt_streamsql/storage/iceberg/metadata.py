@@ -1,13 +1,10 @@
 """The metadata of an Iceberg table, read without a Spark job.
 
-Over Spark Connect there is no JVM in reach; the same facts then come from the catalog's own files
-where they are near, else from Iceberg's metadata tables, which costs a small job each.
+Over Spark Connect it may cost one: see `sql.py`.
 """
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,12 +14,7 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg import nearby
-from dbt_streamsql.storage.iceberg.java import is_connect, java_class, java_table
-
-_PIECE = 3500
-"""Characters of an answer that fit into one write of the gateway; they are ASCII, so that no cut
-goes through one."""
+from dbt_streamsql.storage.iceberg.access import tables_of
 
 
 @dataclass(frozen=True)
@@ -128,55 +120,11 @@ def load(spark: SparkSession, name: TableName) -> Metadata | None:
 
     Errors: SQL_UNSUPPORTED when a table of another format has that name.
     """
-    if is_connect(spark):
-        try:
-            body = nearby.body(spark, name)
-        except nearby.NotNearbyError:
-            return _load_by_sql(spark, name)
-        return None if body is None else _from_json(dict(body))
-    try:
-        table = java_table(spark, name)
-    except PySparkException as error:
-        _check_absent(error, name)
-        return None
-    return _from_json(json.loads(_to_json(spark, table.operations().current())))
+    return tables_of(spark).load(name)
 
 
-def _to_json(spark: SparkSession, current: Any) -> str:
-    """The table's metadata file as text, fetched in pieces.
-
-    A longer answer leaves the JVM's gateway in two writes, the second of which waits 40 ms for the
-    first to be acknowledged (Nagle's algorithm with delayed acknowledgement).
-    """
-    writer = java_class(spark, "java.io.StringWriter")()
-    generator = java_class(spark, "org.apache.iceberg.util.JsonUtil").factory()
-    generator = generator.createGenerator(writer).setHighestNonEscapedChar(127)
-    java_class(spark, "org.apache.iceberg.TableMetadataParser").toJson(current, generator)
-    generator.flush()
-    text = writer.getBuffer()
-    length = text.length()
-    cuts = range(0, length, _PIECE)
-    return "".join(text.substring(cut, min(cut + _PIECE, length)) for cut in cuts)
-
-
-def added_files(spark: SparkSession, name: TableName, snapshot: int) -> list[str]:
-    """The data files that one snapshot added."""
-    if is_connect(spark):
-        rows = spark.sql(
-            f"SELECT data_file.file_path FROM {name.child('all_entries')} "
-            "WHERE snapshot_id = :snapshot AND status = 1 AND data_file.content = 0",
-            args={"snapshot": snapshot},
-        ).collect()
-        return sorted({row[0] for row in rows})
-    table = java_table(spark, name)
-    files = table.snapshot(snapshot).addedDataFiles(table.io()).iterator()
-    found = []
-    while files.hasNext():
-        found.append(str(files.next().location()))
-    return found
-
-
-def _check_absent(error: PySparkException, name: TableName) -> None:
+def check_absent(error: PySparkException, name: TableName) -> None:
+    """Return if Spark has found no such table. Error: SQL_UNSUPPORTED, something else is there."""
     if error.getCondition() in {"TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND"}:
         return
     text = str(error)
@@ -187,7 +135,8 @@ def _check_absent(error: PySparkException, name: TableName) -> None:
     ) from error
 
 
-def _from_json(body: dict[str, Any]) -> Metadata:
+def from_json(body: Mapping[str, Any]) -> Metadata:
+    """What a metadata file says."""
     current = body.get("current-snapshot-id")
     schema = next(s for s in body["schemas"] if s["schema-id"] == body["current-schema-id"])
     spec = next(s for s in body["partition-specs"] if s["spec-id"] == body["default-spec-id"])
@@ -220,53 +169,4 @@ def _from_json(body: dict[str, Any]) -> Metadata:
             f"{field['transform']}({columns.get(field['source-id'], field['name'])})"
             for field in spec["fields"]
         ),
-    )
-
-
-def _load_by_sql(spark: SparkSession, name: TableName) -> Metadata | None:
-    try:
-        described = {
-            row[0]: row[1] for row in spark.sql(f"SHOW TBLPROPERTIES {name.sql}").collect()
-        }
-        detail = spark.sql(f"DESCRIBE TABLE EXTENDED {name.sql}").collect()
-    except PySparkException as error:
-        _check_absent(error, name)
-        return None
-    if "current-snapshot-id" not in described:
-        provider = next((row[1] for row in detail if row[0] == "Provider"), "")
-        if not provider:
-            return None  # a view
-        raise StreamSqlError("SQL_UNSUPPORTED", f"{name} is not an Iceberg table", given=provider)
-    location = next((row[1] for row in detail if row[0] == "Location"), "")
-    columns = "|".join(f"{row[0]} {row[1]}" for row in detail if row[0] and row[0][0] != "#")
-    current = described.get("current-snapshot-id", "none")
-    snapshots = {
-        row["snapshot_id"]: Snapshot(
-            row["snapshot_id"],
-            row["parent_id"],
-            int(row["sequence_number"]),
-            row["operation"],
-            {**row["summary"], "operation": row["operation"]},
-            int(described.get("format-version", "2")) >= 3,
-            row["committed"],
-        )
-        for row in spark.sql(
-            "SELECT s.snapshot_id, s.parent_id, s.operation, s.summary, "
-            "unix_millis(s.committed_at) AS committed, "
-            "coalesce(m.latest_sequence_number, 0) AS sequence_number "
-            f"FROM {name.child('snapshots')} s LEFT JOIN {name.child('metadata_log_entries')} m "
-            "ON m.latest_snapshot_id = s.snapshot_id"
-        ).collect()
-    }
-    refs = spark.sql(f"SELECT name, snapshot_id FROM {name.child('refs')}").collect()
-    return Metadata(
-        uuid=location,
-        location=location,
-        format_version=int(described.get("format-version", "2")),
-        schema_id=zlib.crc32(columns.encode()),
-        current=None if current == "none" else int(current),
-        snapshots=snapshots,
-        refs={row[0]: row[1] for row in refs},
-        properties=described,
-        partitioning=tuple(row[1] for row in detail if row[0].startswith("Part ")),
     )

@@ -83,7 +83,7 @@ def swap(
     other: TableName,
     properties: Mapping[str, str | None],
 ) -> bool:
-    """See `pointer.swap`; `other` loses its name in the same transaction."""
+    """See `IcebergTables.swap`; `other` loses its name in the same transaction."""
     found = body(spark, other)
     if found is None or location(spark, name) != base:
         return False

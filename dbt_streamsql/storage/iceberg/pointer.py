@@ -1,7 +1,6 @@
 """The catalog's pointer to a table's newest metadata file: read, added for a new name, swapped.
 
-By Iceberg's own Java where a JVM is in reach; over Spark Connect in the catalog's file, where that
-lies on this machine. Elsewhere no pointer can be swapped.
+By Iceberg's own Java; `nearby.py` does the same in the catalog's own file.
 """
 
 from __future__ import annotations
@@ -9,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from dbt_streamsql.storage.iceberg import nearby
 from dbt_streamsql.storage.iceberg.java import (
     instance_of,
-    is_connect,
     java_catalog,
     java_class,
     java_identifier,
@@ -30,11 +27,6 @@ _SWAPPING = "org.apache.iceberg.BaseMetastoreTableOperations"
 
 def newest(spark: SparkSession, name: TableName) -> str:
     """The metadata file of a table that exists, '' when its pointer cannot be swapped."""
-    if is_connect(spark):
-        try:
-            return nearby.location(spark, name)
-        except nearby.NotNearbyError:
-            return ""
     operations = java_table(spark, name).operations()
     if not instance_of(spark, operations, _SWAPPING):
         return ""
@@ -43,11 +35,8 @@ def newest(spark: SparkSession, name: TableName) -> str:
 
 def add(spark: SparkSession, name: TableName, file: str) -> None:
     """A new name for what a metadata file describes."""
-    if is_connect(spark):
-        nearby.add(spark, name, file)
-    else:
-        catalog = java_catalog(spark, name.catalog)
-        catalog.registerTable(java_identifier(spark, name), file)
+    catalog = java_catalog(spark, name.catalog)
+    catalog.registerTable(java_identifier(spark, name), file)
 
 
 def swap(
@@ -57,13 +46,7 @@ def swap(
     other: TableName,
     properties: Mapping[str, str | None],
 ) -> bool:
-    """Give `name` the metadata of `other` with some properties changed; None removes one.
-
-    `other` may lose its name by it. False, and nothing is changed, when the pointer of `name` is
-    not `base` any more: somebody else has written.
-    """
-    if is_connect(spark):
-        return nearby.swap(spark, name, base, other, properties)
+    """See `IcebergTables.swap`."""
     from py4j.protocol import Py4JJavaError
 
     operations = java_table(spark, name).operations()

@@ -14,12 +14,10 @@ from dbt_streamsql.storage.iceberg.java import is_connect, items, java_class
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MANY = 2_000
-"""Allocators that are not worth the time that it takes to close them."""
 
-
-def close_idle(spark: SparkSession) -> int:
-    """Close the allocators of readers that have ended, when there are many; how many were closed.
+def close_idle(spark: SparkSession, many: int) -> int:
+    """Close the allocators of readers that have ended, when there are so `many` or more; how many
+    were closed.
 
     Only those in this process's JVM, so nothing over Spark Connect or on a cluster's executors.
     Never one in use: it does nothing while there is a Spark job, and a job that begins meanwhile
@@ -34,7 +32,7 @@ def close_idle(spark: SparkSession) -> int:
     root = java_class(spark, "org.apache.iceberg.arrow.ArrowAllocation").rootAllocator()
     found = root.getChildAllocators()
     # In this order: whoever has an allocator that was found has a job, or has ended.
-    if found.size() < MANY or running.dagScheduler().activeJobs().nonEmpty():
+    if found.size() < many or running.dagScheduler().activeJobs().nonEmpty():
         return 0
     idle = found if root.getAllocatedMemory() == 0 else _without_memory(spark, found)
     tools = "org.apache.iceberg.shaded.org.apache.arrow.util.AutoCloseables"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.storage.iceberg.java import is_connect, java_table
+from dbt_streamsql.storage.iceberg.access import tables_of
 
 
 @dataclass(frozen=True)
@@ -37,24 +37,7 @@ def move(spark: SparkSession, name: TableName, moves: Moves) -> None:
     """Carry out the moves; fails as a whole when main is not an ancestor of `forward`."""
     if not moves:
         return
-    if is_connect(spark):
-        _by_sql(spark, name, moves)
-        return
-    table = java_table(spark, name)
-    known = table.refs()
-    change = table.manageSnapshots()
-    for branch, snapshot in moves.branches.items():
-        make = change.replaceBranch if known.containsKey(branch) else change.createBranch
-        change = make(branch, snapshot)
-    for tag, snapshot in moves.tags.items():
-        change = change.createTag(tag, snapshot)
-    if moves.forward:
-        change = change.fastForwardBranch("main", moves.forward)
-    for branch in moves.drop_branches:
-        change = change.removeBranch(branch)
-    for tag in moves.drop_tags:
-        change = change.removeTag(tag)
-    change.commit()
+    tables_of(spark).move(name, moves)
 
 
 def set_current(spark: SparkSession, name: TableName, snapshot: int) -> None:
@@ -68,20 +51,3 @@ def set_current(spark: SparkSession, name: TableName, snapshot: int) -> None:
 
 def _path(name: TableName) -> str:
     return f"{quote(name.schema)}.{quote(name.table)}"
-
-
-def _by_sql(spark: SparkSession, name: TableName, moves: Moves) -> None:
-    alter = f"ALTER TABLE {name.sql}"
-    for kind, made in (("BRANCH", moves.branches), ("TAG", moves.tags)):
-        for ref, snapshot in made.items():
-            make = f"CREATE OR REPLACE {kind} {quote(ref)}"
-            spark.sql(f"{alter} {make} AS OF VERSION {int(snapshot)}")
-    if moves.forward:
-        spark.sql(
-            f"CALL {quote(name.catalog)}.system.fast_forward("
-            "table => :table, branch => 'main', to => :branch)",
-            args={"table": _path(name), "branch": moves.forward},
-        )
-    for kind, gone in (("BRANCH", moves.drop_branches), ("TAG", moves.drop_tags)):
-        for ref in gone:
-            spark.sql(f"{alter} DROP {kind} IF EXISTS {quote(ref)}")

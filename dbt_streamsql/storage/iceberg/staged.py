@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.conf import snapshot_properties
-from dbt_streamsql.storage.iceberg import files, metadata, pointer, staging
+from dbt_streamsql.storage.iceberg import files, metadata, staging
+from dbt_streamsql.storage.iceberg.access import tables_of
 from dbt_streamsql.storage.staged import (
     StagingPurpose,
     TableSpec,
@@ -52,7 +53,7 @@ class IcebergStagedTable:
         """Look at what the name holds now; `root` is the warehouse ('' when unknown)."""
         old = metadata.load(spark, spec.name)
         if old is not None:
-            base = pointer.newest(spark, spec.name)
+            base = tables_of(spark).newest_file(spec.name)
             place = spec.location or old.location
             return cls(spec, purpose, token, base, place, _inside(place, token) if base else "")
         if spec.location:
@@ -78,7 +79,7 @@ class IcebergStagedTable:
         verb = "CREATE TABLE"
         if self.base:
             verb = "CREATE OR REPLACE TABLE"
-            pointer.add(spark, self.at, self.base)
+            tables_of(spark).add(self.at, self.base)
         text, values = self.spec.create_as(verb, self.at, query, self.location, self._own)
         with snapshot_properties(spark, {TOKEN_PROPERTY: self.token}):
             spark.sql(text, args=values)
@@ -136,7 +137,7 @@ class IcebergStagedTable:
         """Give the table the staged metadata; False when somebody else has changed it."""
         old = metadata.load(spark, self.spec.name)
         before = old.properties if old is not None else {}
-        return pointer.swap(spark, self.spec.name, self.base, self.at, self._final(before))
+        return tables_of(spark).swap(self.spec.name, self.base, self.at, self._final(before))
 
     def _copy(self, spark: SparkSession) -> None:
         name, query = self.spec.name, f"SELECT * FROM {self.at.sql}"
@@ -148,7 +149,9 @@ class IcebergStagedTable:
     def _published(self, spark: SparkSession) -> bool:
         """Whether the table, or its history, uses the staged files."""
         table = metadata.load(spark, self.spec.name) if self.folder else None
-        if table is None or (self.base and pointer.newest(spark, self.spec.name) == self.base):
+        if table is None or (
+            self.base and tables_of(spark).newest_file(self.spec.name) == self.base
+        ):
             return False
         if any(s.summary.get(TOKEN_PROPERTY) == self.token for s in table.snapshots.values()):
             return True

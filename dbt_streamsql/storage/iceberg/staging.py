@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.conf import snapshot_properties
-from dbt_streamsql.storage.iceberg import metadata, nearby, stamp
+from dbt_streamsql.storage.iceberg import metadata, stamp
+from dbt_streamsql.storage.iceberg.access import tables_of
 from dbt_streamsql.storage.iceberg.stamp import Stamp
 from dbt_streamsql.storage.staged import TableSpec
 
@@ -190,11 +191,8 @@ def staged_tables(spark: SparkSession, catalog: str) -> list[TableName]:
 
 def create_schema(spark: SparkSession, catalog: str, schema: str) -> None:
     """Create a schema unless it is there."""
-    try:
-        if nearby.has_schema(spark, catalog, schema):
-            return
-    except nearby.NotNearbyError:
-        pass
+    if tables_of(spark).knows_schema(catalog, schema):
+        return
     # To the JDBC catalog IF NOT EXISTS is a look and then an insert: two threads can both insert.
     with _creating:
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quote(catalog)}.{quote(schema)}")

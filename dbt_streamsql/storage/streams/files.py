@@ -37,7 +37,8 @@ FORGOTTEN = 30 * 86_400
 
 @dataclass(frozen=True)
 class FileStream:
-    """The connector `files`. `start` is earliest, latest, or seconds since 1970."""
+    """The connector `files`. `start` is earliest, latest, or seconds since 1970; `fan`: see
+    `FAN`."""
 
     path: str
     format: str
@@ -49,6 +50,7 @@ class FileStream:
     ledger: str | None
     table: str
     place: Place
+    fan: int = FAN
 
     @property
     def name(self) -> str:
@@ -133,7 +135,7 @@ class FileStream:
         level = 0
         while any(found >= level for found, _ in levels):
             same = [name for found, name in levels if found == level]
-            if len(same) >= FAN:
+            if len(same) >= self.fan:
                 files: dict[str, Entry] = {}
                 for name in same:
                     files |= ledger.read(name)

@@ -49,9 +49,10 @@ class Reader(Protocol):
 
 @dataclass(frozen=True)
 class Lines:
-    """A record is a line. Lines that are empty are none."""
+    """A record is a line. Lines that are empty are none. `whole`: see `WHOLE`."""
 
     format: Format
+    whole: int = WHOLE
 
     def columns(self, spark: SparkSession, first: Callable[[], Sequence[Entry]]) -> Columns:
         del first
@@ -64,8 +65,8 @@ class Lines:
 
         del columns
         parts = []
-        small = [entry for entry in files if entry.size <= WHOLE]
-        big = [entry for entry in files if entry.size > WHOLE]
+        small = [entry for entry in files if entry.size <= self.whole]
+        big = [entry for entry in files if entry.size > self.whole]
         if small or not big:
             parts.append(self._numbered(spark, small, base))
         if big:

@@ -51,7 +51,7 @@ _held: dict[tuple[str, ...], Connection[Any]] = {}
 
 @dataclass(frozen=True)
 class Postgres:
-    """The connector `postgres`. `login` is what libpq connects with."""
+    """The connector `postgres`. `login` is what libpq connects with; `far`: see `FAR`."""
 
     login: dict[str, Any] = field(repr=False)
     schema: str
@@ -67,6 +67,7 @@ class Postgres:
     declared: tuple[tuple[str, str], ...]
     place: Place
     options: Options = field(repr=False)
+    far: int = FAR
 
     @property
     def name(self) -> str:
@@ -214,7 +215,7 @@ class Postgres:
         if not records and sum(row[3] for row in found) < self.most:
             # All of the log was looked at, and nothing in it is of this table.
             upto = lsn_of(now)
-            if upto - done <= FAR:
+            if upto - done <= self.far:
                 return None
         oldest = min((pgrows.time_of(row[2]) for row in counted), default=None)
         return End(_moved(after, upto), records, oldest)

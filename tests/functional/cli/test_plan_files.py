@@ -4,18 +4,18 @@ and one that does not fit is refused with the difference (FLIP-292; docs/state_t
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
 from dbt_streamsql import StreamSqlError
 from dbt_streamsql.storage.text_files import read_text, write_text
 from tests.support import spark_way
+from tests.support.clock import ahead
 
 pytestmark = pytest.mark.spark
 
-TTL = 3
-"""Seconds; an epoch takes less than one."""
+TTL = 300
+"""Seconds; no test takes as many."""
 
 JOIN = (
     "select o.order_id, o.product, s.status from {{ source('raw', 'orders') }} o "
@@ -51,6 +51,12 @@ def shop(project):
     project.sql("insert into lake.raw.orders values (1, 'pen'), (2, 'cup')")
     project.sql("insert into lake.raw.shipments values (1, 'sent')")
     return project
+
+
+@pytest.fixture
+def clock(shop):
+    with ahead(shop.host.engine) as made:
+        yield made
 
 
 def plan_of(shop, name="tracked"):
@@ -96,7 +102,7 @@ def test_dbt_compile_writes_the_plan_of_every_view_with_the_state_of_each_operat
     assert shop.sql("show namespaces in lake") == [("raw",)], "compiling builds nothing"
 
 
-def test_a_model_runs_the_plan_file_that_its_config_names(shop):
+def test_a_model_runs_the_plan_file_that_its_config_names(shop, clock):
     assert shop.dbt("compile").ok
     edited(shop, "plans/tracked.json", right=TTL)
     # A configuration that seemed another one at the next run would fail it.
@@ -106,14 +112,14 @@ def test_a_model_runs_the_plan_file_that_its_config_names(shop):
     assert done.ok, done.messages
     assert tracked(shop) == [(1, "pen", "sent")]
     assert shop.dbt("run").messages["tracked"] == "NOOP"
-    time.sleep(TTL + 1)
+    clock.jump(TTL + 1)
     shop.sql("insert into lake.raw.orders values (1, 'ink')")
     shop.sql("insert into lake.raw.shipments values (2, 'sent')")
     assert shop.dbt("run").ok
     # The first shipment has expired, the orders are kept for days.
     assert tracked(shop) == [(1, "pen", "sent"), (2, "cup", "sent")]
     told = (shop.root / "target/run/shop/models/tracked.sql").read_text()
-    assert "7 days by by_id, 3 seconds by by_id" in told
+    assert "7 days by by_id, 5 minutes by by_id" in told
 
 
 @pytest.mark.parametrize(
@@ -237,13 +243,13 @@ def test_a_plan_lies_in_any_file_system_that_spark_reaches(shop, tmp_path):
         write_text("nowhere://plans/here.json", "text", lambda: spark)
 
 
-def test_dbt_ls_and_dbt_docs_show_how_long_is_remembered(shop, capsys):
+def test_dbt_ls_and_dbt_docs_show_how_long_is_remembered(shop, clock, capsys):
     told = config(state_ttl={"joins": {"s": f"{TTL} s"}})
     shop.write("models/tracked.sql", told + JOIN)
     assert shop.dbt("run").ok
     capsys.readouterr()
     assert shop.dbt("ls", "-s", "tracked", "--output", "json", "--output-keys", "config").ok
-    assert json.loads(capsys.readouterr().out)["config"]["state_ttl"] == {"joins": {"s": "3 s"}}
+    assert json.loads(capsys.readouterr().out)["config"]["state_ttl"] == {"joins": {"s": "300 s"}}
 
     def state_ttl():
         assert shop.dbt("docs", "generate").ok
@@ -251,8 +257,8 @@ def test_dbt_ls_and_dbt_docs_show_how_long_is_remembered(shop, capsys):
             "value"
         ]
 
-    assert state_ttl() == "join-left-state for ever, join-right-state 3 seconds"
-    time.sleep(TTL + 1)
+    assert state_ttl() == "join-left-state for ever, join-right-state 5 minutes"
+    clock.jump(TTL + 1)
     shop.sql("insert into lake.raw.orders values (1, 'ink')")
     assert shop.dbt("run").ok
     assert state_ttl().endswith("; approximate since barrier 2")

@@ -27,7 +27,7 @@ def shop(engine, spark, schema):
 
 
 def found(engine) -> history.History:
-    return history.load(engine._warehouse.store)
+    return history.load(engine.store)
 
 
 def test_a_delay_counts_from_the_oldest_commit_that_an_epoch_takes_up(engine, spark, shop):

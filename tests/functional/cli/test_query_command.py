@@ -33,7 +33,7 @@ def wait(project, *arguments):
 
 def test_one_waits_for_a_table_that_holds_all_of_a_barrier(shop):
     """`summed` was left behind by the last run, `counted` was not."""
-    last = str(shop.host.engine._warehouse.store.last_committed())
+    last = str(shop.host.engine.store.last_committed())
     assert wait(shop, "--for", "shop.counted", "--barrier", last)[0] == 0
     code, told = wait(shop, "--for", "shop.summed", "--barrier", last)
     assert (code, "CONSISTENCY_UNAVAILABLE" in told, "left behind" in told) == (2, True, True)
@@ -82,7 +82,7 @@ def test_a_query_reads_one_cut_at_the_level_that_is_asked_for(shop):
     assert rows(shop, BOTH) == [(1, 10)]
     assert rows(shop, BOTH, "-c", "repeatable_read") == [(1, 10)]
     assert rows(shop, BOTH + ";", "-c", "read_uncommitted") == [(2, 10)]
-    last = shop.host.engine._warehouse.store.last_committed()
+    last = shop.host.engine.store.last_committed()
     assert shop.dbt("run").ok
     assert rows(shop, BOTH) == [(2, 30)]
     assert rows(shop, BOTH, "--barrier", str(last)) == [(1, 10)]
@@ -107,7 +107,7 @@ def test_what_cannot_be_answered_is_told_with_exit_code_2(shop):
 
 
 def test_waiting_ends_with_the_barrier_or_with_its_time(shop):
-    last = shop.host.engine._warehouse.store.last_committed()
+    last = shop.host.engine.store.last_committed()
     done = shop.streamsql("wait", "--barrier", str(last))
     assert done.stdout == f"barrier {last} is published\n"
     late = shop.streamsql("wait", "--barrier", str(last + 1), "--timeout", "0.3")
@@ -118,7 +118,7 @@ def test_waiting_ends_with_the_barrier_or_with_its_time(shop):
 def test_a_run_that_was_held_back_can_be_given_up(shop):
     shop.write("tests/never.sql", "select 1 from {{ ref('summed') }}")
     assert not shop.dbt("build", "--exclude", "orders").ok
-    store = shop.host.engine._warehouse.store
+    store = shop.host.engine.store
     held = store.unfinished()[0].id
     assert rows(shop, "select total from lake.shop.summed", "-c", "read_uncommitted") == [(30,)]
     listed = json.loads(shop.streamsql("barrier", "show", str(held), "--json").stdout)

@@ -20,7 +20,7 @@ def shop(project):
     project.write("models/summed.sql", VIEW + "sum(amount) as total from {{ ref('lines') }}")
     project.write("models/apart.sql", VIEW + "count(*) as n from {{ ref('other') }}")
     assert project.dbt("build").ok
-    project.good = project.host.engine._warehouse.store.last_committed()
+    project.good = project.host.engine.store.last_committed()
     project.sql("insert into lake.shop.orders values (3, 30)")
     assert project.dbt("run").ok
     return project

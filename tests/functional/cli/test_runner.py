@@ -7,7 +7,6 @@ import threading
 import pytest
 
 from dbt_streamsql.meta import lock
-from dbt_streamsql.runner import leadership, loop
 from dbt_streamsql.runner.loop import Pace, Runner
 from tests.support import patience
 
@@ -176,12 +175,11 @@ def test_of_two_runners_one_stands_by_until_the_other_ends(engine, told):
         patience.join(one, two)
 
 
-def test_who_comes_to_lead_between_two_questions_says_so(engine, told, monkeypatch):
-    monkeypatch.setattr(loop, "SAYS_SECONDS", 0.5)
-    monkeypatch.setattr(leadership, "SAYS_SECONDS", 0.1)
+def test_who_comes_to_lead_between_two_questions_says_so(engine, told):
+    pace = Pace(0.2, asks=0.5, says=0.1)
     another, stop = "host:1:another", threading.Event()
     engine.leaders.lead(another, 60)
-    thread = threading.Thread(target=Runner(engine, Pace(0.2), told.hear).run, args=(stop,))
+    thread = threading.Thread(target=Runner(engine, pace, told.hear).run, args=(stop,))
     thread.start()
     try:
         assert told.wait(lambda event: event.kind == "standby").told["leader"] == another
@@ -207,7 +205,7 @@ def test_who_waits_for_the_right_to_write_gets_it_between_two_epochs(
         return taken
 
     monkeypatch.setattr(lock.FileLock, "try_acquire", asked)
-    another, stop = engine._warehouse.store.acting_for("another"), threading.Event()
+    another, stop = engine.store.acting_for("another"), threading.Event()
     thread = threading.Thread(target=Runner(engine, Pace(0), told.hear).run, args=(stop,))
     thread.start()
     try:

@@ -143,7 +143,7 @@ def test_a_materialized_view_may_become_a_table_and_keeps_its_history(project):
 def test_what_a_dead_run_left_goes_with_the_sweep_and_with_the_next_run(project):
     project.write("models/m.sql", model("select 1 as id", materialized="table"))
     assert project.dbt("run").ok
-    warehouse = project.host.engine._warehouse
+    warehouse = project.host.engine.warehouse
     spark = project.host.engine.spark
 
     def die():

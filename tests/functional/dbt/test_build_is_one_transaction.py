@@ -75,7 +75,7 @@ def test_a_run_that_was_held_back_is_undone_by_the_next_one(shop):
     done = shop.dbt("build")
     assert done.ok, done.messages
     assert published(shop) == BEFORE
-    store = shop.host.engine._warehouse.store
+    store = shop.host.engine.store
     assert store.unfinished() == []
     assert shop.host.engine.sweep() == 0, "nothing is left of it"
 

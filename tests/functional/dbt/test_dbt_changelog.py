@@ -58,7 +58,7 @@ def test_models_and_tests_read_the_changelog_of_their_own_run(shop):
 
 
 def test_the_call_is_written_out_wherever_the_engine_runs_a_query(shop):
-    first = shop.host.engine._warehouse.store.last_committed()
+    first = shop.host.engine.store.last_committed()
     sales(shop, ("rome", 1), ("oslo", 3))
     assert shop.dbt("build").ok
     call = "streamsql_changelog('{{ ref(\"revenue\") }}', " + f"{first})"

@@ -143,7 +143,7 @@ def test_a_runner_follows_the_streams_and_the_files_of_a_project(shop, runs):
     run.process.send_signal(signal.SIGTERM)
     assert run.ends() == 0
     assert run.events[-1]["event"] == "stopping"
-    store = shop.host.engine._warehouse.store
+    store = shop.host.engine.store
     assert store.unfinished() == []
     assert store.leaders.leader() is None
     assert shop.host.engine.verify("lake.shop.counted") == []

@@ -7,7 +7,6 @@ import pytest
 from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Retention
-from dbt_streamsql.runtime import durable
 from tests.support.catalogs import own_catalog
 
 pytestmark = pytest.mark.spark
@@ -77,7 +76,7 @@ class Shop:
 
 
 @pytest.fixture
-def during(monkeypatch):
+def during(observe):
     """Look around whenever this process passes a durable step; answers by (step, moment, nth)."""
 
     def watch(look):
@@ -85,7 +84,7 @@ def during(monkeypatch):
         passed = {}
         busy = []
 
-        def observe(step, moment):
+        def look_around(step, moment):
             if busy:
                 return
             count = passed[step, moment] = passed.get((step, moment), 0) + 1
@@ -95,14 +94,14 @@ def during(monkeypatch):
             finally:
                 busy.clear()
 
-        monkeypatch.setattr(durable, "observers", [observe])
+        observe(look_around)
         return found
 
     return watch
 
 
-def test_every_level_sees_what_the_design_says_at_every_moment(shop, during, monkeypatch):
-    monkeypatch.setattr("dbt_streamsql.runtime.epoch.PARALLEL", 1)
+def test_every_level_sees_what_the_design_says_at_every_moment(shop, during, tune):
+    tune(shop.engine, parallel=1)
     assert shop.all_seen() == dict.fromkeys(LEVELS, BEFORE)
     shop.buy()
     assert shop.all_seen() == dict.fromkeys(LEVELS, BEFORE), "nothing is processed yet"
@@ -142,16 +141,13 @@ def test_a_reader_keeps_its_answer_whatever_is_published(shop):
             shop.engine.advance()
         assert shop.seen("repeatable_read") == [("user1", "item1", 5500, 700, 7.85714)]
         assert [tuple(row) for row in reader.sql(shop.query).collect()] == BEFORE
-        held = shop.engine._warehouse.store.leases.live()
+        held = shop.engine.store.leases.live()
         assert reader.barrier in {lease.barrier for lease in held}
-    assert reader.barrier not in {
-        lease.barrier for lease in shop.engine._warehouse.store.leases.live()
-    }
+    assert reader.barrier not in {lease.barrier for lease in shop.engine.store.leases.live()}
 
 
-def test_what_a_reader_holds_outlives_the_expiry_of_snapshots(shop, monkeypatch):
-    monkeypatch.setattr(shop.engine._warehouse, "retention", Retention(barriers=1))
-    monkeypatch.setattr("dbt_streamsql.meta.retention.TOGETHER", 1)
+def test_what_a_reader_holds_outlives_the_expiry_of_snapshots(shop, tune):
+    tune(shop.engine, Retention(barriers=1), barriers_together=1)
     whole = f"{shop.query} JOIN {shop.base}.shopping s ON s.userId = a.userId"
     with shop.reader.reader() as reader:
         before = reader.sql(whole).collect()

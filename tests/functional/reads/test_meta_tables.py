@@ -51,7 +51,7 @@ def test_jobs_tables_and_versions_are_those_of_the_last_barrier(shop):
         ("model.shop.cities", "lake.shop.cities"),
         ("model.shop.rich", "lake.shop.rich"),
     ]
-    last = shop.host.engine._warehouse.store.last_committed()
+    last = shop.host.engine.store.last_committed()
     assert ask(shop, "select * from __META_TABLE_VERSION order by 1") == [
         ("lake.shop.cities", last, "Intermediate"),
         ("lake.shop.orders", last, "Root"),

@@ -15,7 +15,7 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import published_views
 from dbt_streamsql.runtime.session import embedded
 from dbt_streamsql.storage.iceberg import compaction, metadata
-from tests.support.catalogs import dying
+from tests.support.steps import dying
 
 pytestmark = pytest.mark.spark
 
@@ -47,7 +47,7 @@ class Shop:
     def reopen(self):
         """Another process, when this one has died."""
         self.engine._epoch = None
-        self.engine._warehouse.store.close()
+        self.engine.store.close()
         self.engine = self.open()
 
     def define(self, name, query, schema="shop", **config):
@@ -220,7 +220,7 @@ def test_an_epoch_that_changes_nothing_leaves_the_views_alone(shop):
 def test_a_rebuilt_store_goes_on_with_the_views(shop):
     shop.engine.publish_views("bi")
     shop.advance()
-    shop.engine._warehouse.store.close()
+    shop.engine.store.close()
     for file in shop.folder.glob("streamsql.db*"):
         file.unlink()
     shop.engine = shop.open()

@@ -5,17 +5,16 @@ from __future__ import annotations
 
 import pytest
 
-from dbt_streamsql.meta import Retention, retention
-from dbt_streamsql.runtime import durable
+from dbt_streamsql.meta import Retention
+from tests.support.steps import observing
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def both(engine, schema, monkeypatch):
+def both(engine, schema, tune):
     """A query over two views of one table, of which one has been left behind; versions go at once."""
-    monkeypatch.setattr(engine._warehouse, "retention", Retention(barriers=2))
-    monkeypatch.setattr(retention, "TOGETHER", 1)
+    tune(engine, Retention(barriers=2), barriers_together=1)
     at = f"lake.{schema}"
     engine.spark.sql(f"CREATE TABLE {at}.orders (id INT, amount INT)")
     insert(engine, at, 1)
@@ -38,7 +37,7 @@ def queries(at):
 
 def held(engine):
     """The barrier of each lease that is held, by the lease's own name."""
-    return {lease.id: lease.barrier for lease in engine._warehouse.store.leases.live()}
+    return {lease.id: lease.barrier for lease in engine.store.leases.live()}
 
 
 def insert(engine, at, number):
@@ -71,7 +70,7 @@ def test_a_query_at_repeatable_read_is_held_until_the_engine_is_closed(engine, s
 
 @pytest.mark.parametrize("full_refresh", [False, True])
 def test_what_a_reader_holds_outlives_an_expiry_while_the_next_barrier_is_published(
-    engine, schema, monkeypatch, full_refresh
+    engine, schema, full_refresh
 ):
     at = f"lake.{schema}"
     engine.spark.sql(f"CREATE TABLE {at}.orders (id INT, amount INT)")
@@ -90,8 +89,7 @@ def test_what_a_reader_holds_outlives_an_expiry_while_the_next_barrier_is_publis
             seen.append(reader.sql(look).first().n)
 
     insert(engine, at, 2)
-    with engine.reader() as reader:
-        monkeypatch.setattr(durable, "observers", [*durable.observers, expire])
+    with engine.reader() as reader, observing(expire):
         engine.create_materialized_view(name, query, full_refresh=full_refresh)
         assert seen == [1]
         assert reader.sql(look).first().n == 1

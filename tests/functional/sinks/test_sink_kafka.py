@@ -7,8 +7,8 @@ import json
 import pytest
 
 from dbt_streamsql.runtime.durable import SINK_STEPS
-from tests.support.catalogs import dying
 from tests.support.sinks import shop  # noqa: F401 - a fixture
+from tests.support.steps import dying
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 

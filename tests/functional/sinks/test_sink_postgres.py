@@ -11,9 +11,9 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Retention
 from dbt_streamsql.runtime.durable import SINK_STEPS
 from tests.support import postgres as server_of
-from tests.support.catalogs import dying
 from tests.support.followed_postgres import connected
 from tests.support.sinks import shop  # noqa: F401 - a fixture
+from tests.support.steps import dying
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
@@ -113,7 +113,7 @@ def test_a_database_that_is_down_holds_nothing_back_and_is_given_all_when_it_is_
                 error = report.sinks[shop.name].error
                 assert error.code == "SINK_UNREACHABLE"
                 assert server_of.PASSWORD not in str(error)
-                assert report.barrier == engine._warehouse.store.last_committed()
+                assert report.barrier == engine.store.last_committed()
         finally:
             admin.execute(f"ALTER DATABASE {database} ALLOW_CONNECTIONS true")
     report = engine.advance()
@@ -159,7 +159,7 @@ def test_a_sink_whose_changes_are_gone_compares_all_rows(engine, shop, into, row
 def test_a_rule_of_retention_waits_for_the_sink(engine, shop, into, rows, port, database):  # noqa: F811
     shop.sink(into(), key=["id"])
     delivered = shop.known.delivered
-    warehouse = engine._warehouse
+    warehouse = engine.warehouse
     kept, warehouse.retention = warehouse.retention, Retention(0.0, 1)
     try:
         with connected(port, "postgres") as admin:

@@ -7,8 +7,8 @@ import pytest
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import history, overview
 from dbt_streamsql.runtime.durable import SINK_STEPS
-from tests.support.catalogs import dying
 from tests.support.sinks import deliveries, replayed, shop  # noqa: F401 - a fixture
+from tests.support.steps import dying
 
 pytestmark = pytest.mark.spark
 
@@ -38,7 +38,7 @@ def test_the_files_add_up_to_the_query_after_every_run(engine, shop, out):  # no
         report = engine.advance()
         assert replayed(out) == shop.wanted
         assert all(of.error is None for of in report.sinks.values())
-    assert shop.known.delivered == engine._warehouse.store.latest(shop.view).barrier
+    assert shop.known.delivered == engine.store.latest(shop.view).barrier
 
 
 def test_a_run_that_changes_nothing_delivers_nothing(engine, shop, out):  # noqa: F811
@@ -241,7 +241,7 @@ def test_a_view_cannot_have_the_name_of_a_sink_nor_a_sink_that_of_a_view(
 
 def test_the_topology_shows_it_behind_its_table(engine, shop, out):  # noqa: F811
     shop.sink(to_files(out))
-    found = overview.topology(history.load(engine._warehouse.store))
+    found = overview.topology(history.load(engine.store))
     (node,) = [node for node in found.nodes if node.kind == "sink"]
     assert (node.table, node.state) == (shop.name, "current")
     assert (shop.view, shop.name) in {(edge.source, edge.sink) for edge in found.edges}

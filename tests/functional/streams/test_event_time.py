@@ -9,7 +9,7 @@ import pytest
 from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.session import embedded
-from tests.support.catalogs import dying
+from tests.support.steps import dying
 
 pytestmark = pytest.mark.spark
 
@@ -176,7 +176,7 @@ def test_two_streams_out_of_order_are_one_cut_whoever_dies_and_all_comes_out(eng
 
 
 def upto(engine, table):
-    versions = engine._warehouse.store.latest_all()
+    versions = engine.store.latest_all()
     at = versions[table].stats["event_time"]["upto"]
     return None if at is None else at / 1e6
 

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.storage.streams import files, files_list, files_read
+from dbt_streamsql.storage.streams import files_list
 from dbt_streamsql.storage.streams.source import AT, PROBLEM, RAW
-from tests.support.catalogs import dying
+from tests.support.steps import dying
 from tests.support.streams import opened, problems, records, through
 
 pytestmark = pytest.mark.spark
@@ -99,10 +100,10 @@ def test_the_oldest_files_come_first_when_a_barrier_is_bounded(spark, folder, st
     assert order == [[2, 5], [3, 4], [1]]
 
 
-def test_nothing_is_lost_or_doubled_over_many_barriers(spark, folder, stream, monkeypatch):
-    monkeypatch.setattr(files, "FAN", 3)
+def test_nothing_is_lost_or_doubled_over_many_barriers(spark, folder, stream):
     rng = random.Random(7)
-    found, at, positions, total, sizes = stream(max_files_per_barrier=3), None, [], [], []
+    found = replace(stream(max_files_per_barrier=3), fan=3)
+    at, positions, total, sizes = None, [], [], []
     for number in range(60):
         for part in range(rng.choice([0, 1, 2])):
             folder.put(f"{rng.random()}.json", [number * 10 + part], at=rng.randrange(10**9))
@@ -271,30 +272,28 @@ def test_bad_lines_are_told_by_file_and_line(spark, folder, stream):
     ]
 
 
-def test_a_line_that_is_no_text_is_told_and_its_neighbours_are_read(
-    spark, folder, stream, monkeypatch
-):
+def test_a_line_that_is_no_text_is_told_and_its_neighbours_are_read(spark, folder, stream):
     columns = [("id", "int"), ("name", "string")]
     folder.put("a.json", b'{"id":1,"name":"\xc3\xa9"}\n{"id":2,"name":"\xff"}\n')
     folder.put("a.csv", b"id,name\n1,\xc3\xa9\n2,\xff\n")
     for kind, at, whole in (
-        ("json", "a.json:2", files_read.WHOLE),
-        ("json", "a.json", 5),
-        ("csv", "a.csv", files_read.WHOLE),
+        ("json", "a.json:2", {}),
+        ("json", "a.json", {"whole": 5}),
+        ("csv", "a.csv", {}),
     ):
-        monkeypatch.setattr(files_read, "WHOLE", whole)
         found = stream(kind, columns, path=folder.path / f"a.{kind}")
+        found = replace(found, reader=replace(found.reader, **whole))
         end = found.end(spark, None)
         rows = records(found, spark, None, end.position, "id", "name")
         assert sorted(row for row in rows if row[0]) == [(1, "é")]
         assert problems(found, spark, None, end.position) == [(at, "it is not UTF-8")]
 
 
-def test_big_files_are_read_line_by_line_without_numbers(spark, folder, stream, monkeypatch):
-    monkeypatch.setattr(files_read, "WHOLE", 20)
+def test_big_files_are_read_line_by_line_without_numbers(spark, folder, stream):
     folder.put("small.json", [1])
     folder.put("big.json", '{"id":2}\n\n{"id":3}\n{"id":"four"}\n')
     found = stream()
+    found = replace(found, reader=replace(found.reader, whole=20))
     end = found.end(spark, None)
     rows = records(found, spark, None, end.position, "id")
     assert sorted(row[0] for row in rows if row[0]) == [1, 2, 3]
@@ -424,8 +423,8 @@ def test_everything_wrong_is_told_at_once(spark, stream):
 def test_files_of_another_file_system_are_found_by_spark(spark, folder, stream, monkeypatch):
     monkeypatch.setattr(files_list, "local", lambda path: None)
     monkeypatch.setattr(files_list, "_plain", lambda path: path)
-    monkeypatch.setattr(files, "FAN", 2)
     found = stream(path=f"file:{folder.path}", ledger=f"file:{folder.path.parent}/lists")
+    found = replace(found, fan=2)
     folder.put(STRANGE, [1])
     folder.put("b.json", [2])
     rows, at = through(found, spark, "id")

@@ -11,7 +11,7 @@ import pytest
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.storage.streams import kafka_brokers
 from dbt_streamsql.storage.streams.source import AT, PROBLEM, RAW
-from tests.support.catalogs import dying
+from tests.support.steps import dying
 from tests.support.streams import opened, problems, records, through
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
@@ -373,14 +373,15 @@ def test_whoever_dies_leaves_each_record_in_the_table_once(engine, schema, kafka
 
 
 def test_a_broker_that_does_not_answer_and_a_topic_that_is_not_there_are_told(
-    spark, kafka, stream, way, monkeypatch
+    spark, kafka, stream, way
 ):
-    monkeypatch.setattr(kafka_brokers, "_PATIENCE", "1500")
+    soon = {f"kafka.{each}.timeout.ms": "1500" for each in ("request", "default.api")}
     with pytest.raises(StreamSqlError) as caught:
-        stream("none_such").end(spark, None)
+        stream("none_such", **soon).end(spark, None)
     assert caught.value.code == "TABLE_MISSING"
     options = {
         "bootstrap_servers": "127.0.0.1:1",
+        **soon,
         "kafka.request.timeout.ms": "1000",
         "kafka.sasl.jaas.config": "very-secret",
     }

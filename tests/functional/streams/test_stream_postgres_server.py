@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import time
 import uuid
+from dataclasses import replace
 
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
 from tests.support import postgres as server_of
-from tests.support.catalogs import dying
 from tests.support.followed_postgres import refused
+from tests.support.steps import dying
 from tests.support.streams import opened, records, through
 
 pytestmark = pytest.mark.processes
@@ -83,7 +84,7 @@ def test_columns_come_and_go_and_one_that_is_renamed_is_told(spark, sql, followe
 
 
 def test_a_bound_holds_and_the_log_of_other_tables_does_not_keep_a_position_back(
-    spark, sql, followed, monkeypatch
+    spark, sql, followed
 ):
     sql("CREATE TABLE t (id int PRIMARY KEY)")
     sql("CREATE TABLE other (v text)")
@@ -97,7 +98,7 @@ def test_a_bound_holds_and_the_log_of_other_tables_does_not_keep_a_position_back
     assert time.time() - 60 < end.oldest < time.time()
     rows, at = through(source, spark, "id", after=at)
     assert len(rows) == 40
-    monkeypatch.setattr("dbt_streamsql.storage.streams.postgres.FAR", 1 << 20)
+    source = replace(source, far=1 << 20)
     assert source.end(spark, at) is None
     sql("INSERT INTO other SELECT repeat(md5(n::text), 30) FROM generate_series(1, 3000) n")
     end = source.end(spark, at)

@@ -6,7 +6,7 @@ import pytest
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.storage.iceberg import staging
-from tests.support.catalogs import dying
+from tests.support.steps import dying
 
 pytestmark = pytest.mark.spark
 

@@ -8,9 +8,8 @@ import pytest
 
 from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.runtime import durable
 from dbt_streamsql.runtime.session import embedded
-from tests.support.catalogs import dying
+from tests.support.steps import dying, observing
 
 pytestmark = pytest.mark.spark
 
@@ -88,7 +87,7 @@ def test_whoever_dies_leaves_each_record_in_the_table_once(engine, schema, sourc
 def test_what_will_be_read_is_known_before_it_is_read(engine, schema, source):
     table = f"lake.{schema}.clicks"
     append(engine, source, [(1, "a", 1, "c")])
-    store = engine._warehouse.store
+    store = engine.store
     engine.create_streaming_table(
         table, f"SELECT id FROM {source}", stream=source, source=declared(source)
     )
@@ -101,11 +100,8 @@ def test_what_will_be_read_is_known_before_it_is_read(engine, schema, source):
             (barrier,) = store.unfinished()
             known.append(store.spans(barrier.id)[table])
 
-    durable.observers.append(observe)
-    try:
+    with observing(observe):
         barrier = engine.advance().barrier
-    finally:
-        durable.observers.remove(observe)
     assert known == [store.spans(barrier)[table]]
     assert known[0].after == first.upto
     assert rows_of(engine, table) == [(1,), (2,)]

@@ -8,7 +8,7 @@ import pytest
 
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.session import CATALOG_FILE
-from dbt_streamsql.storage.iceberg import metadata, nearby
+from dbt_streamsql.storage.iceberg import metadata, nearby, sql
 
 MERGE_ON_READ = "'format-version' = '3', 'write.delete.mode' = 'merge-on-read'"
 
@@ -39,7 +39,7 @@ def test_the_files_tell_what_iceberg_tells(near, schema, codec):
         near.sql(change)
         found = nearby.body(near, name)
         assert found is not None
-        assert metadata._from_json(dict(found)) == metadata.load(near, name)
+        assert metadata.from_json(found) == metadata.load(near, name)
 
 
 def test_views_and_missing_tables_are_not_tables(near, schema):
@@ -48,7 +48,7 @@ def test_views_and_missing_tables_are_not_tables(near, schema):
     assert nearby.is_view(near, view)
     assert not nearby.is_view(near, missing)
     assert nearby.body(near, view) is None
-    assert metadata._load_by_sql(near, view) is None
+    assert sql.load(near, view) is None
     assert nearby.body(near, missing) is None
 
 

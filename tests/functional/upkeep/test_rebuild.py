@@ -17,7 +17,7 @@ from dbt_streamsql.runtime import remembered
 from dbt_streamsql.runtime.session import embedded
 from dbt_streamsql.storage.iceberg import metadata, staging
 from dbt_streamsql.storage.iceberg.stamp import BARRIER_PROPERTY, Stamp
-from tests.support.catalogs import dying
+from tests.support.steps import dying
 
 pytestmark = pytest.mark.spark
 
@@ -73,7 +73,7 @@ class Shop:
     def reopen(self, lost=True):
         """Another process, after the store was lost."""
         self.engine._epoch = None
-        self.engine._warehouse.store.close()
+        self.engine.store.close()
         if lost:
             for file in self.folder.glob("streamsql.db*"):
                 file.unlink()
@@ -99,7 +99,7 @@ class Shop:
 
     def known(self):
         """All that the store knows of the newest version of every table."""
-        store = self.engine._warehouse.store
+        store = self.engine.store
         latest = {
             name: (version.barrier, version.snapshot, dict(version.inputs))
             for name, version in store.latest_all().items()
@@ -214,9 +214,7 @@ def test_a_barrier_that_was_published_in_part_is_published_whole(shop, nth):
         engine.rebuild()
     found = engine.rebuild()
     assert (found.barrier, found.left) == (2, {})
-    assert all(
-        shop.engine._warehouse.store.latest(f"lake.shop.{name}").barrier == 2 for name in VIEWS
-    )
+    assert all(shop.engine.store.latest(f"lake.shop.{name}").barrier == 2 for name in VIEWS)
     assert shop.wrong() == set()
     assert engine.verify("lake.shop.extra") == []
     assert staging.staged_tables(engine.spark, "lake") == []
@@ -270,14 +268,14 @@ def test_a_table_of_another_store_is_left_alone(shop, tmp_path):
     engine = shop.engine
     other = shop.open(meta=f"sqlite:///{tmp_path}/other.db")
     other.create_materialized_view("lake.shop.theirs", "SELECT id FROM lake.shop.orders")
-    theirs, known = shop.refs()["theirs"], other._warehouse.store.latest_all()
-    tags = {tag for tag in shop.refs()["orders"] if other._warehouse.store.id in tag}
+    theirs, known = shop.refs()["theirs"], other.store.latest_all()
+    tags = {tag for tag in shop.refs()["orders"] if other.store.id in tag}
     engine = shop.reopen()
     found = engine.rebuild()
     assert not any("theirs" in name for name in (*found.tables, *found.left))
     assert shop.refs()["theirs"] == theirs
     assert tags < set(shop.refs()["orders"])
-    assert other._warehouse.store.latest_all() == known
+    assert other.store.latest_all() == known
     shop.change()
     report = other.advance()
     assert report.tables["lake.shop.theirs"].mode == "incremental"
@@ -285,7 +283,7 @@ def test_a_table_of_another_store_is_left_alone(shop, tmp_path):
 
 
 def test_a_store_at_another_address_takes_over_the_name_of_the_lost_one(shop, tmp_path):
-    lost, refs = shop.engine._warehouse.store.id, shop.refs()
+    lost, refs = shop.engine.store.id, shop.refs()
     before = shop.known()
     shop.reopen()
     new = shop.open(meta=f"sqlite:///{tmp_path}/new.db")
@@ -308,7 +306,7 @@ def test_a_definition_that_is_not_that_of_the_rows_is_not_restored(shop):
     shop.change()
     engine.advance()
     name = TableName.parse("lake.shop.by_city")
-    other = engine._warehouse.store.jobs()["lake.shop.users_of"]
+    other = engine.store.jobs()["lake.shop.users_of"]
     staging.set_properties(engine.spark, name, {remembered.DEFINITION: remembered.packed(other)})
     engine = shop.reopen()
     found = engine.rebuild()

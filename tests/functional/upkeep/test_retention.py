@@ -14,10 +14,11 @@ from click.testing import CliRunner
 from dbt_streamsql import Engine
 from dbt_streamsql.cli import main
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import Retention, retention
+from dbt_streamsql.meta import Retention
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import durable
-from dbt_streamsql.storage.iceberg import compaction, metadata, pins
+from dbt_streamsql.storage.iceberg import metadata, pins
+from tests.support.steps import observing
+from tests.support.table_access import by_sql
 
 pytestmark = pytest.mark.spark
 
@@ -41,14 +42,14 @@ class Shop:
 
     @property
     def store(self):
-        return self.engine._warehouse.store
+        return self.engine.store
 
     @property
     def sums(self):
         return f"{self.base}.sums"
 
     def keep(self, kept: Retention) -> None:
-        self.engine._warehouse.retention = kept
+        self.engine.warehouse.retention = kept
 
     def buy(self, *only: str, days: float = 1) -> int:
         """Days later something is bought; the views, or only some, are brought up to date."""
@@ -80,14 +81,14 @@ class Shop:
 
 @pytest.fixture
 def shop(spark, tmp_path, warehouse):
-    opened = Engine.open(spark=spark, meta=f"sqlite:///{tmp_path}/meta.db")
+    meta = f"sqlite:///{tmp_path}/meta.db"
+    opened = Engine.open(spark=spark, meta=meta, retain=1000 * DAY)
     base = f"lake.s_{os.urandom(4).hex()}"
     spark.sql(f"CREATE NAMESPACE {base}")
     spark.sql(f"CREATE TABLE {base}.orders (item INT, price INT)")
-    opened._warehouse.retention = Retention(1000 * DAY)
     made = Shop(opened, base, str(warehouse / base.removeprefix("lake.")))
-    opened._warehouse.store._clock = lambda: made.now
-    opened._warehouse.store.leases._clock = lambda: made.now
+    opened.store._clock = lambda: made.now
+    opened.store.leases._clock = lambda: made.now
     spark.sql(f"INSERT INTO {base}.orders VALUES (0, 0)")
     opened.begin()
     opened.create_materialized_view(
@@ -138,11 +139,11 @@ def test_a_week_can_be_read_and_what_is_older_is_refused(shop):
     assert shop.engine.verify(shop.sums) == []
 
 
-def test_runs_let_old_barriers_go_by_themselves_but_not_every_time(shop, monkeypatch):
+def test_runs_let_old_barriers_go_by_themselves_but_not_every_time(shop, tune, observe):
     shop.keep(Retention(7 * DAY, 2))
     steps = []
-    monkeypatch.setattr(durable, "observers", [lambda step, _: steps.append(step)])
-    monkeypatch.setattr(retention, "TOGETHER", 3)
+    observe(lambda step, _: steps.append(step))
+    tune(shop.engine, barriers_together=3)
     kept = []
     for _ in range(7):
         shop.buy()
@@ -235,7 +236,7 @@ def test_gc_twice_is_gc_once_and_a_dry_run_changes_nothing(shop):
 
 def test_without_the_jvm_in_reach_snapshots_go_by_a_statement(shop, monkeypatch):
     shop.keep(Retention(barriers=1))
-    monkeypatch.setattr(compaction, "is_connect", lambda _: True)
+    by_sql(monkeypatch, "expire")
     shop.spark.sql(f"ALTER TABLE {shop.sums} CREATE TAG audited")
     for _ in range(2):
         shop.buy()
@@ -273,7 +274,7 @@ def test_what_nothing_names_goes_when_it_is_old_enough(shop):
     assert shop.engine.verify(shop.sums) == []
 
 
-def test_gc_that_dies_leaves_nothing_unreadable_and_the_next_one_ends_it(shop, monkeypatch):
+def test_gc_that_dies_leaves_nothing_unreadable_and_the_next_one_ends_it(shop):
     shop.keep(Retention(7 * DAY, 2))
     for _ in range(2):
         shop.buy()
@@ -285,10 +286,8 @@ def test_gc_that_dies_leaves_nothing_unreadable_and_the_next_one_ends_it(shop, m
                 if (here, when) == at:
                     raise KeyboardInterrupt
 
-            with monkeypatch.context() as patched:
-                patched.setattr(durable, "observers", [die])
-                with pytest.raises(KeyboardInterrupt):
-                    shop.engine.gc(orphans_older_than=None)
+            with observing(die), pytest.raises(KeyboardInterrupt):
+                shop.engine.gc(orphans_older_than=None)
             kept = shop.store.kept_from()
             for barrier in (b.id for b in shop.store.recent(100) if b.id >= max(kept, 1)):
                 assert shop.total(barrier) == 10 * (barrier - 1), (step, moment)

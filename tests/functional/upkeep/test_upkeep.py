@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from dbt_streamsql.meta import Retention, retention
+from dbt_streamsql.meta import Retention
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import upkeep
 from dbt_streamsql.storage.iceberg import metadata, pins, readers
@@ -53,9 +53,9 @@ def _files(spark, view):
     return meta.snapshots[meta.current].count("total-data-files")
 
 
-def test_small_files_are_merged_and_the_views_stay_right(spark, engine, views, monkeypatch):
+def test_small_files_are_merged_and_the_views_stay_right(spark, engine, views, tune):
     base, groups, totals = views
-    monkeypatch.setattr(upkeep, "SMALL_FILES", 4)
+    tune(engine, small_files=4)
     first = _files(spark, groups)
     modes = _epochs(spark, engine, base, 8)
     assert {mode for epoch in modes for mode in epoch.values()} == {"incremental"}, modes
@@ -67,15 +67,14 @@ def test_small_files_are_merged_and_the_views_stay_right(spark, engine, views, m
 
 
 def test_what_a_compaction_has_replaced_can_be_read_whoever_expires_snapshots(
-    spark, engine, schema, monkeypatch
+    spark, engine, schema, tune
 ):
     base, view = f"lake.{schema}.base", f"lake.{schema}.counts"
     spark.sql(f"CREATE TABLE {base} AS SELECT id % 10 AS k, id AS v FROM range(1000)")
     engine.create_materialized_view(
         view, f"SELECT k, count(*) AS n FROM {base} GROUP BY k", refresh_mode="incremental"
     )
-    monkeypatch.setattr(upkeep, "SMALL_TABLE", 0)
-    monkeypatch.setattr(upkeep, "SMALL_FILES", 1)
+    tune(engine, compacted_above=0, small_files=1)
     spark.sql(f"INSERT INTO {base} VALUES (1, 1), (3, 1)")
     engine.advance()
     meta = metadata.load(spark, TableName.parse(view))
@@ -91,11 +90,11 @@ def test_what_a_compaction_has_replaced_can_be_read_whoever_expires_snapshots(
         assert dict(reader.sql(look).collect()) == counts
     assert engine.verify(view) == []
 
-    monkeypatch.setattr(upkeep, "SMALL_TABLE", 1000)
+    tune(engine, compacted_above=1000)
     spark.sql(f"INSERT INTO {base} VALUES (1, 1)")
     assert engine.advance().tables[view].mode == "incremental"
     assert engine.verify(view) == []
-    assert not pins.of(metadata.load(spark, TableName.parse(view)), engine._warehouse.store_id)
+    assert not pins.of(metadata.load(spark, TableName.parse(view)), engine.warehouse.store_id)
 
 
 def test_without_wear_nothing_is_rewritten(spark, engine, views):
@@ -105,13 +104,12 @@ def test_without_wear_nothing_is_rewritten(spark, engine, views):
     assert all(snapshot.operation != "replace" for snapshot in meta.snapshots.values())
 
 
-def test_old_versions_go_but_not_those_that_somebody_needs(spark, engine, views, monkeypatch):
+def test_old_versions_go_but_not_those_that_somebody_needs(spark, engine, views, tune):
     base, groups, totals = views
     # What other tests read at repeatable_read is held until the engine is closed.
-    for lease in engine._warehouse.store.leases.live():
-        engine._warehouse.store.leases.give_back(lease.id)
-    monkeypatch.setattr(engine._warehouse, "retention", Retention(barriers=2))
-    monkeypatch.setattr(retention, "TOGETHER", 2)
+    for lease in engine.store.leases.live():
+        engine.store.leases.give_back(lease.id)
+    tune(engine, Retention(barriers=2), barriers_together=2)
     spark.sql(f"ALTER TABLE {groups} CREATE TAG audited")
     audited = spark.table(groups).count()
     _epochs(spark, engine, base, 6)
@@ -121,9 +119,9 @@ def test_old_versions_go_but_not_those_that_somebody_needs(spark, engine, views,
     assert engine.verify(groups) == engine.verify(totals) == []
 
 
-def test_a_compaction_that_fails_harms_nothing(spark, engine, views, monkeypatch, caplog):
+def test_a_compaction_that_fails_harms_nothing(spark, engine, views, tune, monkeypatch, caplog):
     base, groups, totals = views
-    monkeypatch.setattr(upkeep, "SMALL_FILES", 1)
+    tune(engine, small_files=1)
     monkeypatch.setattr(
         upkeep.compaction,
         "compact",
@@ -135,10 +133,10 @@ def test_a_compaction_that_fails_harms_nothing(spark, engine, views, monkeypatch
 
 
 @pytest.fixture
-def allocators(spark, monkeypatch):
+def allocators(spark, engine, tune):
     """Where Iceberg's readers leave theirs; none is too few to be closed."""
-    monkeypatch.setattr(readers, "MANY", 1)
-    readers.close_idle(spark)
+    tune(engine, idle_readers=1)
+    readers.close_idle(spark, 1)
     return java_class(spark, "org.apache.iceberg.arrow.ArrowAllocation").rootAllocator()
 
 
@@ -168,7 +166,7 @@ def test_while_a_job_runs_no_reader_loses_its_memory(spark, views, allocators):
     active = spark.sparkContext._jsc.sc().dagScheduler().activeJobs
     while not active().nonEmpty():
         time.sleep(0.05)
-    assert readers.close_idle(spark) == 0
+    assert readers.close_idle(spark, 1) == 0
     assert len(allocators.getChildAllocators()) == left
     job.join()
-    assert readers.close_idle(spark) == left
+    assert readers.close_idle(spark, 1) == left

@@ -18,29 +18,35 @@ from tests.support import patience, spark_servers, spark_way
 pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).resolve().parents[3]
-SHARE = (
-    "tests/functional/dbt/test_examples.py::test_the_shop_is_kept_up_from_changes_and_passes_its_tests",
-    "tests/functional/views/test_types.py",
-    "tests/functional/dbt/test_incremental_and_python.py::test_a_python_model_reads_and_is_read_like_any_other",
-    *(
-        f"tests/conformance/test_units.py::Test_{unit}"
-        for unit in (
-            "basic_test_base__BaseSimpleMaterializations",
-            "basic_test_incremental__BaseIncremental",
-            "basic_test_snapshot_check_cols__BaseSnapshotCheckCols",
-        )
+DBT = "tests/functional/dbt"
+SHARES = {
+    "shop": (
+        f"{DBT}/test_examples.py::test_the_shop_is_kept_up_from_changes_and_passes_its_tests",
     ),
-)
+    "dbt": (
+        "tests/functional/views/test_types.py",
+        f"{DBT}/test_incremental_and_python.py::test_a_python_model_reads_and_is_read_like_any_other",
+        *(
+            f"tests/conformance/test_units.py::Test_{unit}"
+            for unit in (
+                "basic_test_base__BaseSimpleMaterializations",
+                "basic_test_incremental__BaseIncremental",
+                "basic_test_snapshot_check_cols__BaseSnapshotCheckCols",
+            )
+        ),
+    ),
+}
 
 
+@pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("way", ["connect_server", "standalone_master"])
-def test_the_shop_and_a_share_of_dbts_suite_pass_by_every_way(way, request, tmp_path):
+def test_the_shop_and_a_share_of_dbts_suite_pass_by_every_way(way, share, request, tmp_path):
     address = request.getfixturevalue(way)
     log = tmp_path / "pytest.log"
     with log.open("w") as out:
         try:
             done = patience.run(
-                [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SHARE],
+                [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SHARES[share]],
                 *spark_servers.pids(),
                 cwd=ROOT,
                 env={**os.environ, spark_way.VARIABLE: address},

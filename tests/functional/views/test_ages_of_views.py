@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dbt_streamsql.runtime import upkeep, write_driver
-from tests.support.ttl_world import TTL, World, expire
+from tests.support.clock import ahead
+from tests.support.ttl_world import TTL, World
 
 pytestmark = pytest.mark.spark
 
@@ -16,22 +16,23 @@ JOIN = (
 
 
 @pytest.fixture(params=["by the driver", "by Spark", "many files"])
-def world(request, engine, schema, monkeypatch):
+def world(request, engine, schema, tune):
     """Orders, a view of them, and one that reads this and remembers it for some seconds."""
     if request.param == "by Spark":
-        monkeypatch.setattr(write_driver, "DRIVER_ROWS", -1)
+        tune(engine, driver_rows=-1)
     if request.param == "many files":
-        monkeypatch.setattr(upkeep, "MANY_FILES", 1)
-    made = World(engine, schema)
-    made.sql("INSERT INTO {s}.orders VALUES (1, 'pen'), (2, 'cup'), (3, 'hat')")
-    made.view("known", "SELECT order_id, product FROM {s}.orders WHERE order_id > 0")
-    made.view("tracked", JOIN, {"joins": {"o": f"{TTL} s", "s": "1 hour"}})
-    made.epoch("INSERT INTO {s}.shipments VALUES (1, 'sent')")
-    return made
+        tune(engine, many_files=1)
+    with ahead(engine) as clock:
+        made = World(engine, schema, clock)
+        made.sql("INSERT INTO {s}.orders VALUES (1, 'pen'), (2, 'cup'), (3, 'hat')")
+        made.view("known", "SELECT order_id, product FROM {s}.orders WHERE order_id > 0")
+        made.view("tracked", JOIN, {"joins": {"o": f"{TTL} s", "s": "1 hour"}})
+        made.epoch("INSERT INTO {s}.shipments VALUES (1, 'sent')")
+        yield made
 
 
 def test_rows_of_a_view_that_stay_grow_old_while_others_change(world):
-    expire()
+    world.expire()
     for number in (7, 8):
         world.epoch(f"INSERT INTO {{s}}.orders VALUES ({number}, 'new')")
     world.epoch("DELETE FROM {s}.orders WHERE order_id = 8")

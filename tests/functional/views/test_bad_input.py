@@ -43,7 +43,7 @@ def _everything(spark, engine, warehouse):
     for schema in schemas:
         for kind in ("TABLES", "VIEWS"):
             names += [(kind, *row) for row in spark.sql(f"SHOW {kind} IN lake.{schema}").collect()]
-    store = engine._warehouse.store
+    store = engine.store
     return (
         set(names),
         staging.staged_tables(spark, "lake"),
@@ -213,7 +213,7 @@ def test_a_query_that_fails_while_it_runs_leaves_the_old_version(spark, engine, 
         engine.advance()
     assert spark.table(view).count() == 2
     assert staging.staged_tables(spark, "lake") == []
-    assert engine._warehouse.store.unfinished() == []
+    assert engine.store.unfinished() == []
     spark.sql(f"DELETE FROM {orders} WHERE amount = 0")
     spark.sql(f"INSERT INTO {orders} VALUES (4, 'd', 5)")
     engine.advance()

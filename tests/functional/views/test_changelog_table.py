@@ -8,8 +8,8 @@ import pytest
 
 from dbt_streamsql import StreamSqlError
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.durable import observers
 from dbt_streamsql.storage.iceberg import metadata
+from tests.support.steps import observing
 
 pytestmark = pytest.mark.spark
 
@@ -109,12 +109,8 @@ def test_a_run_that_is_given_up_leaves_nothing_in_it(engine, shop):
             if (passed, moment) == (at, "before"):
                 raise RuntimeError(at)
 
-        observers.append(fail)
-        try:
-            with pytest.raises(RuntimeError):
-                engine.advance()
-        finally:
-            observers.remove(fail)
+        with observing(fail), pytest.raises(RuntimeError):
+            engine.advance()
         engine.abort()
         assert log(engine, view) == before
     engine.sweep()

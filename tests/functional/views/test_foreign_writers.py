@@ -10,7 +10,7 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import changes, metadata
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.hunts]
 
 _APPEND = "INSERT INTO {t} SELECT id, concat('y', id % 3) FROM range({n}, {n} + 30)"
 _DELETE = "DELETE FROM {t} WHERE k * 7919 % 101 = {n} % 101"
@@ -89,11 +89,11 @@ def test_a_file_that_was_dropped_with_its_rows_is_noticed(spark, table):
 
 
 @pytest.mark.parametrize("few", [0, 500_000])
-def test_rows_that_were_deleted_before_do_not_go_again(spark, table, monkeypatch, few):
-    monkeypatch.setattr(changes, "_FEW_DELETES", few)
+def test_rows_that_were_deleted_before_do_not_go_again(spark, table, few):
     spark.sql(f"DELETE FROM {table} WHERE k IN (1, 2, 3)")
     old = metadata.load(spark, table).current
     spark.sql(f"DELETE FROM {table} WHERE k = 4")
     meta = metadata.load(spark, table)
-    read = inputs.read(table, meta, inputs.classify(meta, old, meta.current), ("k", "v"))
+    change = changes.classify(meta, old, meta.current)
+    read = changes.read(table, meta, change, ("k", "v"), few)
     assert _rows(spark, read) == [(4, "x4", -1)]

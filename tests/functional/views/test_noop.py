@@ -40,12 +40,12 @@ def _jobs(spark):
 
 
 def _snapshots(engine, views):
-    versions = engine._warehouse.store.latest_all()
+    versions = engine.store.latest_all()
     return {name: versions[name].snapshot for name in views}
 
 
 def test_an_epoch_without_changes_starts_no_spark_job(spark, engine, views):
-    barrier, jobs = engine._warehouse.store.last_committed(), _jobs(spark)
+    barrier, jobs = engine.store.last_committed(), _jobs(spark)
     for _ in range(2):
         report = engine.advance()
         assert [report.tables[name].mode for name in views] == ["noop"] * VIEWS
@@ -76,9 +76,9 @@ def test_a_compaction_of_the_source_changes_no_view(spark, engine, schema, views
 
 
 def test_a_change_that_comes_to_nothing_is_remembered_with_what_it_took(
-    spark, engine, schema, views, monkeypatch
+    spark, engine, schema, views, tune
 ):
-    monkeypatch.setattr("dbt_streamsql.runtime.job.GUARDED_ROWS", 0)
+    tune(engine, guarded_rows=0)
     spark.sql(f"INSERT INTO lake.{schema}.orders VALUES (1000, 'new', -1), (1001, 'new', -1)")
     first = engine.advance().tables[views[0]]
     assert (first.mode, first.rows_read) == ("noop", 2)

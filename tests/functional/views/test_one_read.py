@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from dbt_streamsql.runtime import frames
+from dbt_streamsql.storage.iceberg import changes
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.hunts]
 
 _STATEMENTS = (
     "INSERT INTO {t} SELECT id + {n}, id % 60, concat('n', id % 4) FROM range({n}, {n} + 15)",
@@ -25,9 +25,9 @@ _QUERIES = {
 
 
 @pytest.fixture
-def reads(monkeypatch, spark, schema):
+def reads(monkeypatch, tune, engine, spark, schema):
     """Three merge-on-read tables, o -> c and l -> o by the column f, and the joint reads so far."""
-    monkeypatch.setattr(frames, "BIG_ROWS", 1)
+    tune(engine, big_rows=1)
     modes = ", ".join(f"'write.{w}.mode' = 'merge-on-read'" for w in ("delete", "update", "merge"))
     fill = {"c": (50, "id % 3"), "o": (200, "id % 50"), "l": (1000, "nullif(id % 220, 7)")}
     for table, (rows, reference) in fill.items():
@@ -40,9 +40,9 @@ def reads(monkeypatch, spark, schema):
             f"INSERT INTO {name} SELECT id, {reference}, concat('{table}', id % 5) FROM range({rows})"
         )
     found = []
-    around = frames.changes.around
+    around = changes.around
     monkeypatch.setattr(
-        frames.changes, "around", lambda name, *args: found.append(name) or around(name, *args)
+        changes, "around", lambda name, *args: found.append(name) or around(name, *args)
     )
     return found
 

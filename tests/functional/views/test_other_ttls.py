@@ -3,14 +3,13 @@ refresh (docs/state_ttl.md)."""
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from dbt_streamsql.plan.redefinition import COMPATIBLE, METADATA
-from tests.support.ttl_world import JOIN, TTL, World, expire
+from tests.support.clock import ahead
+from tests.support.ttl_world import JOIN, TTL, World
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.hunts]
 
 COUNTED = "SELECT product, count(*) AS n, max(order_id) AS last FROM {s}.orders GROUP BY product"
 LONG = "1 hour"
@@ -18,9 +17,10 @@ LONG = "1 hour"
 
 @pytest.fixture
 def world(engine, schema):
-    made = World(engine, schema)
-    yield made
-    made.check()
+    with ahead(engine) as clock:
+        made = World(engine, schema, clock)
+        yield made
+        made.check()
 
 
 def hidden(world, name):
@@ -52,7 +52,7 @@ def test_what_expired_under_a_shorter_ttl_stays_so(world, longer):
     world.sql("INSERT INTO {s}.orders VALUES (1, 'pen'), (2, 'cup'), (3, 'hat')")
     world.sql("INSERT INTO {s}.shipments VALUES (1, 'sent')")
     world.view("tracked", JOIN, {"joins": f"{TTL} s"})
-    expire()
+    world.expire()
     # Order 2 has expired: the row of both is never made.
     world.epoch("INSERT INTO {s}.shipments VALUES (2, 'late')")
     assert world.view("tracked", JOIN, longer).definition == METADATA
@@ -63,7 +63,7 @@ def test_what_expired_under_a_shorter_ttl_stays_so(world, longer):
     assert world.rows("tracked") == [(1, "pen", "sent")]
     # What came since is remembered for as long as it is said now.
     world.epoch("INSERT INTO {s}.orders VALUES (4, 'wax')")
-    expire()
+    world.expire()
     world.epoch("INSERT INTO {s}.shipments VALUES (4, 'sent')")
     assert world.rows("tracked") == [(1, "pen", "sent"), (4, "wax", "sent")]
     assert forgets(world, "tracked")
@@ -80,7 +80,7 @@ def test_places_that_read_one_table_keep_what_each_has_forgotten(world):
     )
     world.sql("INSERT INTO {s}.orders VALUES (1, 'pen')")
     world.view("pairs", query, {"joins": {"a": f"{TTL} s", "b": LONG}})
-    expire()
+    world.expire()
     world.epoch("INSERT INTO {s}.orders VALUES (0, 'ink'), (2, 'cup')")
     # 1 is known as b and not as a.
     assert world.rows("pairs") == [(2, "cup", "pen")]
@@ -94,7 +94,7 @@ def test_places_that_read_one_table_keep_what_each_has_forgotten(world):
 def test_groups_that_are_to_be_forgotten_count_as_written_when_it_is_said(world):
     world.sql("INSERT INTO {s}.orders VALUES (1, 'pen'), (2, 'pen'), (3, 'cup')")
     world.view("counted", COUNTED)
-    before = time.time() * 1e6
+    before = world.clock.time() * 1e6
     report = world.view("counted", COUNTED, {"aggregates": LONG})
     assert (report.definition, report.mode) == (COMPATIBLE, "incremental")
     assert hidden(world, "counted") == ["__streamsql_written"]
@@ -108,7 +108,7 @@ def test_groups_that_are_to_be_forgotten_count_as_written_when_it_is_said(world)
 def test_another_ttl_of_groups_counts_from_their_last_write(world):
     world.sql("INSERT INTO {s}.orders VALUES (1, 'pen'), (3, 'cup')")
     world.view("counted", COUNTED, {"aggregates": LONG})
-    expire()
+    world.expire()
     report = world.view("counted", COUNTED, {"aggregates": f"{TTL} s"})
     assert (report.definition, report.mode, report.jobs) == (METADATA, "noop", 0)
     world.epoch("INSERT INTO {s}.orders VALUES (2, 'pen')")
@@ -130,7 +130,7 @@ def test_a_table_that_was_made_anew_is_seen_from_its_first_row_on(world):
     for number in range(4):
         world.sql(f"INSERT INTO {{s}}.orders VALUES ({number}, 'pen')")
     world.view("tracked", JOIN, {"joins": f"{TTL} s"})
-    expire()
+    world.expire()
     world.epoch("INSERT INTO {s}.shipments VALUES (9, 'sent')")
     world.sql("DROP TABLE {s}.orders")
     world.table("orders", "order_id INT, product STRING")

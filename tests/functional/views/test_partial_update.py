@@ -9,10 +9,9 @@ from decimal import Decimal
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.runtime import write, write_driver
 from tests.property.playing import WAYS
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.hunts]
 
 CRM = ("SELECT id, name, city FROM {crm}", ["name", "city"], "crm")
 WEB = ("SELECT user, clicks FROM {web}", ["clicks"], "web")
@@ -66,10 +65,8 @@ def sources(engine, schema):
 
 
 @pytest.fixture(params=list(WAYS))
-def way(request, monkeypatch):
-    changed, small = WAYS[request.param]
-    monkeypatch.setattr(write_driver, "DRIVER_ROWS", changed)
-    monkeypatch.setattr(write, "SMALL_TABLE", small)
+def way(request, engine, tune):
+    tune(engine, **WAYS[request.param])
     return request.param
 
 
@@ -103,9 +100,9 @@ def test_each_branch_writes_its_own_columns_and_no_other(sources, way, reuse):
     assert sources.advance().mode == "noop"
 
 
-def test_many_branches_gain_and_lose_rows_in_a_table_that_is_written_anew(sources, monkeypatch):
+def test_many_branches_gain_and_lose_rows_in_a_table_that_is_written_anew(sources, tune):
     # What Spark infers of so many counters does not fit its memory, unless it is told not to.
-    monkeypatch.setattr(write_driver, "DRIVER_ROWS", 0)
+    tune(sources.engine, driver_rows=0)
     spark, source = sources.engine.spark, f"lake.{sources.schema}.many"
     columns = [f"c{number}" for number in range(22)]
     spark.sql(f"CREATE TABLE {source} (id INT, {', '.join(f'{c} INT' for c in columns)})")

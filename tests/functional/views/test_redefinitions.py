@@ -12,7 +12,7 @@ from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.redefinition import APPEND, COMPATIBLE, METADATA, SHADOW
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.hunts]
 
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
 PAIRS = 10
@@ -211,7 +211,7 @@ def test_rows_of_a_new_definition_do_not_come_from_the_source(spark, engine, sch
     """Without a change of the source its version is not even asked for rows."""
     view, query = f"lake.{schema}.v", GROUPS.format(o=orders)
     engine.create_materialized_view(view, query)
-    before = dict(engine._warehouse.store.latest(view).inputs)
+    before = dict(engine.store.latest(view).inputs)
     _, plan, change = engine._definitions.define(
         engine._jobs()[view], view, f"{query} HAVING n > 1", "auto", "", {}
     )
@@ -220,7 +220,7 @@ def test_rows_of_a_new_definition_do_not_come_from_the_source(spark, engine, sch
     assert "orders" not in change.sql
     report = engine.create_materialized_view(view, f"{query} HAVING n > 1")
     assert (report.mode, report.rows_read) == ("incremental", 0)
-    assert dict(engine._warehouse.store.latest(view).inputs) == before
+    assert dict(engine.store.latest(view).inputs) == before
     assert engine.verify(view) == []
 
 
@@ -244,7 +244,7 @@ def test_readers_of_a_redefined_view_and_its_changelog_follow(spark, engine, sch
     query = GROUPS.format(o=orders)
     engine.create_materialized_view(view, query, changelog=True)
     engine.create_materialized_view(reader, f"SELECT k, s FROM {view} WHERE n > 1")
-    start = engine._warehouse.store.last_committed()
+    start = engine.store.last_committed()
     _move(spark, orders, 10)
     engine.begin()
     report = engine.create_materialized_view(view, f"{query} HAVING n > 1", changelog=True)

@@ -8,7 +8,6 @@ from decimal import Decimal
 import pytest
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import upkeep, write_driver
 from dbt_streamsql.storage.iceberg.java import java_table
 
 EVERY_TYPE = """
@@ -86,9 +85,9 @@ def test_a_group_that_empties_and_comes_back_is_one_row_again(engine, schema):
 
 @pytest.mark.parametrize("rows_of_driver", [0, 1000])
 def test_an_expression_that_has_no_value_for_no_rows_is_not_asked_of_a_group_that_empties(
-    engine, schema, monkeypatch, rows_of_driver
+    engine, schema, tune, rows_of_driver
 ):
-    monkeypatch.setattr(write_driver, "DRIVER_ROWS", rows_of_driver)
+    tune(engine, driver_rows=rows_of_driver)
     make(
         engine,
         schema,
@@ -111,8 +110,8 @@ def test_one_epoch_is_one_new_snapshot_and_one_new_file(engine, schema):
     assert newest.summary().get("added-data-files") == "1"
 
 
-def test_a_small_view_in_many_files_is_written_anew(engine, schema, monkeypatch):
-    monkeypatch.setattr(upkeep, "MANY_FILES", 2)
+def test_a_small_view_in_many_files_is_written_anew(engine, schema, tune):
+    tune(engine, many_files=2)
     make(engine, schema, "SELECT k FROM lake.{schema}.base")
     for number in range(4):
         engine.spark.sql(f"DELETE FROM lake.{schema}.base WHERE k = {number + 1}")

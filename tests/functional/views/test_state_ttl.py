@@ -4,24 +4,25 @@ that was not written for its TTL starts anew (FLIP-292; docs/state_ttl.md)."""
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
 from dbt_streamsql import StreamSqlError
 from dbt_streamsql.plan.document import PlanDocument, differences
-from dbt_streamsql.runtime import durable
 from dbt_streamsql.runtime.ages import Ages
-from tests.support.ttl_world import JOIN, TTL, World, expire
+from tests.support.clock import ahead
+from tests.support.steps import Died, observing
+from tests.support.ttl_world import JOIN, TTL, World
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.hunts]
 
 
 @pytest.fixture
 def world(engine, schema):
-    made = World(engine, schema)
-    yield made
-    made.check()
+    with ahead(engine) as clock:
+        made = World(engine, schema, clock)
+        yield made
+        made.check()
 
 
 def test_an_expired_partner_joins_no_more_and_the_other_side_may_wait_longer(world):
@@ -29,7 +30,7 @@ def test_an_expired_partner_joins_no_more_and_the_other_side_may_wait_longer(wor
     world.view("tracked", JOIN, {"joins": {"o": "1 hour", "shipments": f"{TTL} s"}})
     world.epoch("INSERT INTO {s}.shipments VALUES (1, 'sent'), (3, 'sent')")
     assert world.rows("tracked") == [(1, "pen", "sent")]
-    expire()
+    world.expire()
     world.epoch("INSERT INTO {s}.orders VALUES (3, 'hat')")
     assert world.rows("tracked") == [(1, "pen", "sent")]
     world.epoch("INSERT INTO {s}.shipments VALUES (2, 'sent'), (3, 'late')")
@@ -44,7 +45,7 @@ def test_a_late_retraction_of_what_has_expired_is_ignored(world):
     world.sql("INSERT INTO {s}.orders VALUES (1, 'pen'), (2, 'cup')")
     world.sql("INSERT INTO {s}.shipments VALUES (1, 'sent'), (2, 'sent')")
     world.view("tracked", JOIN, {"joins": f"{TTL} s"})
-    expire()
+    world.expire()
     world.epoch("DELETE FROM {s}.shipments WHERE order_id = 1")
     assert world.rows("tracked") == [(1, "pen", "sent"), (2, "cup", "sent")]
     world.epoch("UPDATE {s}.shipments SET status = 'back' WHERE order_id = 2")
@@ -56,7 +57,7 @@ def test_what_comes_is_seen_however_late_its_epoch_is(world):
     world.view("tracked", JOIN, {"joins": f"{TTL} s"})
     world.sql("INSERT INTO {s}.orders VALUES (1, 'pen')")
     world.sql("INSERT INTO {s}.shipments VALUES (1, 'sent')")
-    expire()
+    world.expire()
     world.epoch()
     assert world.rows("tracked") == [(1, "pen", "sent")]
     world.epoch(
@@ -69,7 +70,7 @@ def test_what_comes_is_seen_however_late_its_epoch_is(world):
 def test_what_is_written_again_is_remembered_anew(world):
     world.sql("INSERT INTO {s}.orders VALUES (1, 'pen')")
     world.view("tracked", JOIN, {"joins": f"{TTL} s"})
-    expire()
+    world.expire()
     world.epoch("UPDATE {s}.orders SET product = product")
     world.epoch("INSERT INTO {s}.shipments VALUES (1, 'sent')")
     assert world.rows("tracked") == [(1, "pen", "sent")]
@@ -81,7 +82,7 @@ def test_a_group_that_was_not_written_for_its_ttl_starts_anew(world):
     world.view("counted", query, {"aggregates": f"{TTL} s"})
     world.epoch("INSERT INTO {s}.orders VALUES (4, 'pen')")
     assert world.rows("counted", "product, n, last") == [("cup", 1, 3), ("pen", 3, 4)]
-    expire()
+    world.expire()
     world.epoch("INSERT INTO {s}.orders VALUES (0, 'pen')")
     assert world.rows("counted", "product, n, last") == [("cup", 1, 3), ("pen", 1, 0)]
     world.epoch("DELETE FROM {s}.orders WHERE order_id = 3")
@@ -97,7 +98,7 @@ def test_the_first_of_its_kind_may_come_again_after_the_ttl(world):
     world.view("first", query, {"deduplicate": f"{TTL} s"})
     world.epoch("INSERT INTO {s}.orders VALUES (1, 'wax')")
     assert world.rows("first", "order_id, product") == [(1, "pen")]
-    expire()
+    world.expire()
     world.epoch("INSERT INTO {s}.orders VALUES (1, 'zip')")
     assert world.rows("first", "order_id, product") == [(1, "zip")]
 
@@ -106,7 +107,7 @@ def test_a_hint_says_how_long_the_inputs_of_a_join_are_kept(world):
     query = JOIN.replace("SELECT", f"SELECT /*+ STATE_TTL('o' = '1 d', 's' = '{TTL} s') */", 1)
     world.view("tracked", query)
     world.epoch("INSERT INTO {s}.shipments VALUES (1, 'sent')")
-    expire()
+    world.expire()
     world.epoch("INSERT INTO {s}.orders VALUES (1, 'pen')")
     assert world.rows("tracked") == []
 
@@ -115,7 +116,7 @@ def test_nothing_expires_by_itself_and_a_full_refresh_is_the_query(world):
     world.sql("INSERT INTO {s}.orders VALUES (1, 'pen')")
     world.sql("INSERT INTO {s}.shipments VALUES (1, 'sent')")
     world.view("tracked", JOIN, {"joins": f"{TTL} s"})
-    expire()
+    world.expire()
     assert world.epoch()[f"{world.schema}.tracked"].mode == "noop"
     world.epoch("INSERT INTO {s}.shipments VALUES (1, 'again')")
     assert world.rows("tracked") == [(1, "pen", "sent")]
@@ -144,10 +145,10 @@ def test_verify_finds_what_an_epoch_did_with_rows_that_had_expired(world, monkey
     world.sql("INSERT INTO {s}.shipments VALUES (1, 'sent'), (2, 'sent')")
     world.view("right", query, ttl)
     world.view("wrong", query, ttl)
-    expire()
+    world.expire()
     world.epoch("INSERT INTO {s}.orders VALUES (7, 'pen')")
     assert world.verified("right") == []
-    expire()
+    world.expire()
     with monkeypatch.context() as broken:
         broken.setattr(Ages, "expired", lambda *_: 0)
         broken.setattr(Ages, "of_groups", lambda ages, ttl: (0, ages.written))
@@ -163,7 +164,7 @@ def test_verify_finds_what_an_epoch_did_with_rows_that_had_expired(world, monkey
 def test_verify_says_why_it_cannot_tell_what_a_view_that_forgot_should_be(world):
     world.sql("INSERT INTO {s}.orders VALUES (1, 'pen')")
     world.view("tracked", JOIN, {"joins": f"{TTL} s"})
-    expire()
+    world.expire()
     world.epoch("INSERT INTO {s}.shipments VALUES (1, 'late')")
     world.view("tracked", JOIN, {"joins": "1 h"})
     with pytest.raises(StreamSqlError, match="its definition is another than that of its rows"):
@@ -216,10 +217,10 @@ def test_a_plan_file_shows_every_state_and_its_ttls_may_be_changed(world):
     ]
     assert join["schema"][0] == {"name": "order_id", "type": "int"}
     edited = PlanDocument.from_json(text.replace('"604800000 ms"', f'"{int(TTL * 1000)} ms"', 1))
-    kept = f"join-left-state is kept for {TTL:.0f} seconds, not 7 days"
+    kept = "join-left-state is kept for 5 minutes, not 7 days"
     assert differences(plan, edited) == [f"node {join['id']} (inner join of 2): {kept}"]
     world.engine.create_materialized_view(name, query, plan=edited)
-    expire()
+    world.expire()
     world.epoch("INSERT INTO {s}.shipments VALUES (1, 'sent')")
     assert world.rows("tracked") == []
 
@@ -260,13 +261,9 @@ def test_a_plan_file_from_before_there_were_ttls_leaves_them_to_the_config(world
         del node["state"]
     old = PlanDocument.from_json(json.dumps(body | {"version": 1}))
     world.engine.create_materialized_view(name, query, plan=old, state_ttl=f"{TTL} s")
-    expire()
+    world.expire()
     world.epoch("INSERT INTO {s}.shipments VALUES (1, 'sent')")
     assert world.rows("tracked") == []
-
-
-class Died(BaseException):
-    """The process ends here."""
 
 
 @pytest.mark.parametrize(
@@ -279,12 +276,11 @@ class Died(BaseException):
         ("publish.table", "after", True),
     ],
 )
-def test_an_epoch_that_died_is_run_again_by_one_clock(world, monkeypatch, step, moment, joined):
+def test_an_epoch_that_died_is_run_again_by_one_clock(world, step, moment, joined):
     """Published by whoever comes next it has what its own clock said, run again what the new one
     says: of what expires in between, all or nothing."""
-    ttl = 8.0
     query = JOIN.replace("SELECT", "SELECT /*+ STATE_TTL('s' = '1 h') */", 1)
-    world.view("tracked", query, {"joins": {"o": f"{ttl} s"}})
+    world.view("tracked", query, {"joins": {"o": f"{TTL} s"}})
     world.epoch("INSERT INTO {s}.orders VALUES (1, 'pen'), (2, 'cup')")
     world.sql("INSERT INTO {s}.shipments VALUES (1, 'sent'), (2, 'sent')")
     dead = []
@@ -294,11 +290,9 @@ def test_an_epoch_that_died_is_run_again_by_one_clock(world, monkeypatch, step, 
             dead.append(at)
             raise Died
 
-    monkeypatch.setattr(durable, "observers", [die])
-    with pytest.raises(Died):
+    with observing(die), pytest.raises(Died):
         world.engine.advance()
-    monkeypatch.setattr(durable, "observers", [])
-    time.sleep(ttl + 0.5)
+    world.expire()
     world.engine.advance()
     both = [(1, "pen", "sent"), (2, "cup", "sent")]
     assert world.rows("tracked") == (both if joined else [])

@@ -3,19 +3,20 @@ of the others is what it would make of all."""
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import frames
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.storage.iceberg import changes, metadata, recent
+from dbt_streamsql.storage.iceberg.java import is_connect, java_table
+from dbt_streamsql.storage.iceberg.planned_files import task_sets
+from tests.support.clock import ahead
+from tests.support.table_access import by_sql
 
 pytestmark = pytest.mark.spark
 
-TTL = 3.0
-"""Seconds; all that an epoch of these tests needs to remember is written in fewer."""
+TTL = 300.0
+"""Seconds; no test takes as many."""
 MODES = ", ".join(f"'write.{w}.mode' = '{{0}}'" for w in ("delete", "update", "merge"))
 JOIN = "SELECT p.pay_id, p.note, o.product FROM {s}.pays p JOIN {s}.orders o ON p.order_id = o.id"
 SELF = (
@@ -39,7 +40,8 @@ CHANGES = {
 class Shop:
     """Payments in a file for each commit, most of which expire, and the orders that they are of."""
 
-    def __init__(self, engine, schema, mode="merge-on-read"):
+    def __init__(self, engine, schema, clock, mode="merge-on-read"):
+        self.clock = clock
         self.engine, self.spark, self.schema = engine, engine.spark, f"lake.{schema}"
         properties = f"TBLPROPERTIES ('format-version' = '3', {MODES.format(mode)})"
         self.sql(f"CREATE TABLE {{s}}.orders (id BIGINT, product STRING) {properties}")
@@ -69,34 +71,44 @@ class Shop:
         tables = self.engine.advance().tables
         return {name.rpartition(".")[2]: report for name, report in tables.items()}
 
+    def expire(self):
+        self.clock.jump(TTL + 1)
+
     def rows(self, name):
         return sorted(self.sql(f"SELECT * FROM {{s}}.{name}"))
 
 
 @pytest.fixture
-def shop(engine, schema):
-    return Shop(engine, schema)
+def clock(engine):
+    with ahead(engine) as made:
+        yield made
 
 
 @pytest.fixture
-def unpruned(monkeypatch):
+def shop(engine, schema, clock):
+    return Shop(engine, schema, clock)
+
+
+@pytest.fixture
+def unpruned(engine, monkeypatch):
     """The view `unpruned` reads by the condition alone."""
-    made = frames.Frames.__post_init__
+    made = engine.warehouse.programs
 
-    def make(self):
-        made(self)
-        if self.writer.table.table == "unpruned":
-            self.recent._frame = lambda *_: None
+    def make(reads, writer, *rest):
+        program = made(reads, writer, *rest)
+        if writer.table.table == "unpruned":
+            program.relations.recent._frame = lambda *_: None
+        return program
 
-    monkeypatch.setattr(frames.Frames, "__post_init__", make)
+    monkeypatch.setattr(engine.warehouse, "programs", make)
 
 
 @pytest.fixture(params=["java", "sql"])
 def way(request, monkeypatch, spark):
     """With the JVM, and as over Spark Connect; where there is no JVM both are the same."""
     if request.param == "sql":
-        monkeypatch.setattr(recent, "is_connect", lambda _: True)
-    return request.param if not recent.is_connect(spark) else "sql"
+        by_sql(monkeypatch, "newer_rows")
+    return request.param if not is_connect(spark) else "sql"
 
 
 def both(shop, query, ttl, *statements):
@@ -109,13 +121,13 @@ def both(shop, query, ttl, *statements):
     shop.pay(10)
     shop.sql("INSERT INTO {s}.orders SELECT id, 'early' FROM range(5)")
     shop.advance()
-    time.sleep(TTL + 0.5)
+    shop.expire()
     found = []
     for number, statement in enumerate(["SELECT 1", *statements, "SELECT 1"]):
         if statement:
             shop.sql(statement)
         else:
-            time.sleep(TTL + 0.5)
+            shop.expire()
         shop.pay()
         shop.sql(f"INSERT INTO {{s}}.orders SELECT id, 'l{number}' FROM range({number * 7}, 97)")
         done = shop.advance()
@@ -136,9 +148,9 @@ def both(shop, query, ttl, *statements):
     indirect=["way"],
 )
 def test_expired_files_are_not_read_and_the_rows_are_the_same(
-    engine, schema, unpruned, way, change, mode
+    engine, schema, clock, unpruned, way, change, mode
 ):
-    shop = Shop(engine, schema, mode)
+    shop = Shop(engine, schema, clock, mode)
     ttl = {"joins": {"p": f"{TTL} s", "o": "1 day"}}
     done = both(shop, JOIN, ttl, *CHANGES[change])
     if done[0][0].bytes_read < 0:
@@ -157,7 +169,7 @@ def test_expired_files_are_not_read_and_the_rows_are_the_same(
     [
         ("java", SELF, f"{TTL} s"),
         ("sql", SELF, f"{TTL} s"),
-        ("java", SEMI, {"joins": {"pays": "3 s"}}),
+        ("java", SEMI, {"joins": {"pays": f"{TTL} s"}}),
     ],
     indirect=["way"],
 )
@@ -175,7 +187,12 @@ def compared(shop):
     name = TableName.parse(f"{shop.schema}.pays")
     meta = metadata.load(shop.spark, name)
     local, views = Local(shop.spark), []
-    reads = recent.Recent(shop.spark, lambda frame: views.append(1) or local.view(frame))
+    reads = recent.Recent(
+        *(shop.spark, lambda frame: views.append(1) or local.view(frame)),
+        few_files=0,
+        few_bytes=0,
+        worth=1,
+    )
     last = meta.snapshots[meta.current]
     try:
         for snapshot in {*list(meta.snapshots)[2::6], last.id}:
@@ -192,9 +209,7 @@ def compared(shop):
     return len(views)
 
 
-def test_every_snapshot_after_every_number_is_what_the_condition_gives(shop, way, monkeypatch):
-    for name, value in {"FEW_FILES": 0, "FEW_BYTES": 0, "WORTH": 1}.items():
-        monkeypatch.setattr(recent, name, value)
+def test_every_snapshot_after_every_number_is_what_the_condition_gives(shop, way):
     shop.pay(9, rows=20)
     for statements in CHANGES.values():
         shop.pay(2, rows=20)
@@ -209,13 +224,13 @@ def test_every_snapshot_after_every_number_is_what_the_condition_gives(shop, way
 
 def test_nothing_is_left_of_an_epoch_that_failed_or_did_not(shop, way, monkeypatch):
     def left():
-        sessions = shop.engine._warehouse.sessions._free
+        sessions = shop.engine.warehouse.sessions._free
         shown = [s.sql(f"SHOW VIEWS IN {shop.schema}").collect() for s in sessions]
         views = [row.viewName for rows in shown for row in rows if row.isTemporary]
         if way == "sql":
             return views
-        table = recent.java_table(shop.spark, TableName.parse(f"{shop.schema}.pays"))
-        return [*views, *recent._task_sets(shop.spark).fetchSetIds(table)]
+        table = java_table(shop.spark, TableName.parse(f"{shop.schema}.pays"))
+        return [*views, *task_sets(shop.spark).fetchSetIds(table)]
 
     both(shop, JOIN, {"joins": {"p": f"{TTL} s", "o": "1 day"}})
     assert left() == []

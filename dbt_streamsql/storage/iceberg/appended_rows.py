@@ -1,0 +1,61 @@
+"""New rows of a table by the commits that appended them: one scan of theirs (`recent.py`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.storage.iceberg import changes
+from dbt_streamsql.storage.iceberg.changes import Change
+from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot
+
+MANY_COMMITS = 100
+"""The scan of what was appended opens a list of files for each commit."""
+
+
+@dataclass(frozen=True)
+class AppendedRows:
+    """`NewerRows` without a JVM."""
+
+    spark: SparkSession
+    by_options = True
+
+    def after(
+        self, name: TableName, meta: Metadata, snapshot: int, number: int, worth: float
+    ) -> DataFrame | None:
+        path = _appends(meta, snapshot, number)
+        if not path or len(path) > MANY_COMMITS:
+            return None
+        size = meta.snapshots[snapshot].count("total-files-size")
+        if sum(commit.count("added-files-size") for commit in path) > worth * size:
+            return None
+        return self._between(name, path[0].parent, snapshot)
+
+    def appended(self, name: TableName, change: Change) -> DataFrame:
+        return self._between(name, change.old, change.new)
+
+    def close(self) -> None:
+        """Nothing was prepared."""
+
+    def _between(self, name: TableName, old: int | None, new: int | None) -> DataFrame:
+        """What commits appended after one snapshot, up to another."""
+        reader = self.spark.read.option("start-snapshot-id", str(old))
+        reader = reader.option("end-snapshot-id", str(new))
+        return reader.table(name.sql).select("*", *changes.LINEAGE)
+
+
+def _appends(meta: Metadata, snapshot: int, number: int) -> list[Snapshot]:
+    """The commits after that of a sequence number: none unless all appended or compacted.
+
+    None either where that commit is not known any more.
+    """
+    path: list[Snapshot] = []
+    at = meta.snapshots.get(snapshot)
+    while at is not None and at.sequence != number:
+        if at.operation not in ("append", "replace"):
+            return []
+        path.append(at)
+        at = meta.snapshots.get(at.parent) if at.parent is not None else None
+    return path[::-1] if at is not None else []

@@ -1,0 +1,153 @@
+"""Iceberg tables by Iceberg's own Java, in the JVM of a classic session: see `access.py`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.storage.iceberg import delta, pointer
+from dbt_streamsql.storage.iceberg.delta import Delta
+from dbt_streamsql.storage.iceberg.files import place
+from dbt_streamsql.storage.iceberg.java import java_class, java_table
+from dbt_streamsql.storage.iceberg.metadata import Metadata, check_absent, from_json
+from dbt_streamsql.storage.iceberg.planned_files import PlannedFiles
+from dbt_streamsql.storage.iceberg.refs import Moves
+from dbt_streamsql.storage.iceberg.stamp import Stamp
+
+_PIECE = 3500
+"""Characters of an answer that fit into one write of the gateway; they are ASCII, so that no cut
+goes through one."""
+
+
+@dataclass(frozen=True)
+class JvmTables:
+    """`IcebergTables` of a session with a JVM."""
+
+    spark: SparkSession
+    writes_files = True
+
+    @property
+    def folders(self) -> HadoopFolders:
+        return HadoopFolders(self.spark)
+
+    def load(self, name: TableName) -> Metadata | None:
+        try:
+            table = java_table(self.spark, name)
+        except PySparkException as error:
+            check_absent(error, name)
+            return None
+        return from_json(json.loads(_to_json(self.spark, table.operations().current())))
+
+    def added_files(self, name: TableName, snapshot: int) -> list[str]:
+        table = java_table(self.spark, name)
+        files = table.snapshot(snapshot).addedDataFiles(table.io()).iterator()
+        found = []
+        while files.hasNext():
+            found.append(str(files.next().location()))
+        return found
+
+    def knows_schema(self, _: str, __: str) -> bool:
+        return False  # Iceberg's catalog would have to ask as well
+
+    def move(self, name: TableName, moves: Moves) -> None:
+        move(java_table(self.spark, name), moves)
+
+    def expire(self, name: TableName, snapshots: Sequence[int]) -> None:
+        change = java_table(self.spark, name).expireSnapshots()
+        for snapshot in snapshots:
+            change = change.expireSnapshotId(snapshot)
+        change.commit()
+
+    def commit(
+        self, name: TableName, branch: str, base: int, origin: Stamp, change: Delta
+    ) -> None:
+        delta.commit(self.spark, name, branch, base, origin, change)
+
+    def newer_rows(self) -> PlannedFiles:
+        return PlannedFiles(self.spark)
+
+    def newest_file(self, name: TableName) -> str:
+        return pointer.newest(self.spark, name)
+
+    def add(self, name: TableName, file: str) -> None:
+        pointer.add(self.spark, name, file)
+
+    def swap(
+        self, name: TableName, base: str, other: TableName, properties: Mapping[str, str | None]
+    ) -> bool:
+        return pointer.swap(self.spark, name, base, other, properties)
+
+
+@dataclass(frozen=True)
+class HadoopFolders:
+    """`Folders` on any file system that Hadoop knows."""
+
+    spark: SparkSession
+
+    def names(self, folder: str) -> list[str]:
+        at, system = place(self.spark, folder)
+        if not system.exists(at):
+            return []
+        return [found.getPath().getName() for found in system.listStatus(at)]
+
+    def size(self, folder: str) -> tuple[int, int] | None:
+        try:
+            at, system = place(self.spark, folder)
+            found = system.getContentSummary(at)
+            return int(found.getFileCount()), int(found.getLength())
+        except Py4JError:
+            return None  # Iceberg reaches it by another way than Hadoop's
+
+    def delete(self, folder: str) -> bool:
+        at, system = place(self.spark, folder)
+        # A local file system says nothing but False, also of what was not there.
+        return bool(system.delete(at, True) or not system.exists(at))
+
+    def rename(self, old: str, new: str) -> None:
+        at, system = place(self.spark, old)
+        # Into a folder of that name it would be moved, and nothing said.
+        to = java_class(self.spark, "org.apache.hadoop.fs.Path")(new)
+        if system.exists(to) or not system.rename(at, to):
+            raise OSError(f"{old} cannot be renamed to {new}")
+
+
+def move(table: Any, moves: Moves) -> None:
+    """Carry out the moves of one table, Iceberg's own, in one commit."""
+    known = table.refs()
+    change = table.manageSnapshots()
+    for branch, snapshot in moves.branches.items():
+        make = change.replaceBranch if known.containsKey(branch) else change.createBranch
+        change = make(branch, snapshot)
+    for tag, snapshot in moves.tags.items():
+        change = change.createTag(tag, snapshot)
+    if moves.forward:
+        change = change.fastForwardBranch("main", moves.forward)
+    for branch in moves.drop_branches:
+        change = change.removeBranch(branch)
+    for tag in moves.drop_tags:
+        change = change.removeTag(tag)
+    change.commit()
+
+
+def _to_json(spark: SparkSession, current: Any) -> str:
+    """The table's metadata file as text, fetched in pieces.
+
+    A longer answer leaves the JVM's gateway in two writes, the second of which waits 40 ms for the
+    first to be acknowledged (Nagle's algorithm with delayed acknowledgement).
+    """
+    writer = java_class(spark, "java.io.StringWriter")()
+    generator = java_class(spark, "org.apache.iceberg.util.JsonUtil").factory()
+    generator = generator.createGenerator(writer).setHighestNonEscapedChar(127)
+    java_class(spark, "org.apache.iceberg.TableMetadataParser").toJson(current, generator)
+    generator.flush()
+    text = writer.getBuffer()
+    length = text.length()
+    cuts = range(0, length, _PIECE)
+    return "".join(text.substring(cut, min(cut + _PIECE, length)) for cut in cuts)

@@ -1,0 +1,95 @@
+"""New rows of a table by the files that have them, planned once and handed to Spark (`recent.py`).
+
+The files of a snapshot are planned by Iceberg's own Java, deletes included, and those that are new
+enough are staged as Iceberg's compaction does it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.storage.iceberg import changes
+from dbt_streamsql.storage.iceberg.changes import Change
+from dbt_streamsql.storage.iceberg.java import frame_of, java_class, java_table, number_of
+from dbt_streamsql.storage.iceberg.metadata import Metadata
+
+_TASK, _FILE = "org.apache.iceberg.ContentScanTask", "org.apache.iceberg.ContentFile"
+
+
+@dataclass(frozen=True)
+class _Files:
+    """The scan tasks of a snapshot, oldest first: Java's table and list. `size`: Java's function
+    from a task to the bytes that it reads."""
+
+    table: Any
+    tasks: Any
+    size: Any
+
+
+@dataclass
+class PlannedFiles:
+    """`NewerRows` with a JVM in reach."""
+
+    spark: SparkSession
+    _files: dict[tuple[str, int], _Files] = field(default_factory=dict)
+    _staged: list[tuple[Any, str]] = field(default_factory=list)
+    by_options = False
+
+    def after(
+        self, name: TableName, _: Metadata, snapshot: int, number: int, worth: float
+    ) -> DataFrame | None:
+        key = (str(name), snapshot)
+        if key not in self._files:
+            self._files[key] = _planned(self.spark, name, snapshot)
+        files = self._files[key]
+        first, end = 0, files.tasks.size()
+        while first < end:
+            middle = (first + end) // 2
+            if files.tasks.get(middle).file().dataSequenceNumber() > number:
+                end = middle
+            else:
+                first = middle + 1
+        if first == files.tasks.size():
+            return self.spark.sql(f"SELECT * FROM {changes.with_lineage(name, snapshot)} LIMIT 0")
+        newer = files.tasks.subList(first, files.tasks.size())
+        read, every = (part.stream().mapToLong(files.size).sum() for part in (newer, files.tasks))
+        if read > worth * every:
+            return None
+        own = f"streamsql-{uuid.uuid4().hex}"
+        kept = java_class(self.spark, "java.util.ArrayList")(newer)
+        task_sets(self.spark).stageTasks(files.table, own, kept)
+        self._staged.append((files.table, own))
+        table = java_class(self.spark, "org.apache.iceberg.spark.source.SparkRewriteTable")
+        return frame_of(self.spark, table(files.table, own))
+
+    def appended(self, _: TableName, __: Change) -> None:
+        """A change reads the new rows by its own SQL."""
+
+    def close(self) -> None:
+        for table, key in self._staged:
+            task_sets(self.spark).removeTasks(table, key)
+        self._staged.clear()
+
+
+def _planned(spark: SparkSession, name: TableName, snapshot: int) -> _Files:
+    table = java_table(spark, name)
+    lists = java_class(spark, "org.apache.iceberg.relocated.com.google.common.collect.Lists")
+    planned = table.newScan().useSnapshot(snapshot).planFiles()
+    try:
+        tasks = lists.newArrayList(planned.iterator())
+    finally:
+        planned.close()
+    written = number_of(spark, table, (_TASK, "file"), (_FILE, "dataSequenceNumber"))
+    order = java_class(spark, "java.util.Comparator").comparingLong(written)
+    java_class(spark, "java.util.Collections").sort(tasks, order)
+    return _Files(table, tasks, number_of(spark, table, (_TASK, "sizeBytes")))
+
+
+def task_sets(spark: SparkSession) -> Any:
+    """Where Iceberg keeps the files that were handed to it, for one read."""
+    return java_class(spark, "org.apache.iceberg.spark.ScanTaskSetManager").get()
