@@ -207,11 +207,11 @@ def test_who_waits_for_the_right_to_write_gets_it_between_two_epochs(
     monkeypatch.setattr(lock.FileLock, "try_acquire", asked)
     another, stop = engine.store.acting_for("another"), threading.Event()
     thread = threading.Thread(target=Runner(engine, Pace(0), told.hear).run, args=(stop,))
+    asking = threading.Thread(target=lambda: fences.append(another.acquire(wait=True)))
     thread.start()
     try:
         told.wait(lambda event: event.kind == "tick")
         first = len(told.of("tick"))
-        asking = threading.Thread(target=lambda: fences.append(another.acquire(wait=True)))
         asking.start()
         patience.until(lambda: fences or len(told.of("tick")) > first + 20)
         assert fences, "it looks ten times a second, and there is a gap after each epoch"
@@ -220,6 +220,8 @@ def test_who_waits_for_the_right_to_write_gets_it_between_two_epochs(
         assert len(told.of("tick")) <= ticks + 1, "no epoch while another one has the right"
     finally:
         stop.set()
+        if asking.ident:
+            patience.join(asking)
         for fence in fences:
             another.release(fence)
         patience.join(thread)
