@@ -1,5 +1,5 @@
 """`make simulate SEEDS=… SEED=…`: many seeds with a tally, or one with its trace. Exit code 1 when
-an invariant broke."""
+an invariant broke, or when many seeds have not met a fault that they should."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import argparse
 import sys
 from time import monotonic
 
-from tests.simulator.sim_campaign import SHOWN, Tally, campaigns, told
+from tests.simulator.sim_campaign import ENOUGH, SHOWN, Tally, campaigns, told
 
 
 def main() -> int:
@@ -29,7 +29,10 @@ def main() -> int:
     print(f"{tally}; {monotonic() - began:.0f} s")
     if tally.failed:
         print(f"failed: {' '.join(str(outcome.seed) for outcome in tally.failed)}")
-    return 1 if tally.failed else 0
+    unmet = tally.unmet() if tally.seeds >= ENOUGH else []
+    if unmet:
+        print(f"not met: {', '.join(unmet)}")
+    return 1 if tally.failed or unmet else 0
 
 
 if __name__ == "__main__":

@@ -9,9 +9,12 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 
 from tests.simulator.sim_runtime import substituted
-from tests.simulator.sim_world import Outcome, simulate
+from tests.simulator.sim_world import PLACES, Outcome, simulate
 
 CHUNK = 500
+ENOUGH = 10_000
+"""Seeds that meet every fault at every step."""
+
 SHOWN = 1
 """Failing seeds that are told in full."""
 
@@ -43,6 +46,12 @@ class Tally:
         self.met.update(other.met)
         self.failed += other.failed
         self.trace = other.trace
+
+    def unmet(self) -> list[str]:
+        """The faults that no seed has met, of those that every durable step is to meet."""
+        kinds = (("crash", "before"), ("crash", "after"), ("zombie", "after"))
+        every = [f"{kind} {moment} {step}" for step in PLACES for kind, moment in kinds]
+        return [fault for fault in every if not self.met[fault]]
 
     def __str__(self) -> str:
         kinds: Counter[str] = Counter()

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.simulator.sim_campaign import SHOWN, campaign, told
-from tests.simulator.sim_world import PLACES
 
 FIRST = int(os.environ.get("STREAMSQL_SEED", "0"))
 FEW, MANY, PARTS = 400, 2500, 8
@@ -29,15 +28,7 @@ def test_no_seed_breaks_an_invariant():
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_seed_of_a_campaign_breaks_an_invariant(part):
     first = FIRST + part * MANY
-    tally = campaign(range(first, first + MANY))
-    _check(tally)
-    unmet = [
-        f"{kind} {moment} {step}"
-        for step in PLACES
-        for kind, moment in (("crash", "before"), ("crash", "after"), ("zombie", "after"))
-        if not tally.met[f"{kind} {moment} {step}"]
-    ]
-    assert unmet == []
+    _check(campaign(range(first, first + MANY)))
 
 
 def test_no_seed_that_once_failed_breaks_an_invariant():
