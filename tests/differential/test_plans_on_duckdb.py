@@ -20,7 +20,7 @@ from tests.differential.duck_shrink import shrink, turned
 from tests.differential.duck_world import DuckWorld
 
 EPOCHS = int(os.environ.get("STREAMSQL_DUCK_EPOCHS", "5000"))
-FEW, PARTS = 400, 8
+FEW, PARTS = 100, 8
 """View-epochs of every run, and the parts of a campaign."""
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
 FAILURES = int(os.environ.get("STREAMSQL_DUCK_FAILURES", "3"))

@@ -10,7 +10,7 @@ import pytest
 from tests.simulator.sim_campaign import SHOWN, campaign, told
 
 FIRST = int(os.environ.get("STREAMSQL_SEED", "0"))
-FEW, MANY, PARTS = 400, 2500, 8
+FEW, MANY, PARTS = 200, 2500, 8
 """Seeds of every run, and of each part of a campaign of 20,000."""
 KEPT = Path(__file__).with_name("regressions.txt")
 
