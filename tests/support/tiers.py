@@ -122,4 +122,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         )
         (kept if runs else others).append(item)
     config.hook.pytest_deselected(items=others)
-    items[:] = kept
+    # The longest first: at the end the other process would wait for them.
+    items[:] = sorted(kept, key=lambda item: not listed(item.nodeid, lists()["test"]["long"]))
