@@ -36,7 +36,7 @@ format: install ## let ruff put the files in order
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-unit: install ## everything without Spark, in a minute; ARGS='-k join' picks tests
+unit: install ## everything without Spark; ARGS='-k join' picks tests
 	@$(TIMED) unit $(PYTEST) --tier unit $(PARALLEL) $(or $(ARGS),$(WITHOUT_SPARK))
 
 test: ## everything a change must pass with an embedded Spark, in 20 minutes; SLICE=all is all of it
