@@ -17,6 +17,9 @@ N ?= 50
 READS ?= 1000
 WHAT ?= view replace wear warm dag
 
+# Byte code that is kept saves every process of the tests some seconds.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install check format unit test processes nightly browser property mutants suites differential simulate kills chaos isolation injections conformance bench bench-ivm demo services openapi classes clean
 
@@ -37,7 +40,7 @@ format: install ## let ruff put the files in order
 	$(BIN)/ruff format
 
 unit: install ## everything without Spark; ARGS='-k join' picks tests
-	@$(TIMED) unit $(PYTEST) --tier unit $(PARALLEL) $(or $(ARGS),$(WITHOUT_SPARK))
+	@$(TIMED) unit $(PYTEST) --tier unit $(subst loadfile,worksteal,$(PARALLEL)) $(or $(ARGS),$(WITHOUT_SPARK))
 
 test: ## everything a change must pass with an embedded Spark, in 20 minutes; SLICE=all is all of it
 	@rm -f .seconds.json

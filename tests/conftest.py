@@ -21,7 +21,6 @@ spark_defaults.use()
 enable_test_caching()
 
 pytest_plugins = [
-    "dbt.tests.fixtures.project",
     "tests.support.spark_servers",
     "tests.support.kafka_broker",
     "tests.support.tiers",

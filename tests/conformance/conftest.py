@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from dbt.tests import util
+from dbt.tests.fixtures.project import *  # noqa: F403 - every fixture of dbt's suite
 
 from dbt_streamsql.adapter.impl import StreamSqlAdapter
 from tests.conformance import dialect, tally

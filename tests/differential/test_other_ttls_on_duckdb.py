@@ -6,6 +6,8 @@ which rows of a table have ever expired. `STREAMSQL_DUCK_TTL` and `STREAMSQL_SEE
 
 from __future__ import annotations
 
+import pytest
+
 from dbt_streamsql.plan.fold_values import WRITTEN
 from dbt_streamsql.plan.redefinition import COMPATIBLE, METADATA
 from dbt_streamsql.plan.state import KEPT, StateTtl
@@ -23,6 +25,8 @@ from tests.differential.duck_ttl import (
     plain,
 )
 from tests.support.product import compile_view, redefinition
+
+pytestmark = pytest.mark.long
 
 EVERY = 4
 """Epochs after which the TTLs are others."""

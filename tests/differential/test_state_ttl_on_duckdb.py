@@ -32,7 +32,7 @@ from tests.differential.duck_ttl import (
     plain,
 )
 
-pytestmark = pytest.mark.hunts
+pytestmark = [pytest.mark.hunts, pytest.mark.long]
 
 AGAIN = [
     View(

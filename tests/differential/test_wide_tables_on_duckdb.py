@@ -21,7 +21,7 @@ from tests.differential.duck_world import DuckWorld
 from tests.property.wide_tables import COLUMNS, World, plain
 from tests.support.product import compile_view, redefinition, wide_of, wide_query
 
-pytestmark = pytest.mark.hunts
+pytestmark = [pytest.mark.hunts, pytest.mark.long]
 
 EPOCHS = int(os.environ.get("STREAMSQL_DUCK_WIDE", "400"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))

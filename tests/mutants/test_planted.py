@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 import pytest
 
 from tests.mutants import run
-from tests.mutants.planted import BUGS
+from tests.mutants.planted import BUGS, Bug
 from tests.mutants.planting import Text
+
+
+@cache
+def _planted(bug: Bug) -> str:
+    return bug.planted()
+
+
+@cache
+def _program(file: Path) -> str:
+    return ast.dump(ast.parse(file.read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.id)
 def test_a_bug_can_be_planted_and_changes_the_program(bug):
-    before = ast.parse(bug.file.read_text(encoding="utf-8"))
-    assert ast.dump(ast.parse(bug.planted())) != ast.dump(before)
+    assert ast.dump(ast.parse(_planted(bug))) != _program(bug.file)
 
 
 def test_there_are_at_least_forty_bugs_each_another_one():
     assert len(BUGS) >= 40
     assert len({bug.id for bug in BUGS}) == len(BUGS)
-    assert len({(bug.file, bug.planted()) for bug in BUGS}) == len(BUGS)
+    assert len({(bug.file, _planted(bug)) for bug in BUGS}) == len(BUGS)
 
 
 def test_a_bug_is_planted_in_a_copy(tmp_path):

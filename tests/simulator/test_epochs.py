@@ -83,6 +83,7 @@ def test_a_runner_that_lost_its_lock_takes_nothing_away_from_its_successor(shop,
     checks.up_to_date()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epochs", range(2, 9))
 @pytest.mark.parametrize("at", range(40, 90))
 def test_no_error_while_a_version_is_pinned_lets_it_expire_under_its_reader(shop, epochs, at):

@@ -8,6 +8,8 @@ from tests.simulator.planted_protocol import PLANTED, planted
 from tests.simulator.sim_exhaustive import Space
 from tests.simulator.sim_runtime import substituted
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize(
     ("way", "connect"), [("one_writer", False), ("one_writer", True), ("two_writers", False)]

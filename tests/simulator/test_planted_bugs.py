@@ -11,6 +11,8 @@ from tests.simulator.sim_runtime import substituted
 from tests.simulator.sim_store import MemoryLeases, MemoryStore
 from tests.simulator.sim_world import simulate
 
+pytestmark = pytest.mark.long
+
 ENOUGH = 1000
 """Seeds in which each bug has to be found."""
 

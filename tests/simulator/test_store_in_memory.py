@@ -192,6 +192,7 @@ QUESTIONS_OF_A_BARRIER = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6, 12))
 def test_the_same_calls_get_the_same_answers_and_the_same_refusals(tmp_path, seed):
     rng, time = random.Random(seed), Time()

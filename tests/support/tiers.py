@@ -1,7 +1,7 @@
 """Which tests a run has: a tier of `tests/tiers.yml`, and of what rotates one slice of eight.
 
 `pytest --tier unit|test|processes`. A test belongs to the tier that its marks and fixtures say:
-`processes` and `suites` by their marks, `test` when it needs a Spark or is listed as long, `unit`
+`processes` and `suites` by their marks, `test` when it needs a Spark or is marked `long`, `unit`
 otherwise. In a tier with a list `always`, what the list does not name rotates: each run takes the
 tests whose ids hash to its slice. The commit chooses the slice; `SLICE=3` repeats one, `SLICE=all`
 runs all.
@@ -49,10 +49,8 @@ def tier_of(item: pytest.Item) -> str:
     for mark in ("suites", "processes"):
         if item.get_closest_marker(mark):
             return mark
-    needs_spark = "spark" in getattr(item, "fixturenames", ()) or item.get_closest_marker("spark")
-    if needs_spark or listed(item.nodeid, lists()["test"]["long"]):
-        return "test"
-    return "unit"
+    marked = item.get_closest_marker("spark") or item.get_closest_marker("long")
+    return "test" if marked or "spark" in getattr(item, "fixturenames", ()) else "unit"
 
 
 def rotates(nodeid: str, tier: str) -> bool:
@@ -123,4 +121,4 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (kept if runs else others).append(item)
     config.hook.pytest_deselected(items=others)
     # The longest first: at the end the other process would wait for them.
-    items[:] = sorted(kept, key=lambda item: not listed(item.nodeid, lists()["test"]["long"]))
+    items[:] = sorted(kept, key=lambda item: not item.get_closest_marker("long"))

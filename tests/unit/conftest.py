@@ -33,7 +33,7 @@ def meta_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[meta_servi
 @pytest.fixture(
     params=[
         "sqlite",
-        "rest",
+        pytest.param("rest", marks=pytest.mark.long),
         pytest.param("postgresql", marks=pytest.mark.processes),
         pytest.param("rest over postgresql", marks=pytest.mark.processes),
     ]

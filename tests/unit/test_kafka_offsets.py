@@ -7,11 +7,12 @@ import pytest
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.storage.streams.declared import open_source
 from dbt_streamsql.storage.streams.kafka import _bounded, _first
+from tests.support.seeds import for_many_seeds
 
 A0, A1 = ("a", 0), ("a", 1)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@for_many_seeds
 def test_a_bound_is_kept_and_used_up(seed):
     rng = random.Random(seed)
     begins = {("t", number): rng.randrange(100) for number in range(rng.randrange(1, 6))}

@@ -203,7 +203,11 @@ def test_a_configuration_file_in_the_working_folder_switches_it_on(tmp_path: Pat
     "setting",
     [
         {"OPENLINEAGE__TRANSPORT__TYPE": "no-such-transport"},
-        {"OPENLINEAGE_URL": "http://127.0.0.1:1"},
+        {
+            "OPENLINEAGE__TRANSPORT__TYPE": "http",
+            "OPENLINEAGE__TRANSPORT__URL": "http://127.0.0.1:1",
+            "OPENLINEAGE__TRANSPORT__RETRY": '{"total": 0}',
+        },
         {"OPENLINEAGE_URL": "not an address"},
     ],
 )

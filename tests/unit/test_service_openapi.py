@@ -43,6 +43,7 @@ def server(meta_server: Server, tmp_path: Path) -> Iterator[Server]:
         yield meta_server
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", PARTS)
 def test_every_address_does_what_the_document_says(
     server: Server, tmp_path: Path, part: str

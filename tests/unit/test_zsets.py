@@ -5,9 +5,8 @@ from __future__ import annotations
 import doctest
 from random import Random
 
-import pytest
-
 from tests.oracle import zset as z
+from tests.support.seeds import for_many_seeds
 
 
 def bag(random, rows):
@@ -47,7 +46,7 @@ def test_the_examples_in_the_docstrings_hold():
     assert doctest.testmod(z).failed == 0
 
 
-@pytest.mark.parametrize("seed", range(200))
+@for_many_seeds
 def test_the_change_of_a_join_is_the_telescoping_sum(seed):
     random = Random(seed)
     olds = [bag(random, 6) for _ in range(3)]
@@ -66,7 +65,7 @@ def test_the_change_of_a_join_is_the_telescoping_sum(seed):
     assert z.add(terms) == expected
 
 
-@pytest.mark.parametrize("seed", range(200))
+@for_many_seeds
 def test_a_self_join_is_two_inputs_with_one_change(seed):
     random = Random(seed)
     old = bag(random, 6)
@@ -76,7 +75,7 @@ def test_a_self_join_is_two_inputs_with_one_change(seed):
     assert z.add([z.join(delta, old, equal), z.join(new, delta, equal)]) == expected
 
 
-@pytest.mark.parametrize("seed", range(200))
+@for_many_seeds
 def test_the_change_of_a_grouping_is_that_of_the_touched_groups(seed):
     random = Random(seed)
     old = bag(random, 8)
@@ -91,7 +90,7 @@ def test_the_change_of_a_grouping_is_that_of_the_touched_groups(seed):
     assert recomputed == expected
 
 
-@pytest.mark.parametrize("seed", range(200))
+@for_many_seeds
 def test_counts_and_sums_fold(seed):
     """new = old + change, a group lives while its count is positive, a sum without values is NULL."""
     random = Random(seed)

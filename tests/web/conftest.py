@@ -16,18 +16,28 @@ from tests.web.service import served
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
-@pytest.fixture
-def clock() -> Clock:
-    """Twelve barriers, a minute each, that end now."""
-    return Clock(time.time() - 12 * 60)
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
+    """The file of a store that has run for twelve minutes, and when they ended: now."""
+    clock = Clock(time.time() - 12 * 60)
+    file = tmp_path_factory.mktemp("told") / "streamsql.db"
+    opened = MetaStore.open(f"sqlite:///{file}", clock=clock)
+    opened.release(tell(opened, clock).fence)
+    opened.close()
+    return file, clock.now
 
 
 @pytest.fixture
-def store(tmp_path: Path, clock: Clock) -> Iterator[MetaStore]:
-    """The shop of `histories`; the runner is not at work."""
-    opened = MetaStore.open(f"sqlite:///{tmp_path}/streamsql.db", clock=clock)
-    story = tell(opened, clock)
-    opened.release(story.fence)
+def clock(told: tuple[Path, float]) -> Clock:
+    """What the store takes for the time."""
+    return Clock(told[1])
+
+
+@pytest.fixture
+def store(told: tuple[Path, float], tmp_path: Path, clock: Clock) -> Iterator[MetaStore]:
+    """The shop of `histories`, twelve barriers, a minute each; the runner is not at work."""
+    shutil.copy(told[0], tmp_path)
+    opened = MetaStore.open(f"sqlite:///{tmp_path}/{told[0].name}", clock=clock)
     yield opened
     opened.close()
 
