@@ -16,15 +16,18 @@ from pathlib import Path
 CLASSES = Path(sys.prefix) / "spark-classes.jsa"
 ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 DEFAULT = "spark.driver.defaultJavaOptions"
+OF_EXECUTORS = "spark.executor.defaultJavaOptions"
 # Thousands of small queries: the JVM's optimizing compiler and its concurrent collector cost more
 # than they win. Without that compiler the JVM reserves 48 MB for code, and one that has filled them
 # may end in the middle of a test.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 # Classes from other files than those that were kept are a reason to load all of them, not to say so.
 SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+JAVA = f"{QUICK_JAVA} -XX:SharedArchiveFile={CLASSES} {SILENT}"
 DEFAULTS = {
     "spark.ui.enabled": "false",
-    DEFAULT: f"{QUICK_JAVA} -XX:SharedArchiveFile={CLASSES} {SILENT}",
+    DEFAULT: JAVA,
+    OF_EXECUTORS: JAVA,
     # Nobody looks at a page of Spark's; each query would sort what is kept for it.
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",

@@ -20,7 +20,7 @@ import pytest
 
 from dbt_streamsql.runtime.java import find_java, launch_home
 from dbt_streamsql.runtime.session import SessionSettings, start_settings
-from tests.support import patience
+from tests.support import patience, spark_defaults
 
 BIN = Path(pyspark.__file__).parent / "bin"
 PORTS = (20_000, 32_000)
@@ -48,11 +48,15 @@ def connect(folder: Path) -> Iterator[str]:
     port, token = free_port(), secrets.token_urlsafe(16)
     warehouse = str(folder / "warehouse")
     settings = SessionSettings(warehouse=warehouse, connectors=("avro", "kafka"))
-    properties = start_settings(settings) | {
-        "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": str(port),
-        "spark.connect.authenticate.token": token,
-    }
+    properties = (
+        spark_defaults.DEFAULTS
+        | start_settings(settings)
+        | {
+            "spark.connect.grpc.binding.address": "127.0.0.1",
+            "spark.connect.grpc.binding.port": str(port),
+            "spark.connect.authenticate.token": token,
+        }
+    )
     file = folder / "spark.conf"
     file.touch(mode=0o600)
     file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
@@ -93,6 +97,7 @@ def cluster(folder: Path) -> Iterator[str]:
 def running(command: list[object], log: Path, memory: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process for the length of the block."""
     small = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": memory}
+    small["SPARK_DAEMON_JAVA_OPTS"] = spark_defaults.JAVA
     home = {"JAVA_HOME": str(launch_home(find_java()))}
     with log.open("w") as out:
         process = subprocess.Popen(

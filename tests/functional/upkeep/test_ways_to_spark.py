@@ -19,7 +19,9 @@ pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).resolve().parents[3]
 DBT = "tests/functional/dbt"
+VIEWS = f"{DBT}/test_dbt_materialized_view.py"
 SHARES = {
+    "views": (f"{VIEWS}::test_a_build_makes_the_views_and_the_next_run_follows_the_changes",),
     "shop": (
         f"{DBT}/test_examples.py::test_the_shop_is_kept_up_from_changes_and_passes_its_tests",
     ),
@@ -40,7 +42,7 @@ SHARES = {
 
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("way", ["connect_server", "standalone_master"])
-def test_the_shop_and_a_share_of_dbts_suite_pass_by_every_way(way, share, request, tmp_path):
+def test_views_the_shop_and_a_share_of_dbts_suite_pass_by_every_way(way, share, request, tmp_path):
     address = request.getfixturevalue(way)
     log = tmp_path / "pytest.log"
     with log.open("w") as out:
