@@ -96,8 +96,11 @@ def cluster(folder: Path) -> Iterator[str]:
 @contextmanager
 def running(command: list[object], log: Path, memory: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process for the length of the block."""
-    small = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": memory}
-    small["SPARK_DAEMON_JAVA_OPTS"] = spark_defaults.JAVA
+    small = {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": memory,
+        "SPARK_DAEMON_JAVA_OPTS": spark_defaults.JAVA,
+    }
     home = {"JAVA_HOME": str(launch_home(find_java()))}
     with log.open("w") as out:
         process = subprocess.Popen(
