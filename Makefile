@@ -40,7 +40,7 @@ format: install ## let ruff put the files in order
 	$(BIN)/ruff format
 
 unit: install ## everything without Spark; ARGS='-k join' picks tests
-	@$(TIMED) unit $(PYTEST) --tier unit $(subst loadfile,worksteal,$(PARALLEL)) $(or $(ARGS),$(WITHOUT_SPARK))
+	@$(TIMED) unit $(PYTEST) --tier unit $(PARALLEL) --dist worksteal $(or $(ARGS),$(WITHOUT_SPARK))
 
 test: ## everything a change must pass with an embedded Spark, in 20 minutes; SLICE=all is all of it
 	@rm -f .seconds.json

@@ -48,15 +48,13 @@ def connect(folder: Path) -> Iterator[str]:
     port, token = free_port(), secrets.token_urlsafe(16)
     warehouse = str(folder / "warehouse")
     settings = SessionSettings(warehouse=warehouse, connectors=("avro", "kafka"))
-    properties = (
-        spark_defaults.DEFAULTS
-        | start_settings(settings)
-        | {
-            "spark.connect.grpc.binding.address": "127.0.0.1",
-            "spark.connect.grpc.binding.port": str(port),
-            "spark.connect.authenticate.token": token,
-        }
-    )
+    properties = {
+        **spark_defaults.DEFAULTS,
+        **start_settings(settings),
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.connect.authenticate.token": token,
+    }
     file = folder / "spark.conf"
     file.touch(mode=0o600)
     file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))

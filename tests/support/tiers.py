@@ -121,7 +121,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (kept if runs else others).append(item)
     config.hook.pytest_deselected(items=others)
     # The longest first: at the end the other process would wait for them. Most are in every run.
-    always = lists()[tier].get("always", [])
     items[:] = sorted(
-        kept, key=lambda item: not (item.get_closest_marker("long") or listed(item.nodeid, always))
+        kept, key=lambda item: rotates(item.nodeid, tier) and not item.get_closest_marker("long")
     )

@@ -7,7 +7,18 @@ from collections import Counter
 import pytest
 
 from tests.nightly import campaigns
-from tests.support.tiers import ALL, ROOT, SLICES, TIERS, chosen, listed, lists, rotates, slice_of
+from tests.support.tiers import (
+    ALL,
+    ROOT,
+    SLICES,
+    TIERS,
+    chosen,
+    listed,
+    lists,
+    rotates,
+    slice_of,
+    tier_of,
+)
 
 
 def test_every_name_in_the_lists_is_a_test():
@@ -56,6 +67,12 @@ def test_what_a_tier_always_runs_does_not_rotate():
     assert not rotates(f"{always}/test_x.py::test_y", "test")
     assert rotates("tests/functional/test_that_nobody_wrote.py::test_y", "test")
     assert not rotates("tests/unit/test_x.py::test_y", "unit")
+
+
+def test_what_is_long_is_no_part_of_a_newcomers_minute(request):
+    assert tier_of(request.node) == "unit"
+    request.node.add_marker("long")
+    assert tier_of(request.node) == "test"
 
 
 def test_every_campaign_has_its_minutes_and_a_command():
