@@ -13,20 +13,24 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from dbt_streamsql.compiler.dialect import to_sql
 from dbt_streamsql.compiler.functions import AGGREGATES
 from dbt_streamsql.compiler.reasons import obstacle
-from dbt_streamsql.compiler.scalar import called, to_expr
+from dbt_streamsql.compiler.scalar import called, direction, to_expr
 
-_PLAIN: dict[type[exp.Expr], str] = {
-    exp.Count: "COUNT",
-    exp.Sum: "SUM",
-    exp.Avg: "AVG",
-    exp.Min: "MIN",
-    exp.Max: "MAX",
-    exp.LogicalAnd: "MIN",
-    exp.LogicalOr: "MAX",
+_PLAIN = {
+    "count": "COUNT",
+    "sum": "SUM",
+    "avg": "AVG",
+    "mean": "AVG",
+    "min": "MIN",
+    "max": "MAX",
+    "bool_and": "MIN",
+    "every": "MIN",
+    "bool_or": "MAX",
+    "some": "MAX",
+    "any": "MAX",
 }
-_NAMED = {"mean": "AVG", "every": "MIN", "bool_and": "MIN", "some": "MAX", "any": "MAX"}
 _ANY = frozenset({"first", "first_value", "last", "last_value", "any_value"})
 _LISTS = frozenset({"collect_list", "array_agg", "collect_set"})
 _BY = frozenset({"max_by", "min_by"})
@@ -60,7 +64,7 @@ class Found:
 Calls = dict[exp.Expr, Found]
 
 
-def find_calls(items: list[exp.Expr], words: frozenset[str] = frozenset()) -> Calls:
+def find_calls(items: list[exp.Expr]) -> Calls:
     """The aggregate calls of a block, each once; sub-queries keep theirs for themselves.
 
     `AGG(x) FILTER (WHERE p)` of the plain ones is read as `AGG(CASE WHEN p THEN x END)`,
@@ -69,7 +73,7 @@ def find_calls(items: list[exp.Expr], words: frozenset[str] = frozenset()) -> Ca
     found: Calls = {}
     for item in items:
         for node in _calls(item):
-            found.setdefault(node, _form(node, words))
+            found.setdefault(node, _form(node))
     return found
 
 
@@ -101,12 +105,10 @@ def _is_call(node: exp.Expr) -> bool:
     if isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
         return _is_call(node.this) or isinstance(node, exp.WithinGroup)
     name = called(node)
-    if name in _GROUPING:
-        return False
-    return isinstance(node, exp.AggFunc) or name in AGGREGATES
+    return name in AGGREGATES and name not in _GROUPING
 
 
-def _form(node: exp.Expr, words: frozenset[str]) -> Found:
+def _form(node: exp.Expr) -> Found:
     condition: exp.Expr | None = None
     call = node
     if isinstance(call, exp.Filter):
@@ -139,18 +141,19 @@ def _form(node: exp.Expr, words: frozenset[str]) -> Found:
         return _percentile(name, arguments, within, condition)
     if name in {"listagg", "string_agg"}:
         return _listagg(arguments, within, condition)
-    return _general(call, condition, words)
+    return _general(call, condition)
 
 
 def _plain(call: exp.Expr, condition: exp.Expr | None) -> Found | None:
-    if isinstance(call, exp.CountIf):
-        when = call.this if condition is None else exp.and_(condition.copy(), call.this.copy())
-        return Found("COUNT", (exp.case().when(when.copy(), exp.Literal.number(1)),))
-    function = _PLAIN.get(type(call)) or (
-        _NAMED.get(call.name.lower()) if isinstance(call, exp.Anonymous) else None
-    )
-    arguments = _arguments(call)
-    if function is None or len(arguments) != 1:
+    name, arguments = called(call), _arguments(call)
+    if len(arguments) != 1:
+        return None
+    if name == "count_if" and not isinstance(arguments[0], exp.Distinct):
+        when = arguments[0].copy()
+        when = when if condition is None else exp.and_(condition.copy(), when)
+        return Found("COUNT", (exp.case().when(when, exp.Literal.number(1)),))
+    function = _PLAIN.get(name)
+    if function is None:
         return None
     argument, distinct = arguments[0], False
     if isinstance(argument, exp.Distinct):
@@ -194,7 +197,7 @@ def _percentile(
 ) -> Found:
     if arguments[0].find(exp.Column) is not None:
         raise obstacle(within, f"{name}()", "the percentage is a constant")
-    share = arguments[0].sql(dialect="spark")
+    share = to_sql(arguments[0])
     ordered = within.expression.expressions[0]
     down = " DESC" if isinstance(ordered, exp.Ordered) and ordered.args.get("desc") else ""
     value = ordered.this if isinstance(ordered, exp.Ordered) else ordered
@@ -205,12 +208,11 @@ def _percentile(
 def _listagg(
     arguments: list[exp.Expr], within: exp.WithinGroup | None, condition: exp.Expr | None
 ) -> Found:
-    value, distinct = arguments[0], ""
+    distinct = ""
+    if isinstance(arguments[0], exp.Distinct):
+        arguments, distinct = arguments[0].expressions, "DISTINCT "
+    value = arguments[0]
     ordered = list(within.expression.expressions) if within is not None else []
-    if isinstance(value, exp.Order):
-        value, ordered = value.this, list(value.expressions)
-    if isinstance(value, exp.Distinct):
-        value, distinct = value.expressions[0], "DISTINCT "
     args = [value]
     separator = ", ''"
     if len(arguments) > 1:
@@ -218,11 +220,13 @@ def _listagg(
         if arguments[1].find(exp.Column) is not None:
             raise obstacle(arguments[1], "listagg()", "the separator is a constant")
     order = []
-    for item in ordered if not distinct else []:
-        down = " DESC" if item.args.get("desc") else ""
-        order.append(f"{{{len(args)}}}{down}")
-        args.append(item.this)
-    order.append("{0}")
+    for item in ordered:
+        # With DISTINCT it is the value itself that is ordered: Spark allows nothing else.
+        order.append(f"{{{0 if distinct else len(args)}}} {direction(item)}".strip())
+        if not distinct:
+            args.append(item.this)
+    if not (distinct and ordered):
+        order.append("{0}")
     text = f"listagg({distinct}{{0}}{separator}) WITHIN GROUP (ORDER BY {', '.join(order)})"
     return _templated(text, tuple(args), condition, chosen=True)
 
@@ -230,7 +234,7 @@ def _listagg(
 _STRUCTURE = (exp.Distinct, exp.Order, exp.Ordered, exp.WithinGroup, exp.IgnoreNulls, exp.Tuple)
 
 
-def _general(call: exp.Expr, condition: exp.Expr | None, words: frozenset[str]) -> Found:
+def _general(call: exp.Expr, condition: exp.Expr | None) -> Found:
     """Any other aggregate: its text with a hole for each argument that names a column."""
     args: list[exp.Expr] = []
     marked = call.copy()
@@ -244,14 +248,15 @@ def _general(call: exp.Expr, condition: exp.Expr | None, words: frozenset[str]) 
                 args.append(part)
 
     cut(marked)
-    expr = to_expr(marked, words)
+    expr = to_expr(marked)
     order = [int(name.removeprefix("a")) for _, name in expr.refs]
     return _templated(expr.template, tuple(args[index] for index in order), condition)
 
 
 def _arguments(call: exp.Expr) -> list[exp.Expr]:
     if isinstance(call, exp.Anonymous):
-        return list(call.expressions)
+        bare = (exp.IgnoreNulls, exp.RespectNulls)
+        return [a.this if isinstance(a, bare) else a for a in call.expressions]
     found = [call.args[key] for key in ("this", "expression") if call.args.get(key) is not None]
     more = [value for key, value in call.args.items() if key not in {"this", "expression"}]
     for value in more:

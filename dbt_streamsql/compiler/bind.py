@@ -2,41 +2,46 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.qualify import qualify
+from sqlglot.schema import MappingSchema
 
+from dbt_streamsql.compiler.dialect import DIALECT, parse_all, to_sql, unfaithful
+from dbt_streamsql.compiler.functions import AGGREGATES
 from dbt_streamsql.compiler.parse import parse, table_uses
 from dbt_streamsql.compiler.pivots import without_pivots
 from dbt_streamsql.compiler.reasons import Reason, Unsupported, obstacle
+from dbt_streamsql.compiler.scalar import called
+from dbt_streamsql.compiler.using import without_using
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog, TableInfo
 
 _MAX_VIEW_DEPTH = 64
-_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A syntax tree without views: the tables at its leaves, the texts of its views, by name."""
+    """A syntax tree without views: the tables at its leaves, the texts of its views, by name.
 
-    sql: str
+    `misread` says, for each text, what the parser took for something else.
+    """
 
     tree: exp.Query
     tables: dict[str, TableInfo]
     views: dict[str, str]
+    misread: list[str]
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A qualified tree, the tables at its leaves by name, and the words of the texts."""
+    """A qualified tree, and the tables at its leaves by name."""
 
     tree: exp.Query
     tables: dict[str, TableInfo]
-    words: frozenset[str]
 
 
 def open_views(sql: str, catalog: Catalog, default_schema: str = "", model: str = "") -> Opened:
@@ -44,31 +49,61 @@ def open_views(sql: str, catalog: Catalog, default_schema: str = "", model: str 
 
     Errors: SQL_UNSUPPORTED (not readable), TABLE_MISSING.
     """
-    opened = Opened(sql, parse(sql, model), {}, {})
+    opened = Opened(parse(sql, model), {}, {}, [])
+    _prepare(opened, sql, opened.tree)
     _open_views(opened.tree, catalog, catalog.default_catalog, default_schema, opened, 0)
     return opened
 
 
+def _prepare(opened: Opened, sql: str, tree: exp.Query) -> None:
+    for select in tree.find_all(exp.Select):
+        select.set("hint", None)  # it says how to compute, not what
+    found = unfaithful(sql, tree)
+    if found:
+        opened.misread.append(found)
+
+
 def bind(opened: Opened, catalog: Catalog) -> Bound:
     """Qualify every column; raises `Unsupported` for names that Spark may read otherwise."""
+    if opened.misread:
+        raise Unsupported(Reason("query", f"the parser reads {opened.misread[0]}"))
     tree, tables = opened.tree.copy(), opened.tables
     without_pivots(tree, catalog)
     _name_time_windows(tree)
     _refuse_ambiguous_having(tree, tables)
-    schema: dict[str, dict[str, dict[str, dict[str, str]]]] = {}
+    schema = MappingSchema(dialect=DIALECT)
     for info in tables.values():
         columns = {column.name.lower(): column.type for column in info.columns}
         if len(columns) != len(info.columns):
             raise Unsupported(
                 Reason("column names", f"{info.name} has columns that differ only in case")
             )
-        by_schema = schema.setdefault(info.name.catalog, {}).setdefault(info.name.schema, {})
-        by_schema[info.name.table] = columns
+        name = info.name
+        schema.add_table(exp.table_(name.table, name.schema, name.catalog, quoted=True), columns)
+    without_using(tree, lambda relation: _columns_of(relation, schema))
+    for select in tree.find_all(exp.Select):
+        _order_by_shown(select)
+    _name_shown(tree)
+    bound = _qualified(tree, schema)
+    if not _reads_back(bound):
+        raise Unsupported(Reason("query", "its brackets would be lost"))
+    return Bound(bound, tables)
+
+
+def _reads_back(tree: exp.Query) -> bool:
+    """Whether the text of a tree is read as that tree: no bracket is missing."""
+    quoted = tree.copy()
+    for name in quoted.find_all(exp.Identifier):
+        name.set("quoted", True)
+    return parse_all(to_sql(quoted)) == [quoted]
+
+
+def _qualified(tree: exp.Query, schema: MappingSchema) -> exp.Query:
     try:
         bound = qualify(
             tree,
-            dialect="spark",
-            schema=schema,  # type: ignore[arg-type]
+            dialect=DIALECT,
+            schema=schema,
             quote_identifiers=False,
             validate_qualify_columns=True,
         )
@@ -76,9 +111,62 @@ def bind(opened: Opened, catalog: Catalog) -> Bound:
         raise Unsupported(Reason("names", str(error).splitlines()[0])) from error
     if not isinstance(bound, exp.Query):
         raise Unsupported(Reason("query", "not a SELECT"))
-    texts = [opened.sql, *opened.views.values()]
-    words = frozenset(word.lower() for text in texts for word in _WORD.findall(text))
-    return Bound(bound, tables, words)
+    return bound
+
+
+def _columns_of(relation: exp.Expr, schema: MappingSchema) -> list[str]:
+    """The names of a relation's columns, in lower case."""
+    alias = relation.args.get("alias")
+    renamed = alias is not None and alias.args.get("columns")
+    if isinstance(relation, exp.Table) and relation.args.get("catalog") and not renamed:
+        return [str(name) for name in schema.column_names(relation)]
+    query = exp.select("*").from_(relation.copy())
+    holder: exp.Expr | None = relation.parent
+    ctes: list[exp.Expr] = []
+    while holder is not None:
+        with_ = holder.args.get("with_") or holder.args.get("with")
+        if isinstance(with_, exp.With):
+            ctes = [*(cte.copy() for cte in with_.expressions), *ctes]
+        holder = holder.parent
+    if ctes:
+        query.set("with_", exp.With(expressions=ctes))
+    return [name.lower() for name in _qualified(query, schema).named_selects]
+
+
+def _name_shown(tree: exp.Expr) -> None:
+    """Number the constants that a query shows: to the qualifier `10` would be named "10"."""
+    while isinstance(tree, exp.SetOperation | exp.Subquery):
+        tree = tree.this
+    for position, item in enumerate(list(tree.expressions)):
+        inside = item.this if isinstance(item, exp.Cast) else item
+        named = isinstance(inside, exp.Alias | exp.Aliases | exp.Column | exp.Dot | exp.Star)
+        if item.output_name and not named:
+            item.replace(exp.alias_(item.copy(), f"_col_{position}"))
+
+
+def _order_by_shown(select: exp.Select) -> None:
+    """ORDER BY means the columns that are shown before those that are read."""
+    order = select.args.get("order")
+    if order is None or not (select.args.get("limit") or select.args.get("offset")):
+        return
+    shown = {
+        item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)
+    }
+    for column in list(order.find_all(exp.Column)):
+        meant = shown.get(column.name.lower()) if not column.table else None
+        if meant is None or isinstance(column.parent, exp.Ordered):
+            continue
+        if column.find_ancestor(exp.Query) is not select:
+            continue
+        if any(called(part) in AGGREGATES for part in _above(column, order)):
+            raise obstacle(column, "ORDER BY", f"{column.name} is both a column and an alias")
+        column.replace(exp.paren(meant.copy()))
+
+
+def _above(node: exp.Expr, top: exp.Expr) -> Iterator[exp.Expr]:
+    while node.parent is not None and node is not top:
+        node = node.parent
+        yield node
 
 
 def _name_time_windows(tree: exp.Expr) -> None:
@@ -131,6 +219,7 @@ def _open_views(
             continue
         opened.views[str(info.name)] = info.view_sql
         inner = parse(info.view_sql)
+        _prepare(opened, info.view_sql, inner)
         _open_views(inner, catalog, info.view_catalog, info.view_schema, opened, depth + 1)
         alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(use.name.table))
         if not alias.args.get("columns"):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from dbt_streamsql.compiler.dialect import to_sql
 from dbt_streamsql.compiler.reasons import obstacle
 from dbt_streamsql.compiler.scalar import check_scalar, to_expr
 from dbt_streamsql.plan.expression import Expr, Ref
@@ -25,7 +26,6 @@ class Block:
     """
 
     builtin: frozenset[str]
-    words: frozenset[str]
     outer: Block | None = None
     inputs: list[Input] = field(default_factory=list)
     where: list[Expr] = field(default_factory=list)
@@ -78,9 +78,7 @@ class Block:
             if ref is None and isinstance(part, exp.Column):
                 ref = self.find(part)
                 if ref is None:
-                    raise obstacle(
-                        part, part.sql(dialect="spark"), "neither grouped nor aggregated"
-                    )
+                    raise obstacle(part, to_sql(part), "neither grouped nor aggregated")
             if ref is None:
                 return part
             return exp.column(exp.to_identifier(ref[1]), table=exp.to_identifier(ref[0]))
@@ -94,7 +92,7 @@ class Block:
                 check_scalar(part, self.builtin)
         else:
             check_scalar(swapped, self.builtin)
-        return to_expr(swapped, self.words)
+        return to_expr(swapped)
 
     def close(self, computed: Iterable[Output] = ()) -> Input:
         """Make everything read so far one input, with all columns and the computed ones."""

@@ -12,10 +12,11 @@ from dbt_streamsql.compiler.aggregates import Calls, find_calls
 from dbt_streamsql.compiler.bind import Bound
 from dbt_streamsql.compiler.block import Block
 from dbt_streamsql.compiler.correlated import rows_said
+from dbt_streamsql.compiler.dialect import to_sql
 from dbt_streamsql.compiler.functions import GENERATORS
 from dbt_streamsql.compiler.reasons import Reason, Unsupported, obstacle
-from dbt_streamsql.compiler.render import plain
-from dbt_streamsql.compiler.scalar import called, conjuncts
+from dbt_streamsql.compiler.scalar import called, conjuncts, direction
+from dbt_streamsql.compiler.schemas import Schemas
 from dbt_streamsql.plan.catalog import Catalog
 from dbt_streamsql.plan.expression import Expr, escape
 from dbt_streamsql.plan.relational import (
@@ -60,14 +61,17 @@ class Builder:
     ctes: dict[str, Node] = field(default_factory=dict)
     chosen: bool = False
 
+    def __post_init__(self) -> None:
+        self.schemas = Schemas(self.catalog, self.bound.tables)
+
     # -- what the parts ask for ----------------------------------------------------------------
 
     def block(self, outer: Block | None) -> Block:
-        return Block(self.catalog.functions(), self.bound.words, outer)
+        return Block(self.catalog.functions(), outer)
 
     def schema(self, node: Node) -> tuple[Column, ...]:
         """The columns of a node with the types that Spark gives them."""
-        return self.catalog.schema(plain(node))
+        return self.schemas.of(node)
 
     def constant(self, text: str) -> str:
         """A query that reads no table, checked."""
@@ -78,7 +82,7 @@ class Builder:
         """The names that Spark gives to the columns of a generator."""
         made = replace(below, outputs=(Output("x", call),))
         try:
-            return [column.name.lower() for column in self.catalog.schema(plain(made))]
+            return [column.name.lower() for column in self.schema(made)]
         except Exception as error:
             raise Unsupported(Reason("generator", "give its columns names")) from error
 
@@ -164,7 +168,7 @@ class Builder:
             if isinstance(tree, exp.Select):
                 return self._select(tree)
             if isinstance(tree, exp.Values):
-                text = tree.sql(dialect="spark", comments=False)
+                text = to_sql(tree)
                 names = tuple(c.name.lower() for c in self.catalog.schema(text))
                 return Constant(self.constant(text), names)
             raise obstacle(tree, tree.key.upper(), "only SELECT, VALUES and set operations")
@@ -262,7 +266,7 @@ class Builder:
         order = tree.args["order"].expressions if _limited(tree) and tree.args.get("order") else []
         qualify = conjuncts(tree.args["qualify"].this if tree.args.get("qualify") else None)
         items = [*tree.expressions, *([having.this] if having else []), *qualify, *order]
-        calls = find_calls(items, self.bound.words)
+        calls = find_calls(items)
         if group is not None or calls:
             self.chosen |= any(found.chosen for found in calls.values())
             for found in calls.values():
@@ -271,7 +275,7 @@ class Builder:
         if having is not None:
             if group is None and not calls:
                 raise obstacle(having, "HAVING", "there is no GROUP BY and no aggregate")
-            subqueries.conditions(self, block, conjuncts(having.this))
+            subqueries.conditions(self, block, conjuncts(_truth(having.this)))
         shown = list(tree.expressions)
         subqueries.values(self, block, [*shown, *order])
         self.chosen |= windows.windows(self, block, tree, [*shown, *order, *qualify])
@@ -349,9 +353,16 @@ def _order(
             hidden.append(Output(name, block.expr(bare)))
         else:
             raise obstacle(item, "ORDER BY", "order by the columns that are shown")
-        direction = windows.direction(item)
-        keys.append(Expr(f"{{0}} {direction}".strip(), (("i", name),)))
+        keys.append(Expr(f"{{0}} {direction(item)}".strip(), (("i", name),)))
     return keys, hidden
+
+
+def _truth(condition: exp.Expr) -> exp.Expr:
+    """The condition of a HAVING: Spark casts what is no predicate, such as a bare sum."""
+    bare = condition.unnest()
+    if isinstance(bare, exp.Predicate | exp.Connector | exp.Not):
+        return condition
+    return exp.cast(condition.copy(), exp.DType.BOOLEAN)
 
 
 def _limited(tree: exp.Expr) -> bool:

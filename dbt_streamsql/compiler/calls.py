@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import sqlglot
 from sqlglot import Token, TokenType
 from sqlglot.errors import SqlglotError
 
+from dbt_streamsql.compiler.dialect import tokens_of
 from dbt_streamsql.errors import Place, StreamSqlError
 
 CHANGELOG = "streamsql_changelog"
@@ -36,7 +36,7 @@ def changelog_calls(sql: str) -> list[ChangelogCall]:
     if CHANGELOG not in sql.lower():
         return []
     try:
-        tokens = sqlglot.tokenize(sql, dialect="spark")
+        tokens = tokens_of(sql)
     except SqlglotError as error:
         raise StreamSqlError(
             "SQL_UNSUPPORTED", "the compiler cannot read this text", given=str(error)

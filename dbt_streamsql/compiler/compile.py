@@ -13,6 +13,7 @@ from dbt_streamsql.__version__ import version
 from dbt_streamsql.compiler.aggregates import UNSTABLE
 from dbt_streamsql.compiler.bind import Opened, bind, open_views
 from dbt_streamsql.compiler.build import Built, build
+from dbt_streamsql.compiler.depth import deeply
 from dbt_streamsql.compiler.describe import describe
 from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.compiler.incrementalize import incrementalize
@@ -22,6 +23,7 @@ from dbt_streamsql.compiler.reasons import Reason, Unsupported
 from dbt_streamsql.compiler.render import plain, render
 from dbt_streamsql.compiler.rules.view import View, top, under_names
 from dbt_streamsql.compiler.scalar import is_volatile
+from dbt_streamsql.compiler.schemas import Remembering, Schemas
 from dbt_streamsql.compiler.tree import node_of, tree_of
 from dbt_streamsql.compiler.ttl import still_forgetting, with_ttls
 from dbt_streamsql.compiler.wide import build_wide, wide_in
@@ -70,6 +72,19 @@ def compile_view(
             allowed=", ".join(MODES),
             place=Place(model or table),
         )
+    known = Remembering(catalog)
+    return deeply(lambda: _compiled(sql, known, table, refresh_mode, model, state_ttl, before))
+
+
+def _compiled(
+    sql: str,
+    catalog: Catalog,
+    table: str,
+    refresh_mode: str,
+    model: str,
+    state_ttl: StateTtl | None,
+    before: Mapping[str, Any] | None,
+) -> CompiledPlan:
     try:
         opened = open_views(sql, catalog, model=model or table)
         columns = catalog.schema(sql)
@@ -102,7 +117,8 @@ def compile_view(
             raise _stateless(plan, Place(model or table))
         return plan
     try:
-        made = _incremental(plan, _built(opened, columns, catalog), catalog, state_ttl, before)
+        built = _built(opened, columns, catalog)
+        made = _incremental(plan, opened, built, catalog, state_ttl, before)
         # Another text of the same meaning needs no other rows.
         meaning = [made.tree, made.full_sql]
         return replace(made, fingerprint=_fingerprint(opened, meaning, columns, refresh_mode))
@@ -147,6 +163,7 @@ def _built(opened: Opened, columns: tuple[Column, ...], catalog: Catalog) -> Bui
 
 def _incremental(
     plan: CompiledPlan,
+    opened: Opened,
     built: Built,
     catalog: Catalog,
     state_ttl: StateTtl | None,
@@ -160,10 +177,11 @@ def _incremental(
         root = still_forgetting(root, node_of(before))
     _refuse_unstable(root)
     emitter = Emitter(root)
-    view = incrementalize(View(root, plan.columns), _key_types(root, catalog), emitter)
+    keys = _key_types(root, Schemas(catalog, opened.tables))
+    view = incrementalize(View(root, plan.columns), keys, emitter)
     inputs = tables(root)
     canonical = built.chosen or CLOCK in inputs
-    full_sql, hidden = "", tuple[Column, ...]()
+    full_sql = ""
     full = view.full
     if full is None and canonical:
         full = under_names(root, plan.columns)
@@ -171,7 +189,9 @@ def _incremental(
         # The time of the barrier may be written beside rows that do not depend on it.
         known = tuple(dict.fromkeys((*inputs, CLOCK)))
         full_sql = render(full, lambda scan: f"{{t{known.index(scan.table)}}}")
-        hidden = tuple(c for c in catalog.schema(plain(full)) if c.name.startswith(HIDDEN_PREFIX))
+    made = catalog.schema(plain(root if full is None else full))
+    _check_types(made, plan.columns)
+    hidden = tuple(column for column in made if column.name.startswith(HIDDEN_PREFIX))
     return replace(
         plan,
         mode="incremental",
@@ -199,6 +219,14 @@ def _check_names(root: Node, columns: tuple[Column, ...]) -> None:
         raise Unsupported(Reason("column names", f"read as {names}", "name every column"))
 
 
+def _check_types(made: tuple[Column, ...], columns: tuple[Column, ...]) -> None:
+    """What is read has the types of the text: one more proof that nothing was misread."""
+    for ours, theirs in zip(made, columns, strict=False):
+        if ours.type.lower() != theirs.type.lower():
+            why = f"{theirs.name} is read as {ours.type} instead of {theirs.type}"
+            raise Unsupported(Reason("column types", why))
+
+
 def _refuse_unstable(root: Node) -> None:
     """Aggregates that may differ when they are computed twice can only be stored, not built on."""
     found = top(root)
@@ -212,11 +240,11 @@ def _refuse_unstable(root: Node) -> None:
                 raise Unsupported(Reason(f"{name}()", why, "make it the last step of a view"))
 
 
-def _key_types(root: Node, catalog: Catalog) -> tuple[Column, ...]:
+def _key_types(root: Node, schemas: Schemas) -> tuple[Column, ...]:
     found = top(root)
     if found is None or not keys_of(found[0]):
         return ()
-    types = {column.name: column for column in catalog.schema(plain(found[0]))}
+    types = {column.name: column for column in schemas.of(found[0])}
     return tuple(types[key] for key in keys_of(found[0]))
 
 

@@ -247,7 +247,7 @@ def _grouped(
 ) -> Block:
     from dbt_streamsql.compiler.subqueries import values
 
-    calls = find_calls(items, builder.bound.words)
+    calls = find_calls(items)
     builder.chosen |= any(found.chosen for found in calls.values())
     for found in calls.values():
         values(builder, inside, list(found.args))
@@ -261,9 +261,8 @@ def _first(builder: Builder, block: Block, tree: exp.Select, keys: int, sorts: l
         made = item.copy() if isinstance(item, exp.Ordered) else exp.Ordered(this=item.copy())
         made.set("this", exp.column(name, table=QUERY))
         order.append(made)
-    block.words |= {"row_number"}
     window = exp.Window(
-        this=exp.RowNumber(),
+        this=exp.Anonymous(this="row_number"),
         partition_by=[exp.column(f"k{index}", table=QUERY) for index in range(keys)],
         order=exp.Order(expressions=order) if order else None,
         over="OVER",

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from dbt_streamsql.compiler.aggregates import Calls, find_calls
 from dbt_streamsql.compiler.block import Block, fresh
+from dbt_streamsql.compiler.dialect import to_sql
 from dbt_streamsql.compiler.reasons import obstacle
 from dbt_streamsql.compiler.scalar import called
 from dbt_streamsql.plan.expression import Expr
@@ -150,7 +151,7 @@ def _session(block: Block, key: exp.Expr, outputs: list[Output], taken: set[str]
         )
     time = fresh("session_time", taken)
     outputs.append(Output(time, block.expr(arguments[0])))
-    return Session(fresh("session", taken), time, arguments[1].sql(dialect="spark"))
+    return Session(fresh("session", taken), time, to_sql(arguments[1]))
 
 
 def _calls(

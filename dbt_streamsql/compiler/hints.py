@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from sqlglot import Token, TokenType
 
-from dbt_streamsql.compiler.parse import spark_tokens
+from dbt_streamsql.compiler.dialect import tokens_of
 from dbt_streamsql.errors import Place, StreamSqlError
 
 _NAME = "state_ttl"
@@ -32,11 +32,11 @@ def _hints(sql: str) -> Iterator[tuple[int, int, dict[str, str]]]:
     """(from, to, what it says) of each hint, a `/*+ … */` of nothing else as a whole."""
     if _NAME not in sql.lower():
         return
-    for comment in spark_tokens(sql):
+    for comment in tokens_of(sql):
         if comment.token_type is not TokenType.HINT:
             continue
         begin = comment.start + len("/*+")
-        inside = spark_tokens(sql[begin : comment.end + 1 - len("*/")])
+        inside = tokens_of(sql[begin : comment.end + 1 - len("*/")])
         for first, token in enumerate(inside):
             if token.text.lower() != _NAME:
                 continue

@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 
-import sqlglot
-from sqlglot import Dialect, Token, TokenType, exp
+from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
+from dbt_streamsql.compiler.dialect import parse_all, to_sql, tokens_of
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName, quote
 
-_SPARK = Dialect.get_or_raise("spark")
 _QUALIFY = re.compile(r"\bqualify\b", re.IGNORECASE)
 _KEEP = "streamsql_qualify"
 _OUTSIDE = ("order", "limit", "offset", "distinct", "with_", "with")
@@ -34,9 +32,7 @@ class TableUse:
 def parse(sql: str, model: str = "") -> exp.Query:
     """The syntax tree of one SELECT statement; SQL_UNSUPPORTED when there is none."""
     try:
-        statements = [
-            tree for tree in _SPARK.parser().parse(spark_tokens(sql), sql) if tree is not None
-        ]
+        statements = parse_all(sql)
     except SqlglotError as error:
         details = getattr(error, "errors", None) or [{}]
         raise StreamSqlError(
@@ -55,15 +51,6 @@ def parse(sql: str, model: str = "") -> exp.Query:
             place=Place(model),
         )
     return statements[0]
-
-
-def spark_tokens(sql: str) -> list[Token]:
-    """The tokens of a text; `window(…)` is a function, not the clause of that name."""
-    tokens = _SPARK.tokenize(sql)
-    for token, after in pairwise(tokens):
-        if token.token_type is TokenType.WINDOW and after.token_type is TokenType.L_PAREN:
-            token.token_type = TokenType.VAR
-    return tokens
 
 
 def without_qualify(sql: str) -> str:
@@ -93,7 +80,7 @@ def without_qualify(sql: str) -> str:
             tree = outer
         else:
             select.replace(outer)
-    return tree.sql(dialect="spark", pretty=True)
+    return to_sql(tree, pretty=True)
 
 
 def statements(sql: str) -> list[str]:
@@ -102,7 +89,7 @@ def statements(sql: str) -> list[str]:
     Error: SQL_UNSUPPORTED when a string or a comment has no end.
     """
     try:
-        tokens = sqlglot.tokenize(sql, dialect="spark")
+        tokens = tokens_of(sql)
     except SqlglotError as error:
         raise StreamSqlError(
             "SQL_UNSUPPORTED", "the text cannot be cut into statements", given=str(error)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dbt_streamsql.compiler.aggregates import find_calls
+from dbt_streamsql.compiler.dialect import DIALECT, to_sql
 from dbt_streamsql.compiler.reasons import obstacle
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog
@@ -56,10 +57,7 @@ def _replace(select: exp.Select, pivot: exp.Pivot, catalog: Catalog) -> None:
     pivoted = source.copy()
     pivoted.set("pivots", [pivot.copy()])
     try:
-        given, made = (
-            catalog.schema(_query(select, item).sql(dialect="spark", comments=False))
-            for item in (source, pivoted)
-        )
+        given, made = (catalog.schema(to_sql(_query(select, item))) for item in (source, pivoted))
     except StreamSqlError as error:
         raise obstacle(
             pivot,
@@ -127,7 +125,7 @@ def _column(name: str) -> exp.Column:
 
 
 def _cast(value: exp.Expr, type_: str) -> exp.Cast:
-    return exp.cast(value, exp.DataType.build(type_, dialect="spark"))
+    return exp.cast(value, exp.DataType.build(type_, dialect=DIALECT))
 
 
 def _as(value: exp.Expr, column: Column) -> exp.Expr:
@@ -213,7 +211,7 @@ def _unpivoted(
         for part, column in zip(parts, shown[1:], strict=True):
             stacked.append(_cast(_column(part.name.lower()), column.type))
     rows = exp.Literal.number(len(field.expressions))
-    call = exp.Stack(this=rows, expressions=stacked)
+    call = exp.Anonymous(this="stack", expressions=[rows, *stacked])
     alias = exp.TableAlias(
         this=exp.to_identifier("__unpivoted"), columns=[exp.to_identifier(name) for name in names]
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dbt_streamsql.compiler.block import Block, fresh
+from dbt_streamsql.compiler.dialect import to_sql
 from dbt_streamsql.compiler.reasons import Reason, Unsupported, obstacle
 from dbt_streamsql.compiler.scalar import conjuncts
 from dbt_streamsql.plan.expression import Expr, Ref
@@ -67,7 +68,7 @@ def _relation(builder: Builder, source: exp.Expr) -> Node:
     if isinstance(source, exp.Subquery):
         return renamed(builder.query(source.this), columns)
     if isinstance(source, exp.Values):
-        text = exp.select("*").from_(source.copy()).sql(dialect="spark", comments=False)
+        text = to_sql(exp.select("*").from_(source.copy()))
         return Constant(builder.constant(text), tuple(columns))
     if not isinstance(source, exp.Table):
         raise obstacle(source, source.key.upper(), "only tables and sub-queries are read yet")
@@ -202,7 +203,7 @@ def _owners(left: Block, right: Block, node: exp.Expr) -> set[str]:
     for column in left.free(node):
         known = right.find(column) is not None
         if not known and left.find(column) is None:
-            raise obstacle(column, column.sql(dialect="spark"), "the column cannot be seen here")
+            raise obstacle(column, to_sql(column), "the column cannot be seen here")
         found.add("r" if known else "l")
     return found
 
@@ -251,6 +252,10 @@ def generate(
     builder: Builder, block: Block, call: exp.Expr, columns: list[str], outer: bool
 ) -> list[str]:
     """Let a generator make rows of what the block has read; gives the new columns."""
+    call = call.copy()
+    for part in list(call.iter_expressions()):
+        if isinstance(part, exp.Kwarg):  # LATERAL VIEW knows no names of arguments
+            part.replace(part.expression)
     block.close()
     taken = set(block.only.columns)
     expr = block.expr_of_generator(call).over(

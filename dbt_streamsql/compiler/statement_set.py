@@ -11,10 +11,10 @@ from sqlglot import Token, TokenType
 from sqlglot.errors import SqlglotError
 
 from dbt_streamsql.compiler.branches import Branch
+from dbt_streamsql.compiler.dialect import tokens_of
 from dbt_streamsql.compiler.parse import (
     parse,
     replace_tables,
-    spark_tokens,
     statements,
     table_uses,
 )
@@ -40,7 +40,7 @@ def branches_of(text: str, table: TableName, place: Place) -> tuple[Branch, ...]
 
 def _branch(statement: str, table: TableName, place: Place, taken: set[str]) -> Branch:
     try:
-        tokens = spark_tokens(statement)
+        tokens = tokens_of(statement)
     except SqlglotError as error:
         raise _refused(statement, "it cannot be read", place) from error
     at = 0

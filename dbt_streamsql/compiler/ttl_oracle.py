@@ -40,7 +40,7 @@ from dbt_streamsql.plan.schema import WEIGHT
 
 def difference(plan: CompiledPlan, at: Moments) -> tuple[tuple[str, ...], str]:
     """The columns that a view stores, but for the times of its writes, and a SELECT of them and of
-    `_w`: the rows that should be there, less those that are. They are not consolidated.
+    the weight: the rows that should be there, less those that are. They are not consolidated.
 
     Error: STATE_FORGOTTEN when what is right is not told by the rows.
     """

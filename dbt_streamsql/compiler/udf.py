@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 
-import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
+from dbt_streamsql.compiler.dialect import parse_all, tokens_of
 from dbt_streamsql.compiler.functions import AGGREGATES, VOLATILE
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName, quote
@@ -113,7 +113,7 @@ class Function:
     @cached_property
     def _tree(self) -> exp.Expr:
         try:
-            tree = sqlglot.parse_one(self._text, dialect="spark")
+            tree = parse_all(self._text)[0]
         except SqlglotError as error:
             raise self._refused("cannot be read", self.body) from error
         if tree.find(exp.Query):
@@ -224,7 +224,7 @@ def _is_volatile(text: str) -> bool:
 
 def _tokens(text: str) -> list[Token]:
     try:
-        return sqlglot.tokenize(text, dialect="spark")
+        return tokens_of(text)
     except SqlglotError as error:
         raise StreamSqlError(
             "SQL_UNSUPPORTED", "the compiler cannot read this text", given=str(error)

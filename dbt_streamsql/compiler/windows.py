@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dbt_streamsql.compiler.block import Block, fresh
+from dbt_streamsql.compiler.dialect import to_sql
 from dbt_streamsql.compiler.reasons import obstacle
-from dbt_streamsql.compiler.scalar import called, check_scalar, to_expr
+from dbt_streamsql.compiler.scalar import called, check_scalar, direction, to_expr
 from dbt_streamsql.plan.expression import Expr
 from dbt_streamsql.plan.relational import Output, Over, Window
 
@@ -20,6 +21,8 @@ _NUMBERS = frozenset({"row_number", "ntile", "lag", "lead"})
 _PEERS = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
 """They treat such rows alike."""
 _LISTS = frozenset({"collect_list", "array_agg", "collect_set", "listagg", "string_agg"})
+_FIRST = frozenset({"first_value", "first"})
+_ENDS = _FIRST | {"last_value", "last"}
 _PICKS = frozenset({"last_value", "last", "nth_value", "any_value"})
 
 
@@ -73,26 +76,54 @@ def _resolved(window: exp.Window, named: dict[str, exp.Expr]) -> exp.Window:
 
 
 def _of_peers(builder: Builder, block: Block, whole: exp.Window) -> exp.Window:
-    """LAST_VALUE up to the rows that the order leaves equal: of these it takes the greatest."""
-    node = whole.this
-    while isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
-        node = node.this
-    spec, order = whole.args.get("spec"), whole.args.get("order")
-    if called(node) not in {"last_value", "last"} or spec is not None or order is None:
+    """FIRST_VALUE and LAST_VALUE over whole groups of rows that the order leaves equal.
+
+    Of such a group they may take any value: the least for the first, the greatest for the last.
+    """
+    node, spec, order = _function(whole), whole.args.get("spec"), whole.args.get("order")
+    name = called(node)
+    if name not in _ENDS or order is None or not _by_peers(spec):
         return whole
+    if name in _FIRST and spec is None and not _ignores_nulls(whole):
+        return whole  # the first row of the partition: one order of all rows is enough
     keys = [item.this for item in order.expressions]
+    pick = exp.Min if name in _FIRST else exp.Max
     peers = exp.Window(
-        this=exp.Max(this=node.this.copy()),
+        this=pick(this=_argument(node).copy()),
         partition_by=[key.copy() for key in [*(whole.args.get("partition_by") or []), *keys]],
         over="OVER",
     )
     _stage(builder, block, tuple(dict.fromkeys(peers.args["partition_by"])), [(peers, peers)])
     made = whole.copy()
-    inner = made.this
-    while isinstance(inner, exp.IgnoreNulls | exp.RespectNulls):
-        inner = inner.this
-    inner.set("this", peers)
+    _argument(_function(made)).replace(peers)
     return made
+
+
+def _by_peers(spec: exp.Expr | None) -> bool:
+    """Whether a frame ends between groups of equal rows, never within one."""
+    return spec is None or str(spec.args.get("kind") or "").upper() == "RANGE"
+
+
+def _ignores_nulls(whole: exp.Window) -> bool:
+    node = _function(whole)
+    said = [whole.this, *node.expressions[:1]]
+    return any(isinstance(part, exp.IgnoreNulls) for part in said) or (
+        len(node.expressions) > 1 and node.expressions[1] == exp.true()
+    )
+
+
+def _function(whole: exp.Window) -> exp.Expr:
+    """The call that a window is over."""
+    node: exp.Expr = whole.this
+    while isinstance(node, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
+        node = node.this
+    return node
+
+
+def _argument(call: exp.Expr) -> exp.Expr:
+    """The first argument of a call, what it says about NULLs left aside."""
+    first: exp.Expr = call.expressions[0] if isinstance(call, exp.Anonymous) else call.this
+    return first.this if isinstance(first, exp.IgnoreNulls | exp.RespectNulls) else first
 
 
 def _stage(
@@ -126,7 +157,7 @@ def _over(block: Block, whole: exp.Window, name: str, inside: dict[tuple[str, st
     ]
     directions = [direction(item) for item in (whole.args["order"].expressions if order else [])]
     spec = whole.args.get("spec")
-    frame = spec.sql(dialect="spark") if spec is not None else ""
+    frame = to_sql(spec) if spec is not None else ""
     if spec is not None and spec.find(exp.Column) is not None:
         raise obstacle(whole, "window frame", "its bounds are constants")
     call = _call(block, whole.this).over(inside)
@@ -140,15 +171,6 @@ def _over(block: Block, whole: exp.Window, name: str, inside: dict[tuple[str, st
         frame,
         _ties(whole, frame),
     )
-
-
-def direction(item: exp.Expr) -> str:
-    """What follows the expression in the text: `DESC NULLS LAST` and the like."""
-    bare = item.copy()
-    if not isinstance(bare, exp.Ordered):
-        return ""
-    bare.set("this", exp.column("x"))
-    return bare.sql(dialect="spark").removeprefix("x").strip()
 
 
 def _call(block: Block, node: exp.Expr) -> Expr:
@@ -166,22 +188,20 @@ def _call(block: Block, node: exp.Expr) -> Expr:
         check_scalar(
             part.expressions[0] if isinstance(part, exp.Distinct) else part, block.builtin
         )
-    return to_expr(swapped, block.words)
+    return to_expr(swapped)
 
 
 def _ties(whole: exp.Window, frame: str) -> bool:
     """Whether the function needs one order of all rows; refused where none can be given to it."""
-    node = whole.this
-    while isinstance(node, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
-        node = node.this
+    node = _function(whole)
     name = called(node)
-    if name in {"last_value", "last"} and isinstance(node.this, exp.Window):
+    if name in _ENDS and isinstance(_argument(node), exp.Window):
         return False
     by_rows = frame.upper().startswith("ROWS")
     everything = "UNBOUNDED PRECEDING" in frame.upper() and "UNBOUNDED FOLLOWING" in frame.upper()
     if name in _NUMBERS or (by_rows and not everything):
         return True
-    if name in {"first_value", "first"}:
+    if name in _FIRST:
         return True
     if name in _PICKS:
         if by_rows:

@@ -20,7 +20,7 @@ from dbt_streamsql.plan.sink_reuse import print_sinks, sinks
 from dbt_streamsql.plan.state import State
 from dbt_streamsql.plan.steps import Component, Derived, Step
 
-PLAN_VERSION = 6
+PLAN_VERSION = 7
 """Raised when the meaning of a plan's JSON changes; an older plan is compiled again."""
 
 _STEPS: dict[str, type[Any]] = {

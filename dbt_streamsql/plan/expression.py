@@ -5,18 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from urllib.parse import quote as quoted
+from urllib.parse import unquote
 
 from dbt_streamsql.quoting import quote
 
 Ref = tuple[str, str]
 """A column of a named input: (alias, column)."""
 
-_HOLE = re.compile(r"\{\{|\}\}|\{(\w+)\}")
+_HOLE = re.compile(r"\{\{|\}\}|\{([^{}]+)\}")
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 
 
+def hole(name: str) -> str:
+    """The hole for a name, which may hold any character."""
+    return "{" + quoted(name, safe=" ,.()") + "}"
+
+
 def fill(template: str, resolve: Callable[[str], str]) -> str:
-    """Replace each `{name}` by `resolve(name)`; `{{` and `}}` stand for braces.
+    """Replace each hole by `resolve(name)`; `{{` and `}}` stand for braces.
 
     >>> fill("a = {0} || '{{}}'", lambda name: "t.b")
     "a = t.b || '{}'"
@@ -24,7 +31,7 @@ def fill(template: str, resolve: Callable[[str], str]) -> str:
 
     def one(match: re.Match[str]) -> str:
         name = match.group(1)
-        return match.group(0)[0] if name is None else resolve(name)
+        return match.group(0)[0] if name is None else resolve(unquote(name))
 
     return _HOLE.sub(one, template)
 
@@ -42,7 +49,7 @@ def holes(template: str) -> list[str]:
 def every_hole(template: str) -> list[str]:
     """The names of the holes in order, as often as they stand there."""
     found = (match.group(1) for match in _HOLE.finditer(template))
-    return [name for name in found if name is not None]
+    return [unquote(name) for name in found if name is not None]
 
 
 def escape(text: str) -> str:

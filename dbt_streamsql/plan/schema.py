@@ -8,7 +8,7 @@ from dataclasses import dataclass
 HIDDEN_PREFIX = "__streamsql_"
 """Columns that the engine keeps in a view's table for itself start with this."""
 
-WEIGHT = "_w"
+WEIGHT = "_streamsql_w"
 """The signed multiplicity of a row in a change: how often it appears (+) or disappears (-)."""
 
 _DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")

@@ -30,7 +30,7 @@ def asked(table: str, meets: Iterable[Meeting], changed: Collection[str]) -> tup
 
 @dataclass(frozen=True)
 class Changes:
-    """The consolidated signed rows of `table` in this epoch: `columns` and `_w`.
+    """The consolidated signed rows of `table` in this epoch: `columns` and the weight.
 
     `meets` are the changed tables that the change may be read together with (`State.met`). With a
     `ttl` rows that went are left out when they were last written more than so many milliseconds
@@ -101,7 +101,7 @@ class Collect:
 
 @dataclass(frozen=True)
 class Apply:
-    """Add the signed rows of `frame` (the view's columns and `_w`) to the view."""
+    """Add the signed rows of `frame` (the view's columns and the weight) to the view."""
 
     frame: str
 

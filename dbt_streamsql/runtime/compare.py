@@ -16,7 +16,7 @@ TOLERANCE = 1e-9
 
 
 def signed(names: str, query: str, stored: str) -> str:
-    """The rows of one relation, less those of another: a SELECT of `names` and `_w`."""
+    """The rows of one relation, less those of another: a SELECT of `names` and the weight."""
     return (
         f"SELECT {names}, 1 AS {WEIGHT} FROM {query} "
         f"UNION ALL SELECT {names}, -1 AS {WEIGHT} FROM {stored}"
@@ -24,7 +24,7 @@ def signed(names: str, query: str, stored: str) -> str:
 
 
 def differing(names: str, rows: str) -> str:
-    """What is left of signed rows, a SELECT of `names` and `_w`: a query of the rows with a column
+    """What is left of signed rows, a SELECT of `names` and the weight: a query of the rows with
     `_side`, `missing` for a positive weight and `surplus` for a negative one."""
     # What two EXCEPT ALLs give, with each relation computed once.
     return (

@@ -102,7 +102,7 @@ class ProgramRunner:
     def changes(
         self, table: str, columns: Sequence[str], meets: Sequence[Meeting] = (), ttl: int = 0
     ) -> Frame:
-        """Signed rows of an input: `columns` and `_w`; none of a constant ('').
+        """Signed rows of an input: `columns` and the weight; none of a constant ('').
 
         They are consolidated unless there is a `ttl`, see `steps.Changes`.
         """

@@ -25,7 +25,7 @@ _CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
 
 
 Oracle = Callable[[CompiledPlan, Moments], tuple[tuple[str, ...], str]]
-"""What a view that forgets should be, less what it is: columns, and a SELECT of them and `_w`."""
+"""What a view that forgets should be, less what it is: the columns and a SELECT of them."""
 
 
 def differing(

@@ -136,7 +136,7 @@ def version(name: TableName, number: int) -> str:
 
 
 def feed(name: TableName, change: Change, columns: tuple[str, ...]) -> str:
-    """The change data feed as signed rows, `columns` and `_w`: SQL that may follow FROM."""
+    """The change data feed as signed rows, `columns` and the weight: SQL that may follow FROM."""
     assert change.old is not None
     assert change.new is not None
     names = ", ".join(quote(column) for column in columns)

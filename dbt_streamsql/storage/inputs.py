@@ -51,7 +51,7 @@ def as_now(spark: SparkSession, name: TableName, meta: Metadata, number: int | N
 
 
 def read(name: TableName, meta: Metadata, change: Change, columns: tuple[str, ...]) -> str | None:
-    """The change as consolidated signed rows, `columns` and `_w`: SQL that may follow FROM.
+    """The change as consolidated signed rows, `columns` and the weight: SQL that may follow FROM.
 
     None when there is none.
     """

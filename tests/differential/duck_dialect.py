@@ -168,7 +168,7 @@ def _grouping_id(node: exp.GroupingId) -> None:
 
 def _weights(node: exp.Sum) -> None:
     """Sums of weights are BIGINT, so that products with them stay what Spark has."""
-    if isinstance(node.this, exp.Column) and node.this.name == "_w":
+    if isinstance(node.this, exp.Column) and node.this.name == "_streamsql_w":
         _around(_as("bigint"))(node)
 
 

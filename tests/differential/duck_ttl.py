@@ -134,7 +134,9 @@ class Player:
         names, signed = difference(view.plan, moments)
         shown = ", ".join(map(quote, names))
         return self.world.rows(
-            to_duck(f"SELECT {shown}, sum(_w) FROM ({signed}) GROUP BY ALL HAVING sum(_w) <> 0")
+            to_duck(
+                f"SELECT {shown}, sum(_streamsql_w) FROM ({signed}) GROUP BY ALL HAVING sum(_streamsql_w) <> 0"
+            )
         )
 
 

@@ -257,8 +257,8 @@ RULES: dict[str, Planted] = {
     ),
     "fold-null-sum": (
         "formula",
-        Text("{{{state.component(call, 'add', '' if never_null else counter)}}}"),
-        "{{{state.component(call, 'add', '')}}}",
+        'state.component(call, "add", "" if never_null else counter)',
+        'state.component(call, "add", "")',
         "the sum of nothing but NULL is 0",
         _BASIC,
     ),
@@ -320,8 +320,8 @@ RULES: dict[str, Planted] = {
     ),
     "fold-average-whole": (
         "formula",
-        Text("(CAST({{{stored}}} AS DOUBLE) / nullif({{{counter}}}, 0))"),
-        "(CAST(CAST({{{stored}}} AS BIGINT) / nullif({{{counter}}}, 0) AS BIGINT))",
+        Text("(CAST({hole(stored)} AS DOUBLE) / nullif({hole(counter)}, 0))"),
+        "(CAST(CAST({hole(stored)} AS BIGINT) / nullif({hole(counter)}, 0) AS BIGINT))",
         "an average is rounded to a whole number",
         _BASIC,
     ),

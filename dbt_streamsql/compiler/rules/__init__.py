@@ -1,6 +1,6 @@
 """One rule, one file: how the change of an operator follows from the changes of its inputs.
 
-`delta` is the dispatcher; a rule returns the name of a frame with the operator's columns and `_w`.
+`delta` is the dispatcher; a rule returns the name of a frame: the operator's columns and a weight.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dbt_streamsql.plan.relational import (
 def delta(node: Node, emitter: Emitter) -> str:
     """The frame that holds the signed change of `node`; equal nodes share one.
 
-    The frame has at least the columns of `node` and `_w`.
+    The frame has at least the columns of `node` and the weight.
     """
     if node not in emitter.deltas:
         emitter.deltas[node] = _delta(node, emitter)

@@ -19,7 +19,7 @@ from dbt_streamsql.compiler.restrict import Link, restrict
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules.view import View, refuse_incomparable
 from dbt_streamsql.compiler.wide_sql import Layout, key_sql, layout, values
-from dbt_streamsql.plan.expression import escape, ident
+from dbt_streamsql.plan.expression import escape, hole, ident
 from dbt_streamsql.plan.relational import Branches
 from dbt_streamsql.plan.schema import WEIGHT, Column
 from dbt_streamsql.plan.steps import Component, Derived, Fold, Part
@@ -72,10 +72,10 @@ def _derived(node: Branches, at: Layout, columns: tuple[Column, ...]) -> tuple[D
     stored = {name for names in at.cells for name in names}
     shown = values(
         node,
-        lambda branch, target: f"{{{at.cells[branch][target]}}}",
-        lambda branch: f"{{{at.rows[branch]}}} > 0",
+        lambda branch, target: hole(at.cells[branch][target]),
+        lambda branch: f"{hole(at.rows[branch])} > 0",
     )
-    claims = " + ".join(f"{{{rows}}}" for rows in at.rows)
+    claims = " + ".join(hole(rows) for rows in at.rows)
     return (
         Derived(at.claims, claims),
         *(

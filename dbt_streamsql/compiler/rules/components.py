@@ -17,7 +17,7 @@ from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.compiler.render import indent
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules.keyed import restricted
-from dbt_streamsql.plan.expression import escape, ident
+from dbt_streamsql.plan.expression import escape, hole, ident
 from dbt_streamsql.plan.fold_values import LOST, MOVED, exact_column
 from dbt_streamsql.plan.relational import Aggregate, Call, scans
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
@@ -81,21 +81,21 @@ def formula(call: Call, state: Components, alive: str, grouped: bool) -> str:
         return state.component(replace(call, function="COUNT", type="bigint", cast=""), "add")
 
     if call.function == "COUNT":
-        return f"{{{count()}}}"
+        return hole(count())
     if call.function in {"MIN", "MAX"}:
-        return f"{{{state.component(call, 'least' if call.function == 'MIN' else 'greatest')}}}"
+        return hole(state.component(call, "least" if call.function == "MIN" else "greatest"))
     counter = count()
     never_null = grouped and counter == alive
     column = Column("", call.arg_type)
     if call.function == "SUM":
-        return f"{{{state.component(call, 'add', '' if never_null else counter)}}}"
+        return hole(state.component(call, "add", "" if never_null else counter))
     total = _total(call, column)
     stored = state.component(total, "add", "" if never_null else counter)
     if column.decimal is None:
-        return f"(CAST({{{stored}}} AS DOUBLE) / nullif({{{counter}}}, 0))"
+        return f"(CAST({hole(stored)} AS DOUBLE) / nullif({hole(counter)}, 0))"
     if column.decimal[0] <= _NARROW_AVERAGE:
-        return _narrow_average(f"{{{stored}}}", f"{{{counter}}}", column.decimal[1], call.type)
-    return _decimal_average(f"{{{stored}}}", f"{{{counter}}}", call.type)
+        return _narrow_average(hole(stored), hole(counter), column.decimal[1], call.type)
+    return _decimal_average(hole(stored), hole(counter), call.type)
 
 
 def _total(call: Call, column: Column) -> Call:

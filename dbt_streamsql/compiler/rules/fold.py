@@ -17,7 +17,7 @@ from dbt_streamsql.compiler.rules.components import (
     unfolded,
 )
 from dbt_streamsql.compiler.rules.view import Key, View, keyed_view, top
-from dbt_streamsql.plan.expression import Expr
+from dbt_streamsql.plan.expression import Expr, hole
 from dbt_streamsql.plan.fold_values import WRITTEN
 from dbt_streamsql.plan.relational import CLOCK, Aggregate, Call, Input, Output, Scan, Select
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
@@ -120,7 +120,7 @@ def _derived(
     stored = {component.column for component in state.components} | set(keys.values())
 
     def value(ref: tuple[str, str]) -> str:
-        return formulas[ref[1]] if ref[1] in formulas else f"{{{keys[ref[1]]}}}"
+        return formulas[ref[1]] if ref[1] in formulas else hole(keys[ref[1]])
 
     return tuple(
         Derived(column.name, f"CAST({output.expr.render(value)} AS {column.type})")

@@ -156,7 +156,7 @@ def read(
     columns: tuple[str, ...],
     few_deletes: int = FEW_DELETES,
 ) -> str | None:
-    """The change as consolidated signed rows, `columns` and `_w`: SQL that may follow FROM.
+    """The change as consolidated signed rows, `columns` and the weight: SQL that may follow FROM.
 
     None when there is none. Up to `few_deletes` positions are sent to every task.
     """
@@ -189,7 +189,7 @@ def lapsing(
     written: Callable[[int, int], str],
     appended: str | None = None,
 ) -> str | None:
-    """The change as signed rows, `columns` and `_w`, where old rows expire: SQL, None when none.
+    """The change as signed rows, `columns` and the weight, where old rows expire: SQL or None.
 
     Rows that went and were last written in a commit up to the sequence number `expired` are left
     out. Nothing is consolidated: a row that was written again went and came. `written` gives the
@@ -232,7 +232,7 @@ def with_lineage(name: TableName, snapshot: int) -> str:
 
 
 def difference(new: str, old: str, names: str) -> str:
-    """A query of the columns `names` and `_w`: all rows of one version, less those of another."""
+    """A query of `names` and the weight: all rows of one version, less those of another."""
     return " UNION ALL ".join(
         f"SELECT {names}, {sign}L AS {WEIGHT} FROM {rows}" for sign, rows in ((1, new), (-1, old))
     )

@@ -43,7 +43,9 @@ def table(spark, schema):
 
 
 def _rows(spark, relation):
-    found = spark.sql(f"SELECT k, v, sum(_w) FROM {relation} GROUP BY ALL HAVING sum(_w) <> 0")
+    found = spark.sql(
+        f"SELECT k, v, sum(_streamsql_w) FROM {relation} GROUP BY ALL HAVING sum(_streamsql_w) <> 0"
+    )
     return sorted(map(tuple, found.collect()))
 
 
