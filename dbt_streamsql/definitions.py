@@ -21,6 +21,7 @@ from dbt_streamsql.meta import Job, Sink
 from dbt_streamsql.plan import drift
 from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.meaning import differing, meaning
 from dbt_streamsql.plan.redefinition import METADATA, SHADOW, Redefinition
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.plan.state import KEPT, StateTtl
@@ -229,10 +230,13 @@ class Definitions:
 
     def _change(self, current: Job, job: Job, plan: CompiledPlan) -> Redefinition | None:
         """What becomes of the rows of `current` when it becomes `job`."""
+        before, now = current.plan, job.plan
+        # A release before this one has not kept by what the rows were made.
+        if other := differing(before.get("meaning", now["meaning"]), now["meaning"]):
+            return Redefinition(SHADOW, other)
         if current.fingerprint == job.fingerprint:
             another = Redefinition(METADATA, "another text of the same meaning")
             return another if current.sql != job.sql else None
-        before, now = current.plan, job.plan
         if before.get("compiler") != now["compiler"]:
             why = "another version, or other settings of Spark, made the plan"
             return Redefinition(SHADOW, why)
@@ -282,6 +286,7 @@ class Definitions:
                 "plan": json.loads(plan.to_stored()),
                 "stamps": {name: self._known.stamp(TableName.parse(name)) for name in stamped},
                 "compiler": self._compiler,
+                "meaning": meaning(self._known.spark.version, settings_of(self._known.spark)),
             },
             columns=[{"name": c.name, "type": c.type} for c in plan.columns],
             sources=plan.sources,
