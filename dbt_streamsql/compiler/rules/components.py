@@ -30,6 +30,11 @@ _SIGN = "_sign"
 _FOLDED = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX"})
 _NARROW_AVERAGE = 11
 """Digits up to which Spark's rule DecimalAggregates averages in doubles (15 less 4)."""
+_DIGITS = 38
+_KEPT_SCALE = 6
+"""Digits of a decimal, and those behind the point that no addition rounds away."""
+_WIDEST_NEGATION = 34
+"""Digits up to which Spark's unary minus is exact (DECIMAL128)."""
 _WIDEST_PRODUCT = 17
 """Digits of a decimal that times a BIGINT weight keeps them all (17 + 21 = 38)."""
 
@@ -39,9 +44,19 @@ def unfolded(call: Call) -> str:
     name = (call.function or call.template.split("(")[0]).lower()
     if call.distinct or call.template or call.function not in _FOLDED:
         return f"{name}({'distinct' if call.distinct else '…'}) cannot be added up"
-    if call.function in {"SUM", "AVG"} and not Column("", call.arg_type).is_exact:
+    if call.function not in {"SUM", "AVG"}:
+        return ""
+    column = Column("", call.arg_type)
+    if not column.is_exact:
         return f"{name} of {call.arg_type} depends on the order of addition"
+    if column.decimal is not None and not _adds_exactly(*column.decimal):
+        return f"{name} of {call.arg_type} needs more digits than an addition keeps"
     return ""
+
+
+def _adds_exactly(precision: int, scale: int) -> bool:
+    """Whether two sums add up without rounding: Spark gives up digits beyond 38, down to six."""
+    return precision + 10 < _DIGITS or scale <= _KEPT_SCALE
 
 
 @dataclass
@@ -230,8 +245,19 @@ def _too_wide(call: Call) -> bool:
 def _signed(argument: str, call: Call, weight: str) -> str:
     value = f"CAST({argument} AS {call.cast})" if call.cast else argument
     if _too_wide(call):
-        return f"CASE WHEN {weight} > 0 THEN {value} WHEN {weight} < 0 THEN -{value} END"
+        less = _negated(value, call.cast or call.arg_type)
+        return f"CASE WHEN {weight} > 0 THEN {value} WHEN {weight} < 0 THEN {less} END"
     return f"{weight} * {value}"
+
+
+def _negated(value: str, type_: str) -> str:
+    """Minus a decimal, to its last digit: by its text where Spark's minus would round."""
+    decimal = Column("", type_).decimal
+    if decimal is None or decimal[0] <= _WIDEST_NEGATION:
+        return f"-{value}"
+    text = f"CAST({value} AS STRING)"
+    turned = f"IF({value} < 0, substring({text}, 2), concat('-', {text}))"
+    return f"CAST({turned} AS {type_})"
 
 
 def _exact(
