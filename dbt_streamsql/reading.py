@@ -22,6 +22,7 @@ from dbt_streamsql.runtime.leasing import Leasing
 from dbt_streamsql.runtime.published_views import CURRENT
 from dbt_streamsql.runtime.spark_catalog import SparkCatalog
 from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import metadata, staging
 from dbt_streamsql.texts import written_out
 
@@ -213,7 +214,7 @@ class Reading:
     def shown(self, text: str) -> str:
         """A version without the engine's own columns: another definition may have made it."""
         fields = self._warehouse.sessions.main.sql(f"SELECT * FROM {text}").schema
-        columns = tuple(Column(f.name, f.dataType.simpleString(), f.nullable) for f in fields)
+        columns = tuple(Column(f.name, type_text(f.dataType), f.nullable) for f in fields)
         shown = visible(columns)
         names = ", ".join(quote(column.name) for column in shown)
         return text if shown == columns else f"(SELECT {names} FROM {text})"

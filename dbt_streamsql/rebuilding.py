@@ -28,6 +28,7 @@ from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.remains import Remains
 from dbt_streamsql.runtime.remembered import Definition
 from dbt_streamsql.runtime.spark_catalog import SparkCatalog
+from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import files
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ class _Rebuilding:
         """The definition of a streaming table as a job."""
         stream, connections = streams.from_json(kept.stream), self.warehouse.connections
         fields = self.spark.table(TableName.parse(name).sql).schema
-        has = visible(tuple(Column(f.name, f.dataType.simpleString()) for f in fields))
+        has = visible(tuple(Column(f.name, type_text(f.dataType)) for f in fields))
         named = [{"name": c.name, "type": c.type} for c in has]
         table = Job(name, kept.unique_id, kept.sql, columns=named)
         follows = drift.FAIL if stream.by_event_time else drift.APPEND

@@ -92,10 +92,14 @@ def bind(opened: Opened, catalog: Catalog) -> Bound:
 
 def _reads_back(tree: exp.Query) -> bool:
     """Whether the text of a tree is read as that tree: no bracket is missing."""
-    quoted = tree.copy()
-    for name in quoted.find_all(exp.Identifier):
-        name.set("quoted", True)
-    return parse_all(to_sql(quoted)) == [quoted]
+    plain = tree.copy()
+    for column in list(plain.find_all(exp.Column)):
+        # What `a.b.c` means depends on the names that are known, so they are calls here.
+        name = exp.Literal.string(f"{column.table}.{column.name}")
+        column.replace(exp.Anonymous(this="a_column", expressions=[name]))
+    for identifier in plain.find_all(exp.Identifier):
+        identifier.set("quoted", True)
+    return parse_all(to_sql(plain)) == [plain]
 
 
 def _qualified(tree: exp.Query, schema: MappingSchema) -> exp.Query:

@@ -17,7 +17,7 @@ _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its name, its Spark type as `simpleString` text, and whether it may be NULL."""
+    """A column: its name, its Spark type (as `type_text` has it), and whether it may be NULL."""
 
     name: str
     type: str

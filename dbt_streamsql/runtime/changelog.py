@@ -24,6 +24,7 @@ from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.context import Warehouse
 from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import changes, metadata
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
@@ -110,7 +111,7 @@ def difference(new: str, old: str, job: Job) -> str:
 def same_columns(spark: SparkSession, version: str, job: Job) -> bool:
     """Whether a version of the table has the visible columns that the view has now."""
     schema = spark.sql(f"SELECT * FROM {version}").schema
-    stored = {field.name: field.dataType.simpleString() for field in schema}
+    stored = {field.name: type_text(field.dataType) for field in schema}
     return all(stored.get(column["name"]) == column["type"] for column in job.columns)
 
 

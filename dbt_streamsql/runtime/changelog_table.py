@@ -27,6 +27,7 @@ from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.feed import Feed
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import changes, metadata, refs, staging, stamp
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.refs import Moves
@@ -151,9 +152,7 @@ class _Table:
         return in_step and self.last.snapshot in meta.snapshots and self._same_columns()
 
     def _same_columns(self) -> bool:
-        stored = [
-            (f.name, f.dataType.simpleString()) for f in self.spark.table(self.name.sql).schema
-        ]
+        stored = [(f.name, type_text(f.dataType)) for f in self.spark.table(self.name.sql).schema]
         ours = [(column["name"], column["type"]) for column in self.job.columns]
         return stored == [*ours, (changelog.BARRIER, "bigint"), (changelog.OPERATION, "string")]
 

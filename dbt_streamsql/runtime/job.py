@@ -48,6 +48,7 @@ from dbt_streamsql.runtime.refusals import branch_refusal
 from dbt_streamsql.runtime.stager import Stager, loaded
 from dbt_streamsql.runtime.write import Writer
 from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import delta, refs, staging
 from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
@@ -453,7 +454,7 @@ class ViewJob:
             )
 
     def _same_columns(self, spark: SparkSession) -> bool:
-        stored = [(f.name, f.dataType.simpleString()) for f in spark.table(self.name.sql).schema]
+        stored = [(f.name, type_text(f.dataType)) for f in spark.table(self.name.sql).schema]
         return stored == [(column.name, column.type) for column in self._columns]
 
 

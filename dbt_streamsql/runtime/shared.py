@@ -13,6 +13,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from dbt_streamsql.storage.columns import nullable_within
+
 SHARED_ROWS = 100_000
 """Changes up to this size are kept in the driver, bigger ones in Spark's cache."""
 
@@ -85,7 +87,10 @@ class SharedChanges:
 def fetch(spark: SparkSession, sql: str, args: Mapping[str, Any] | None = None) -> Rows:
     """Run a query and keep its rows."""
     frame = spark.sql(sql, args=dict(args) if args else None)
-    return Rows(frame.toArrow(), frame.schema)
+    schema = nullable_within(frame.schema)
+    if schema != frame.schema:
+        frame = frame.to(schema)
+    return Rows(frame.toArrow(), schema)
 
 
 def hold(spark: SparkSession, sql: str) -> Held:

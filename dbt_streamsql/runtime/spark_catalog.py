@@ -14,6 +14,7 @@ from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.schema import Column, visible
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import nearby
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
@@ -60,9 +61,7 @@ class SparkCatalog:
                     hint="check the name, or build the model or source that makes it",
                 ) from error
             raise _refused(error) from error
-        columns = visible(
-            tuple(Column(f.name, f.dataType.simpleString(), f.nullable) for f in fields)
-        )
+        columns = visible(tuple(Column(f.name, type_text(f.dataType), f.nullable) for f in fields))
         view = self._view(name)
         if view:
             return TableInfo(name, columns, True, view, name.catalog, name.schema)
@@ -78,7 +77,7 @@ class SparkCatalog:
             fields = self.spark.sql(self._rewrite(sql)).schema
         except (AnalysisException, ParseException) as error:
             raise _refused(error) from error
-        return tuple(Column(f.name, f.dataType.simpleString(), f.nullable) for f in fields)
+        return tuple(Column(f.name, type_text(f.dataType), f.nullable) for f in fields)
 
     def functions(self) -> frozenset[str]:
         """Spark's built-in functions, asked once."""

@@ -239,7 +239,7 @@ SPARK: dict[str, Planted] = {
     ),
     "wide-sum-sign": (
         "_signed",
-        'return f"CASE WHEN {weight} > 0 THEN {value} WHEN {weight} < 0 THEN -{value} END"',
+        'return f"CASE WHEN {weight} > 0 THEN {value} WHEN {weight} < 0 THEN {less} END"',
         "return value",
         "a wide decimal that went is added",
         "decimals",

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
 from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot, shape
 
 _STAMP = "_last_updated_sequence_number"
@@ -128,7 +129,7 @@ def as_now(spark: SparkSession, name: TableName, meta: Metadata, snapshot: int |
     written = meta.snapshots[snapshot].schema_id
     assert written is not None
     old = {field["id"]: field for field in meta.schemas[written]}
-    types = {f.name: f.dataType.simpleString() for f in spark.table(name.sql).schema}
+    types = {f.name: type_text(f.dataType) for f in spark.table(name.sql).schema}
     parts = []
     for field in meta.schemas[meta.schema_id]:
         column, before = field["name"], old.get(field["id"])

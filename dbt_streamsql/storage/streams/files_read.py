@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.streams import avro, formats
 from dbt_streamsql.storage.streams.files_list import Entry, literal_paths
 from dbt_streamsql.storage.streams.formats import (
@@ -163,7 +164,7 @@ class Typed:
                     place=self.place,
                 )
             types = self._load(spark, files).schema
-        return tuple((f.name, f.dataType.simpleString()) for f in types)
+        return tuple((f.name, type_text(f.dataType)) for f in types)
 
     def read(
         self, spark: SparkSession, files: Sequence[Entry], columns: Columns, base: str

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import quote
+from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.streams import avro
 from dbt_streamsql.storage.streams.options import Options
 from dbt_streamsql.storage.streams.rows import Columns
@@ -81,13 +82,13 @@ class Declared:
             ) from error
 
     def told(self, spark: SparkSession) -> Columns:
-        return tuple((f.name, f.dataType.simpleString()) for f in self.types(spark))
+        return tuple((f.name, type_text(f.dataType)) for f in self.types(spark))
 
     def value(self, text: Column, kind: DataType) -> Column:
         """The text as a value; NULL where it is none."""
         from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-        name = kind.simpleString()
+        name = type_text(kind)
         if name == "string":
             return text
         if name == "binary":
@@ -117,7 +118,7 @@ class Declared:
                 continue
             value = self.value(given, each.dataType)
             values[each.name] = value
-            if each.dataType.simpleString() != "string":
+            if type_text(each.dataType) != "string":
                 why = unfit(each.name, given, each.dataType)
                 problems.append(F.when(given.isNotNull() & value.isNull(), why))
         return values, problems
@@ -159,7 +160,7 @@ class Csv:
 
         types = self.declared.types(spark)
         text = text_of()
-        parsed = F.from_csv(text, with_corrupt(as_texts(types)).simpleString(), self.reader())
+        parsed = F.from_csv(text, type_text(with_corrupt(as_texts(types))), self.reader())
         known = frame.withColumn(ROW, parsed)
         return self.rows(known, types, own, shown(text), [not_text()])
 
@@ -223,9 +224,7 @@ class Avro:
                 allowed=", ".join(there.names),
                 place=self.declared.place,
             )
-        return tuple(
-            (f.name, f.dataType.simpleString()) for f in (wanted if len(wanted) else there)
-        )
+        return tuple((f.name, type_text(f.dataType)) for f in (wanted if len(wanted) else there))
 
     def decode(self, spark: SparkSession, frame: DataFrame, own: Sequence[str]) -> DataFrame:
         from pyspark.sql import functions as F  # noqa: N812 - its usual name
@@ -358,9 +357,7 @@ def unfit(name: str, given: Column, kind: DataType) -> Column:
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
     told = F.left(F.coalesce(given, F.lit("NULL")), F.lit(_SHOWN))
-    return F.concat(
-        F.lit(f"column {name}: "), told, F.lit(f" is not of type {kind.simpleString()}")
-    )
+    return F.concat(F.lit(f"column {name}: "), told, F.lit(f" is not of type {type_text(kind)}"))
 
 
 def finished(

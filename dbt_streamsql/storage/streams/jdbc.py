@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import quote
+from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.streams.options import Options
 from dbt_streamsql.storage.streams.rows import columns_of, records
 from dbt_streamsql.storage.streams.source import End, Position
@@ -62,7 +63,7 @@ class Jdbc:
     def columns(self, spark: SparkSession) -> tuple[tuple[str, str], ...]:
         with self._asking():
             schema = self._load(spark).schema
-        found = tuple((f.name, f.dataType.simpleString()) for f in schema)
+        found = tuple((f.name, type_text(f.dataType)) for f in schema)
         return columns_of(found, self.declared, _OWN, self.place)
 
     def end(self, spark: SparkSession, after: Position | None) -> End | None:
@@ -161,7 +162,7 @@ class Jdbc:
         return rows.filter((by > _value(after)) & (by <= _value(upto)))
 
     def _kind(self, rows: DataFrame) -> str:
-        kind = str(rows.schema[self._spelled(rows)].dataType.simpleString())
+        kind = type_text(rows.schema[self._spelled(rows)].dataType)
         if not _ORDERED.fullmatch(kind):
             raise self._refusal(
                 "rows cannot be followed by a column of this type", f"{self.column} {kind}"

@@ -20,6 +20,7 @@ from urllib.parse import quote as escaped
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import quote
+from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import files
 from dbt_streamsql.storage.iceberg.java import is_connect
 from dbt_streamsql.storage.python_code import execute, failed, given
@@ -47,7 +48,7 @@ class PythonStream:
         return "the stream of a python model"
 
     def columns(self, spark: SparkSession) -> tuple[tuple[str, str], ...]:
-        return tuple((f.name, f.dataType.simpleString()) for f in self._frame(spark).schema)
+        return tuple((f.name, type_text(f.dataType)) for f in self._frame(spark).schema)
 
     def end(self, spark: SparkSession, after: Position | None) -> End | None:
         """Land what the stream has now, and tell the last batch.

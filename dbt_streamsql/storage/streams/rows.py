@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import quote
+from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.streams.source import AT, PROBLEM, RAW
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def records(
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-    there = {field.name: field.dataType.simpleString() for field in frame.schema}
+    there = {field.name: type_text(field.dataType) for field in frame.schema}
     values: dict[str, Column] = {}
     problems: list[Column] = [] if broken is None else [broken]
     for name, kind in columns:

@@ -13,6 +13,7 @@ from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage import delta_log, inputs
+from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.streams.options import Options
@@ -47,7 +48,7 @@ class Table:
     def columns(self, spark: SparkSession) -> tuple[tuple[str, str], ...]:
         self._load(spark)
         schema = spark.table(self.table.sql).schema
-        found = tuple((f.name, f.dataType.simpleString()) for f in schema)
+        found = tuple((f.name, type_text(f.dataType)) for f in schema)
         return columns_of(found, self.declared, _OWN, self.place)
 
     def end(self, spark: SparkSession, after: Position | None) -> End | None:

@@ -425,13 +425,13 @@ def test_a_view_that_has_forgotten_is_not_revised_from_changes(shop, clock):
     good = shop.epoch("INSERT INTO {b}.orders VALUES (9, 2, 1)")
     clock.jump(3601)
     shop.epoch("INSERT INTO {b}.orders VALUES (4, 1, 40)")
-    before = shop.sql(f"SELECT * FROM {view}")
+    before = sorted(shop.sql(f"SELECT * FROM {view}"))
     assert 4 not in {row[0] for row in before}
     with pytest.raises(StreamSqlError) as found:
         shop.engine.revise(view, to_barrier=good, mode="incremental")
     assert found.value.code == "REVISION_IMPOSSIBLE"
     assert "it has forgotten state since barrier" in str(found.value)
-    assert shop.sql(f"SELECT * FROM {view}") == before
+    assert sorted(shop.sql(f"SELECT * FROM {view}")) == before
     (step,) = shop.engine.plan_revision(view, to_barrier=good).steps
     assert step.mode == "full"
     assert "it has forgotten state since barrier" in step.reason
