@@ -241,7 +241,7 @@ def _general(call: exp.Expr, condition: exp.Expr | None) -> Found:
 
     def cut(node: exp.Expr) -> None:
         for part in list(node.iter_expressions()):
-            if isinstance(part, _STRUCTURE) or (isinstance(part, exp.AggFunc) and node is marked):
+            if isinstance(part, _STRUCTURE) or (node is marked and called(part) in AGGREGATES):
                 cut(part)
             elif part.find(exp.Column) is not None:
                 part.replace(exp.column(exp.to_identifier(f"a{len(args)}")))

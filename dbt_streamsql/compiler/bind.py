@@ -38,10 +38,14 @@ class Opened:
 
 @dataclass(frozen=True)
 class Bound:
-    """A qualified tree, and the tables at its leaves by name."""
+    """A qualified tree, and the tables at its leaves by name.
+
+    `doubt` says why what is written of it may mean something else; '' when it cannot.
+    """
 
     tree: exp.Query
     tables: dict[str, TableInfo]
+    doubt: str
 
 
 def open_views(sql: str, catalog: Catalog, default_schema: str = "", model: str = "") -> Opened:
@@ -65,8 +69,6 @@ def _prepare(opened: Opened, sql: str, tree: exp.Query) -> None:
 
 def bind(opened: Opened, catalog: Catalog) -> Bound:
     """Qualify every column; raises `Unsupported` for names that Spark may read otherwise."""
-    if opened.misread:
-        raise Unsupported(Reason("query", f"the parser reads {opened.misread[0]}"))
     tree, tables = opened.tree.copy(), opened.tables
     without_pivots(tree, catalog)
     _name_time_windows(tree)
@@ -85,9 +87,10 @@ def bind(opened: Opened, catalog: Catalog) -> Bound:
         _order_by_shown(select)
     _name_shown(tree)
     bound = _qualified(tree, schema)
-    if not _reads_back(bound):
-        raise Unsupported(Reason("query", "its brackets would be lost"))
-    return Bound(bound, tables)
+    doubt = f"the parser reads {opened.misread[0]}" if opened.misread else ""
+    if not doubt and not _reads_back(bound):
+        doubt = "its brackets would be lost"
+    return Bound(bound, tables, doubt)
 
 
 def _reads_back(tree: exp.Query) -> bool:
@@ -99,7 +102,18 @@ def _reads_back(tree: exp.Query) -> bool:
         column.replace(exp.Anonymous(this="a_column", expressions=[name]))
     for identifier in plain.find_all(exp.Identifier):
         identifier.set("quoted", True)
-    return parse_all(to_sql(plain)) == [plain]
+    return [_shape(read) for read in parse_all(to_sql(plain))] == [_shape(plain)]
+
+
+def _shape(tree: exp.Expr) -> list[tuple[int, str, str]]:
+    """The nodes of a tree with their depths, in order."""
+    found, left = [], [(0, tree)]
+    while left:
+        depth, node = left.pop()
+        leaf = isinstance(node, exp.Identifier | exp.Literal | exp.Var | exp.Anonymous)
+        found.append((depth, node.key, node.name if leaf else ""))
+        left += [(depth + 1, child) for child in node.iter_expressions()]
+    return found
 
 
 def _qualified(tree: exp.Query, schema: MappingSchema) -> exp.Query:

@@ -48,7 +48,7 @@ class Built:
 def build(bound: Bound, catalog: Catalog) -> Built:
     """The relational tree of a bound query; raises `Unsupported`."""
     builder = Builder(bound, catalog)
-    root = builder.query(bound.tree)
+    root = builder.whole()
     return Built(root, builder.chosen)
 
 
@@ -141,6 +141,13 @@ class Builder:
         made.inputs = [Input("g", Select((Input("g", found),), (), tuple(outputs)))]
         made.swaps = {part: ref for part, ref in made.swaps.items() if ref[1] not in found.keys}
         return made
+
+    def whole(self) -> Node:
+        """The whole query, when what is written of it is sure to mean what the text says."""
+        root = self.query(self.bound.tree)
+        if self.bound.doubt:
+            raise Unsupported(Reason("query", self.bound.doubt))
+        return root
 
     # -- queries -------------------------------------------------------------------------------
 

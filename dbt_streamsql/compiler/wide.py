@@ -18,7 +18,7 @@ from dbt_streamsql.compiler.wide_sql import branches_sql, side_sql, sum_type
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog
 from dbt_streamsql.plan.expression import escape, fill
-from dbt_streamsql.plan.relational import Branches, Constant, Input, Node
+from dbt_streamsql.plan.relational import Branches, Constant, Input
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, Column
 from dbt_streamsql.quoting import TableName, literal, quote
 
@@ -107,7 +107,7 @@ def build_wide(wide: Wide, opened: Opened, columns: tuple[Column, ...], catalog:
         tables = {name: info for name, info in opened.tables.items() if name in read}
         bound = bind(Opened(tree, tables, opened.views, opened.misread), catalog)
         builder = Builder(bound, catalog)
-        node: Node = builder.query(bound.tree)
+        node = builder.whole()
         chosen = chosen or builder.chosen
         inputs.append(Input(branch.name, node))
         types.append(tuple(c.type for c in builder.schema(node)[len(wide.key) :]))
