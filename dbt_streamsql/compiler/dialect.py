@@ -1,7 +1,7 @@
 """Spark SQL as it is written: the parser knows only the calls that the algebra must understand.
 
 Every other call stays a name with its arguments, and literals, types and intervals keep their
-text, so that an expression is written as it was read. `faithful` proves it for a whole text.
+text, so that an expression is written as it was read. `unfaithful` proves it for a whole text.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Columns as DDL text, with every name quoted."""
+"""Types as text that Spark reads again, and what else is told of columns."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
@@ -12,28 +13,23 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def type_ddl(kind: DataType) -> str:
-    """A type with the names of its fields quoted: ``STRUCT<`a b`: INT>``."""
-    if isinstance(kind, StructType):
-        return f"STRUCT<{', '.join(f'{quote(f.name)}: {type_ddl(f.dataType)}' for f in kind)}>"
-    if isinstance(kind, ArrayType):
-        return f"ARRAY<{type_ddl(kind.elementType)}>"
-    if isinstance(kind, MapType):
-        return f"MAP<{type_ddl(kind.keyType)}, {type_ddl(kind.valueType)}>"
-    return str(kind.simpleString())
+    """A type with the names of all its fields quoted: ``struct<`a b`:int>``."""
+    return type_text(kind, quote)
 
 
-def type_text(kind: DataType) -> str:
+def type_text(kind: DataType, name: Callable[[str], str] | None = None) -> str:
     """A type as Spark's `simpleString` has it, with those names quoted that need it.
 
-    Unlike that it can be read again: ``struct<`a-b`:int>``.
+    Unlike that it can be read again: ``struct<`a-b`:int>``. `name` writes the name of a field.
     """
+    named = name or _bare
     if isinstance(kind, StructType):
-        fields = (f"{_bare(f.name)}:{type_text(f.dataType)}" for f in kind)
+        fields = (f"{named(f.name)}:{type_text(f.dataType, name)}" for f in kind)
         return f"struct<{','.join(fields)}>"
     if isinstance(kind, ArrayType):
-        return f"array<{type_text(kind.elementType)}>"
+        return f"array<{type_text(kind.elementType, name)}>"
     if isinstance(kind, MapType):
-        return f"map<{type_text(kind.keyType)},{type_text(kind.valueType)}>"
+        return f"map<{type_text(kind.keyType, name)},{type_text(kind.valueType, name)}>"
     return str(kind.simpleString())
 
 
