@@ -194,6 +194,13 @@ class _Parser(SparkParser):
             return self._parse_column_ops(self.literal(first, self._prev))
         return super()._parse_type(parse_interval, fallback_to_identifier)
 
+    def _parse_value(self, values: bool = True) -> exp.Tuple | None:  # noqa: ARG002
+        """A row of VALUES; in `VALUES 1, 2 AS t` the name is the table's, not the last row's."""
+        row = self._parse_disjunction()
+        if row is None or isinstance(row, exp.Tuple):
+            return row
+        return self.expression(exp.Tuple(expressions=[row.unnest()]))
+
     def _parse_types(self, *args: bool, **kwargs: bool) -> exp.Expr | None:
         first = self._curr
         found = super()._parse_types(*args, **kwargs)

@@ -82,6 +82,12 @@ def test_an_expression_is_written_as_it_was_read(text):
     assert parse_all(to_sql(tree)) == [tree]
 
 
+def test_a_name_behind_rows_without_brackets_is_the_tables():
+    (tree,) = parse_all("SELECT * FROM VALUES 1, (2) + 1, (3) AS t (a)")
+    assert to_sql(tree) == "SELECT * FROM VALUES (1), ((2) + 1), (3) AS t(a)"
+    assert parse_all(to_sql(tree)) == [tree]
+
+
 @pytest.mark.parametrize("sql", NAMES)
 def test_a_word_that_spark_does_not_reserve_may_be_a_name(sql):
     (tree,) = parse_all(sql)
