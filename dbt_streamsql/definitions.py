@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
@@ -52,6 +51,7 @@ class Definitions:
 
     def __init__(self, known: SparkCatalog) -> None:
         self._known = known
+        self._identity = ""
 
     def define(
         self,
@@ -255,9 +255,15 @@ class Definitions:
             and all(self._known.stamp(TableName.parse(n)) == stamp for n, stamp in stamps.items())
         )
 
-    @cached_property
+    def follow_settings(self) -> None:
+        """Compile by what is set on the session now."""
+        self._identity = ""
+
+    @property
     def _compiler(self) -> str:
         """The compiler, the Spark that types its queries, and the settings that it does so by."""
+        if self._identity:
+            return self._identity
         spark = self._known.spark
         settings = {
             key: value
@@ -265,7 +271,8 @@ class Definitions:
             if key.startswith("spark.sql.") and not key.startswith(_NOT_OF_QUERIES)
         }
         parts = [identity(), str(spark.version), settings]
-        return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        self._identity = sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        return self._identity
 
     def _job(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -38,6 +39,8 @@ from dbt_streamsql.runtime.staged import Build
 from dbt_streamsql.runtime.streams import all_beside, forget
 from dbt_streamsql.storage.iceberg import readers, staging
 from dbt_streamsql.tuning import Tuning
+
+log = logging.getLogger("dbt_streamsql")
 
 
 class Engine(Defining):
@@ -287,18 +290,19 @@ class Engine(Defining):
     ) -> Report:
         """One epoch over every view whose inputs changed, in dependency order.
 
-        `tables`: only these, with all that they read. `keep_going`: a view that fails is left out
-        with all that reads it, and told in the report; the others are published. So are the views
-        and sinks of `leave_out`, without being tried.
+        `tables`: only these, with all that they read. A view that fails stays at its last barrier
+        with all that reads it, and the others are published; then its error is raised, or, with
+        `keep_going`, told in the report. The views and sinks of `leave_out` stay as well, without
+        being tried.
         """
-        errors: Mapping[str, Exception] = {}
         with self._in_epoch(leave_out) as epoch:
-            if keep_going:
-                errors = epoch.advance_what_can(tables, leave_out)
-            else:
-                epoch.advance(tables)
+            errors = epoch.advance_what_can(tables, leave_out)
             versions = list(epoch.open.done.values())
         barrier = self._warehouse.store.last_committed()
+        if errors and not keep_going:
+            stay = ", ".join(sorted(errors))
+            log.warning("barrier %s is published without %s", barrier, stay)
+            raise next(iter(errors.values()))
         first = {id(error): table for table, error in reversed(list(errors.items()))}
         blamed = {table: first[id(error)] for table, error in errors.items()}
         return Report(
@@ -358,6 +362,8 @@ class Engine(Defining):
     # -- inside ------------------------------------------------------------------------------
 
     def _new_epoch(self) -> Epoch:
+        if self._warehouse.sessions.follow_settings():
+            self._definitions.follow_settings()
         refreshed = partial(self._definitions.refreshed, connections=self._warehouse.connections)
         return Epoch(self._warehouse, self._reading.rewritten, refreshed)
 

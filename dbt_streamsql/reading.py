@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from dbt_streamsql.compiler.parse import parse, replace_tables
+from dbt_streamsql.compiler.names import replace_tables
+from dbt_streamsql.compiler.parse import parse
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Consistency, Cut, Job, Lease, Seen, check_level, cut
 from dbt_streamsql.meta.tables import PREFIX

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dbt_streamsql.compiler.calls import changelog_calls, write_out
-from dbt_streamsql.compiler.parse import replace_tables
+from dbt_streamsql.compiler.names import replace_tables
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore
 from dbt_streamsql.meta.tables import PREFIX, MetaTable, find

@@ -75,13 +75,12 @@ class Cursor:
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         if self._rows is None:
-            found = self._frame.collect() if self._frame is not None else []
-            self._rows = [tuple(map(_plain, row)) for row in found]
+            self._rows = _rows(self._frame) if self._frame is not None else []
         return self._rows
 
     def fetchmany(self, size: int) -> list[tuple[Any, ...]]:
         if self._rows is None and self._frame is not None:
-            return [tuple(map(_plain, row)) for row in self._frame.take(size)]
+            return _rows(self._frame.limit(size))
         return self.fetchall()[:size]
 
     def fetchone(self) -> tuple[Any, ...] | None:
@@ -245,6 +244,12 @@ class StreamSqlConnectionManager(SparkConnectionManager):
     @classmethod
     def get_response(cls, cursor: Any) -> AdapterResponse:
         return AdapterResponse(_message="OK")
+
+
+def _rows(frame: Any) -> list[tuple[Any, ...]]:
+    from dbt_streamsql.storage.columns import collected
+
+    return [tuple(map(_plain, row)) for row in collected(frame)]
 
 
 def _plain(value: Any) -> Any:

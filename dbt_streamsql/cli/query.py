@@ -17,6 +17,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import LEVELS, MetaStore
 from dbt_streamsql.meta.waiting import wait_for, wait_for_lag, wait_for_table
 from dbt_streamsql.quoting import TableName
+from dbt_streamsql.storage.columns import collected
 
 
 @click.command()
@@ -42,7 +43,7 @@ def query(
     text = sys.stdin.read() if sql == "-" else sql
     bound = seconds_of(max_staleness, "--max-staleness") if max_staleness else None
     frame = engine.sql(text.strip().rstrip(";"), consistency, barrier, bound)
-    rows = frame.limit(limit).collect()
+    rows = collected(frame.limit(limit))
     if as_json:
         for row in rows:
             click.echo(json.dumps(row.asDict(recursive=True), default=str))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,7 +13,8 @@ from sqlglot.schema import MappingSchema
 
 from dbt_streamsql.compiler.dialect import DIALECT, parse_all, to_sql, unfaithful
 from dbt_streamsql.compiler.functions import AGGREGATES
-from dbt_streamsql.compiler.parse import parse, table_uses
+from dbt_streamsql.compiler.names import table_uses, uses_without_tree
+from dbt_streamsql.compiler.parse import parse, unreadable
 from dbt_streamsql.compiler.pivots import without_pivots
 from dbt_streamsql.compiler.reasons import Reason, Unsupported, obstacle
 from dbt_streamsql.compiler.scalar import called
@@ -21,19 +23,30 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog, TableInfo
 
 _MAX_VIEW_DEPTH = 64
+_SNAPSHOT = re.compile(r"(FOR )?VERSION AS OF \d+")
+"""A version that stays what it is; a branch, a tag or a time may come to mean another."""
 
 
 @dataclass(frozen=True)
 class Opened:
     """A syntax tree without views: the tables at its leaves, the texts of its views, by name.
 
-    `misread` says, for each text, what the parser took for something else.
+    `misread` says, for each text, what the parser took for something else; `fixed` what is read of
+    a version or a part of a table that the text names itself. `unread`: why there is no tree, but
+    an empty one; then `tables` and `views` may have more than the text reads.
     """
 
     tree: exp.Query
     tables: dict[str, TableInfo]
     views: dict[str, str]
     misread: list[str]
+    fixed: list[str]
+    unread: str = ""
+
+    @property
+    def is_volatile(self) -> bool:
+        """Whether another version of what is read is no sign of what the text reads."""
+        return bool(self.unread) or any(not _SNAPSHOT.fullmatch(part) for part in self.fixed)
 
 
 @dataclass(frozen=True)
@@ -51,11 +64,34 @@ class Bound:
 def open_views(sql: str, catalog: Catalog, default_schema: str = "", model: str = "") -> Opened:
     """Parse `sql` and put the text of each view in its place.
 
-    Errors: SQL_UNSUPPORTED (not readable), TABLE_MISSING.
+    Errors: SQL_UNSUPPORTED (no query), TABLE_MISSING.
     """
-    opened = Opened(parse(sql, model), {}, {}, [])
-    _prepare(opened, sql, opened.tree)
-    _open_views(opened.tree, catalog, catalog.default_catalog, default_schema, opened, 0)
+    try:
+        opened = Opened(parse(sql, model), {}, {}, [], [])
+        _prepare(opened, sql, opened.tree)
+        _open_views(opened.tree, catalog, catalog.default_catalog, default_schema, opened, 0)
+    except StreamSqlError as error:
+        if not unreadable(error):
+            raise
+        return _unread(sql, catalog, default_schema, error.message)
+    return opened
+
+
+def _unread(sql: str, catalog: Catalog, schema: str, why: str) -> Opened:
+    """What can be told of a text without a tree: all tables and views that it may read."""
+    opened = Opened(exp.Select(), {}, {}, [], [], why)
+    left = [(sql, catalog.default_catalog, schema)]
+    while left:
+        for use in uses_without_tree(*left.pop()):
+            try:
+                info = catalog.table(use.name)
+            except StreamSqlError:
+                continue  # a column, as it seems
+            if not info.view_sql:
+                opened.tables[str(info.name)] = info
+            elif str(info.name) not in opened.views:
+                opened.views[str(info.name)] = info.view_sql
+                left.append((info.view_sql, info.view_catalog, info.view_schema))
     return opened
 
 
@@ -224,6 +260,10 @@ def _open_views(
         raise StreamSqlError("CYCLE", "views are nested too deeply or read each other")
     for node, use in table_uses(tree, default_catalog, default_schema):
         info = catalog.table(use.name)
+        if use.fixed:
+            opened.tables[str(info.name)] = info
+            opened.fixed.append(use.fixed)
+            continue
         if not info.view_sql:
             opened.tables[str(info.name)] = info
             for key, part in (

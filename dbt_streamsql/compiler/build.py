@@ -36,6 +36,9 @@ from dbt_streamsql.plan.relational import (
 )
 from dbt_streamsql.plan.schema import WEIGHT, Column
 
+_NEVER_TOO_LONG = 28
+"""Digits of a decimal whose sum has room for ten more, which no number of rows fills."""
+
 
 @dataclass(frozen=True)
 class Built:
@@ -102,7 +105,18 @@ class Builder:
             known.append(replace(call, arg_type=column.type, arg_nullable=column.nullable))
         node = Aggregate(below, keys, tuple(known), session)
         result = {column.name: column.type for column in self.schema(node)}
-        return replace(node, calls=tuple(replace(call, type=result[call.name]) for call in known))
+        typed = (replace(call, type=result[call.name]) for call in known)
+        return replace(node, calls=tuple(map(self._whole_if_lossy, typed)))
+
+    def _whole_if_lossy(self, call: Call) -> Call:
+        """A sum that may be NULL for its size does not tell what it is without one of its rows."""
+        digits = Column("", call.arg_type).decimal
+        if call.function not in {"SUM", "AVG"} or call.arg is None or digits is None:
+            return call
+        if digits[0] <= _NEVER_TOO_LONG or not self.catalog.loses_overflow():
+            return call
+        text = f"{call.function}({'DISTINCT ' if call.distinct else ''}{{0}})"
+        return replace(call, function="", arg=None, template=text, args=(call.arg,))
 
     def reaches_out(self, tree: exp.Expr) -> bool:
         """Whether a sub-query names a relation that it does not read itself."""

@@ -27,6 +27,7 @@ from dbt_streamsql.compiler.schemas import Remembering, Schemas
 from dbt_streamsql.compiler.tree import node_of, tree_of
 from dbt_streamsql.compiler.ttl import still_forgetting, with_ttls
 from dbt_streamsql.compiler.wide import build_wide, wide_in
+from dbt_streamsql.compiler.zeros import one_zero
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog
 from dbt_streamsql.plan.compiled import PLAN_VERSION, CompiledPlan
@@ -87,7 +88,8 @@ def _compiled(
 ) -> CompiledPlan:
     try:
         opened = open_views(sql, catalog, model=model or table)
-        columns = catalog.schema(sql)
+        # What is no query would be run by a look at its columns.
+        columns = catalog.schema(f"SELECT * FROM ({sql}\n)" if opened.unread else sql)
     except StreamSqlError as error:
         raise error.at(Place(model or table)) from error
     inputs = opened.tables
@@ -108,7 +110,9 @@ def _compiled(
         steps=(),
         tree={},
         fingerprint=_fingerprint(opened, [sql, opened.views], columns, refresh_mode),
-        volatile=len(versioned) < len(inputs) or is_volatile(opened.tree, catalog.functions()),
+        volatile=len(versioned) < len(inputs)
+        or opened.is_volatile
+        or is_volatile(opened.tree, catalog.functions()),
         table=table,
     )
     if refresh_mode == "full":
@@ -155,6 +159,11 @@ def _stateless(plan: CompiledPlan, place: Place) -> StreamSqlError:
 
 
 def _built(opened: Opened, columns: tuple[Column, ...], catalog: Catalog) -> Built:
+    if opened.unread:
+        raise Unsupported(Reason("query", opened.unread))
+    if opened.fixed:
+        why = "a version or part of a table that is named is not followed"
+        raise Unsupported(Reason(opened.fixed[0], why, "name the table alone"))
     wide = wide_in(opened.tree)
     if wide is not None:
         return build_wide(wide, opened, columns, catalog)
@@ -170,17 +179,20 @@ def _incremental(
     before: Mapping[str, Any] | None,
 ) -> CompiledPlan:
     _check_names(built.root, plan.columns)
-    root = prune(merge(built.root))
+    schemas = Schemas(catalog, opened.tables)
+    read = prune(merge(built.root))
+    root = one_zero(read, schemas)
+    chosen = built.chosen or root != read
     if state_ttl is not None:
         root = with_ttls(root, state_ttl, Place(plan.table))
     if before:
         root = still_forgetting(root, node_of(before))
     _refuse_unstable(root)
     emitter = Emitter(root)
-    keys = _key_types(root, Schemas(catalog, opened.tables))
+    keys = _key_types(root, schemas)
     view = incrementalize(View(root, plan.columns), keys, emitter)
     inputs = tables(root)
-    canonical = built.chosen or CLOCK in inputs
+    canonical = chosen or CLOCK in inputs
     full_sql = ""
     full = view.full
     if full is None and canonical:
@@ -276,7 +288,10 @@ def _fingerprint(
     """A hash of everything that the meaning of a plan depends on; `query` is its text or tree."""
     parts = {
         "query": query,
-        "inputs": {n: [asdict(c) for c in info.columns] for n, info in opened.tables.items()},
+        "inputs": {
+            name: [info.fields, *(asdict(column) for column in info.columns)]
+            for name, info in opened.tables.items()
+        },
         "columns": [asdict(column) for column in columns],
         "refresh_mode": refresh_mode,
         "versions": [version, PLAN_VERSION, version_of("sqlglot")],

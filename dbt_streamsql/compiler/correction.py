@@ -6,7 +6,8 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from dbt_streamsql.compiler.parse import statements, table_uses
+from dbt_streamsql.compiler.names import table_uses
+from dbt_streamsql.compiler.parse import statements
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName, quote
 

@@ -1,32 +1,19 @@
-"""Text to syntax tree, and back to the user's own text with other table names."""
+"""Text to syntax tree."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
 
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from dbt_streamsql.compiler.dialect import parse_all, to_sql, tokens_of
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.quoting import TableName, quote
 
 _QUALIFY = re.compile(r"\bqualify\b", re.IGNORECASE)
 _KEEP = "streamsql_qualify"
 _OUTSIDE = ("order", "limit", "offset", "distinct", "with_", "with")
 """Clauses that come after QUALIFY, and the CTEs, which stay outermost."""
-
-
-@dataclass(frozen=True)
-class TableUse:
-    """One place where a text names a table: offsets of the name, and whether an alias follows."""
-
-    name: TableName
-    start: int
-    end: int
-    aliased: bool
 
 
 def parse(sql: str, model: str = "") -> exp.Query:
@@ -51,6 +38,11 @@ def parse(sql: str, model: str = "") -> exp.Query:
             place=Place(model),
         )
     return statements[0]
+
+
+def unreadable(error: StreamSqlError) -> bool:
+    """Whether `parse` could not read a text: Spark may read it all the same."""
+    return isinstance(error.__cause__, SqlglotError)
 
 
 def without_qualify(sql: str) -> str:
@@ -101,68 +93,3 @@ def statements(sql: str) -> list[str]:
         else:
             pieces[-1].append(token)
     return [sql[piece[0].start : piece[-1].end + 1] for piece in pieces if piece]
-
-
-def _visible_ctes(node: exp.Expr) -> set[str]:
-    names: set[str] = set()
-    walker: exp.Expr | None = node
-    while walker is not None:
-        with_ = walker.args.get("with_") or walker.args.get("with")
-        if isinstance(with_, exp.With):
-            names |= {cte.alias.lower() for cte in with_.expressions}
-        walker = walker.parent
-    return names
-
-
-def table_uses(
-    tree: exp.Expr, catalog: str = "", schema: str = "", *, incomplete_ok: bool = False
-) -> list[tuple[exp.Table, TableUse]]:
-    """Every base table (not a CTE) that the tree names, in order of appearance in the text.
-
-    A name that lacks a part without a default is IDENTIFIER_INVALID, or left out if
-    `incomplete_ok` (it may be a temporary view).
-    """
-    uses: list[tuple[exp.Table, TableUse]] = []
-    for table in tree.find_all(exp.Table):
-        parts = table.parts
-        if not parts or not all(isinstance(part, exp.Identifier) for part in parts):
-            continue
-        if len(parts) == 1 and parts[0].name.lower() in _visible_ctes(table):
-            continue
-        defaults = [catalog, schema][: 3 - len(parts)]
-        if incomplete_ok and not all(defaults):
-            continue
-        name = TableName.parse(".".join(quote(part.name) for part in parts), catalog, schema)
-        offsets = [part.meta for part in parts if "start" in part.meta]
-        start = min((meta["start"] for meta in offsets), default=-1)
-        end = max((meta["end"] for meta in offsets), default=-1)
-        uses.append((table, TableUse(name, start, end, bool(table.alias))))
-    return sorted(uses, key=lambda use: use[1].start)
-
-
-def replace_tables(
-    sql: str, replacement: Callable[[TableName], str | None], catalog: str = "", schema: str = ""
-) -> str:
-    """The user's own text with some table names replaced; nothing else changes.
-
-    `replacement` gives the SQL to stand for a table, or None to leave it. An un-aliased use
-    gets the table's last name as its alias, so that `orders.id` still resolves.
-    """
-    text = sql
-    uses = table_uses(parse(sql), catalog, schema, incomplete_ok=True)
-    for _, use in reversed(uses):
-        new = replacement(use.name)
-        if new is None:
-            continue
-        start, end = use.start, use.end + 1
-        if start < 0:
-            raise StreamSqlError(
-                "INTERNAL", "a table name without a position", given=str(use.name)
-            )
-        text = (
-            text[:start]
-            + new
-            + ("" if use.aliased else f" AS {quote(use.name.table)}")
-            + text[end:]
-        )
-    return text

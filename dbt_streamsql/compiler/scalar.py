@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dbt_streamsql.compiler.dialect import KNOWN, to_sql
-from dbt_streamsql.compiler.functions import AGGREGATES, GENERATORS, VOLATILE, WINDOWS
+from dbt_streamsql.compiler.functions import AGGREGATES, GENERATORS, RAISING, VOLATILE, WINDOWS
 from dbt_streamsql.compiler.reasons import Unsupported, obstacle
 from dbt_streamsql.plan.expression import Expr, Ref, escape
 
@@ -71,7 +71,7 @@ def is_volatile(tree: exp.Expr, builtin: frozenset[str]) -> bool:
     known = builtin | AGGREGATES | GENERATORS | WINDOWS
     for node in tree.find_all(exp.Func):
         name = called(node)
-        if _is_volatile(node) or (name and name not in known):
+        if name not in RAISING and (_is_volatile(node) or (name and name not in known)):
             return True
     return False
 

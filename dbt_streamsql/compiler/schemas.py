@@ -58,6 +58,7 @@ class Remembering:
         self.table = cache(known.table)
         self.schema = cache(known.schema)
         self.functions = cache(known.functions)
+        self.loses_overflow = cache(known.loses_overflow)
 
 
 @dataclass

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from dbt_streamsql.compiler.functions import GENERATORS
-from dbt_streamsql.compiler.parse import parse, table_uses
+from dbt_streamsql.compiler.names import table_uses
+from dbt_streamsql.compiler.parse import parse
 from dbt_streamsql.compiler.scalar import called
 from dbt_streamsql.compiler.streaming import compile_stream
 from dbt_streamsql.errors import Place, StreamSqlError

@@ -12,12 +12,8 @@ from sqlglot.errors import SqlglotError
 
 from dbt_streamsql.compiler.branches import Branch
 from dbt_streamsql.compiler.dialect import tokens_of
-from dbt_streamsql.compiler.parse import (
-    parse,
-    replace_tables,
-    statements,
-    table_uses,
-)
+from dbt_streamsql.compiler.names import replace_tables, table_uses
+from dbt_streamsql.compiler.parse import parse, statements
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName
 

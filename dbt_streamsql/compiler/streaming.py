@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dbt_streamsql.compiler.compile import compile_view
+from dbt_streamsql.compiler.names import replace_tables, table_uses
 from dbt_streamsql.compiler.parse import parse as parsed
-from dbt_streamsql.compiler.parse import replace_tables, table_uses
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog, TableInfo
 from dbt_streamsql.plan.compiled import CompiledPlan
@@ -52,6 +52,9 @@ class _OneStream:
 
     def functions(self) -> frozenset[str]:
         return self.known.functions()
+
+    def loses_overflow(self) -> bool:
+        return self.known.loses_overflow()
 
 
 def compile_stream(

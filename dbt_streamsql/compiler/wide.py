@@ -105,7 +105,7 @@ def build_wide(wide: Wide, opened: Opened, columns: tuple[Column, ...], catalog:
             for name in [str(TableName(table.catalog, table.db, table.name))]
         }
         tables = {name: info for name, info in opened.tables.items() if name in read}
-        bound = bind(Opened(tree, tables, opened.views, opened.misread), catalog)
+        bound = bind(replace(opened, tree=tree, tables=tables), catalog)
         builder = Builder(bound, catalog)
         node = builder.whole()
         chosen = chosen or builder.chosen

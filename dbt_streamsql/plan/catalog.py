@@ -13,12 +13,15 @@ from dbt_streamsql.quoting import TableName
 class TableInfo:
     """A table with its visible columns; a view has its text and the place its names start from.
 
-    `versioned` is false for a table without snapshots: it can be read only as it is now.
+    `versioned` is false for a table without snapshots: it can be read only as it is now. `fields`
+    has the fields of all levels with their ids: a column that was dropped and added again, or
+    swapped for another, is another column under the same name.
     """
 
     name: TableName
     columns: tuple[Column, ...]
     versioned: bool = True
+    fields: str = ""
     view_sql: str = ""
     view_catalog: str = ""
     view_schema: str = ""
@@ -37,3 +40,6 @@ class Catalog(Protocol):
 
     def functions(self) -> frozenset[str]:
         """Lower-case names of Spark's built-in functions; anything else is a user's function."""
+
+    def loses_overflow(self) -> bool:
+        """Whether a sum that does not fit its type is NULL: without ANSI mode; else an error."""

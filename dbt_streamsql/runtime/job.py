@@ -44,7 +44,7 @@ from dbt_streamsql.runtime.oldest import oldest_changes
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
 from dbt_streamsql.runtime.program_runner import clock_row
 from dbt_streamsql.runtime.readings import readings
-from dbt_streamsql.runtime.refusals import branch_refusal
+from dbt_streamsql.runtime.refusals import branch_refusal, brief, is_of_a_query
 from dbt_streamsql.runtime.stager import Stager, loaded
 from dbt_streamsql.runtime.write import Writer
 from dbt_streamsql.storage import inputs
@@ -161,6 +161,19 @@ class ViewJob:
             return self._incremental(spark, meta, previous)
         except Mismatch:
             return self._full(spark, "the stored rows were not what they should be", meta)
+        except Exception as error:
+            if not self._may_pass_in_full(error):
+                raise
+            reason = f"from its changes it failed with {brief(error)}"
+            log.warning("%s is tried once in full: %s", self.job.table, reason)
+            self.stager.forget_feed(spark)
+            return self._full(spark, reason, meta)
+
+    def _may_pass_in_full(self, error: Exception) -> bool:
+        """Whether an error may be one of how the changes are taken up, and not of the query."""
+        forgetful = self.plan.ttls or self.epoch.ages(self.job.table)
+        strict = self.job.refresh_mode == "incremental_strict"
+        return not (strict or forgetful or self.epoch.replay) and is_of_a_query(error)
 
     def _ages(self, previous: TableVersion | None) -> Ages:
         """What of the inputs has expired, when the view forgets any of it."""
@@ -373,7 +386,7 @@ class ViewJob:
         if any(move.kind != "none" for move in self.moves.values()):
             try:
                 self._write(spark, at, MAIN, staged, previous, feed=False)
-            except Mismatch:
+            except Exception:
                 with durable("sweep.staging"):
                     staging.drop_table(spark, at)
                 raise

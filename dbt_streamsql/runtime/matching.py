@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import (
     ByteType,
@@ -49,6 +50,11 @@ def match(rows: Kept, key: Sequence[str]) -> tuple[str, dict[str, Any]]:
             continue
         terms.append(f"t.{name} = s.{name}")
         if isinstance(types[column], _RANGED) and len(data):
+            # A date is a number of days: Python knows only those of the years 1 to 9999.
+            days = isinstance(types[column], DateType)
+            data = data.cast(pa.int32()) if days else data
             literals |= {f"low{index}": pc.min(data).as_py(), f"high{index}": pc.max(data).as_py()}
-            terms.append(f"t.{name} BETWEEN :low{index} AND :high{index}")
+            ends = (f":low{index}", f":high{index}")
+            low, high = (f"date_from_unix_date({end})" if days else end for end in ends)
+            terms.append(f"t.{name} BETWEEN {low} AND {high}")
     return " AND ".join(terms) or "true", literals

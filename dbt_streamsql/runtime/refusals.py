@@ -94,6 +94,25 @@ def branch_refusal(error: BaseException, place: Place) -> StreamSqlError | None:
     )
 
 
+def is_of_a_query(error: Exception) -> bool:
+    """Whether it came of what was computed: not of the storage, MetaService or a cancellation, and
+    nothing that was refused on purpose."""
+    if isinstance(error, StreamSqlError):
+        return error.code in {"INTERNAL", "PLAN_MISMATCH"}
+    given_up = "cancelled" in str(error).lower()
+    by_key = branch_refusal(error, Place()) is not None
+    return not (isinstance(error, OSError) or given_up or by_key or refusal(error))
+
+
+def brief(error: BaseException) -> str:
+    """An error in one line that begins with its code or class."""
+    if isinstance(error, StreamSqlError):
+        return f"{error.code}: {error.message}"
+    condition = error.getCondition() if isinstance(error, PySparkException) else None
+    text = next(iter(str(error).strip().splitlines()), "").removeprefix(f"[{condition}] ")
+    return f"{condition or type(error).__name__}: {text[:_SHOWN]}"
+
+
 def told(error: BaseException) -> BaseException:
     """What a caller is told of an error: STORAGE_REFUSED, or the error itself."""
     if not isinstance(error, (Py4JError, PySparkException, OSError)):

@@ -11,7 +11,13 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.runtime.limit import limited
 from dbt_streamsql.runtime.session import new_session
-from dbt_streamsql.storage.iceberg.java import bytes_read, is_connect, reopen_catalogs
+from dbt_streamsql.storage.conf import own_settings
+from dbt_streamsql.storage.iceberg.java import (
+    bytes_read,
+    is_connect,
+    reopen_catalogs,
+    settings_digest,
+)
 
 
 class Sessions:
@@ -24,6 +30,24 @@ class Sessions:
         self._free: list[SparkSession] = []
         self._all = [spark]
         self._lock = threading.Lock()
+        self._seen: int | None = None
+        self._settings = own_settings(spark)
+
+    def follow_settings(self) -> bool:
+        """Let jobs have what was set on the main session since the last look; whether any was."""
+        if not is_connect(self.main):
+            seen = settings_digest(self.main)
+            if seen == self._seen:
+                return False
+            self._seen = seen
+        settings = own_settings(self.main)
+        if settings == self._settings:
+            return False
+        self._settings = settings
+        with self._lock:
+            self._all = [session for session in self._all if session not in self._free]
+            self._free.clear()
+        return True
 
     @contextmanager
     def use(self) -> Iterator[SparkSession]:

@@ -19,6 +19,7 @@ from dbt_streamsql.runtime.context import Warehouse
 from dbt_streamsql.runtime.job import Rewrite
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.columns import collected
 from dbt_streamsql.storage.iceberg import metadata
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.sinks.target import AFTER, BAD_KEY, BEFORE, OPERATION
@@ -133,8 +134,7 @@ class SinkRows:
             f"SELECT {by} FROM (SELECT a.* FROM ({self._all(new)}) AS a "
             f"LEFT SEMI JOIN {seen} AS c ON {same}) GROUP BY {by} HAVING count(*) > 1 LIMIT 1"
         )
-        row = self.spark.sql(double).head()
-        if row is not None:
+        for row in collected(self.spark.sql(double)):
             raise DoubleKeyError(", ".join(str(value) for value in row))
 
 

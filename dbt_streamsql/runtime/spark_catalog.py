@@ -64,12 +64,12 @@ class SparkCatalog:
         columns = visible(tuple(Column(f.name, type_text(f.dataType), f.nullable) for f in fields))
         view = self._view(name)
         if view:
-            return TableInfo(name, columns, True, view, name.catalog, name.schema)
+            return TableInfo(name, columns, True, "", view, name.catalog, name.schema)
         try:
-            versioned = inputs.load(self.spark, self._at(name)) is not None
+            found = inputs.load(self.spark, self._at(name))
         except (StreamSqlError, PySparkException):
-            versioned = False
-        return TableInfo(name, columns, versioned)
+            found = None
+        return TableInfo(name, columns, found is not None, found.fields if found else "")
 
     def schema(self, sql: str) -> tuple[Column, ...]:
         """Columns and types of a query; SQL_INVALID with Spark's own words when it refuses."""
@@ -86,6 +86,10 @@ class SparkCatalog:
                 rows = self.spark.sql("SHOW SYSTEM FUNCTIONS").collect()
                 self._functions = frozenset(row[0].lower() for row in rows)
             return self._functions
+
+    def loses_overflow(self) -> bool:
+        """Whether the session is without ANSI mode."""
+        return self.spark.conf.get("spark.sql.ansi.enabled") == "false"
 
     def stamp(self, name: TableName) -> str:
         """Changes when a table is recreated, its columns change, or a view is redefined."""

@@ -118,6 +118,16 @@ class Stager:
                 hint="run again",
             )
 
+    def forget_feed(self, spark: SparkSession) -> None:
+        """Undo `write_feed`: the table's change is to be another one."""
+        store, barrier = self.epoch.warehouse.store, self.epoch.barrier()
+        paths = [f.path for f in store.change_files(self.job.table, barrier - 1, barrier)]
+        for path in paths:
+            files.delete_folder(spark, path)
+        if paths:
+            # Last: whoever dies in between leaves files that a sweep can find.
+            store.forget_change_files_at(self.epoch.fence, paths)
+
 
 def loaded(spark: SparkSession, table: TableName) -> Metadata:
     """The metadata of a table that was just written."""

@@ -19,6 +19,7 @@ from dbt_streamsql.runtime.context import Warehouse, readable
 from dbt_streamsql.runtime.job import Rewrite, plan_of
 from dbt_streamsql.runtime.program_runner import clock_row
 from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.columns import collected
 from dbt_streamsql.storage.iceberg import changes, metadata
 
 _CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
@@ -54,7 +55,7 @@ def differing(
         # Spark cannot carry constraints of correlated sub-queries through a UNION.
         spark.conf.set(_CONSTRAINTS, False)
         try:
-            found = spark.sql(compare.differing(names, rows)).collect()
+            found = collected(spark.sql(compare.differing(names, rows)))
         finally:
             spark.conf.unset(_CONSTRAINTS)
     floats = {c["name"] for c in job.columns if c["type"] in {"float", "double"}}

@@ -196,8 +196,15 @@ def _equal(met: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
 
 
 def _tuples(rows: pa.Table) -> list[tuple[Hashable, ...]]:
-    columns = [column.to_pylist() for column in rows.columns]
+    columns = [_numbers(column).to_pylist() for column in rows.columns]
     return list(zip(*columns, strict=True)) if columns else [()] * rows.num_rows
+
+
+def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Days and microseconds in place of dates and times, of which Python knows only some."""
+    if pa.types.is_date(column.type):
+        return column.cast(pa.int32())
+    return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
 
 
 def _difference(

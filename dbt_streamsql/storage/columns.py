@@ -5,10 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.errors import PySparkNotImplementedError
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DateType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    YearMonthIntervalType,
+)
 
 from dbt_streamsql.quoting import quote
 
+_UNKNOWN_TO_PYTHON = (DateType, TimestampType, TimestampNTZType, YearMonthIntervalType)
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -62,3 +77,28 @@ def same_columns(left: StructType, right: StructType) -> bool:
         return [(field.name.lower(), type_ddl(field.dataType).lower()) for field in schema]
 
     return told(left) == told(right)
+
+
+def collected(frame: DataFrame) -> list[Row]:
+    """The rows for somebody to look at; where Python has no such date, time or interval, its text.
+
+    Python knows the years 1 to 9999, and no interval of months.
+    """
+    try:
+        return frame.collect()
+    except (OverflowError, ValueError, PySparkNotImplementedError):
+        pass
+    types = {f"c{place}": field.dataType for place, field in enumerate(frame.schema)}
+    texts = (F.col(name).cast(_readable(kind)) for name, kind in types.items())
+    return frame.toDF(*types).select(*texts).toDF(*frame.columns).collect()
+
+
+def _readable(kind: DataType) -> DataType:
+    """The type with texts in the place of what Python cannot hold."""
+    if isinstance(kind, StructType):
+        return StructType([StructField(f.name, _readable(f.dataType)) for f in kind])
+    if isinstance(kind, ArrayType):
+        return ArrayType(_readable(kind.elementType))
+    if isinstance(kind, MapType):
+        return MapType(_readable(kind.keyType), _readable(kind.valueType))
+    return StringType() if isinstance(kind, _UNKNOWN_TO_PYTHON) else kind

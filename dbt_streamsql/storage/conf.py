@@ -18,14 +18,17 @@ def settings_of(spark: SparkSession) -> dict[str, str]:
     return dict(found() if callable(found) else found)
 
 
+def own_settings(spark: SparkSession) -> dict[str, str]:
+    """The settings without those of single writes."""
+    found = settings_of(spark).items()
+    return {key: value for key, value in found if not key.startswith(_SNAPSHOT_PROPERTY)}
+
+
 def to_carry(spark: SparkSession, child: SparkSession) -> dict[str, str]:
     """What a session made from `spark` lacks of its settings; those of single writes stay."""
     present = settings_of(child)
-    return {
-        key: value
-        for key, value in settings_of(spark).items()
-        if present.get(key) != value and not key.startswith(_SNAPSHOT_PROPERTY)
-    }
+    own = own_settings(spark).items()
+    return {key: value for key, value in own if present.get(key) != value}
 
 
 @contextmanager

@@ -96,15 +96,18 @@ def load(spark: SparkSession, name: TableName) -> Metadata | None:
     feed = properties.contains(CHANGE_FEED) and properties.apply(CHANGE_FEED) == "true"
     table_id, current = str(newest.metadata().id()), int(newest.version())
     commits = Commits(spark, told["Location"], table_id, _kept(spark, told["Location"], current))
+    schema = str(newest.metadata().schemaString())
+    schema_id = zlib.crc32(schema.encode())
     return Metadata(
         uuid=table_id,
         location=told["Location"],
         format_version=0,
-        schema_id=zlib.crc32(str(newest.metadata().schemaString()).encode()),
+        schema_id=schema_id,
         current=number(table_id, current),
         snapshots=commits,
         refs={},
         properties={CHANGE_FEED: "true"} if feed else {},
+        schemas={schema_id: tuple(json.loads(schema)["fields"])},
         format=FORMAT,
     )
 

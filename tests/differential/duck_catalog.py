@@ -107,6 +107,9 @@ class DuckCatalog:
         """The functions that the grammar uses, and all whose kind the compiler knows."""
         return frozenset(_SCALARS.split()) | AGGREGATES | GENERATORS | WINDOWS | VOLATILE
 
+    def loses_overflow(self) -> bool:
+        return False
+
     def _never_null(self, tree: exp.Expr) -> frozenset[int]:
         """Positions of output columns that Spark knows to hold no NULL: what is plain to see."""
         tree = tree.unnest() if isinstance(tree, exp.Subquery) else tree

@@ -7,8 +7,9 @@ commits), row lineage (format v3), and last the difference of the two snapshots.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -122,32 +123,61 @@ def version(name: TableName, snapshot: int | None) -> str:
 def as_now(spark: SparkSession, name: TableName, meta: Metadata, snapshot: int | None) -> str:
     """The SQL of a table as it was at a snapshot, with the columns that it has now.
 
-    Error: SQL_UNSUPPORTED where a column has changed inside, or was added with a default.
+    Fields of all levels are the same by their ids. Error: SQL_UNSUPPORTED where one was added
+    with a default.
     """
     if snapshot is None or not meta.lags(snapshot):
         return version(name, snapshot)
     written = meta.snapshots[snapshot].schema_id
     assert written is not None
-    old = {field["id"]: field for field in meta.schemas[written]}
     types = {f.name: type_text(f.dataType) for f in spark.table(name.sql).schema}
-    parts = []
-    for field in meta.schemas[meta.schema_id]:
-        column, before = field["name"], old.get(field["id"])
-        same = before is not None and shape(before["type"]) == shape(field["type"])
-        nested = isinstance(field["type"], dict) and before is not None
-        if not same and (nested or "initial-default" in field):
+    now = meta.schemas[meta.schema_id]
+    values = _fields(now, meta.schemas[written], quote, name)
+    parts = [
+        f"CAST({value} AS {types[field['name']]}) AS {quote(field['name'])}"
+        for field, value in zip(now, values, strict=True)
+    ]
+    return f"(SELECT {', '.join(parts)} FROM {version(name, snapshot)})"
+
+
+def _fields(
+    now: Sequence[Mapping[str, Any]],
+    before: Sequence[Mapping[str, Any]],
+    read: Callable[[str], str],
+    table: TableName,
+) -> list[str]:
+    """The values of fields of what was written; `read` gives the SQL of a field by its name."""
+    known = {field["id"]: field for field in before}
+    values = []
+    for field in now:
+        old = known.get(field["id"])
+        if old is not None:
+            values.append(_value(field["type"], old["type"], read(old["name"]), table))
+            continue
+        if "initial-default" in field:
             raise StreamSqlError(
                 "SQL_UNSUPPORTED",
-                f"the column {column} of {name} has changed, and no rows were written since",
+                f"{field['name']} of {table} has a default, and no rows were written since",
                 allowed="columns that were added without a default, renamed, dropped or widened",
                 hint="write to the table, then run again",
-                place=Place(str(name)),
+                place=Place(str(table)),
             )
-        value = quote(before["name"]) if before is not None else "NULL"
-        parts.append(
-            f"{value if same else f'CAST({value} AS {types[column]})'} AS {quote(column)}"
-        )
-    return f"(SELECT {', '.join(parts)} FROM {version(name, snapshot)})"
+        values.append("NULL")
+    return values
+
+
+def _value(now: Any, before: Any, sql: str, table: TableName) -> str:
+    """A value of another type by the same ids, but for its name and how wide it is."""
+    if not isinstance(now, Mapping) or shape(now) == shape(before):
+        return sql
+    # Each level reads nothing but its own x.
+    if now["type"] == "list":
+        return f"transform({sql}, x -> {_value(now['element'], before['element'], 'x', table)})"
+    if now["type"] == "map":
+        value = _value(now["value"], before["value"], "x", table)
+        return f"transform_values({sql}, (k, x) -> {value})"
+    fields = _fields(now["fields"], before["fields"], lambda field: f"{sql}.{quote(field)}", table)
+    return f"IF({sql} IS NULL, NULL, struct({', '.join(fields)}))"
 
 
 def read(

@@ -53,6 +53,12 @@ def reopen_catalogs(spark: SparkSession) -> None:
         manager.setCurrentNamespace(namespace)
 
 
+def settings_digest(spark: SparkSession) -> int:
+    """Another number when any setting of the session is another; without reading them all."""
+    session: Any = spark._jsparkSession
+    return int(session.conf().getAll().hashCode())
+
+
 def java_identifier(spark: SparkSession, name: TableName) -> Any:
     """A name as Iceberg's catalogs take it."""
     gateway: Any = spark.sparkContext._gateway

@@ -5,6 +5,7 @@ Over Spark Connect it may cost one: see `sql.py`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,14 @@ from pyspark.sql import SparkSession
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg.access import tables_of
+
+_NOT_OF_ROWS = frozenset(
+    [
+        *("doc", "required", "element-required", "value-required", "write-default"),  # Iceberg
+        *("comment", "nullable", "containsNull", "valueContainsNull"),  # Delta
+    ]
+)
+"""What a schema says of a field besides its name, type and identity."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,7 @@ class Metadata:
     """A table as its catalog knows it now; `refs` are branches and tags by name.
 
     `types` are the columns' Iceberg types: a word, or JSON where they are nested; `schemas` have
-    the fields of each schema as Iceberg's JSON; `partitioning` has the transforms as
+    the fields of each schema as the format's JSON; `partitioning` has the transforms as
     `name(column)`.
     """
 
@@ -66,6 +75,11 @@ class Metadata:
     def stamp(self) -> str:
         """Changes when the table is recreated or its schema changes."""
         return f"{self.uuid}:{self.schema_id}"
+
+    @property
+    def fields(self) -> str:
+        """The fields of all levels with their ids, as JSON; another text is of other columns."""
+        return json.dumps(shape(self.schemas.get(self.schema_id, ())), sort_keys=True)
 
     def lineage(self, newest: int | None, oldest: int | None) -> list[Snapshot] | None:
         """The snapshots after `oldest` up to `newest`, oldest first; None if not an ancestor."""
@@ -108,10 +122,9 @@ class Metadata:
 
 
 def shape(part: Any) -> Any:
-    """A field, a type or a schema, as Iceberg's JSON, without what does not change rows."""
+    """A field, a type or a schema, as its format's JSON, without what does not change rows."""
     if isinstance(part, Mapping):
-        ignored = {"doc", "required", "element-required", "value-required", "write-default"}
-        return {key: shape(value) for key, value in part.items() if key not in ignored}
+        return {key: shape(value) for key, value in part.items() if key not in _NOT_OF_ROWS}
     return [shape(item) for item in part] if isinstance(part, (list, tuple)) else part
 
 

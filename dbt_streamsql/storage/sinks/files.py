@@ -29,7 +29,7 @@ _WRITER = {
     "parquet": {},
 }
 _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
-_TIMES = {"timestampFormat": f"{_TIME}XXX", "timestampNTZFormat": _TIME}
+_TIMES = {"timestampFormat": f"{_TIME}XXXXX", "timestampNTZFormat": _TIME}
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 _HEADERS = "array<struct<key:string,value:binary>>"
 JSON = {
     "ignoreNullFields": "false",
-    "timestampFormat": f"{_TIME}XXX",
+    "timestampFormat": f"{_TIME}XXXXX",
     "timestampNTZFormat": _TIME,
 }
 

@@ -39,7 +39,7 @@ _TYPES = {
     "binary": "bytea",
 }
 _NESTED = re.compile(r"array<|map<|struct<|variant")
-_TIME = "yyyy-MM-dd HH:mm:ss.SSSSSS"
+_TIME = "-MM-dd HH:mm:ss.SSSSSS"
 _COLUMNS = """
     SELECT a.attname::text FROM pg_attribute a
     WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped"""
@@ -332,12 +332,25 @@ def _text(value: Column, kind: str) -> Column:
 
     if kind == "binary":
         return F.concat(F.lit("\\x"), F.hex(value))
+    if kind == "date":
+        return _of_era(value, F.right(value.cast("string"), F.lit(len("-MM-dd"))))
     if kind == "timestamp":
         # With the distance from UTC: the session's zone does not matter.
-        return F.date_format(value, f"{_TIME}XXX")
+        return _of_era(value, F.date_format(value, f"{_TIME}XXXXX"))
+    if kind == "timestamp_ntz":
+        return _of_era(value, F.date_format(value, _TIME))
     if _NESTED.match(kind):
         return F.to_json(value, {"ignoreNullFields": "false"})
     return value.cast("string")
+
+
+def _of_era(value: Column, rest: Column) -> Column:
+    """A date or time with its year as PostgreSQL has it: no sign, and 1 BC for the year 0."""
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    year = F.year(value)
+    counted = F.format_string("%04d", F.when(year > 0, year).otherwise(1 - year))
+    return F.concat(counted, rest, F.when(year > 0, "").otherwise(" BC"))
 
 
 def _type(kind: str) -> str:

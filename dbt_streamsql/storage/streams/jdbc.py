@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import quote
-from dbt_streamsql.storage.columns import type_text
+from dbt_streamsql.storage.columns import collected, type_text
 from dbt_streamsql.storage.streams.options import Options
 from dbt_streamsql.storage.streams.rows import columns_of, records
 from dbt_streamsql.storage.streams.source import End, Position
@@ -95,7 +95,7 @@ class Jdbc:
         if after is not None and "n" not in after:
             raise self._refusal("it was read in another mode before", "mode: snapshot")
         if self.changed_by is not None:
-            rows = self._load(spark, f"({self.changed_by}) {_ALIAS}").collect()
+            rows = collected(self._load(spark, f"({self.changed_by}) {_ALIAS}"))
             told = json.dumps([list(row) for row in rows], default=str)
             seen = hashlib.sha256(told.encode()).hexdigest()
             if after is not None and after["seen"] == seen:

@@ -277,6 +277,31 @@ def test_values_of_every_type_arrive_as_they_are(engine, shop, into, rows):  # n
     )
 
 
+def test_days_and_times_of_every_year_arrive(engine, shop, into, sql):  # noqa: F811
+    shop.put({i: ("rome", i) for i in (1, 2, 3, 4)})
+    query = """
+        SELECT id, d, CAST(concat(d, ' 01:02:03.4') AS TIMESTAMP) AS t,
+            CAST(concat(d, ' 01:02:03.4') AS TIMESTAMP_NTZ) AS n
+        FROM (SELECT id, CAST(element_at(array('0001-01-01', '0000-02-29', '+10000-01-01',
+            '1850-06-01'), id) AS DATE) AS d FROM {view})"""
+    zone = "spark.sql.session.timeZone"
+    before = engine.spark.conf.get(zone)
+    engine.spark.conf.set(zone, "America/New_York")
+    try:
+        engine.advance()
+        shop.sink(into(), query, key=["id"])
+    finally:
+        engine.spark.conf.set(zone, before)
+    found = sql("SELECT d::text, n::text, (t AT TIME ZONE 'UTC')::text FROM out ORDER BY id")
+    # Before 1883 New York was 4:56:02 behind.
+    assert found.fetchall() == [
+        ("0001-01-01", "0001-01-01 01:02:03.4", "0001-01-01 05:58:05.4"),
+        ("0001-02-29 BC", "0001-02-29 01:02:03.4 BC", "0001-02-29 05:58:05.4 BC"),
+        ("10000-01-01", "10000-01-01 01:02:03.4", "10000-01-01 06:02:03.4"),
+        ("1850-06-01", "1850-06-01 01:02:03.4", "1850-06-01 05:58:05.4"),
+    ]
+
+
 def test_names_are_kept_whatever_they_are(engine, shop, into, sql):  # noqa: F811
     query = 'SELECT id, city AS `a "b" {{0}} %s`, amount AS `select` FROM {view}'
     shop.sink(into(table='public.o"ut; DROP'), query, key=["id"])

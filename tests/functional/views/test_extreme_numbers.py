@@ -56,3 +56,32 @@ def test_what_is_taken_back_leaves_nothing_behind(engine, schema, below):
         engine.advance()
         for name in views:
             assert engine.verify(name) == []
+
+
+def test_zero_has_one_sign_wherever_it_could_be_seen(engine, schema):
+    spark, at = engine.spark, f"lake.{schema}"
+    spark.sql(f"CREATE TABLE {at}.t (id INT, f DOUBLE, g FLOAT)")
+    spark.sql(f"INSERT INTO {at}.t VALUES (1, 0.0, 0.0), (2, -0.0, -0.0), (3, 1.5, NULL)")
+    views = {
+        "rows": "SELECT id, f, g, CAST(f AS STRING) AS t, concat(g, '!') AS u, f || '' AS v FROM {t}",
+        "groups": "SELECT CAST(f AS STRING) AS t, f, count(*) AS n FROM {t} GROUP BY 1, 2",
+        "nested": "SELECT id, to_json(struct(h)) AS j FROM (SELECT DISTINCT id, -g AS h FROM {t})",
+        "joined": "SELECT a.id, b.id AS other, format_number(b.f, 1) AS t "
+        "FROM {t} a LEFT JOIN {t} b ON CAST(a.f AS STRING) = CAST(b.f AS STRING)",
+    }
+    for name, query in views.items():
+        text = query.format(t=f"{at}.t")
+        engine.create_materialized_view(f"{at}.{name}", text, refresh_mode="incremental_strict")
+    for change in (
+        "UPDATE {t} SET f = -0.0, g = -0.0 WHERE id = 1",
+        "INSERT INTO {t} VALUES (4, -0.0, 0.0), (5, 0.0, -0.0)",
+        "UPDATE {t} SET f = 2 WHERE id IN (2, 4)",
+        "DELETE FROM {t} WHERE id = 5",
+        "UPDATE {t} SET f = 0.0 WHERE id = 2",
+    ):
+        spark.sql(change.format(t=f"{at}.t"))
+        engine.advance()
+        for name in views:
+            assert engine.verify(f"{at}.{name}") == [], (change, name)
+        signed = f"SELECT count(*) FROM {at}.rows WHERE t LIKE '-%' OR u LIKE '-%' OR v LIKE '-%'"
+        assert spark.sql(signed).first()[0] == 0, change

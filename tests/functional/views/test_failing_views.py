@@ -1,0 +1,88 @@
+"""A view that fails holds back what reads it, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.steps import observing
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def shop(spark, engine, schema):
+    """A table, a view over it, a reader of that, and another view; their names."""
+    names = {name: f"lake.{schema}.{name}" for name in ("orders", "shares", "best", "cities")}
+    spark.sql(f"CREATE TABLE {names['orders']} (id INT, city STRING, amount INT)")
+    spark.sql(f"INSERT INTO {names['orders']} VALUES (1, 'a', 10), (2, 'b', 20), (2, 'b', 20)")
+    queries = {
+        "shares": "SELECT id, 100 / amount AS share FROM {orders}",
+        "best": "SELECT max(share) AS share, count(*) AS n FROM {shares}",
+        "cities": "SELECT city, count(*) AS n FROM {orders} GROUP BY city",
+    }
+    for view, query in queries.items():
+        engine.create_materialized_view(names[view], query.format(**names))
+    return names
+
+
+def _failing(step):
+    def fail(passed, moment):
+        if (passed, moment) == (step, "after") and not seen:
+            seen.append(passed)
+            raise ValueError("it went wrong\nsomewhere")
+
+    seen = []
+    return observing(fail)
+
+
+def test_what_fails_from_its_changes_is_computed_once_in_full(spark, engine, shop, caplog):
+    shares, best = shop["shares"], shop["best"]
+    spark.sql(f"INSERT INTO {shop['orders']} VALUES (3, 'c', 5)")
+    # The change is written already, beside the rows: neither of it may be read.
+    with _failing("changes.write"):
+        told = engine.advance().tables
+    assert told[shares].mode == "full"
+    assert told[shares].reason == "from its changes it failed with ValueError: it went wrong"
+    assert f"{shares} is tried once in full" in caplog.text
+    barrier = told[shares].barrier
+    assert engine.store.change_files(shares, barrier - 1, barrier) == []
+    assert [row.n for row in spark.table(best).collect()] == [4]
+    for view in (shares, best, shop["cities"]):
+        assert engine.verify(view) == []
+    spark.sql(f"DELETE FROM {shop['orders']} WHERE id = 2")
+    assert engine.advance().tables[shares].mode == "incremental"
+    assert engine.verify(best) == []
+
+
+def test_who_asked_for_changes_only_is_told_instead(spark, engine, shop):
+    strict = f"{shop['shares']}_strict"
+    query = f"SELECT id, city FROM {shop['orders']}"
+    engine.create_materialized_view(strict, query, refresh_mode="incremental_strict")
+    spark.sql(f"INSERT INTO {shop['orders']} VALUES (3, 'c', 5)")
+    with _failing("branch.write"), pytest.raises(ValueError, match="it went wrong"):
+        engine.advance([strict])
+    assert spark.table(strict).count() == 3
+    assert engine.advance().tables[strict].mode == "append"
+
+
+def test_what_fails_in_full_as_well_stays_and_the_others_go_on(spark, engine, shop):
+    shares, best, cities = shop["shares"], shop["best"], shop["cities"]
+    at = engine.store.latest(shares).barrier
+    spark.sql(f"INSERT INTO {shop['orders']} VALUES (3, 'c', 0)")
+    with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+        engine.advance()
+    assert spark.table(cities).count() == 3
+    assert (spark.table(shares).count(), engine.store.latest(shares).barrier) == (3, at)
+    assert [row.n for row in spark.table(best).collect()] == [3]
+    for view in (shares, best, cities):
+        assert engine.verify(view) == []
+    spark.sql(f"INSERT INTO {shop['orders']} VALUES (4, 'd', 4)")
+    report = engine.advance(keep_going=True)
+    assert (list(report.failed), report.waiting) == ([shares], {best: shares})
+    assert "DIVIDE_BY_ZERO" in str(report.failed[shares])
+    assert report.tables[cities].mode != "full"
+    spark.sql(f"DELETE FROM {shop['orders']} WHERE amount = 0")
+    told = engine.advance().tables
+    assert {told[view].mode for view in (shares, best)} <= {"append", "incremental"}
+    for view in (shares, best, cities):
+        assert engine.verify(view) == []
