@@ -120,7 +120,7 @@ def order_of(node: Limit) -> str:
 
 
 def _over(node: Window, over: Over) -> str:
-    parts = [f"PARTITION BY {listed(node.partition, 'i')}"]
+    parts = [f"PARTITION BY {listed(node.partition, 'i')}"] if node.partition else []
     order = [expr.render() for expr in over.order]
     if over.ties:
         order += [f"i.{escape(ident(name))}" for name in node.sortable]

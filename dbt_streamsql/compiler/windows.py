@@ -39,13 +39,6 @@ def windows(builder: Builder, block: Block, tree: exp.Select, items: list[exp.Ex
         groups.setdefault(partition, []).append((window, whole))
     chosen = False
     for partition, members in groups.items():
-        if not partition:
-            raise obstacle(
-                members[0][0],
-                "window function without PARTITION BY",
-                "every row depends on all others; it is refreshed in full",
-                "add PARTITION BY, or keep only the first rows with ORDER BY … LIMIT",
-            )
         chosen |= _stage(builder, block, partition, members)
     return chosen
 

@@ -21,10 +21,10 @@ class TableInfo:
     name: TableName
     columns: tuple[Column, ...]
     versioned: bool = True
-    fields: str = ""
     view_sql: str = ""
     view_catalog: str = ""
     view_schema: str = ""
+    fields: str = ""
 
 
 class Catalog(Protocol):

@@ -222,7 +222,8 @@ class Over:
 class Window:
     """The rows of `input` (under the alias `i`) with the values of window functions beside them.
 
-    All functions share the `partition`. `sortable` are the columns that can break ties.
+    All functions share the `partition` (empty: all rows are one). `sortable` are the columns that
+    can break ties.
     """
 
     input: Node
@@ -234,8 +235,8 @@ class Window:
         _unique(self.columns, "columns of a window")
         exprs = [expr for over in self.overs for expr in (over.call, *over.order)]
         _known(exprs, (Input("i", self.input),))
-        if not self.partition or set(self.partition) - set(self.input.columns):
-            raise StreamSqlError("INTERNAL", "a window needs columns to partition by")
+        if set(self.partition) - set(self.input.columns):
+            raise StreamSqlError("INTERNAL", "a window is partitioned by columns of its input")
 
     @property
     def columns(self) -> tuple[str, ...]:

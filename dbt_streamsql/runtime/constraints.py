@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import quote
-from dbt_streamsql.storage.columns import collected
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,6 +74,8 @@ def verify(spark: SparkSession, rows: str, constraints: Sequence[Constraint], ta
 def _violated(
     spark: SparkSession, constraint: Constraint, count: int, example: str, table: str
 ) -> StreamSqlError:
+    from dbt_streamsql.storage.columns import collected
+
     row = collected(spark.sql(example))[0].asDict()
     shown = ", ".join(f"{name} = {_shown(value)}" for name, value in row.items())
     return StreamSqlError(

@@ -64,12 +64,14 @@ class SparkCatalog:
         columns = visible(tuple(Column(f.name, type_text(f.dataType), f.nullable) for f in fields))
         view = self._view(name)
         if view:
-            return TableInfo(name, columns, True, "", view, name.catalog, name.schema)
+            return TableInfo(name, columns, True, view, name.catalog, name.schema)
         try:
             found = inputs.load(self.spark, self._at(name))
         except (StreamSqlError, PySparkException):
             found = None
-        return TableInfo(name, columns, found is not None, found.fields if found else "")
+        if found is None:
+            return TableInfo(name, columns, versioned=False)
+        return TableInfo(name, columns, fields=found.fields)
 
     def schema(self, sql: str) -> tuple[Column, ...]:
         """Columns and types of a query; SQL_INVALID with Spark's own words when it refuses."""
