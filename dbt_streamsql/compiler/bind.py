@@ -14,6 +14,7 @@ from sqlglot.schema import MappingSchema
 from dbt_streamsql.compiler.dialect import DIALECT, parse_all, to_sql, unfaithful
 from dbt_streamsql.compiler.functions import AGGREGATES
 from dbt_streamsql.compiler.names import table_uses, uses_without_tree
+from dbt_streamsql.compiler.on import without_queries_in_on
 from dbt_streamsql.compiler.parse import parse, unreadable
 from dbt_streamsql.compiler.pivots import without_pivots
 from dbt_streamsql.compiler.reasons import Reason, Unsupported, obstacle
@@ -123,6 +124,7 @@ def bind(opened: Opened, catalog: Catalog) -> Bound:
         _order_by_shown(select)
     _name_shown(tree)
     bound = _qualified(tree, schema)
+    without_queries_in_on(bound)
     doubt = f"the parser reads {opened.misread[0]}" if opened.misread else ""
     if not doubt and not _reads_back(bound):
         doubt = "its brackets would be lost"
