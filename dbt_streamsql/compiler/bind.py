@@ -22,6 +22,7 @@ from dbt_streamsql.compiler.scalar import called
 from dbt_streamsql.compiler.using import without_using
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog, TableInfo
+from dbt_streamsql.plan.expression import ident
 
 _MAX_VIEW_DEPTH = 64
 _SNAPSHOT = re.compile(r"(FOR )?VERSION AS OF \d+")
@@ -42,12 +43,12 @@ class Opened:
     views: dict[str, str]
     misread: list[str]
     fixed: list[str]
-    unread: str = ""
+    unread: StreamSqlError | None = None
 
     @property
     def is_volatile(self) -> bool:
         """Whether another version of what is read is no sign of what the text reads."""
-        return bool(self.unread) or any(not _SNAPSHOT.fullmatch(part) for part in self.fixed)
+        return self.unread is not None or any(not _SNAPSHOT.fullmatch(part) for part in self.fixed)
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,11 @@ def open_views(sql: str, catalog: Catalog, default_schema: str = "", model: str 
     except StreamSqlError as error:
         if not unreadable(error):
             raise
-        return _unread(sql, catalog, default_schema, error.message)
+        return _unread(sql, catalog, default_schema, error)
     return opened
 
 
-def _unread(sql: str, catalog: Catalog, schema: str, why: str) -> Opened:
+def _unread(sql: str, catalog: Catalog, schema: str, why: StreamSqlError) -> Opened:
     """What can be told of a text without a tree: all tables and views that it may read."""
     opened = Opened(exp.Select(), {}, {}, [], [], why)
     left = [(sql, catalog.default_catalog, schema)]
@@ -144,13 +145,15 @@ def _reads_back(tree: exp.Query) -> bool:
 
 
 def _shape(tree: exp.Expr) -> list[tuple[int, str, str]]:
-    """The nodes of a tree with their depths, in order."""
+    """The nodes of a tree with their depths, in an order that only the tree decides."""
     found, left = [], [(0, tree)]
     while left:
         depth, node = left.pop()
         leaf = isinstance(node, exp.Identifier | exp.Literal | exp.Var | exp.Anonymous)
         found.append((depth, node.key, node.name if leaf else ""))
-        left += [(depth + 1, child) for child in node.iter_expressions()]
+        for _, value in sorted(node.args.items()):
+            inner = value if isinstance(value, list) else [value]
+            left += [(depth + 1, child) for child in inner if isinstance(child, exp.Expr)]
     return found
 
 
@@ -167,6 +170,9 @@ def _qualified(tree: exp.Query, schema: MappingSchema) -> exp.Query:
         raise Unsupported(Reason("names", str(error).splitlines()[0])) from error
     if not isinstance(bound, exp.Query):
         raise Unsupported(Reason("query", "not a SELECT"))
+    for name in bound.find_all(exp.Identifier):
+        # `k` and k are one column, and so one expression where it is grouped by.
+        name.set("quoted", ident(name.name) != name.name)
     return bound
 
 

@@ -88,8 +88,7 @@ def _compiled(
 ) -> CompiledPlan:
     try:
         opened = open_views(sql, catalog, model=model or table)
-        # What is no query would be run by a look at its columns.
-        columns = catalog.schema(f"SELECT * FROM ({sql}\n)" if opened.unread else sql)
+        columns = _columns(sql, opened, catalog)
     except StreamSqlError as error:
         raise error.at(Place(model or table)) from error
     inputs = opened.tables
@@ -148,6 +147,16 @@ def _compiled(
     return plan
 
 
+def _columns(sql: str, opened: Opened, catalog: Catalog) -> tuple[Column, ...]:
+    if opened.unread is None:
+        return catalog.schema(sql)
+    try:
+        # In brackets: what is no query would be run by a look at its columns.
+        return catalog.schema(f"SELECT * FROM ({sql}\n)")
+    except StreamSqlError as error:
+        raise opened.unread from error
+
+
 def _stateless(plan: CompiledPlan, place: Place) -> StreamSqlError:
     return StreamSqlError(
         "STATE_TTL_INVALID",
@@ -159,8 +168,8 @@ def _stateless(plan: CompiledPlan, place: Place) -> StreamSqlError:
 
 
 def _built(opened: Opened, columns: tuple[Column, ...], catalog: Catalog) -> Built:
-    if opened.unread:
-        raise Unsupported(Reason("query", opened.unread))
+    if opened.unread is not None:
+        raise Unsupported(Reason("query", opened.unread.message))
     if opened.fixed:
         why = "a version or part of a table that is named is not followed"
         raise Unsupported(Reason(opened.fixed[0], why, "name the table alone"))

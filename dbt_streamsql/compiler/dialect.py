@@ -97,14 +97,28 @@ class _Parser(SparkParser):
     }
 
     def literal(self, first: Token, last: Token | None = None) -> exp.Literal:
-        """A constant with its text; a string's value is what the parser makes of it."""
-        raw = self.sql[first.start : (last or first).end + 1]
+        """A constant with its text; a string's value is what the parser makes of it.
+
+        `last`: of several tokens, the one that was read just now.
+        """
+        raw = self.sql[first.start : first.end + 1] if last is None else self.read_since(first)
         is_string = last is None and first.token_type in _STRINGS
         # 1 and 1L are two constants, as X'1F' and '1F' are.
         made = exp.Literal(this=first.text if is_string else raw, is_string=is_string)
         made.meta[_RAW] = raw
         made.update_positions(first)
         return made
+
+    def read_since(self, first: Token) -> str:
+        """The text from a token to the one that was read last, without comments and line ends."""
+        begin = self._index - 1
+        while self._tokens[begin].start > first.start:
+            begin -= 1
+        text, end = "", first.start
+        for token in self._tokens[begin : self._index]:
+            text += " " * (token.start > end) + self.sql[token.start : token.end + 1]
+            end = token.end + 1
+        return text
 
     def worded(self) -> exp.Expr:
         """`TRIM(BOTH 'x' FROM s)` and its like; called behind the opening bracket."""
@@ -205,7 +219,7 @@ class _Parser(SparkParser):
         first = self._curr
         found = super()._parse_types(*args, **kwargs)
         if isinstance(found, exp.DataType) and first is not None:
-            found.meta[_RAW] = self.sql[first.start : self._prev.end + 1]
+            found.meta[_RAW] = self.read_since(first)
         return found
 
     def _parse_colon_as_variant_extract(self, this: exp.Expr | None) -> exp.Expr | None:
@@ -228,6 +242,7 @@ class _Parser(SparkParser):
 
 
 class _Generator(SparkGenerator):
+    EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar = set[type[exp.Expr]]()
     TRANSFORMS: ClassVar = {
         kind: how
         for kind, how in SparkGenerator.TRANSFORMS.items()

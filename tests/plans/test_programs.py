@@ -33,10 +33,10 @@ INCREMENTAL = {
     "except": "SELECT user_id FROM {s}.orders EXCEPT ALL SELECT id FROM {s}.users",
     "generator": "SELECT id, explode(sequence(0, qty)) AS e FROM {s}.orders",
     "statistics": "SELECT user_id, stddev(qty) AS s, mean(qty) AS m, collect_list(qty) AS l FROM {s}.orders GROUP BY user_id",
+    "window over all": "SELECT id, row_number() OVER (ORDER BY id) AS r FROM {s}.orders",
     "hidden key": "SELECT count(*) AS n FROM {s}.orders GROUP BY user_id",
 }
 FULL = {
-    "window function": "SELECT id, row_number() OVER (ORDER BY id) AS r FROM {s}.orders",
     "nth_value() over a frame by RANGE": "SELECT nth_value(qty, 2) OVER (PARTITION BY user_id ORDER BY qty) AS q FROM {s}.orders",
     "WITH RECURSIVE": "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 5) SELECT n FROM r",
     "TABLESAMPLE": "SELECT id FROM {s}.orders TABLESAMPLE (10 PERCENT)",
