@@ -8,6 +8,7 @@ WITHOUT_SPARK := tests/unit tests/mutants tests/simulator tests/differential tes
 # Tests that are picked by hand do not rotate.
 TURN = $(or $(SLICE),$(if $(ARGS),all))
 EPOCHS ?= 3000
+TEXTS ?= 10000
 WIDE ?= 1000
 SEED ?= 1000
 SEEDS ?= 20000
@@ -66,8 +67,8 @@ property: install ## random tables and queries against the query itself; EPOCHS=
 suites: install ## TPC-H and Nexmark as views, compared with DuckDB after every epoch; random queries of all of SQL on Spark
 	$(PYTEST) -s -m suites $(ARGS)
 
-differential: install ## the compiler's plans on DuckDB, random queries of all of SQL; EPOCHS=… of them from SEED=…
-	STREAMSQL_DUCK_EPOCHS=$(EPOCHS) STREAMSQL_DUCK_PAIRS=1 STREAMSQL_SEED=$(SEED) $(PYTEST) -s tests/differential $(ARGS)
+differential: install ## the compiler's plans on DuckDB, random queries of all of SQL; EPOCHS=… of them from SEED=…, and TEXTS=… typed otherwise
+	STREAMSQL_DUCK_EPOCHS=$(EPOCHS) STREAMSQL_DUCK_TEXTS=$(TEXTS) STREAMSQL_DUCK_PAIRS=1 STREAMSQL_SEED=$(SEED) $(PYTEST) -s tests/differential $(ARGS)
 
 simulate: install ## the epoch protocol with crashes, errors and lost locks; SEEDS=… of them from SEED=…, in JOBS=… processes
 	$(BIN)/python -m tests.simulator.run --seeds $(SEEDS) --seed $(SEED) --jobs $(JOBS)

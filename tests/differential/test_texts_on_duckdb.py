@@ -21,7 +21,7 @@ from tests.differential.duck_catalog import DuckCatalog
 from tests.differential.duck_grammar import TABLES, VIEWS, scenario
 from tests.differential.duck_world import DuckWorld
 
-TEXTS = int(os.environ.get("STREAMSQL_DUCK_TEXTS", "10000"))
+TEXTS = int(os.environ.get("STREAMSQL_DUCK_TEXTS", "1600"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
 FEW, PARTS, EACH = 20, 8, 10
 
