@@ -14,12 +14,12 @@ from random import Random
 import pytest
 from sqlglot import TokenType
 
-from dbt_streamsql.compiler.compile import compile_view
-from dbt_streamsql.compiler.dialect import tokens_of
-from dbt_streamsql.compiler.parse import without_qualify
 from tests.differential.duck_catalog import DuckCatalog
 from tests.differential.duck_grammar import TABLES, VIEWS, scenario
 from tests.differential.duck_world import DuckWorld
+from tests.support.product import compile_view, symbol, without_qualify
+
+tokens_of = symbol("tokens_of", beside="to_sql")
 
 TEXTS = int(os.environ.get("STREAMSQL_DUCK_TEXTS", "1600"))
 SEED = int(os.environ.get("STREAMSQL_SEED", "1000"))
