@@ -13,6 +13,7 @@ from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.schema import Column, visible
 from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.runtime import remembered
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import nearby
@@ -71,7 +72,9 @@ class SparkCatalog:
             found = None
         if found is None:
             return TableInfo(name, columns, versioned=False)
-        return TableInfo(name, columns, fields=found.fields)
+        # A table of ours changes by its definition alone; staged, it has other ids.
+        ids = "" if remembered.STORE in found.properties else found.fields
+        return TableInfo(name, columns, fields=ids)
 
     def schema(self, sql: str) -> tuple[Column, ...]:
         """Columns and types of a query; SQL_INVALID with Spark's own words when it refuses."""
