@@ -300,8 +300,7 @@ class Engine(Defining):
             versions = list(epoch.open.done.values())
         barrier = self._warehouse.store.last_committed()
         if errors and not keep_going:
-            stay = ", ".join(sorted(errors))
-            log.warning("barrier %s is published without %s", barrier, stay)
+            log.warning("left behind, for what failed: %s", ", ".join(sorted(errors)))
             raise next(iter(errors.values()))
         first = {id(error): table for table, error in reversed(list(errors.items()))}
         blamed = {table: first[id(error)] for table, error in errors.items()}

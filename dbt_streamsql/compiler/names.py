@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sqlglot import Token, TokenType, exp
+from sqlglot.errors import SqlglotError
 
 from dbt_streamsql.compiler.dialect import to_sql, tokens_of
 from dbt_streamsql.compiler.parse import parse, unreadable
@@ -84,20 +85,26 @@ def _visible_ctes(node: exp.Expr) -> set[str]:
 def uses_without_tree(sql: str, catalog: str = "", schema: str = "") -> list[TableUse]:
     """The names in a text that the parser cannot read which may be those of tables.
 
-    Names of one part are not among them: they may be those of CTEs.
+    Names of one part are not among them: they may be those of CTEs. A text without an end to a
+    string or a comment has none: Spark refuses it.
     """
-    tokens, uses = tokens_of(sql), []
+    uses: list[TableUse] = []
+    try:
+        tokens = tokens_of(sql)
+    except SqlglotError:
+        return uses
     kinds = [token.token_type for token in tokens] + [None]
     for at, token in enumerate(tokens):
         before = kinds[at - 1] if at else None
         if before not in _BEFORE or not _is_name(token):
             continue
         last = at
-        while kinds[last + 1] is TokenType.DOT and _is_name(tokens[last + 2]):
+        while kinds[last + 1] is TokenType.DOT and any(map(_is_name, tokens[last + 2 : last + 3])):
             last += 2
         parts = [part.text for part in tokens[at : last + 1 : 2]]
         defaults = [catalog, schema][: 3 - len(parts)]
-        if len(parts) not in (2, 3) or not all(defaults) or kinds[last + 1] is TokenType.L_PAREN:
+        goes_on = kinds[last + 1] in (TokenType.L_PAREN, TokenType.DOT)
+        if len(parts) not in (2, 3) or not all(defaults) or goes_on:
             continue
         name = TableName.parse(".".join(map(quote, parts)), catalog, schema)
         bare = before is TokenType.TABLE
@@ -153,7 +160,7 @@ def replace_tables(
             raise
         # Spark may read what the parser does not.
         uses = uses_without_tree(sql, catalog, schema)
-    text, tokens = sql, tokens_of(sql) if uses else []
+    text, tokens = sql, tokens_of(sql) if "TABLESAMPLE" in sql.upper() else []
     places = {token.end: place for place, token in enumerate(tokens)}
     for use in reversed(uses):
         new = None if use.fixed else replacement(use.name)
@@ -164,7 +171,7 @@ def replace_tables(
                 "INTERNAL", "a table name without a position", given=str(use.name)
             )
         end = use.end + 1
-        alias_at = tokens[_sampled(tokens, places[use.end])].end + 1
+        alias_at = tokens[_sampled(tokens, places[use.end])].end + 1 if tokens else end
         alias = "" if use.aliased else f" AS {quote(use.name.table)}"
         new = f"SELECT * FROM {new}" if use.bare else new
         text = text[: use.start] + new + text[end:alias_at] + alias + text[alias_at:]

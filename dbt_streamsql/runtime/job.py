@@ -171,9 +171,14 @@ class ViewJob:
 
     def _may_pass_in_full(self, error: Exception) -> bool:
         """Whether an error may be one of how the changes are taken up, and not of the query."""
-        forgetful = self.plan.ttls or self.epoch.ages(self.job.table)
         strict = self.job.refresh_mode == "incremental_strict"
-        return not (strict or forgetful or self.epoch.replay) and is_of_a_query(error)
+        return not (strict or self._is_forgetful or self.epoch.replay) and is_of_a_query(error)
+
+    @property
+    def _is_forgetful(self) -> bool:
+        """Whether the view, or one that reads it, forgets: computed in full a view has again what
+        it has forgotten, and new rows for who forgets."""
+        return bool(self.plan.ttls or self.epoch.ages(self.job.table))
 
     def _ages(self, previous: TableVersion | None) -> Ages:
         """What of the inputs has expired, when the view forgets any of it."""
@@ -231,9 +236,7 @@ class ViewJob:
         if ageless:
             return f"the rows of {', '.join(ageless)} do not tell what came and went"
         guarded = self.job.refresh_mode == "auto" and self.plan.mode == "incremental"
-        # Computed in full a view has again what it has forgotten, and new rows for who forgets.
-        forgetful = self.plan.ttls or self.epoch.ages(self.job.table)
-        if guarded and self.rolled_back is None and not forgetful:
+        if guarded and self.rolled_back is None and not self._is_forgetful:
             return self.estimate.dear
         return ""
 

@@ -31,10 +31,11 @@ class Sessions:
         self._all = [spark]
         self._lock = threading.Lock()
         self._seen: int | None = None
-        self._settings = own_settings(spark)
+        self._settings: dict[str, str] | None = None
 
     def follow_settings(self) -> bool:
-        """Let jobs have what was set on the main session since the last look; whether any was."""
+        """Let jobs have what was set on the main session since the last look; whether any was, as
+        the first look finds."""
         if not is_connect(self.main):
             seen = settings_digest(self.main)
             if seen == self._seen:

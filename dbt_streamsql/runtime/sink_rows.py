@@ -134,8 +134,9 @@ class SinkRows:
             f"SELECT {by} FROM (SELECT a.* FROM ({self._all(new)}) AS a "
             f"LEFT SEMI JOIN {seen} AS c ON {same}) GROUP BY {by} HAVING count(*) > 1 LIMIT 1"
         )
-        for row in collected(self.spark.sql(double)):
-            raise DoubleKeyError(", ".join(str(value) for value in row))
+        found = collected(self.spark.sql(double))
+        if found:
+            raise DoubleKeyError(", ".join(str(value) for value in found[0]))
 
 
 class DoubleKeyError(Exception):

@@ -94,7 +94,7 @@ class SparkCatalog:
 
     def loses_overflow(self) -> bool:
         """Whether the session is without ANSI mode."""
-        return self.spark.conf.get("spark.sql.ansi.enabled") == "false"
+        return str(self.spark.conf.get("spark.sql.ansi.enabled")).lower() == "false"
 
     def stamp(self, name: TableName) -> str:
         """Changes when a table is recreated, its columns change, or a view is redefined."""

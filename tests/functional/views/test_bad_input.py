@@ -166,6 +166,8 @@ def test_reserved_columns_are_refused(refused, orders, column):
     [
         ("SELECT id FROM {t} WHERE id >", "SQL_UNSUPPORTED", ""),
         ("SELECT count(* FROM {t}", "SQL_UNSUPPORTED", ""),
+        ("SELECT id FROM {t}.", "SQL_UNSUPPORTED", ""),
+        ("SELECT 'id FROM {t}", "SQL_UNSUPPORTED", ""),
         ("", "SQL_UNSUPPORTED", "one SELECT"),
         ("SELECT id FROM {t}; SELECT id FROM {t}", "SQL_UNSUPPORTED", "one SELECT"),
         ("DROP TABLE {t}", "SQL_UNSUPPORTED", "one SELECT"),

@@ -9,8 +9,6 @@ from scripts import spark_functions
 
 pytestmark = pytest.mark.spark
 
-TABLES_ONLY = frozenset(["range", "sql_keywords", "collations", "python_worker_logs"])
-
 
 @pytest.fixture(scope="module")
 def told(spark):
