@@ -87,7 +87,14 @@ def test_a_query_over_a_view_reads_its_barrier_in_every_text(spark, engine, sche
     assert sorted(map(tuple, engine.sql(at).collect())) == whole
 
 
-@pytest.mark.parametrize("text", ["DROP TABLE {t}", "TRUNCATE TABLE {t}", "DELETE FROM {t}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("DROP TABLE {t}", "TRUNCATE TABLE {t}", "DELETE FROM {t}", "INSERT INTO {t} TABLE {t}"),
+        # Spark reads this one, the parser does not.
+        "DELETE FROM {t} WHERE id IN (SELECT id FROM (TABLE {t}))",
+    ],
+)
 def test_what_is_no_query_is_never_run(spark, engine, schema, given, text):
     with pytest.raises(StreamSqlError) as caught:
         engine.create_materialized_view(f"lake.{schema}.v", text.format(**given))
