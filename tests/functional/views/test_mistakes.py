@@ -71,7 +71,7 @@ VIEWS = {
     "mv_table": Mistake("select * from lake.shop.nowhere", "TABLE_MISSING"),
     "mv_division": Mistake(f"select id,\n 10 / amount as n from {ORDERS}", "DIVIDE_BY_ZERO", 3),
     "mv_strict": Mistake(
-        f"select id,\n row_number() over (order by id) as n from {ORDERS}",
+        f"select id,\n uuid() as n from {ORDERS}",
         "INCREMENTAL_IMPOSSIBLE",
         3,
         "refresh_mode='incremental_strict'",
