@@ -9,78 +9,14 @@ of the whole command, from the shell. Also timed: a run with nothing to do, and 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from dbt_streamsql.runtime.java import find_java, launch_home
-from dbt_streamsql.runtime.session import SessionSettings, start_settings
+from benchmarks.dbt_projects import Project, Timed, dbt_spark
 
-BIN = Path(sys.executable).parent
 VIEWS_OVER_CHANGES = 10
-
-
-@dataclass(frozen=True)
-class Timed:
-    """One command: wall seconds, and seconds of the processors spent by dbt itself."""
-
-    wall: float
-    cpu: float
-
-
-class Project:
-    """A dbt project in a folder of its own."""
-
-    def __init__(self, folder: Path, output: dict[str, Any]) -> None:
-        self.folder = folder
-        self._environment = {
-            **os.environ,
-            "DBT_SEND_ANONYMOUS_USAGE_STATS": "false",
-            "JAVA_HOME": str(launch_home(find_java())),
-        }
-        (folder / "models").mkdir(parents=True, exist_ok=True)
-        self.write("dbt_project.yml", "name: p\nversion: '1.0'\nprofile: p\n")
-        # JSON is YAML too.
-        self.write(
-            "profiles.yml", json.dumps({"p": {"target": "dev", "outputs": {"dev": output}}})
-        )
-
-    def write(self, name: str, text: str) -> None:
-        (self.folder / name).write_text(text, encoding="utf-8")
-
-    def models(self, count: int) -> None:
-        """Half of them tables, half views on the table before."""
-        for number in range(0, count, 2):
-            table = "{{ config(materialized='table') }} select " + f"{number} as id, 'x' as name"
-            view = (
-                "{{ config(materialized='view') }} select id from {{ ref('t" + f"{number}') }}}}"
-            )
-            self.write(f"models/t{number}.sql", table)
-            self.write(f"models/v{number}.sql", view)
-
-    def run(self, program: str, *arguments: str) -> Timed:
-        """A command that must succeed."""
-        before, started = os.times(), time.monotonic()
-        done = subprocess.run(  # noqa: S603 - our own commands
-            [str(BIN / program), *arguments],
-            cwd=self.folder,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        wall, after = time.monotonic() - started, os.times()
-        if done.returncode:
-            sys.exit(f"{program} {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
-        cpu = after.children_user + after.children_system
-        return Timed(wall, cpu - before.children_user - before.children_system)
 
 
 def main() -> int:
@@ -89,10 +25,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="streamsql-warm-") as name:
         root = Path(name)
         ours = Project(root / "ours", {"type": "streamsql", "schema": "p", "threads": 4})
-        theirs = Project(root / "theirs", _dbt_spark(root / "theirs" / "warehouse"))
+        theirs = Project(root / "theirs", dbt_spark(root / "theirs" / "warehouse"))
         quiet = Project(root / "quiet", {"type": "streamsql", "schema": "q", "threads": 4})
         for project in (ours, theirs):
-            project.models(given.models)
+            _tables_and_views(project, given.models)
         _with_nothing_to_do(quiet)
         for project in (ours, quiet):
             project.run("streamsql", "server", "start")
@@ -130,6 +66,15 @@ def _measure(
     return figures
 
 
+def _tables_and_views(project: Project, count: int) -> None:
+    """Half of them tables, half views on the table before."""
+    for number in range(0, count, 2):
+        table = "{{ config(materialized='table') }} select " + f"{number} as id, 'x' as name"
+        view = "{{ config(materialized='view') }} select id from {{ ref('t" + f"{number}') }}}}"
+        project.write(f"models/t{number}.sql", table)
+        project.write(f"models/v{number}.sql", view)
+
+
 def _with_nothing_to_do(project: Project) -> None:
     """Views over a seed, which `dbt run` leaves alone."""
     (project.folder / "seeds").mkdir()
@@ -137,20 +82,6 @@ def _with_nothing_to_do(project: Project) -> None:
     view = "{{ config(materialized='materialized_view') }} select id, sum(n) as n"
     for number in range(VIEWS_OVER_CHANGES):
         project.write(f"models/m{number}.sql", view + " from {{ ref('base') }} group by id")
-
-
-def _dbt_spark(warehouse: Path) -> dict[str, Any]:
-    # SQLite does not make folders.
-    warehouse.mkdir(parents=True)
-    started = start_settings(SessionSettings(warehouse=str(warehouse)))
-    return {
-        "type": "spark",
-        "method": "session",
-        "schema": "p",
-        "host": "none",
-        "threads": 4,
-        "server_side_parameters": started,
-    }
 
 
 def _arguments() -> argparse.Namespace:

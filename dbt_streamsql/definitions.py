@@ -73,12 +73,11 @@ class Definitions:
         Errors: those of `compile_view`.
         """
         kept = as_data(state_ttl)
-        known = (current.sql, current.refresh_mode, _ttl(current)) if current is not None else None
         options = _options(properties, changelog=changelog, state_ttl=kept)
         before = current.plan["plan"]["tree"] if current is not None else None
         afresh = anew and current is not None and any(t == KEPT for _, t in plan_of(current).reads)
-        same = known == (sql, refresh_mode, kept) and not afresh
-        if current is not None and same and self._holds(current):
+        same = not afresh and self.is_of(current, sql, refresh_mode, state_ttl)
+        if current is not None and same:
             config = {"hidden": current.config["hidden"], **options}
             unique_id = unique_id or current.unique_id
             return replace(current, unique_id=unique_id, config=config), plan_of(current), None
@@ -93,6 +92,15 @@ class Definitions:
         unique_id = unique_id or (current.unique_id if current is not None else "")
         job = self._job(plan, refresh_mode, unique_id, options)
         return job, plan, self._change(current, job, plan) if current is not None else None
+
+    def is_of(
+        self, job: Job | None, sql: str, refresh_mode: str, state_ttl: StateTtl | None
+    ) -> bool:
+        """Whether compiling this view would give the plan of `job` again."""
+        if job is None:
+            return False
+        known = (job.sql, job.refresh_mode, _ttl(job))
+        return known == (sql, refresh_mode, as_data(state_ttl)) and self._holds(job)
 
     def define_stream(
         self,

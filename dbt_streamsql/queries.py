@@ -43,7 +43,7 @@ class Queries:
         self.spark = spark
         self.catalog = catalog
         self._warehouse = warehouse
-        self._known = SparkCatalog(spark, catalog, self._at, self.rewrite, self._pinned)
+        self._known = SparkCatalog(spark, catalog, self._at, self._typed, self._pinned)
         self._reading = Reading(warehouse, self._known, consistency, self.expanded)
         self._epoch: Epoch | None = None
 
@@ -189,6 +189,10 @@ class Queries:
         """Whether this is a registered materialized view."""
         return str(TableName.parse(name, self.catalog)) in self._warehouse.store.jobs()
 
+    def views(self) -> frozenset[str]:
+        """The names of all registered views and streaming tables."""
+        return frozenset(self._warehouse.store.jobs())
+
     def readers(self, name: str) -> list[str]:
         """The views and sinks that read a table directly, by name."""
         table, store = str(TableName.parse(name, self.catalog)), self._warehouse.store
@@ -254,6 +258,13 @@ class Queries:
         """`expanded`, for a query that is kept. Error: FUNCTION_INVALID."""
         refuse_calls(sql, "a view")
         return self.expanded(sql)
+
+    def _typed(self, sql: str) -> str:
+        """A query that has the columns and types of `rewrite`'s, over no version in particular."""
+        epoch = self._epoch
+        if epoch is not None:
+            return self._reading.in_run(sql, epoch.open)
+        return self._reading.typed(sql, self._warehouse.store.jobs())
 
     def _jobs(self) -> Mapping[str, Job]:
         """The definitions as the open epoch has them, else the current ones."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -140,6 +141,22 @@ class Reading:
         if not _can_name(sql, jobs):
             return sql
         return replace_tables(sql, current, self._warehouse.catalog)
+
+    def typed(self, asked: str, jobs: Mapping[str, Job]) -> str:
+        """A query with the columns and types of `at`'s, over no version in particular: nothing is
+        asked of MetaService, and SQL views are left to Spark."""
+        sql = self._expanded(asked)
+        if not jobs:
+            return sql
+
+        @cache
+        def current(name: TableName) -> str | None:
+            job = jobs.get(str(name))
+            return _visible(job, name) if job is not None else self._of_others(name)
+
+        return written_out(
+            self._warehouse, asked, replace_tables(sql, current, self._warehouse.catalog)
+        )
 
     def rewritten(self, sql: str, replacement: Replacement) -> str:
         """The query's own text with tables replaced, also those that its SQL views read."""

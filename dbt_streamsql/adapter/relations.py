@@ -140,11 +140,10 @@ class RelationsAdapter(SparkAdapter):
         if names := [row[1] for row in tables if row[0] and row[1] not in view_names]:
             # The first thing of a command that asks MetaService.
             with self.connections.exception_handler(""):
-                engine = self.host.engine
+                maintained = self.host.engine.views()
                 for name in names:
                     relation = self._relation(schema_relation, name, RelationType.Table)
-                    key = TableName(relation.database, relation.schema, name)
-                    if engine.knows(key.sql):
+                    if str(TableName(relation.database, relation.schema, name)) in maintained:
                         relation = relation.incorporate(type=RelationType.MaterializedView)
                     found.append(relation)
         return found

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import lock
 from dbt_streamsql.meta.heartbeats import Heartbeats
+from dbt_streamsql.meta.kept import Kept, States
 from dbt_streamsql.meta.leaders import LEADER_SECONDS, Leaders
 from dbt_streamsql.meta.leases import LEASE_SECONDS, Leases
 from dbt_streamsql.meta.records import (
@@ -67,6 +68,7 @@ class MetaClient(MetaStore):
             self._http.close()
             raise
         self._held: Fence | None = None
+        self._kept = Kept()
         self.staged = StagedClient(self._http, self._heartbeats)
         self.leases = LeasesClient(self._http)
         self.leaders = LeadersClient(self._http)
@@ -74,6 +76,9 @@ class MetaClient(MetaStore):
     @property
     def id(self) -> str:
         return self.greeting.store
+
+    def states(self) -> States:
+        return self._http.get(States, "/states")
 
     def check_empty(self) -> None:
         raise StreamSqlError(
@@ -195,7 +200,7 @@ class MetaClient(MetaStore):
     def inputs(self, barrier: int) -> dict[str, int | None]:
         return self._http.get(dict[str, int | None], f"/barriers/{barrier}/inputs")
 
-    def inputs_as_of(self, barrier: int) -> dict[str, int | None]:
+    def _read_inputs_as_of(self, barrier: int) -> dict[str, int | None]:
         return self._http.get(dict[str, int | None], f"/barriers/{barrier}/inputs-as-of")
 
     def spans(self, barrier: int) -> dict[str, Span]:
@@ -273,13 +278,13 @@ class MetaClient(MetaStore):
 
     # tables
 
-    def outside_tables(self) -> set[str]:
+    def _read_outside_tables(self) -> set[str]:
         return self._http.get(set[str], "/outside-tables")
 
     def latest(self, table: str) -> TableVersion | None:
         return self._http.find(TableVersion, "/versions/latest", table=table)
 
-    def latest_all(self, barrier: int | None = None) -> dict[str, TableVersion]:
+    def _read_latest_all(self, barrier: int | None) -> dict[str, TableVersion]:
         return self._http.get(dict[str, TableVersion], "/versions", barrier=barrier)
 
     def newest_versions(self, most: int) -> list[TableVersion]:
@@ -295,7 +300,7 @@ class MetaClient(MetaStore):
     def history(self, table: str, after: int = 0) -> list[TableVersion]:
         return self._http.get(list[TableVersion], "/versions/history", table=table, after=after)
 
-    def jobs(self) -> dict[str, Job]:
+    def _read_jobs(self) -> dict[str, Job]:
         return self._http.get(dict[str, Job], "/jobs")
 
     def provisional_jobs(self) -> dict[str, Job]:

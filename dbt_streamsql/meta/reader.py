@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Select, Table, and_, func, select
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import audit, schema, topology
+from dbt_streamsql.meta.kept import Kept, States
 from dbt_streamsql.meta.records import (
     Barrier,
     ChangeFile,
@@ -32,6 +34,14 @@ class MetaReader:
 
     def __init__(self, database: Database) -> None:
         self.database = database
+        self._kept = Kept()
+
+    def states(self) -> States:
+        """What tells whether the store has changed; see `meta/kept.py`."""
+        of = schema.runner.c
+        with self.database.read() as connection:
+            row = connection.execute(select(of.state, of.jobs_state)).one()
+        return States(str(row[0]), str(row[1]))
 
     # barriers
 
@@ -91,6 +101,11 @@ class MetaReader:
 
     def inputs_as_of(self, barrier: int) -> dict[str, int | None]:
         """The newest pinned snapshot of each outside table at that barrier, or before it."""
+        # The newest is asked for again and again, so one is kept.
+        state = f"{self.states().all} {barrier}"
+        return dict(self._kept.get("inputs", state, partial(self._read_inputs_as_of, barrier)))
+
+    def _read_inputs_as_of(self, barrier: int) -> dict[str, int | None]:
         rows = self._rows(_newest_as_of(schema.barrier_input, barrier))
         return {row["table_name"]: row["snapshot"] for row in rows}
 
@@ -117,10 +132,12 @@ class MetaReader:
 
     def outside_tables(self) -> set[str]:
         """Every outside table that some barrier pinned, whether a job still reads it or not."""
-        return {
-            row["table_name"]
-            for row in self._rows(select(schema.barrier_input.c.table_name).distinct())
-        }
+
+        return set(self._kept.get("outside", self.states().all, self._read_outside_tables))
+
+    def _read_outside_tables(self) -> set[str]:
+        rows = self._rows(select(schema.barrier_input.c.table_name).distinct())
+        return {row["table_name"] for row in rows}
 
     # versions
 
@@ -159,6 +176,13 @@ class MetaReader:
         With `barrier`: as it was when that barrier committed, dropped tables included. Such a
         barrier must be committed and not forgotten, else META_CONFLICT.
         """
+
+        if barrier is not None:
+            return self._read_latest_all(barrier)
+        state = self.states().all
+        return dict(self._kept.get("latest", state, partial(self._read_latest_all, None)))
+
+    def _read_latest_all(self, barrier: int | None) -> dict[str, TableVersion]:
         rows = self._rows(_heads()) if barrier is None else self._rows_as_of(barrier)
         return {row["table_name"]: schema.to_version(row) for row in rows}
 
@@ -210,6 +234,9 @@ class MetaReader:
 
     def jobs(self) -> dict[str, Job]:
         """The current definitions, by table name; provisional ones are not among them."""
+        return dict(self._kept.get("jobs", self.states().jobs, self._read_jobs))
+
+    def _read_jobs(self) -> dict[str, Job]:
         rows = self._rows(select(schema.job).order_by(schema.job.c.table_name))
         return {row["table_name"]: schema.to_job(row) for row in rows}
 

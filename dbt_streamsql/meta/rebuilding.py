@@ -64,6 +64,7 @@ def fill(connection: Connection, ledger: Ledger) -> None:
     heads = [{"table_name": table, "barrier": barrier} for table, barrier in newest.items()]
     _insert(connection, schema.head, heads)
     _insert(connection, schema.job, [schema.from_job(job) for job in ledger.jobs])
+    statements.jobs_changed(connection)
     edges = [
         {"sink": job.table, "source": source} for job in ledger.jobs for source in job.sources
     ]

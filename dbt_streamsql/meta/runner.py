@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -139,6 +140,7 @@ class RunnerStore(MetaReader):
         with self.database.write() as connection:
             stored = self._stored(connection)
             transitions.demand("write", [transitions.same_fence(fence, stored)])
+            connection.execute(update(schema.runner).values(state=uuid.uuid4().hex))
             yield connection
 
     def _enter(

@@ -20,7 +20,7 @@ from sqlalchemy import (
 
 from dbt_streamsql.meta.records import Barrier, ChangeFile, Job, Sink, Span, TableVersion
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 """Raise it when a table below changes, and say in `UPGRADES` how an older store gets there."""
 
 UPGRADES: dict[int, tuple[str, ...]] = {
@@ -35,6 +35,10 @@ UPGRADES: dict[int, tuple[str, ...]] = {
     6: (),
     7: (),
     8: (),
+    9: (
+        "ALTER TABLE streamsql_runner ADD COLUMN state TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE streamsql_runner ADD COLUMN jobs_state TEXT NOT NULL DEFAULT ''",
+    ),
 }
 """By the version that they start from; a store of any other version is refused (META_VERSION).
 Tables that are new are made besides."""
@@ -82,6 +86,9 @@ runner = _table(
     _need("last_barrier", BigInteger),
     _need("kept_from", BigInteger),
     Column("store_id", Text, nullable=False, server_default=""),
+    # other texts after every write of a runner, and after every change of `job` (`meta/kept.py`)
+    Column("state", Text, nullable=False, server_default=""),
+    Column("jobs_state", Text, nullable=False, server_default=""),
 )
 barrier = _table(
     "barrier",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -123,12 +124,20 @@ def reads(connection: Connection, barrier: int) -> dict[str, tuple[str, ...]]:
     return reads
 
 
+def jobs_changed(connection: Connection) -> None:
+    """Tell readers that the current definitions are other ones now."""
+    connection.execute(update(schema.runner).values(jobs_state=uuid.uuid4().hex))
+
+
 def make_current(connection: Connection, barrier: int) -> None:
     """The definitions of the barrier take the place of those that were."""
     staged, job, edge = schema.staged_job, schema.job, schema.edge
     mine = select(staged.c.table_name).where(staged.c.barrier == barrier)
     names = [column.name for column in job.columns]
     rows = connection.execute(select(staged).where(staged.c.barrier == barrier)).mappings().all()
+    if not rows:
+        return
+    jobs_changed(connection)
     connection.execute(delete(job).where(job.c.table_name.in_(mine)))
     connection.execute(delete(edge).where(edge.c.sink.in_(mine)))
     connection.execute(

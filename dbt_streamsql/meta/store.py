@@ -271,6 +271,7 @@ class MetaStore(RunnerStore):
                 delete(schema.job).where(schema.job.c.table_name == table)
             ).rowcount
             if gone:
+                statements.jobs_changed(connection)
                 self._enter(connection, fence.owner, "drop", {"table": table})
             connection.execute(delete(schema.edge).where(schema.edge.c.sink == table))
             connection.execute(delete(schema.head).where(schema.head.c.table_name == table))

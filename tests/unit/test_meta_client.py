@@ -35,7 +35,10 @@ GREETING = {
     "store": "0" * 8,
     "schema_version": SCHEMA_VERSION,
 }
-INHERITED = {"adopt", "open", "processed", "topological_order"}
+INHERITED = {
+    *("adopt", "inputs_as_of", "jobs", "latest_all", "open", "outside_tables", "processed"),
+    "topological_order",
+}
 """Of these each calls others, or needs no store, or is for the service itself."""
 
 
@@ -106,7 +109,8 @@ def second(server: Server) -> Iterator[MetaClient]:
     [(MetaClient, MetaStore), (LeasesClient, Leases), (StagedClient, StagedLedger)],
 )
 def test_the_client_has_every_call_of_the_store(client: type, store: type) -> None:
-    calls = {name for kind in store.__mro__[:-1] for name in vars(kind) if name[0] != "_"}
+    every = {name for kind in store.__mro__[:-1] for name in vars(kind)}
+    calls = {name for name in every if name[0] != "_" or name.startswith("_read_")}
     assert calls - INHERITED <= set(vars(client))
 
 

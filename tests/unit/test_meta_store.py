@@ -88,6 +88,10 @@ def test_a_store_of_another_version_is_refused(tmp_path: Path, versions: list[in
 
 
 _NEWER = {
+    9: (
+        "ALTER TABLE streamsql_runner DROP COLUMN state",
+        "ALTER TABLE streamsql_runner DROP COLUMN jobs_state",
+    ),
     8: ("DROP TABLE streamsql_sink",),
     7: ("DROP TABLE streamsql_leader",),
     6: ("DROP TABLE streamsql_stream_position",),
@@ -293,6 +297,7 @@ def work_of_questions(store: MetaStore, last: int) -> dict[str, int]:
         *((name,) for name in ("unfinished", "last_committed", "kept_from", "outside_tables")),
         *((name,) for name in ("jobs", "provisional_jobs", "topology", "latest_all", "audit")),
         *((name,) for name in ("tables_with_change_files", "aborted_change_files", "fence")),
+        ("states",),
         *((name, 50) for name in ("newest_barriers", "recent")),
         ("published",),
         ("sinks",),

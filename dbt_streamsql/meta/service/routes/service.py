@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from dbt_streamsql.meta.kept import States
 from dbt_streamsql.meta.records import Entry
 from dbt_streamsql.meta.schema import SCHEMA_VERSION
 from dbt_streamsql.meta.service.callers import Admin, Reader
@@ -32,6 +33,13 @@ def whoami(by: Reader) -> Greeting:
         store=by.store.id,
         schema_version=SCHEMA_VERSION,
     )
+
+
+@router.get("/states")
+def states(by: Reader) -> States:
+    """Texts that are others after a change of the store, or of what the token may see."""
+    now, schemas = by.store.states(), ",".join(sorted(by.identity.schemas or ()))
+    return States(f"{now.all} {schemas}", f"{now.jobs} {schemas}")
 
 
 @router.get("/audit")
