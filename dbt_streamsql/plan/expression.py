@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from urllib.parse import quote as quoted
 from urllib.parse import unquote
 
@@ -57,6 +58,7 @@ def escape(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
+@lru_cache(maxsize=8192)
 def ident(name: str) -> str:
     """A column or alias as SQL: bare when it is plain and lower case, else back-ticked."""
     return name if _PLAIN.fullmatch(name) and name not in _RESERVED else quote(name)
@@ -78,7 +80,7 @@ class Expr:
         """The column, when the expression is nothing but one."""
         return self.refs[0] if self.template == "{0}" else None
 
-    @property
+    @cached_property
     def aliases(self) -> frozenset[str]:
         return frozenset(alias for alias, _ in self.refs)
 
@@ -112,6 +114,7 @@ class Expr:
         return refill(self.template, lambda hole: to_sql(self.refs[int(hole)]))
 
 
+@lru_cache(maxsize=8192)
 def dotted(ref: Ref) -> str:
     """`alias.column` as SQL text (a template: braces in names are doubled)."""
     return escape(f"{ident(ref[0])}.{ident(ref[1])}")

@@ -12,8 +12,12 @@ share one change, and a term whose change is empty is never planned.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import chain
+
 from dbt_streamsql.compiler.emit import Emitter
-from dbt_streamsql.compiler.render import aliased, indent, relation, select, term
+from dbt_streamsql.compiler.render import aliased, relation, select, term
 from dbt_streamsql.compiler.restrict import Link, restrict
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules import single
@@ -97,11 +101,18 @@ def _term(node: Select, index: int, frame: str, after: frozenset[str], emitter: 
     def resolve(ref: Ref) -> str:
         return names.get(ref) or dotted(ref)
 
+    shown = list(dict.fromkeys(ref for output in node.outputs for ref in output.expr.refs))
+
+    def needed(rest: list[Expr], have: set[str]) -> Iterable[Ref]:
+        """The columns of the joined inputs that a later predicate or an output still uses."""
+        refs = chain((ref for expr in rest for ref in expr.refs), shown)
+        return (ref for ref in refs if ref[0] in have)
+
     weight, hint = _weight(start.alias), escape(ident(start.alias))
     for position, child in enumerate(order):
         have.add(child.alias)
         ready = [expr for expr in rest if expr.aliases <= have]
-        rest = [expr for expr in rest if expr not in ready]
+        rest = [expr for expr in rest if not expr.aliases <= have]
         on = " AND ".join(term(expr, resolve) for expr in ready)
         from_ = f"{small}\n{'JOIN' if on else 'CROSS JOIN'} {sides[child.alias]}"
         from_ += f" ON {on}" if on else ""
@@ -109,22 +120,22 @@ def _term(node: Select, index: int, frame: str, after: frozenset[str], emitter: 
             items = [aliased(output.expr.render(resolve), output.name) for output in node.outputs]
             items.append(aliased(weight, WEIGHT))
         else:
-            needed = _needed(node, rest, have)
-            new = {ref: f"{ref[0]}__{ref[1]}" for ref in needed}
-            items = [f"{resolve(ref)} AS {escape(ident(name))}" for ref, name in new.items()]
+            carried = dict.fromkeys(needed(rest, have))
+            items = [f"{resolve(ref)} AS {_carried(ref)}" for ref in carried]
             items.append(aliased(weight, WEIGHT))
         sql = f"SELECT /*+ BROADCAST({hint}) */ {', '.join(items)}\nFROM {from_}"
         if position < len(order) - 1:
-            small = f"(\n{indent(sql)}\n) {_SMALL}"
-            names = {ref: f"{_SMALL}.{escape(ident(name))}" for ref, name in new.items()}
+            # Not indented: the text of a long chain would be copied for each of its joins.
+            small = f"(\n{sql}\n) {_SMALL}"
+            names = {ref: f"{_SMALL}.{_carried(ref)}" for ref in carried}
             weight, hint = f"{_SMALL}.{WEIGHT}", _SMALL
     return emitter.query(f"from_{start.alias}" if start.alias.isidentifier() else "term", sql)
 
 
-def _needed(node: Select, rest: list[Expr], have: set[str]) -> list[Ref]:
-    """The columns of the joined inputs that a later predicate or an output still uses."""
-    exprs = [*rest, *(output.expr for output in node.outputs)]
-    return list(dict.fromkeys(ref for expr in exprs for ref in expr.refs if ref[0] in have))
+@lru_cache(maxsize=8192)
+def _carried(ref: Ref) -> str:
+    """What a column is called inside a join term (a template)."""
+    return escape(ident(f"{ref[0]}__{ref[1]}"))
 
 
 def _by_connection(node: Select, index: int) -> list[Input]:
@@ -132,19 +143,16 @@ def _by_connection(node: Select, index: int) -> list[Input]:
     have = {node.inputs[index].alias}
     rest = [child for position, child in enumerate(node.inputs) if position != index]
     order: list[Input] = []
+    links = [expr.aliases for expr in node.where if len(expr.aliases) > 1]
     while rest:
-        nearest = next((child for child in rest if _connected(node, have, child.alias)), rest[0])
+        left = [link - have for link in links]
+        links = [link for link, new in zip(links, left, strict=True) if new]
+        near = {alias for new in left if len(new) == 1 for alias in new}
+        nearest = next((child for child in rest if child.alias in near), rest[0])
         rest.remove(nearest)
         order.append(nearest)
         have.add(nearest.alias)
     return order
-
-
-def _connected(node: Select, have: set[str], alias: str) -> bool:
-    return any(
-        alias in expr.aliases and len(expr.aliases) > 1 and expr.aliases <= have | {alias}
-        for expr in node.where
-    )
 
 
 def _side(
