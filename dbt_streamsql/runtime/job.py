@@ -247,7 +247,7 @@ class ViewJob:
         total, every = sum(rows[source] for source in moved), sum(rows.values())
         if previous is None:
             return Estimate(total, total, every=every)
-        changed = sum(self.moves[source].rows for source in moved)
+        changed = sum(self.moves[s].rows for s in moved if self.moves[s].counted)
         guarded = self.epoch.warehouse.tuning.guarded_rows
         asked = total > guarded and self.job.refresh_mode == "auto"
         past = self.epoch.warehouse.store.history(self.job.table) if asked else []
