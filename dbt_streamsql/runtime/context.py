@@ -27,6 +27,11 @@ from dbt_streamsql.tuning import Tuning
 
 log = logging.getLogger("dbt_streamsql")
 
+LISTINGS = "listings"
+"""The key of a version's stats with the files of its inputs without versions, as digests."""
+
+_KEPT = (EXPIRED, APPROXIMATE, LISTINGS)
+
 
 @dataclass(frozen=True)
 class Version:
@@ -273,7 +278,7 @@ def unchanged(version: TableVersion, inputs: dict[str, int | None]) -> TableVers
         jobs=0,
         seconds=0.0,
         inputs=inputs,
-        stats={key: version.stats[key] for key in (EXPIRED, APPROXIMATE) if key in version.stats},
+        stats={key: version.stats[key] for key in _KEPT if key in version.stats},
     )
 
 
