@@ -54,7 +54,8 @@ class Warehouse:
     `tuning`: the limits by which ways are chosen. `clock`, `new_name` and `workers`: what time it
     is, names that nobody else draws, and threads.
     `programs`: how jobs run the programs of their views.
-    `unswept`: an epoch was published and could not remove what it had staged.
+    `unswept`: an epoch was published and could not remove what it had staged. `untagged`: tables
+    of others that refused a tag; they are not asked again.
     """
 
     sessions: Sessions
@@ -68,6 +69,7 @@ class Warehouse:
     workers: Workers = threads
     programs: Programs = SparkProgram
     unswept: bool = field(default=False, init=False)
+    untagged: set[str] = field(default_factory=set, init=False)
 
     @property
     def store_id(self) -> str:
