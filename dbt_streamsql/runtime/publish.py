@@ -92,11 +92,17 @@ def recover(warehouse: Warehouse, fence: Fence) -> int:
     """Finish or undo unfinished barriers, then sweep; how many things went."""
     for barrier in warehouse.store.unfinished():
         if barrier.state == "PRECOMMIT":
-            log.warning("barrier %s was staged when its process died: publishing it", barrier.id)
+            log.warning(
+                "an earlier run ended while it published barrier %s; that is finished now",
+                barrier.id,
+            )
             roll_forward(warehouse, fence, barrier.id)
             lineage.published(warehouse, barrier.id)
         else:
-            log.warning("barrier %s was never published: undone", barrier.id)
+            log.warning(
+                "an earlier run ended before barrier %s was published; what it had staged is gone",
+                barrier.id,
+            )
             roll_back(warehouse, fence, barrier.id)
     return sweep(warehouse, fence)
 
