@@ -260,6 +260,7 @@ class Definitions:
             job.plan.get("compiler") == self._compiler
             # Another input than those with a stamp may be another table by now.
             and not job.plan["plan"]["volatile"]
+            and not job.plan["plan"].get("unversioned")
             and all(self._known.stamp(TableName.parse(n)) == stamp for n, stamp in stamps.items())
         )
 

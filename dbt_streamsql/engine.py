@@ -32,7 +32,7 @@ from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.epoch import Epoch
 from dbt_streamsql.runtime.garbage import Garbage
 from dbt_streamsql.runtime.refusals import telling
-from dbt_streamsql.runtime.report import Report, TableReport, reports_of
+from dbt_streamsql.runtime.report import Report, TableReport, blame, reports_of
 from dbt_streamsql.runtime.session import embedded
 from dbt_streamsql.runtime.sessions import Sessions
 from dbt_streamsql.runtime.staged import Build
@@ -298,12 +298,11 @@ class Engine(Defining):
         with self._in_epoch(leave_out) as epoch:
             errors = epoch.advance_what_can(tables, leave_out)
             versions = list(epoch.open.done.values())
+            blamed = blame(errors, epoch.open.jobs)
         barrier = self._warehouse.store.last_committed()
         if errors and not keep_going:
             log.warning("left behind, for what failed: %s", ", ".join(sorted(errors)))
             raise next(iter(errors.values()))
-        first = {id(error): table for table, error in reversed(list(errors.items()))}
-        blamed = {table: first[id(error)] for table, error in errors.items()}
         return Report(
             barrier,
             reports_of(versions, barrier),

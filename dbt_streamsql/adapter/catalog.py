@@ -157,10 +157,11 @@ def _stats(meta: Metadata) -> dict[str, Any]:
     newest = meta.snapshots.get(meta.current) if meta.current is not None else None
     stats: dict[str, Any] = {}
     if meta.format == "iceberg":
-        stats["rows"] = meta.live_rows(meta.current)
-    if meta.format == "iceberg" and newest is not None:
-        stats["bytes"] = newest.count("total-files-size")
-        stats["files"] = newest.count("total-data-files")
+        told = {"rows": meta.told_rows(meta.current)}
+        if newest is not None:
+            told["bytes"] = newest.told("total-files-size")
+            told["files"] = newest.told("total-data-files")
+        stats |= {name: number for name, number in told.items() if number is not None}
     if meta.partitioning:
         stats["partitioning"] = ", ".join(meta.partitioning)
     changed = meta.last_change()

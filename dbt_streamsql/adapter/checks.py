@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import posixpath
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from dbt_streamsql.adapter.causes import cause_of
 from dbt_streamsql.adapter.host import Host
@@ -13,6 +16,9 @@ from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime import jars
 from dbt_streamsql.runtime.java import find_java
 from dbt_streamsql.storage.iceberg.java import is_connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def run(host: Host) -> Iterator[str]:
@@ -42,9 +48,23 @@ def run(host: Host) -> Iterator[str]:
     yield f"meta: {scrub(host.meta)}, {state}"
 
 
+def _remove_folder(session: SparkSession, catalog: str, schema: str) -> None:
+    """Remove the empty folder that a schema leaves, where the catalog keeps tables in one."""
+    from py4j.protocol import Py4JError
+
+    from dbt_streamsql.storage.iceberg.files import delete_folder
+
+    root = session.conf.get(f"spark.sql.catalog.{catalog}.warehouse", "")
+    if root:
+        # An object store has no folders, and may be reached by Iceberg alone.
+        with suppress(OSError, Py4JError):
+            delete_folder(session, posixpath.join(root, schema))
+
+
 def _write_to_catalog(host: Host) -> None:
     session = host.acquire()
-    schema = f"{quote(host.settings.catalog)}.{quote(f'__streamsql_debug_{uuid.uuid4().hex[:8]}')}"
+    catalog, name = host.settings.catalog, f"__streamsql_debug_{uuid.uuid4().hex[:8]}"
+    schema = f"{quote(catalog)}.{quote(name)}"
     try:
         session.sql(f"CREATE NAMESPACE {schema}")
         try:
@@ -53,6 +73,7 @@ def _write_to_catalog(host: Host) -> None:
             session.sql(f"DROP TABLE {schema}.t PURGE")
         finally:
             session.sql(f"DROP NAMESPACE {schema}")
+            _remove_folder(session, catalog, name)
         if [row[0] for row in rows] != [1]:
             raise StreamSqlError("CONNECTION", "the catalog lost a row", given=str(rows))
     except StreamSqlError:

@@ -109,10 +109,9 @@ def _compiled(
         steps=(),
         tree={},
         fingerprint=_fingerprint(opened, [sql, opened.views], columns, refresh_mode),
-        volatile=len(versioned) < len(inputs)
-        or opened.is_volatile
-        or is_volatile(opened.tree, catalog.functions()),
+        volatile=opened.is_volatile or is_volatile(opened.tree, catalog.functions()),
         table=table,
+        unversioned=tuple(name for name, info in inputs.items() if not info.versioned),
     )
     if refresh_mode == "full":
         plan = replace(plan, reasons=("refresh_mode is full",))

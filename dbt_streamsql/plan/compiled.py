@@ -49,9 +49,9 @@ class CompiledPlan:
     stored group. `full_sql` fills a view where the user's SQL does not ('' = it does): it has
     hidden columns, or is `canonical`, which gives the one of several right answers that is
     maintained, at the barrier's time. Its holes `{t0}`, `{t1}` … are `tables`, the inputs.
-    `volatile`: the result may change though no input did. `operators` are what `explain` says of
-    each. `fingerprint` changes with the meaning. `document` is its plan file,
-    where one was asked for.
+    `volatile`: the result may change though no input did. `unversioned` are inputs besides
+    `tables` that can be read only as they are now. `operators` are what `explain` says of each.
+    `fingerprint` changes with the meaning. `document` is its plan file, where one was asked for.
     """
 
     sql: str
@@ -70,6 +70,7 @@ class CompiledPlan:
     canonical: bool = False
     operators: tuple[Operator, ...] = ()
     table: str = ""
+    unversioned: tuple[str, ...] = ()
     document: PlanDocument | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -227,6 +228,7 @@ class CompiledPlan:
             body["steps"] = tuple(_step(step) for step in body["steps"])
             for name in ("reasons", "tables", "key"):
                 body[name] = tuple(body[name])
+            body["unversioned"] = tuple(body.get("unversioned", ()))
             return cls(**body)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StreamSqlError("PLAN_MISMATCH", "not a plan", given=str(error)) from error

@@ -27,6 +27,11 @@ from dbt_streamsql.tuning import Tuning
 
 log = logging.getLogger("dbt_streamsql")
 
+LISTINGS = "listings"
+"""The key of a version's stats with the files of its inputs without versions, as digests."""
+
+_KEPT = (EXPIRED, APPROXIMATE, LISTINGS)
+
 
 @dataclass(frozen=True)
 class Version:
@@ -49,7 +54,8 @@ class Warehouse:
     `tuning`: the limits by which ways are chosen. `clock`, `new_name` and `workers`: what time it
     is, names that nobody else draws, and threads.
     `programs`: how jobs run the programs of their views.
-    `unswept`: an epoch was published and could not remove what it had staged.
+    `unswept`: an epoch was published and could not remove what it had staged. `untagged`: tables
+    of others that refused a tag; they are not asked again.
     """
 
     sessions: Sessions
@@ -63,6 +69,7 @@ class Warehouse:
     workers: Workers = threads
     programs: Programs = SparkProgram
     unswept: bool = field(default=False, init=False)
+    untagged: set[str] = field(default_factory=set, init=False)
 
     @property
     def store_id(self) -> str:
@@ -273,7 +280,7 @@ def unchanged(version: TableVersion, inputs: dict[str, int | None]) -> TableVers
         jobs=0,
         seconds=0.0,
         inputs=inputs,
-        stats={key: version.stats[key] for key in (EXPIRED, APPROXIMATE) if key in version.stats},
+        stats={key: version.stats[key] for key in _KEPT if key in version.stats},
     )
 
 

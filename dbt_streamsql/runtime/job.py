@@ -31,7 +31,15 @@ from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import upkeep
 from dbt_streamsql.runtime.ages import Ages, ages, untold
-from dbt_streamsql.runtime.context import Open, Version, log, pin, readable, unchanged
+from dbt_streamsql.runtime.context import (
+    LISTINGS,
+    Open,
+    Version,
+    log,
+    pin,
+    readable,
+    unchanged,
+)
 from dbt_streamsql.runtime.cost import (
     WORTH,
     WORTH_TO_READERS,
@@ -47,7 +55,7 @@ from dbt_streamsql.runtime.readings import readings
 from dbt_streamsql.runtime.refusals import branch_refusal, brief, is_of_a_query
 from dbt_streamsql.runtime.stager import Stager, loaded
 from dbt_streamsql.runtime.write import Writer
-from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage import inputs, unversioned
 from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import delta, refs, staging
 from dbt_streamsql.storage.iceberg.changes import Change
@@ -103,6 +111,8 @@ class ViewJob:
                 "plan": self.plan.fingerprint,
                 **self.ages.stats(version, self.previous),
             }
+            if self.listings and all(self.listings.values()):
+                stats[LISTINGS] = self.listings
             replay = self.epoch.replay
             if replay is not None and self.rolled_back is not None:
                 # What is replayed was in time when it was first taken up.
@@ -140,6 +150,8 @@ class ViewJob:
         self.moves = {source: self._move(source, previous) for source in self.inputs}
         self.estimate = self._estimate(previous)
         self.ages = self._ages(previous)
+        now = int(self.epoch.warehouse.clock.time() * 1000)
+        self.listings = unversioned.looked_at(spark, self.plan.unversioned, now)
         reason = self._why_full(previous)
         meta = self._own()
         if previous is None or meta is None:
@@ -212,7 +224,8 @@ class ViewJob:
             return self.redefined
         if previous is None:
             return ""
-        if self.plan.volatile:
+        listed = all(self.listings.values()) and self.listings == previous.stats.get(LISTINGS, {})
+        if self.plan.volatile or not listed:
             return "; ".join(self.plan.reasons)
         lost = [source for source, move in self.moves.items() if move.kind == "lost"]
         if self.clocked and CLOCK not in previous.inputs:
@@ -247,7 +260,7 @@ class ViewJob:
         total, every = sum(rows[source] for source in moved), sum(rows.values())
         if previous is None:
             return Estimate(total, total, every=every)
-        changed = sum(self.moves[source].rows for source in moved)
+        changed = sum(self.moves[s].rows for s in moved if self.moves[s].counted)
         guarded = self.epoch.warehouse.tuning.guarded_rows
         asked = total > guarded and self.job.refresh_mode == "auto"
         past = self.epoch.warehouse.store.history(self.job.table) if asked else []

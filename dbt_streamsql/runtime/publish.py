@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cache, partial
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -26,10 +27,16 @@ from dbt_streamsql.runtime import (
 )
 from dbt_streamsql.runtime.context import Warehouse, log
 from dbt_streamsql.runtime.durable import durable
+from dbt_streamsql.runtime.refusals import brief
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import files, metadata, pins, staging, stamp
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.refs import Moves, move, set_current
+
+_LIFE, _LIFE_DEFAULT = "history.expire.max-snapshot-age-ms", 5 * 86_400_000
+"""The property of an Iceberg table that says for how long its snapshots are kept, in ms."""
+
+_CONFLICTS = ("CommitFailedException", "CommitStateUnknownException")
 
 
 def roll_forward(
@@ -85,11 +92,17 @@ def recover(warehouse: Warehouse, fence: Fence) -> int:
     """Finish or undo unfinished barriers, then sweep; how many things went."""
     for barrier in warehouse.store.unfinished():
         if barrier.state == "PRECOMMIT":
-            log.warning("barrier %s was staged when its process died: publishing it", barrier.id)
+            log.warning(
+                "an earlier run ended while it published barrier %s; that is finished now",
+                barrier.id,
+            )
             roll_forward(warehouse, fence, barrier.id)
             lineage.published(warehouse, barrier.id)
         else:
-            log.warning("barrier %s was never published: undone", barrier.id)
+            log.warning(
+                "an earlier run ended before barrier %s was published; what it had staged is gone",
+                barrier.id,
+            )
             roll_back(warehouse, fence, barrier.id)
     return sweep(warehouse, fence)
 
@@ -183,15 +196,40 @@ def move_pins(warehouse: Warehouse, fence: Fence, *, everywhere: bool) -> int:
         newest = latest[source].snapshot if source in latest else None
         if newest is not None and newest != meta.current:
             wanted[source].add(newest)
+        if source in warehouse.untagged:
+            continue
         name = TableName.parse(source)
         try:
             with durable("pins.move"):
                 moved += pins.reconcile(spark, name, meta, warehouse.store_id, wanted[source])
-        except PySparkException as error:
-            log.warning("%s cannot be pinned: %s", source, str(error).splitlines()[0])
+        except (PySparkException, Py4JError) as error:
+            _tell_untagged(warehouse, source, meta, error, ours=source in latest)
     if given_back:
         store.leases.forget(given_back)
     return moved
+
+
+def _tell_untagged(
+    warehouse: Warehouse, table: str, meta: Metadata, error: Exception, *, ours: bool
+) -> None:
+    """Say what follows from a tag that could not be moved.
+
+    A table that one may only read is an ordinary source: it is not asked again by this process.
+    Not so where it only was somebody else's turn to write.
+    """
+    why = brief(error)
+    if ours or any(word in str(error) for word in _CONFLICTS):
+        log.warning("%s cannot be pinned: %s", table, why)
+        return
+    warehouse.untagged.add(table)
+    told = meta.properties.get(_LIFE, "")
+    days = (int(told) if told.isdecimal() else _LIFE_DEFAULT) / 86_400_000
+    log.warning(
+        "%s can be read, but not tagged (%s). Its snapshots live as long as its owner keeps them "
+        "(%s: %g days): run more often than that, or its views are computed in full; barriers are "
+        "read without it once they are older, whatever `retain` says",
+        *(table, why, _LIFE, days),
+    )
 
 
 def to_pin(warehouse: Warehouse, latest: Mapping[str, TableVersion]) -> dict[str, set[int]]:

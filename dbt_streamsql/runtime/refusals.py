@@ -109,7 +109,10 @@ def brief(error: BaseException) -> str:
     if isinstance(error, StreamSqlError):
         return f"{error.code}: {error.message}"
     condition = error.getCondition() if isinstance(error, PySparkException) else None
-    text = next(iter(str(error).strip().splitlines()), "").removeprefix(f"[{condition}] ")
+    lines = str(error).strip().splitlines()
+    if isinstance(error, Py4JError) and len(lines) > 1:
+        del lines[0]  # which call it was; then what Java says
+    text = next(iter(lines), "").removeprefix(f"[{condition}] ").removeprefix(": ")
     return f"{condition or type(error).__name__}: {text[:_SHOWN]}"
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from dbt_streamsql.meta import NOOP, TableVersion
+from dbt_streamsql.meta import NOOP, Job, TableVersion
 from dbt_streamsql.meta.history import OLDEST_CHANGE
+from dbt_streamsql.runtime import changelog_table
 from dbt_streamsql.runtime.sinks import Delivered
+from dbt_streamsql.runtime.streams import BESIDE
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,25 @@ class Report:
     failed: Mapping[str, Exception] = field(default_factory=dict)
     waiting: Mapping[str, str] = field(default_factory=dict)
     sinks: Mapping[str, Delivered] = field(default_factory=dict)
+
+
+def blame(errors: Mapping[str, Exception], jobs: Mapping[str, Job]) -> dict[str, str]:
+    """For each view with an error, the one that failed: itself, or what it reads.
+
+    What reads a view that failed has the very error of it; but so have views that share the read
+    of an input, and none of them waits for another.
+    """
+
+    def by(table: str) -> str:
+        job = jobs.get(table)
+        read = changelog_table.runs_first(job, jobs) if job is not None else []
+        beside = [str(jobs[source].config.get(BESIDE, "")) for source in read if source in jobs]
+        for source in (*read, *beside):
+            if source != table and errors.get(source) is errors[table]:
+                return by(source)
+        return table
+
+    return {table: by(table) for table in errors}
 
 
 def reports_of(versions: Iterable[TableVersion], barrier: int) -> dict[str, TableReport]:

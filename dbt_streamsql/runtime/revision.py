@@ -108,7 +108,7 @@ class _Planner:
         if self._table not in self._jobs:
             meta = self._root_meta()
             root = self._root_then(meta) if self._since else None
-            undone = inputs.classify(meta, root, meta.current).rows if self._since else 0
+            undone = _rows(meta, root, meta.current) if self._since else 0
             steps.append(Step(self._table, "root", undone))
         for view in views:
             job = self._jobs[view]
@@ -269,7 +269,7 @@ class _Planner:
         meta = self._meta(view)
         if not self._since or meta is None:
             return 0
-        return inputs.classify(meta, self._then[view].snapshot, meta.current).rows
+        return _rows(meta, self._then[view].snapshot, meta.current)
 
     def _replayed(self, job: Job) -> int:
         """The changed rows of its outside tables since the version that it goes on from."""
@@ -281,7 +281,7 @@ class _Planner:
             meta = self._meta(source)
             if meta is not None and source in self._roots and source != self._table:
                 now = self._roots[source]
-                rows += inputs.classify(meta, version.inputs.get(source), now).rows
+                rows += _rows(meta, version.inputs.get(source), now)
         return rows
 
     def _live(self, table: str) -> int:
@@ -292,6 +292,12 @@ class _Planner:
         if table not in self._metas:
             self._metas[table] = inputs.load(self._spark, TableName.parse(table))
         return self._metas[table]
+
+
+def _rows(meta: Metadata, old: int | None, new: int | None) -> int:
+    """The changed rows between two versions, as far as their commits count them."""
+    change = inputs.classify(meta, old, new)
+    return change.rows if change.counted else 0
 
 
 def check(found: RevisionPlan, versions: Iterable[TableVersion]) -> None:

@@ -197,6 +197,8 @@ def start_settings(settings: SessionSettings) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.catalogImplementation": "in-memory",
+        # Files of a table that others write come and go while this process is open.
+        "spark.sql.filesourceTableRelationCacheSize": "0",
         **_PLAIN_TEXT,
         **catalog_settings(settings),
     }

@@ -18,7 +18,7 @@ from dbt_streamsql.runtime.ages import APPROXIMATE, CLOCKED, expired_at
 from dbt_streamsql.runtime.context import Warehouse, readable
 from dbt_streamsql.runtime.job import Rewrite, plan_of
 from dbt_streamsql.runtime.program_runner import clock_row
-from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage import inputs, unversioned
 from dbt_streamsql.storage.columns import collected
 from dbt_streamsql.storage.iceberg import changes, metadata
 
@@ -52,6 +52,7 @@ def differing(
         query = f"({_meant(warehouse, job, version, rewritten)})"
         rows = compare.signed(names, query, inputs.version(table, version.snapshot))
     with warehouse.sessions.use() as spark:
+        unversioned.looked_at(spark, plan_of(job).unversioned, 0)
         # Spark cannot carry constraints of correlated sub-queries through a UNION.
         spark.conf.set(_CONSTRAINTS, False)
         try:

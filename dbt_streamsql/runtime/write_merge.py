@@ -51,8 +51,11 @@ def _matched(writer: Writer) -> tuple[int, int, int | None]:
     head = meta.refs[writer.branch]
     if head == writer.base:
         return 0, 0, None
-    updated = meta.snapshots[head].count("added-records")
-    return writer.live - meta.live_rows(head) + updated, updated, head
+    made = meta.snapshots[head]
+    updated = made.count("added-records")
+    # By what this one commit says: its totals go on from those of whoever compacted the table.
+    marked = made.count("added-position-deletes") - made.count("removed-position-deletes")
+    return made.count("deleted-records") + marked, updated, head
 
 
 def _insert(writer: Writer, source: str, spec: Fold, merged: int | None) -> None:

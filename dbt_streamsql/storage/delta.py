@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage import metastore
 from dbt_streamsql.storage.iceberg import staging
@@ -38,7 +39,17 @@ class DeltaStagedTable:
     def plan(
         cls, spark: SparkSession, spec: TableSpec, purpose: StagingPurpose, token: str, root: str
     ) -> DeltaStagedTable:
-        """Error: ATOMIC_UNSUPPORTED when a table of another format has the name."""
+        """Error: ATOMIC_UNSUPPORTED when a table of another format has the name, or Spark has no
+        Delta."""
+        if EXTENSION not in (spark.conf.get("spark.sql.extensions", "") or ""):
+            raise StreamSqlError(
+                "ATOMIC_UNSUPPORTED",
+                "this Spark cannot write Delta tables",
+                given=f"file_format: {spec.format}, and spark.sql.extensions without {EXTENSION}",
+                hint="give Delta's jars, its extension and its catalog in `spark_properties` of "
+                "the profile (docs/atomic.md has the lines), or choose file_format: iceberg",
+                place=Place(str(spec.name)),
+            )
         return cls(spec, purpose, token, metastore.folder_of(spark, spec, token, root))
 
     @property

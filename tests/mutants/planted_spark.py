@@ -11,8 +11,8 @@ SPARK: dict[str, Planted] = {
     # -- what changed ----------------------------------------------------------------------------
     "overwrite-for-append": (
         ("classify", "GONE"),
-        'all(snapshot.operation == "append" for snapshot in path)',
-        'any(snapshot.operation == "append" for snapshot in path)',
+        "all(summaries.appends(snapshot) for snapshot in path)",
+        "any(summaries.appends(snapshot) for snapshot in path)",
         "commits are taken for appends when one of them is",
         "changelog",
     ),
@@ -269,14 +269,17 @@ SPARK: dict[str, Planted] = {
     ),
     "positions-with-files": (
         "_by_position",
-        (
-            'return not snapshot.count("deleted-data-files") and not snapshot.count(\n'
-            '    "added-equality-deletes"\n'
-            ")"
-        ),
-        ('return not snapshot.count(\n    "added-equality-deletes"\n)'),
+        'not any(snapshot.count("deleted-data-files") for snapshot in path)',
+        "True",
         "a file that was dropped or rewritten goes unnoticed",
         "foreign_writers",
+    ),
+    "counts-believed": (
+        "believed",
+        "_from_the_first(meta, old) or _as_listed(meta, meta.snapshots[old])",
+        "True",
+        "totals that were wrong before are believed",
+        "summaries",
     ),
     "positions-updated": (
         ("classify", "GONE"),

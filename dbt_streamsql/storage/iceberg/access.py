@@ -78,6 +78,9 @@ class IcebergTables(Protocol):
     def added_files(self, name: TableName, snapshot: int) -> list[str]:
         """The data files that one snapshot added."""
 
+    def listed_files(self, name: TableName, snapshot: int) -> tuple[int, int]:
+        """The data files and the delete files of a snapshot, counted by its list of manifests."""
+
     def knows_schema(self, catalog: str, schema: str) -> bool:
         """Whether it is known, without a statement, that the catalog has the schema."""
 

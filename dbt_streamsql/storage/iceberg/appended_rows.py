@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg import changes
+from dbt_streamsql.storage.iceberg import changes, summaries
 from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot
 
@@ -54,7 +54,7 @@ def _appends(meta: Metadata, snapshot: int, number: int) -> list[Snapshot]:
     path: list[Snapshot] = []
     at = meta.snapshots.get(snapshot)
     while at is not None and at.sequence != number:
-        if at.operation not in ("append", "replace"):
+        if at.operation != "replace" and not summaries.appends(at):
             return []
         path.append(at)
         at = meta.snapshots.get(at.parent) if at.parent is not None else None

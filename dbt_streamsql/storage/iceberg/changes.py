@@ -2,7 +2,8 @@
 
 Commits are classified, never assumed. From cheap to dear: nothing (only compaction), appended
 files, Iceberg's own changelog (copy-on-write commits), positions of deleted rows (merge-on-read
-commits), row lineage (format v3), and last the difference of the two snapshots.
+commits), row lineage (format v3), and last the difference of the two snapshots. That alone does
+without the counts of the commits' summaries, where these cannot be believed (`summaries.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.columns import type_text
+from dbt_streamsql.storage.iceberg import summaries
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot, shape
 
 _STAMP = "_last_updated_sequence_number"
@@ -24,6 +26,9 @@ LINEAGE = ("_row_id", _STAMP)
 """Columns of format v3 that follow a row: its id, and the number of the commit that wrote it."""
 GONE, FRESH = f"{HIDDEN_PREFIX}gone", f"{HIDDEN_PREFIX}fresh"
 """Flags of `around`: the row went since the old snapshot, or came."""
+
+UNCOUNTED = 1 << 62
+"""The rows of a change that nobody has counted."""
 
 FEW_DELETES = 500_000
 """Positions that may be sent to every task."""
@@ -35,7 +40,8 @@ class Change:
 
     `kind` is none, append, changelog, positions (no file went, rows went by position), lineage,
     added (appended rows, found by lineage), difference or lost (the old snapshot is gone); `rows`
-    bounds the number of signed rows from the snapshots' summaries. `appended`: all files that
+    bounds the number of signed rows from the snapshots' summaries (`UNCOUNTED`: they do not tell).
+    `appended`: all files that
     came were appended, nothing was rewritten.
     """
 
@@ -44,6 +50,10 @@ class Change:
     new: int | None
     rows: int = 0
     appended: bool = False
+
+    @property
+    def counted(self) -> bool:
+        return self.rows < UNCOUNTED
 
     @property
     def insert_only(self) -> bool:
@@ -59,20 +69,25 @@ def classify(meta: Metadata, old: int | None, new: int | None) -> Change:
     path = meta.lineage(new, old)
     if path is None:
         return Change("difference", old, new, meta.live_rows(old) + meta.live_rows(new))
-    compacted = any(snapshot.operation == "replace" for snapshot in path)
+    every, compacted = path, any(snapshot.operation == "replace" for snapshot in path)
     path = [snapshot for snapshot in path if snapshot.operation != "replace"]
     rows = sum(_signed_rows(snapshot) for snapshot in path)
     if not path:
         return Change("none", old, new)
-    if all(snapshot.operation == "append" for snapshot in path):
-        return Change("append", old, new, rows)
+    if all(summaries.appends(snapshot) for snapshot in path):
+        counted = all(summaries.counts_rows(meta, snapshot) for snapshot in path)
+        return Change("append", old, new, rows if counted else UNCOUNTED)
     if old is None:
-        return Change("append", None, new, meta.live_rows(new))
+        there = meta.told_rows(new)
+        return Change("append", None, new, UNCOUNTED if there is None else there)
+    if not summaries.believed(meta, old, every):
+        # Who counts wrong may number rows wrong too, or bring back what was deleted.
+        return Change("difference", old, new, UNCOUNTED)
     if _copy_on_write(meta, path, old):
         return Change("changelog", old, new, rows)
     by_lineage = all(meta.snapshots[at].has_lineage for at in (old, new))
     appended = all(not s.count("added-records") or s.operation == "append" for s in path)
-    if not compacted and (appended or by_lineage) and all(map(_by_position, path)):
+    if not compacted and (appended or by_lineage) and _by_position(meta, path, old):
         return Change("positions", old, new, rows, appended)
     return Change("lineage" if by_lineage else "difference", old, new, rows)
 
@@ -100,10 +115,13 @@ def _signed_rows(snapshot: Snapshot) -> int:
     return max(0, snapshot.count("added-records") + snapshot.count("deleted-records") + deletes)
 
 
-def _by_position(snapshot: Snapshot) -> bool:
-    """Whether rows went by their positions only: no file of rows was removed or rewritten."""
-    return not snapshot.count("deleted-data-files") and not snapshot.count(
-        "added-equality-deletes"
+def _by_position(meta: Metadata, path: list[Snapshot], old: int) -> bool:
+    """Whether rows went by their positions only: no file of rows was removed or rewritten.
+
+    Nor did rows go by their values, also before: those are marked and have no position.
+    """
+    return not any(snapshot.count("deleted-data-files") for snapshot in path) and all(
+        snapshot.count("total-equality-deletes") == 0 for snapshot in [meta.snapshots[old], *path]
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -15,7 +16,7 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg import delta, pointer
 from dbt_streamsql.storage.iceberg.delta import Delta
 from dbt_streamsql.storage.iceberg.files import place
-from dbt_streamsql.storage.iceberg.java import java_class, java_table
+from dbt_streamsql.storage.iceberg.java import items, java_class, java_table
 from dbt_streamsql.storage.iceberg.metadata import Metadata, check_absent, from_json
 from dbt_streamsql.storage.iceberg.planned_files import PlannedFiles
 from dbt_streamsql.storage.iceberg.refs import Moves
@@ -43,7 +44,8 @@ class JvmTables:
         except PySparkException as error:
             check_absent(error, name)
             return None
-        return from_json(json.loads(_to_json(self.spark, table.operations().current())))
+        found = from_json(json.loads(_to_json(self.spark, table.operations().current())))
+        return replace(found, listed=partial(self.listed_files, name))
 
     def added_files(self, name: TableName, snapshot: int) -> list[str]:
         table = java_table(self.spark, name)
@@ -52,6 +54,18 @@ class JvmTables:
         while files.hasNext():
             found.append(str(files.next().location()))
         return found
+
+    def listed_files(self, name: TableName, snapshot: int) -> tuple[int, int]:
+        table = java_table(self.spark, name)
+        at, io = table.snapshot(snapshot), table.io()
+        data, deletes = (
+            sum(
+                int(found.addedFilesCount() or 0) + int(found.existingFilesCount() or 0)
+                for found in items(manifests)
+            )
+            for manifests in (at.dataManifests(io), at.deleteManifests(io))
+        )
+        return data, deletes
 
     def knows_schema(self, _: str, __: str) -> bool:
         return False  # Iceberg's catalog would have to ask as well

@@ -6,7 +6,7 @@ Over Spark Connect it may cost one: see `sql.py`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,8 @@ _NOT_OF_ROWS = frozenset(
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One version of the table: `operation` is append, overwrite, delete or replace (compaction).
+    """One version of the table: `operation` is append, overwrite, delete or replace (compaction);
+    '' where the first format of Iceberg did not ask for one.
 
     `has_lineage`: its rows have ids that survive rewriting (format v3). `committed` is in
     milliseconds since 1970, UTC. `schema_id`: the columns that it was written with (None: not
@@ -45,8 +46,18 @@ class Snapshot:
     schema_id: int | None = None
 
     def count(self, key: str) -> int:
-        """A number of the summary, such as `added-records`; 0 when it is absent."""
-        return int(self.summary.get(key, 0))
+        """A number of the summary, such as `added-records`; 0 when it is absent.
+
+        What `summaries.py` does not believe may be any number.
+        """
+        return self.told(key) or 0
+
+    def told(self, key: str) -> int | None:
+        """The same; None when it is absent, or no number."""
+        try:
+            return int(self.summary[key])
+        except (KeyError, ValueError):
+            return None
 
 
 @dataclass(frozen=True)
@@ -55,7 +66,8 @@ class Metadata:
 
     `types` are the columns' Iceberg types: a word, or JSON where they are nested; `schemas` have
     the fields of each schema as the format's JSON; `partitioning` has the transforms as
-    `name(column)`.
+    `name(column)`. `listed` counts the data files and the delete files of a snapshot, which reads
+    a file.
     """
 
     uuid: str
@@ -70,6 +82,9 @@ class Metadata:
     schemas: Mapping[int, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
     partitioning: tuple[str, ...] = ()
     format: str = "iceberg"
+    listed: Callable[[int], tuple[int, int]] | None = field(
+        default=None, compare=False, repr=False
+    )
 
     @property
     def stamp(self) -> str:
@@ -114,11 +129,19 @@ class Metadata:
         return bool(shape(self.schemas[written]) != shape(self.schemas[self.schema_id]))
 
     def live_rows(self, snapshot: int | None) -> int:
-        """Rows at a snapshot by its summary (an upper bound with equality deletes)."""
+        """Rows at a snapshot by its summary, as `told_rows`; 0 where it does not tell."""
+        return self.told_rows(snapshot) or 0
+
+    def told_rows(self, snapshot: int | None) -> int | None:
+        """Rows at a snapshot by its summary (an upper bound with equality deletes), if it tells.
+
+        Of a table that others write it is a size, by which ways are chosen, and no fact.
+        """
         found = self.snapshots.get(snapshot) if snapshot is not None else None
         if found is None:
             return 0
-        return found.count("total-records") - found.count("total-position-deletes")
+        there = found.told("total-records")
+        return there and max(0, there - found.count("total-position-deletes"))
 
 
 def shape(part: Any) -> Any:
@@ -159,7 +182,7 @@ def from_json(body: Mapping[str, Any]) -> Metadata:
             item["snapshot-id"],
             item.get("parent-snapshot-id"),
             item.get("sequence-number", 0),
-            item.get("summary", {}).get("operation", "append"),
+            item.get("summary", {}).get("operation", ""),
             item.get("summary", {}),
             "first-row-id" in item,
             item["timestamp-ms"],

@@ -9,7 +9,8 @@ from __future__ import annotations
 import shutil
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from pyspark.errors import PySparkException
@@ -39,9 +40,10 @@ class SqlTables:
     def load(self, name: TableName) -> Metadata | None:
         try:
             body = nearby.body(self.spark, name)
+            found = None if body is None else from_json(body)
         except nearby.NotNearbyError:
-            return load(self.spark, name)
-        return None if body is None else from_json(body)
+            found = load(self.spark, name)
+        return found and replace(found, listed=partial(self.listed_files, name))
 
     def added_files(self, name: TableName, snapshot: int) -> list[str]:
         rows = self.spark.sql(
@@ -50,6 +52,16 @@ class SqlTables:
             args={"snapshot": snapshot},
         ).collect()
         return sorted({row[0] for row in rows})
+
+    def listed_files(self, name: TableName, snapshot: int) -> tuple[int, int]:
+        counts = ", ".join(
+            f"coalesce(sum(added_{kind}_files_count + existing_{kind}_files_count), 0)"
+            for kind in ("data", "delete")
+        )
+        row = self.spark.sql(
+            f"SELECT {counts} FROM {name.child('manifests')} VERSION AS OF {int(snapshot)}"
+        ).collect()[0]
+        return int(row[0]), int(row[1])
 
     def knows_schema(self, catalog: str, schema: str) -> bool:
         try:
@@ -157,8 +169,8 @@ def load(spark: SparkSession, name: TableName) -> Metadata | None:
             row["snapshot_id"],
             row["parent_id"],
             int(row["sequence_number"]),
-            row["operation"],
-            {**row["summary"], "operation": row["operation"]},
+            row["operation"] or "",
+            {**(row["summary"] or {}), "operation": row["operation"] or ""},
             int(described.get("format-version", "2")) >= 3,
             row["committed"],
         )

@@ -14,7 +14,8 @@ from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage import delta_log, inputs
 from dbt_streamsql.storage.columns import type_text
-from dbt_streamsql.storage.iceberg.changes import Change
+from dbt_streamsql.storage.iceberg import summaries
+from dbt_streamsql.storage.iceberg.changes import UNCOUNTED, Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.streams.options import Options
 from dbt_streamsql.storage.streams.rows import columns_of, records
@@ -59,7 +60,7 @@ class Table:
         """
         meta = self._load(spark)
         if after is None:
-            records = meta.live_rows(meta.current) if meta.format == "iceberg" else None
+            records = meta.told_rows(meta.current) if meta.format == "iceberg" else None
             return End(_position(meta, meta.current), records if self.start == "earliest" else 0)
         if after["uuid"] != meta.uuid:
             raise self._lost("it was dropped and made anew since")
@@ -68,7 +69,7 @@ class Table:
             return None
         path = meta.lineage(change.new, change.old) or []
         oldest = min((found.committed for found in path if found.committed), default=None)
-        rows = change.rows if change.insert_only else None
+        rows = change.rows if change.insert_only and change.counted else None
         return End(_position(meta, change.new), rows, None if oldest is None else oldest / 1000)
 
     def read(self, spark: SparkSession, after: Position | None, upto: Position) -> DataFrame:
@@ -131,7 +132,8 @@ class Table:
             return change
         if self.on_change == IGNORE and meta.format != delta_log.FORMAT:
             appends = [v for v in path or () if v.operation == "append"]
-            rows = sum(v.count("added-records") for v in appends)
+            counted = all(summaries.counts_rows(meta, v) for v in appends)
+            rows = sum(v.count("added-records") for v in appends) if counted else UNCOUNTED
             # Iceberg's scan between two snapshots takes the files of appends alone.
             return Change("append" if appends else "none", old, new, rows)
         why = "a Delta table does not tell which rows were appended beside other changes"
@@ -154,7 +156,10 @@ class Table:
         total, newest, taken = 0, path[0], 0
         for version in path:
             if version.operation != "replace":
-                total += version.count("added-records") + version.count("deleted-records")
+                told = meta.format == delta_log.FORMAT or summaries.counts_rows(meta, version)
+                rows = version.count("added-records") + version.count("deleted-records")
+                # A commit that does not count its rows is read by itself.
+                total += rows if told else UNCOUNTED
                 if taken and total > (self.most or 0):
                     break
                 taken += 1

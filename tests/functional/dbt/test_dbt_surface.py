@@ -32,6 +32,16 @@ def test_debug_shows_every_part_that_a_run_needs(project):
     for part in ("java: ", "jars: 3 in ", "session: Spark 4.1", "catalog: lake", "meta: sqlite"):
         assert part in done.text
     assert (project.root / "warehouse" / "catalog.db").is_file()
+    assert list((project.root / "warehouse").glob("*debug*")) == []
+
+
+def test_a_delta_table_without_delta_in_spark_says_what_to_do(project):
+    config = "materialized='table', file_format='delta'"
+    project.write("models/t.sql", f"{{{{ config({config}) }}}} select 1 as id")
+    done = project.dbt("run")
+    assert not done.ok
+    assert "ATOMIC_UNSUPPORTED" in done.messages["t"]
+    assert "spark_properties" in done.messages["t"]
 
 
 def test_debug_says_what_to_do_about_a_store_that_cannot_be_opened(project):

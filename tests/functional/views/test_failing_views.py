@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.storage.iceberg import metadata
+from dbt_streamsql.storage.iceberg.access import tables_of
+from dbt_streamsql.storage.iceberg.java import is_connect
 from tests.support.steps import observing
 
 pytestmark = pytest.mark.spark
@@ -86,3 +92,20 @@ def test_what_fails_in_full_as_well_stays_and_the_others_go_on(spark, engine, sh
     assert {told[view].mode for view in (shares, best)} <= {"append", "incremental"}
     for view in (shares, best, cities):
         assert engine.verify(view) == []
+
+
+def test_two_views_that_share_an_input_that_fails_have_both_failed(spark, engine, shop):
+    if is_connect(spark):
+        pytest.skip("the files are on the machine of the test")
+    orders = TableName.parse(shop["orders"])
+    views = [f"{shop['shares']}_{n}" for n in range(2)]
+    for n, view in enumerate(views):
+        query = f"SELECT city, sum(amount) + {n} AS a FROM {orders} GROUP BY city"
+        engine.create_materialized_view(view, query, refresh_mode="incremental_strict")
+    spark.sql(f"INSERT INTO {orders} VALUES (3, 'c', 5)")
+    newest = metadata.load(spark, orders).current
+    for file in tables_of(spark).added_files(orders, newest):
+        Path(file.removeprefix("file:")).unlink()
+    report = engine.advance(views, keep_going=True)
+    assert sorted(report.failed) == views
+    assert report.waiting == {}
