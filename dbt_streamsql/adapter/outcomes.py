@@ -45,8 +45,12 @@ class Outcomes:
         with self._lock:
             self._needs[test] = tuple(nodes)
 
-    def publish(self, engine: Engine, policy: str) -> None:
-        """End the run of an open epoch: publish it, or what the policy leaves of it."""
+    def publish(self, engine: Engine, policy: str) -> list[str] | None:
+        """End the run of an open epoch: publish it, or what the policy leaves of it.
+
+        The tables that were left out; None when nothing was published.
+        """
+        held: list[str] = []
         with self._lock:
             failed = dict(self._failed)
         if failed and policy == "run":
@@ -61,7 +65,7 @@ class Outcomes:
                     f"Barrier {barrier} stays staged until the next run. "
                     "To look at it: `dbt show --vars 'consistency: read_uncommitted'`"
                 )
-            return
+            return None
         if failed and policy == "passed_subgraph":
             # The failure of a test is that of the nodes that it looks at.
             blamed = {node for name in failed for node in self._needs.get(name, (name,))}
@@ -74,6 +78,7 @@ class Outcomes:
                 logger.info(f"Delivered {done.sink} up to barrier {done.barrier}: {done.target}")
         if any(table.mode != "noop" for table in report.tables.values()):
             logger.info(f"Published barrier {report.barrier}")
+        return held
 
 
 def check_policy(policy: object) -> str:
