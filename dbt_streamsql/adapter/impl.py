@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -66,7 +67,7 @@ class StreamSqlAdapter(MaintainedAdapter):
 
     def __init__(self, config: Any, mp_context: Any) -> None:
         super().__init__(config, mp_context)
-        self._outcomes = Outcomes()
+        self._outcomes = Outcomes(self._needs_of)
         add_callback_to_manager(self._outcomes.heard)
 
     # -- the run is one barrier ----------------------------------------------------------------
@@ -87,6 +88,11 @@ class StreamSqlAdapter(MaintainedAdapter):
                 logger.debug(f"Publishing failed: {trace_of(error)}")
                 raise PublishError(cause_of(error)) from None
         super().clear_transaction()
+
+    def _needs_of(self, node: str) -> Collection[str]:
+        """The ids of the nodes that a node depends on; () of one that is none of the project."""
+        found = getattr(self.get_macro_resolver(), "nodes", {}).get(node)
+        return found.depends_on_nodes if found is not None else ()
 
     def cleanup_connections(self) -> None:
         """The end of a command. An epoch that is still open was interrupted: it leaves nothing."""
