@@ -83,7 +83,7 @@ class StreamSqlAdapter(MaintainedAdapter):
             try:
                 held = self._outcomes.publish(engine, self._policy)
                 if held is not None:
-                    self._run_waiting(held)
+                    self._do_waiting(held)
             except Exception as error:  # noqa: BLE001 - raised again, in dbt's words
                 logger.debug(f"Publishing failed: {trace_of(error)}")
                 raise PublishError(cause_of(error)) from None
@@ -341,7 +341,7 @@ class StreamSqlAdapter(MaintainedAdapter):
                         engine.flush()
                         flushed = True
             if flushed:
-                self._run_waiting()
+                self._do_waiting()
 
     def _invisible(self, engine: Engine, name: TableName) -> bool:
         if not engine.staged(str(name)):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.base import available
 from dbt.adapters.contracts.connection import AdapterResponse
+from dbt.adapters.events.logging import AdapterLogger
 from dbt_common.exceptions import DbtRuntimeError
 
 from dbt_streamsql.adapter import model_config, plan_files, sinks, streams, tables, wide
@@ -16,16 +17,18 @@ from dbt_streamsql.adapter.causes import listed
 from dbt_streamsql.adapter.connections import named_by, reads_rows
 from dbt_streamsql.adapter.credentials import DEFAULT_WAREHOUSE
 from dbt_streamsql.adapter.folder_config import own_config
-from dbt_streamsql.adapter.hooks import WaitingHooks
 from dbt_streamsql.adapter.host import project_root
 from dbt_streamsql.adapter.operations import OperationsAdapter
 from dbt_streamsql.adapter.outcomes import check_policy
 from dbt_streamsql.adapter.relation import StreamSqlRelation
+from dbt_streamsql.adapter.waiting import WaitingList
 from dbt_streamsql.compiler.names import written_by
 from dbt_streamsql.errors import Place, StreamSqlError
 
 if TYPE_CHECKING:
     from dbt_streamsql.engine import Engine, TableReport
+
+logger = AdapterLogger("StreamSQL")
 
 
 class MaintainedAdapter(OperationsAdapter):
@@ -35,7 +38,7 @@ class MaintainedAdapter(OperationsAdapter):
         super().__init__(config, mp_context)
         self._beginning = threading.Lock()
         self._planned: Any = None
-        self._waiting = WaitingHooks()
+        self._waiting = WaitingList()
 
     @available.parse(lambda *_, **__: None)
     def streamsql_materialize(
@@ -216,7 +219,7 @@ class MaintainedAdapter(OperationsAdapter):
         with self.host.gate.shared():
             waits = any(engine.staged(name.sql) for name in names)
         if waits:
-            self._waiting.add(str(self._name(this)), statement)
+            self._wait(this, statement, lambda: self.execute(statement))
         return waits
 
     @available.parse(lambda *_, **__: None)
@@ -225,7 +228,34 @@ class MaintainedAdapter(OperationsAdapter):
         if self.host.open_epoch is None or self._policy == "model":
             self.execute(statement)
         else:
-            self._waiting.add(str(self._name(this)), statement)
+            self._wait(this, statement, lambda: self.execute(statement))
+
+    @available.parse(lambda *_, **__: None)
+    def streamsql_document(self, relation: StreamSqlRelation, model: Any) -> None:
+        """Give a maintained table the comments of `persist_docs`, when its version is published.
+
+        Error: CONFIG_INVALID.
+        """
+        name = self._name(relation)
+        with self.connections.exception_handler(""):
+            comment, columns = tables.comments_of(str(name), model)
+        if comment is None and not columns:
+            return
+
+        def document() -> None:
+            with self.connections.exception_handler(""):
+                missing = self.host.engine.document(name.sql, comment, columns)
+            if missing:
+                logger.warning(f"{name} has no such columns to comment: {', '.join(missing)}")
+
+        engine = self.host.open_epoch
+        if engine is None or self._policy == "model" or not engine.staged(name.sql):
+            document()
+        else:
+            self._wait(relation, f"the comments of {name}", document)
+
+    def _wait(self, of: StreamSqlRelation, what: str, do: Callable[[], object]) -> None:
+        self._waiting.add(str(self._name(of)), what, do)
 
     def _refuse_writing(self, statement: str, engine: Engine) -> None:
         for name in written_by(statement, engine.catalog):
@@ -239,14 +269,14 @@ class MaintainedAdapter(OperationsAdapter):
                     hint="write what the rows are to be into the model's query",
                 )
 
-    def _run_waiting(self, held: Collection[str] = ()) -> None:
-        """Run the hooks that waited, all of them. Error: HOOK_FAILED, with those that failed."""
+    def _do_waiting(self, held: Collection[str] = ()) -> None:
+        """Do all that waited. Error: HOOK_FAILED, with what failed of it."""
         failed = []
-        for hook in self._waiting.take(held):
+        for each in self._waiting.take(held):
             try:
-                self.execute(hook.statement)
+                each.do()
             except DbtRuntimeError as error:
-                failed.append(f"{hook.model}: {error.msg}\n{hook.statement}")
+                failed.append(f"{each.model}: {error.msg}\n{each.what}")
         if failed:
             raise StreamSqlError(
                 "HOOK_FAILED",

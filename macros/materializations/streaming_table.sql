@@ -13,6 +13,7 @@
   {{ write(adapter.streamsql_explained(target_relation, compiled_code)) }}
   {%- do store_result('main', response=response) %}
 
+  {% do adapter.streamsql_document(target_relation, model) %}
   {{ streamsql_run_post_hooks(post_hooks) }}
 
   {{ return({'relations': [target_relation]}) }}
