@@ -8,19 +8,20 @@
 {#- How many boundaries of the unit lie between the two: weeks begin on Sunday, as dbt-spark's do. -#}
 {% macro streamsql__datediff(first_date, second_date, datepart) -%}
   {%- set unit = streamsql_datepart(datepart) -%}
+  {%- set whole = adapter.streamsql_literal(unit) -%}
   {%- set first = 'cast(' ~ first_date ~ ' as timestamp)' -%}
   {%- set second = 'cast(' ~ second_date ~ ' as timestamp)' -%}
   {%- if unit == 'day' -%}
     cast(datediff(cast({{ second }} as date), cast({{ first }} as date)) as bigint)
   {%- elif unit == 'week' -%}
-    cast(datediff(date_trunc('week', {{ second }} + interval '1' day), date_trunc('week', {{ first }} + interval '1' day)) div 7 as bigint)
+    cast(datediff(date_trunc({{ whole }}, timestampadd(day, 1, {{ second }})), date_trunc({{ whole }}, timestampadd(day, 1, {{ first }}))) div 7 as bigint)
   {%- elif unit in ('month', 'quarter') -%}
     {%- set units = {'month': 12, 'quarter': 4}[unit] -%}
     cast((year({{ second }}) - year({{ first }})) * {{ units }} + {{ unit }}({{ second }}) - {{ unit }}({{ first }}) as bigint)
   {%- elif unit == 'year' -%}
     cast(year({{ second }}) - year({{ first }}) as bigint)
   {%- else -%}
-    timestampdiff({{ unit }}, date_trunc('{{ unit }}', {{ first }}), date_trunc('{{ unit }}', {{ second }}))
+    timestampdiff({{ unit }}, date_trunc({{ whole }}, {{ first }}), date_trunc({{ whole }}, {{ second }}))
   {%- endif -%}
 {%- endmacro %}
 
@@ -30,7 +31,7 @@
   {%- set allowed = ['year', 'quarter', 'month', 'week', 'day', 'hour', 'minute', 'second', 'millisecond', 'microsecond'] -%}
   {%- set unit = datepart | string | trim | lower -%}
   {%- if unit not in allowed -%}
-    {{ exceptions.raise_compiler_error("unknown unit of time `" ~ datepart ~ "`; allowed: " ~ allowed | join(', ')) }}
+    {{ exceptions.raise_compiler_error("unknown unit of time: " ~ datepart ~ "; allowed: " ~ allowed | join(', ')) }}
   {%- endif -%}
   {%- do return(unit) -%}
 {% endmacro %}
