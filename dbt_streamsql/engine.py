@@ -37,7 +37,7 @@ from dbt_streamsql.runtime.session import embedded
 from dbt_streamsql.runtime.sessions import Sessions
 from dbt_streamsql.runtime.staged import Build
 from dbt_streamsql.runtime.streams import all_beside, forget
-from dbt_streamsql.storage.iceberg import readers, staging
+from dbt_streamsql.storage.iceberg import comments, readers, staging
 from dbt_streamsql.tuning import Tuning
 
 log = logging.getLogger("dbt_streamsql")
@@ -158,6 +158,13 @@ class Engine(Defining):
             return staged.run_plainly(session, build)
         self._sweep_once()
         return staged.run(self._warehouse, session, build)
+
+    def document(self, name: str, comment: str | None, columns: Mapping[str, str]) -> list[str]:
+        """Give a published Iceberg table and its columns their comments, where they have others.
+
+        `comment` None leaves the table's own. Columns that it has not are returned.
+        """
+        return comments.keep(self.spark, TableName.parse(name, self.catalog), comment, columns)
 
     @telling
     def drop(self, name: str, *, keep_table: bool = False) -> None:

@@ -24,6 +24,7 @@ CODES: dict[str, str] = {
     "FILE_UNREADABLE": "A file that a command or a config names cannot be read or written.",
     "FUNCTION_INVALID": "A SQL function is not one expression, or is not called as it is defined.",
     "GRANTS_UNSUPPORTED": "The catalog has no grants, and the config asks for some.",
+    "HOOK_FAILED": "The run is published, and a hook that waited for it failed.",
     "IDENTIFIER_INVALID": "A name holds a character or a length that the catalog cannot store.",
     "INCREMENTAL_IMPOSSIBLE": "The config asks for incremental only, and the query cannot be.",
     "INTERNAL": "A rule of this program was broken; please report it.",

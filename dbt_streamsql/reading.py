@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from dbt_streamsql.compiler.names import replace_tables
-from dbt_streamsql.compiler.parse import parse
+from dbt_streamsql.compiler.parse import parse, writes
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Consistency, Cut, Job, Lease, Seen, check_level, cut
 from dbt_streamsql.meta.tables import PREFIX
@@ -201,7 +201,11 @@ class Reading:
         if self._left_to_spark(sql, views):
             return sql
         known = {*views, *store.outside_tables()}
-        found = cut(store, level, self._named(sql, known).union(beside), barrier)
+        named = self._named(sql, known)
+        if not named & jobs and writes(sql):
+            # What it reads besides may be what the statement before it has written.
+            return written_out(self._warehouse, asked, sql)
+        found = cut(store, level, named.union(beside), barrier)
         if max_staleness is not None:
             self._demand_fresh(found, max_staleness)
         # Where a table was left behind, an earlier barrier is read than the one that is held.

@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.contracts.connection import AdapterResponse, Connection, ConnectionState
@@ -21,6 +21,7 @@ from dbt_streamsql.adapter.host import Host, host_of_profile, project_root
 from dbt_streamsql.adapter.model_config import Reads
 from dbt_streamsql.adapter.secrets import scrub
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.limit import limited
 from dbt_streamsql.runtime.session import set_pool
 
@@ -36,6 +37,15 @@ cancelled model cleans up takes less."""
 
 _COMMENT = re.compile(r"\A(?:\s+|--[^\n]*(?:\n|\Z)|/\*.*?\*/|;)+", re.DOTALL)
 _QUERY = re.compile(r"(select|with|from|values)\b|\(", re.IGNORECASE)
+_READER = re.compile(
+    r"(insert|merge|update|delete|cache)\b|create\s+(or\s+replace\s+)?"
+    r"((global\s+)?temp(orary)?\s+view|table)\b",
+    re.IGNORECASE,
+)
+_THREE_PARTS = re.compile(
+    r"(`(?:[^`]|``)+`|\w+)\s*\.\s*(`(?:[^`]|``)+`|\w+)\s*\.\s*(`(?:[^`]|``)+`|\w+)"
+)
+_TEXT = re.compile(r"'([^']+)'|\"([^\"]+)\"")
 _LEAVES_TRACES = re.compile(
     r"(set|reset|use|cache|add|declare|begin|create\s+(or\s+replace\s+)?(global\s+)?temp)",
     re.IGNORECASE,
@@ -45,6 +55,25 @@ _LEAVES_TRACES = re.compile(
 def is_query(sql: str) -> bool:
     """Whether the statement only reads."""
     return _QUERY.match(_COMMENT.sub("", sql)) is not None
+
+
+def reads_rows(sql: str) -> bool:
+    """Whether the statement may read rows: a query, or one that writes the rows of a query."""
+    return is_query(sql) or _READER.match(_COMMENT.sub("", sql)) is not None
+
+
+def named_in(sql: str) -> set[TableName]:
+    """What may be a table's name in a text: all that has three parts."""
+    return {TableName.parse(match.group(0)) for match in _THREE_PARTS.finditer(sql)}
+
+
+def named_by(sql: str, catalog: str) -> set[TableName]:
+    """`named_in`, and what is named by a string, as arguments of procedures are."""
+    found = named_in(sql)
+    for match in _TEXT.finditer(sql):
+        with suppress(StreamSqlError):
+            found.add(TableName.parse(match[1] or match[2], catalog))
+    return found
 
 
 class Cursor:

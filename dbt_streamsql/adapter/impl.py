@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import uuid
+from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,6 +18,8 @@ from dbt_common.exceptions import DbtBaseException
 
 from dbt_streamsql.adapter import checks, model_config, python_models, seeds, tables, wide
 from dbt_streamsql.adapter.causes import cause_of, trace_of
+from dbt_streamsql.adapter.connections import named_in
+from dbt_streamsql.adapter.folder_config import own_config
 from dbt_streamsql.adapter.maintained import MaintainedAdapter
 from dbt_streamsql.adapter.outcomes import Outcomes
 from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
@@ -40,14 +42,6 @@ if TYPE_CHECKING:
     from dbt_streamsql.storage.functions import FunctionView
 
 logger = AdapterLogger("StreamSQL")
-
-_THREE_PARTS = re.compile(
-    r"(`(?:[^`]|``)+`|\w+)\s*\.\s*(`(?:[^`]|``)+`|\w+)\s*\.\s*(`(?:[^`]|``)+`|\w+)"
-)
-
-
-def _named_in(text: str) -> set[TableName]:
-    return {TableName.parse(match.group(0)) for match in _THREE_PARTS.finditer(text)}
 
 
 class PublishError(DbtBaseException):
@@ -73,7 +67,7 @@ class StreamSqlAdapter(MaintainedAdapter):
 
     def __init__(self, config: Any, mp_context: Any) -> None:
         super().__init__(config, mp_context)
-        self._outcomes = Outcomes()
+        self._outcomes = Outcomes(self._needs_of)
         add_callback_to_manager(self._outcomes.heard)
 
     # -- the run is one barrier ----------------------------------------------------------------
@@ -87,11 +81,18 @@ class StreamSqlAdapter(MaintainedAdapter):
         engine = self.host.open_epoch
         if engine is not None:
             try:
-                self._outcomes.publish(engine, self._policy)
+                held = self._outcomes.publish(engine, self._policy)
+                if held is not None:
+                    self._do_waiting(held)
             except Exception as error:  # noqa: BLE001 - raised again, in dbt's words
                 logger.debug(f"Publishing failed: {trace_of(error)}")
                 raise PublishError(cause_of(error)) from None
         super().clear_transaction()
+
+    def _needs_of(self, node: str) -> Collection[str]:
+        """The ids of the nodes that a node depends on; () of one that is none of the project."""
+        found = getattr(self.get_macro_resolver(), "nodes", {}).get(node)
+        return found.depends_on_nodes if found is not None else ()
 
     def cleanup_connections(self) -> None:
         """The end of a command. An epoch that is still open was interrupted: it leaves nothing."""
@@ -118,9 +119,7 @@ class StreamSqlAdapter(MaintainedAdapter):
         fetch: bool = False,
         limit: int | None = None,
     ) -> tuple[AdapterResponse, agate.Table]:
-        """As dbt's; what is fetched is the open epoch's version, without hidden columns."""
-        if not fetch:
-            return super().execute(sql, auto_begin, fetch, limit)
+        """As dbt's; what is read is the open epoch's version, without hidden columns."""
         with self.host.gate.shared():
             return super().execute(self._staged(sql), auto_begin, fetch, limit)
 
@@ -166,7 +165,7 @@ class StreamSqlAdapter(MaintainedAdapter):
             name = self._name(relation)
             handle.reads = model_config.reads_of(str(name), config, self.config.cli_vars)
             self._refuse_function(relation)
-            model_config.check(str(name), config, self._roots)
+            model_config.check(str(name), own_config(model, self.config), self._roots)
             tables.check_grants(str(name), config)
         if config.get("catalog_name"):
             self.get_catalog_integration(config["catalog_name"])
@@ -274,10 +273,10 @@ class StreamSqlAdapter(MaintainedAdapter):
         return f"select * from values {values} as explained({names}) order by step"
 
     @available.parse(lambda *a, **k: "")
-    def streamsql_changes(self, relation: StreamSqlRelation, config: Any) -> str:
+    def streamsql_changes(self, relation: StreamSqlRelation, model: Any) -> str:
         """What the config changes in a view that exists; see `model_config.changes`."""
         with self.connections.exception_handler(""):
-            name = str(self._name(relation))
+            name, config = str(self._name(relation)), own_config(model, self.config)
             if config.get("materialized") == "partial_update":
                 _, wanted = wide.of_partial_update(name, config)
             else:
@@ -334,12 +333,15 @@ class StreamSqlAdapter(MaintainedAdapter):
         engine = self.host.open_epoch
         if engine is None:
             return
-        names = _named_in(sql)
+        names, flushed = named_in(sql), False
         with self.connections.exception_handler(sql):
             if any(self._invisible(engine, name) for name in names):
                 with self.host.gate.alone():
                     if any(self._invisible(engine, name) for name in names):
                         engine.flush()
+                        flushed = True
+            if flushed:
+                self._do_waiting()
 
     def _invisible(self, engine: Engine, name: TableName) -> bool:
         if not engine.staged(str(name)):
@@ -424,7 +426,7 @@ class StreamSqlAdapter(MaintainedAdapter):
             return session.sql(self.streamsql_rewrite(f"SELECT * FROM {name}"))
 
         handle = self.connections.get_thread_connection().handle
-        handle.beside = frozenset(map(str, _named_in(code)))
+        handle.beside = frozenset(map(str, named_in(code)))
         with self.connections.exception_handler("python model"):
             return self._named(python_models.run(code, session, load))
 

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.base import available
 from dbt.adapters.contracts.connection import AdapterResponse
+from dbt.adapters.events.logging import AdapterLogger
+from dbt_common.exceptions import DbtRuntimeError
 
 from dbt_streamsql.adapter import model_config, plan_files, sinks, streams, tables, wide
+from dbt_streamsql.adapter.causes import listed
+from dbt_streamsql.adapter.connections import named_by, reads_rows
 from dbt_streamsql.adapter.credentials import DEFAULT_WAREHOUSE
+from dbt_streamsql.adapter.folder_config import own_config
 from dbt_streamsql.adapter.host import project_root
 from dbt_streamsql.adapter.operations import OperationsAdapter
 from dbt_streamsql.adapter.outcomes import check_policy
 from dbt_streamsql.adapter.relation import StreamSqlRelation
+from dbt_streamsql.adapter.waiting import WaitingList
+from dbt_streamsql.compiler.names import written_by
 from dbt_streamsql.errors import Place, StreamSqlError
 
 if TYPE_CHECKING:
     from dbt_streamsql.engine import Engine, TableReport
+
+logger = AdapterLogger("StreamSQL")
 
 
 class MaintainedAdapter(OperationsAdapter):
@@ -29,14 +38,14 @@ class MaintainedAdapter(OperationsAdapter):
         super().__init__(config, mp_context)
         self._beginning = threading.Lock()
         self._planned: Any = None
+        self._waiting = WaitingList()
 
     @available.parse(lambda *_, **__: None)
     def streamsql_materialize(
         self,
         relation: StreamSqlRelation,
         sql: str,
-        unique_id: str,
-        config: Any,
+        model: Any,
         full_refresh: bool = False,
         old_relation: StreamSqlRelation | None = None,
         keep: bool = False,
@@ -48,6 +57,7 @@ class MaintainedAdapter(OperationsAdapter):
         Returns what `run_results.json` and dbt's log line tell about it.
         """
         with self.connections.exception_handler(sql):
+            config = own_config(model, self.config)
             name = self._maintained(relation, config)
             options = self._view_options(name, config)
             if keep:
@@ -55,7 +65,7 @@ class MaintainedAdapter(OperationsAdapter):
 
         def create(engine: Engine) -> TableReport:
             return engine.create_materialized_view(
-                name, sql, unique_id=unique_id, full_refresh=full_refresh, **options
+                name, sql, unique_id=model["unique_id"], full_refresh=full_refresh, **options
             )
 
         return self._in_epoch(create, old_relation)
@@ -76,8 +86,9 @@ class MaintainedAdapter(OperationsAdapter):
         `sql` are the INSERT statements of its branches, `nodes` the project's, of dbt's graph.
         """
         with self.connections.exception_handler(sql):
-            name = self._maintained(relation, model["config"])
-            rules, options = wide.of_partial_update(name, model["config"])
+            config = own_config(model, self.config)
+            name = self._maintained(relation, config)
+            rules, options = wide.of_partial_update(name, config)
             wide.check_sinks(model, nodes)
             if keep:
                 options = self.host.engine.configuration(name) or options
@@ -131,9 +142,10 @@ class MaintainedAdapter(OperationsAdapter):
         reads, as nodes of dbt's graph.
         """
         with self.connections.exception_handler(sql):
-            name = self._maintained(relation, model["config"])
+            config = own_config(model, self.config)
+            name = self._maintained(relation, config)
             options = streams.of_streaming_table(
-                name, model["config"], model.get("unrendered_config") or {}
+                name, config, model.get("unrendered_config") or {}
             )
             root = project_root(self.config)
             if model["language"] == "python":
@@ -167,7 +179,8 @@ class MaintainedAdapter(OperationsAdapter):
         """Define a sink in this run's epoch, whose end delivers to it; what is published of its
         table already is delivered now."""
         with self.connections.exception_handler(sql):
-            name = self._maintained(relation, model["config"])
+            config = own_config(model, self.config)
+            name = self._maintained(relation, config)
             if old_relation is not None:
                 raise StreamSqlError(
                     "TABLE_EXISTS",
@@ -176,7 +189,7 @@ class MaintainedAdapter(OperationsAdapter):
                     hint="drop it, or give the sink another `alias`",
                     place=Place(name),
                 )
-            options = sinks.of_sink(name, model["config"], project_root(self.config))
+            options = sinks.of_sink(name, config, project_root(self.config))
         engine = self._begun()
         with self.connections.exception_handler(""):
             with self.host.gate.shared():
@@ -187,6 +200,90 @@ class MaintainedAdapter(OperationsAdapter):
                 with self.host.gate.alone():
                     engine.flush()
         return sinks.response_of(done)
+
+    @available.parse(lambda *_, **__: False)
+    def streamsql_waits(self, this: StreamSqlRelation, statement: str) -> bool:
+        """Whether a statement of a hook has to wait until the run is published, and then does.
+
+        It reads no rows, so that no version can be put into it, and names a table that the run
+        has staged. Error: DUPLICATE_WRITER when it writes rows of a maintained table.
+        """
+        engine = self.host.open_epoch
+        if engine is None:
+            return False
+        if reads_rows(statement):
+            with self.connections.exception_handler(statement):
+                self._refuse_writing(statement, engine)
+            return False
+        names = named_by(statement, engine.catalog)
+        with self.host.gate.shared():
+            waits = any(engine.staged(name.sql) for name in names)
+        if waits:
+            self._wait(this, statement, lambda: self.execute(statement))
+        return waits
+
+    @available.parse(lambda *_, **__: None)
+    def streamsql_when_published(self, this: StreamSqlRelation, statement: str) -> None:
+        """Run a statement of a hook as soon as what its model has made is published."""
+        if self.host.open_epoch is None or self._policy == "model":
+            self.execute(statement)
+        else:
+            self._wait(this, statement, lambda: self.execute(statement))
+
+    @available.parse(lambda *_, **__: None)
+    def streamsql_document(self, relation: StreamSqlRelation, model: Any) -> None:
+        """Give a maintained table the comments of `persist_docs`, when its version is published.
+
+        Error: CONFIG_INVALID.
+        """
+        name = self._name(relation)
+        with self.connections.exception_handler(""):
+            comment, columns = tables.comments_of(str(name), model)
+        if comment is None and not columns:
+            return
+
+        def document() -> None:
+            with self.connections.exception_handler(""):
+                missing = self.host.engine.document(name.sql, comment, columns)
+            if missing:
+                logger.warning(f"{name} has no such columns to comment: {', '.join(missing)}")
+
+        engine = self.host.open_epoch
+        if engine is None or self._policy == "model" or not engine.staged(name.sql):
+            document()
+        else:
+            self._wait(relation, f"the comments of {name}", document)
+
+    def _wait(self, of: StreamSqlRelation, what: str, do: Callable[[], object]) -> None:
+        self._waiting.add(str(self._name(of)), what, do)
+
+    def _refuse_writing(self, statement: str, engine: Engine) -> None:
+        for name in written_by(statement, engine.catalog):
+            found = self.get_relation(name.catalog, name.schema, name.table)
+            kept = found is not None and found.is_materialized_view
+            if kept or engine.staged(name.sql):
+                raise StreamSqlError(
+                    "DUPLICATE_WRITER",
+                    "a hook writes a table that the engine maintains",
+                    given=str(name),
+                    hint="write what the rows are to be into the model's query",
+                )
+
+    def _do_waiting(self, held: Collection[str] = ()) -> None:
+        """Do all that waited. Error: HOOK_FAILED, with what failed of it."""
+        failed = []
+        for each in self._waiting.take(held):
+            try:
+                each.do()
+            except DbtRuntimeError as error:
+                failed.append(f"{each.model}: {error.msg}\n{each.what}")
+        if failed:
+            raise StreamSqlError(
+                "HOOK_FAILED",
+                "what the run has made is published, but hooks that waited for it failed",
+                given=listed(failed),
+                hint="run these statements by hand, or correct the hooks and run the models again",
+            )
 
     def _view_options(self, name: str, config: Any) -> dict[str, Any]:
         """What a config says of a materialized view, with the plan file that it names."""
@@ -202,7 +299,7 @@ class MaintainedAdapter(OperationsAdapter):
 
             def options_of(node: Any) -> tuple[str, dict[str, Any]]:
                 name = str(self._name(self.Relation.create_from(self.config, node)))
-                return name, self._view_options(name, node.config)
+                return name, self._view_options(name, own_config(node.to_dict(), self.config))
 
             target = Path(self.config.project_target_path)
             plan_files.write_plans(self.host.engine, nodes.values(), target, options_of)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.events.logging import AdapterLogger
 
+from dbt_streamsql.adapter.folder_config import KEYS
 from dbt_streamsql.errors import StreamSqlError
 
 if TYPE_CHECKING:
@@ -22,33 +25,56 @@ depends on that; each view as soon as it is built."""
 _FAILED = frozenset({"error", "fail", "runtime error", "partial success"})
 
 
+_PASSED = frozenset({"success", "pass", "warn"})
+
+
 class Outcomes:
     """Listens to dbt's events, in whose thread ever. One for each command."""
 
-    def __init__(self) -> None:
+    def __init__(self, needs: Callable[[str], Collection[str]]) -> None:
+        """`needs`: the nodes that a node of the project depends on, by their ids."""
+        self._needs_of = needs
         self._failed: dict[str, str] = {}
+        self._staged: set[str] = set()
+        self._undone: set[str] = set()
         self._needs: dict[str, tuple[str, ...]] = {}
         self._lock = threading.Lock()
 
     def heard(self, message: Any) -> None:
         """One event of dbt."""
+        if message.info.name == "ArtifactWritten":
+            # dbt tells of its results when nothing but the end of the command is left.
+            if message.data.artifact_type == "RunExecutionResult" and self._undone:
+                try:
+                    self._have_retried(Path(message.data.artifact_path))
+                except OSError as error:
+                    # dbt goes on in silence when who listens to it fails.
+                    logger.warning(f"`dbt retry` will not know what was undone: {error}")
+            return
         if message.info.name != "NodeFinished":
             return
         status = str(message.data.run_result.status).lower()
-        # What is outside does not hold back what is published.
-        if status in _FAILED and message.data.node_info.materialized != "sink":
-            with self._lock:
-                self._failed[message.data.node_info.unique_id] = status
+        node = message.data.node_info
+        with self._lock:
+            # What is outside does not hold back what is published.
+            if status in _FAILED and node.materialized != "sink":
+                self._failed[node.unique_id] = status
+            elif status in _PASSED and node.materialized in KEYS:
+                self._staged.add(node.unique_id)
 
     def tests(self, test: str, nodes: Iterable[str]) -> None:
         """A data test looks at these nodes: its failure is theirs."""
         with self._lock:
             self._needs[test] = tuple(nodes)
 
-    def publish(self, engine: Engine, policy: str) -> None:
-        """End the run of an open epoch: publish it, or what the policy leaves of it."""
+    def publish(self, engine: Engine, policy: str) -> list[str] | None:
+        """End the run of an open epoch: publish it, or what the policy leaves of it.
+
+        The tables that were left out; None when nothing was published.
+        """
+        held: list[str] = []
         with self._lock:
-            failed = dict(self._failed)
+            failed, staged = dict(self._failed), set(self._staged)
         if failed and policy == "run":
             barrier = engine.hold()
             names = ", ".join(sorted(node.split(".")[2] for node in failed))
@@ -56,16 +82,19 @@ class Outcomes:
                 f"Nothing of this run is published, since it failed in {names}. "
                 "`publish: passed_subgraph` publishes what does not depend on what failed"
             )
+            self._undo(staged)
             if barrier:
                 logger.warning(
                     f"Barrier {barrier} stays staged until the next run. "
                     "To look at it: `dbt show --vars 'consistency: read_uncommitted'`"
                 )
-            return
+            return None
         if failed and policy == "passed_subgraph":
             # The failure of a test is that of the nodes that it looks at.
             blamed = {node for name in failed for node in self._needs.get(name, (name,))}
+            tables = {node: engine.tables_of([node]) for node in staged}
             held = engine.withdraw(blamed)
+            self._undo({node for node in staged if tables[node] & set(held)})
             if held:
                 logger.warning(f"Not published, since they failed: {', '.join(held)}")
         report = engine.publish()
@@ -74,6 +103,34 @@ class Outcomes:
                 logger.info(f"Delivered {done.sink} up to barrier {done.barrier}: {done.target}")
         if any(table.mode != "noop" for table in report.tables.values()):
             logger.info(f"Published barrier {report.barrier}")
+        return held
+
+    def _undo(self, nodes: set[str]) -> None:
+        self._undone = nodes
+        if nodes:
+            names = ", ".join(sorted(node.split(".")[2] for node in nodes))
+            logger.warning(f"`dbt retry` builds again, beside what failed: {names}")
+
+    def _have_retried(self, results: Path) -> None:
+        """Have `dbt retry` run what was undone, and what has read it, beside what failed.
+
+        It runs what was skipped, as dbt's `run_results.json` says.
+        """
+        told = json.loads(results.read_text(encoding="utf-8"))
+        passed = {each["unique_id"]: each for each in told["results"]}
+        passed = {name: each for name, each in passed.items() if each["status"] in _PASSED}
+        again = self._undone & passed.keys()
+        while more := {
+            name for name in passed.keys() - again if again.intersection(self._needs_of(name))
+        }:
+            again |= more
+        for name in again:
+            found = passed[name]
+            found["message"] = f"not published, since the run failed; it was: {found['message']}"
+            found["status"] = "skipped"
+        beside = results.with_suffix(".json.new")
+        beside.write_text(json.dumps(told), encoding="utf-8")
+        beside.replace(results)
 
 
 def check_policy(policy: object) -> str:

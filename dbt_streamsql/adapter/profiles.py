@@ -35,14 +35,16 @@ def credentials_of(
 ) -> tuple[StreamSqlCredentials, Path]:
     """The target of a project, and the project's folder.
 
-    What is None is found as dbt finds it. Error: CONFIG_INVALID.
+    What is None is found as dbt finds it: by `DBT_PROJECT_DIR`, `DBT_PROFILES_DIR`, `DBT_PROFILE`
+    and `DBT_TARGET` of the environment, then where dbt looks by itself. Error: CONFIG_INVALID.
     """
     from dbt.cli.resolvers import default_profiles_dir, default_project_dir
     from dbt.config.runtime import load_profile
     from dbt.flags import set_from_args
 
-    root = Path(project_dir or default_project_dir()).absolute()
-    folder = Path(profiles_dir or default_profiles_dir()).absolute()
+    root = Path(project_dir or _told("PROJECT_DIR") or default_project_dir()).absolute()
+    folder = Path(profiles_dir or _told("PROFILES_DIR") or default_profiles_dir()).absolute()
+    profile, target = profile or _told("PROFILE"), target or _told("TARGET")
     try:
         # `env_var` asks the invocation, and outside of dbt's commands there is none.
         if try_get_invocation_context() is None:
@@ -65,3 +67,8 @@ def credentials_of(
             hint="choose another `--profile` or `--target`",
         )
     return credentials, root
+
+
+def _told(option: str) -> str | None:
+    """What the environment says of one of dbt's options, by the newer of its names first."""
+    return os.environ.get(f"DBT_ENGINE_{option}") or os.environ.get(f"DBT_{option}") or None

@@ -37,10 +37,21 @@ def _to_spark(result: Any, session: SparkSession) -> DataFrame:
         # pandas-on-Spark, or the model itself, may have taken the process's session.
         return moved(result, session)
     if hasattr(result, "iloc"):
-        return session.createDataFrame(result)
+        return _of_pandas(result, session)
     raise StreamSqlError(
         "PYTHON_MODEL",
         "a python model must return a DataFrame",
         given=type(result).__name__,
         allowed="a DataFrame of Spark, pandas or pandas-on-Spark",
     )
+
+
+def _of_pandas(frame: Any, session: SparkSession) -> DataFrame:
+    import pyarrow as pa
+
+    from dbt_streamsql.storage.columns import arrow_frame
+
+    if len(frame):
+        return session.createDataFrame(frame)
+    # Of no rows Spark tells no types, but their columns have some.
+    return arrow_frame(session, pa.Table.from_pandas(frame, preserve_index=False))

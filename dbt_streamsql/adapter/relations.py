@@ -14,7 +14,7 @@ from dbt.adapters.spark.impl import SparkAdapter
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
 from dbt_streamsql.adapter import catalog
-from dbt_streamsql.adapter.connections import StreamSqlConnectionManager, is_query
+from dbt_streamsql.adapter.connections import StreamSqlConnectionManager, reads_rows
 from dbt_streamsql.adapter.host import Host, project_root
 from dbt_streamsql.adapter.integrations import IcebergCatalog
 from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
@@ -87,7 +87,7 @@ class RelationsAdapter(SparkAdapter):
     def _staged(self, sql: str) -> str:
         # The name of a table in a catalog has a dot; a temporary view alone has no versions.
         named = "." in sql or PREFIX in sql.upper()
-        if not named or not is_query(sql):
+        if not named or not reads_rows(sql):
             return sql
         with self.connections.exception_handler(sql):
             handle = self.connections.get_thread_connection().handle

@@ -44,13 +44,15 @@ def to_frame(spark: SparkSession, table: agate.Table, types: list[str]) -> DataF
     import pyarrow as pa
     from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
+    from dbt_streamsql.storage.columns import arrow_frame
+
     names = list(table.column_names)
     # Positions as names: a header may hold dots, back-ticks or anything else.
     columns = {
         f"c{position}": pa.array([_text(value) for value in table.columns[position]], pa.string())
         for position in range(len(names))
     }
-    frame = spark.createDataFrame(pa.table(columns))
+    frame = arrow_frame(spark, pa.table(columns))
     return frame.select(
         *(
             F.col(quote(f"c{position}")).cast(types[position]).alias(name)

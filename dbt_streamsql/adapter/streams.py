@@ -25,6 +25,9 @@ _TEXTS = ("sequence_by", "delete_when", "truncate_when", "on_error", "late_data"
 _TIMES = ("lateness", "idle_after")
 """The same: lengths of time."""
 
+OWN_KEYS = (*_LISTS, *_TEXTS, *_TIMES)
+"""All of them."""
+
 _EVENT_TIME = "event_time"
 """Known to dbt, whose own it stays unless there is a `lateness`."""
 
@@ -74,9 +77,9 @@ def of_streaming_table(
                 problems.append(f"{error.message}: {error.given}")
     if options.get("lateness") is not None and config.get(_EVENT_TIME):
         options[_EVENT_TIME] = config[_EVENT_TIME]
-    own = {*_LISTS, *_TEXTS, *_TIMES, *model_config.OWN_KEYS}
+    own = {*OWN_KEYS, *model_config.OWN_KEYS}
     rest = {key: config[key] for key in config if key not in own}
-    found = model_config.of_materialized_view(name, rest, problems, (*_LISTS, *_TEXTS, *_TIMES))
+    found = model_config.of_materialized_view(name, rest, problems, OWN_KEYS)
     return {**options, "properties": found["properties"]}
 
 

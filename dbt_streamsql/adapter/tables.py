@@ -27,20 +27,7 @@ def spec_of(
 ) -> TableSpec:
     """The table that a model asks for. Errors: CONFIG_INVALID, PATH_OUTSIDE."""
     form = str(config.get("file_format") or "iceberg").lower()
-    docs = config.get("persist_docs") or {}
-    if not isinstance(docs, Mapping):
-        raise StreamSqlError(
-            "CONFIG_INVALID",
-            "`persist_docs` must be a mapping",
-            given=repr(docs),
-            allowed="{relation: true|false, columns: true|false}",
-            place=Place(str(name)),
-        )
-    comments = {
-        column["name"]: column["description"]
-        for column in (model.get("columns") or {}).values()
-        if docs.get("columns") and column.get("description")
-    }
+    comment, comments = comments_of(str(name), {**model, "config": config})
     buckets = config.get("buckets") or 0
     if not isinstance(buckets, int):
         raise StreamSqlError(
@@ -58,7 +45,7 @@ def spec_of(
         clustered_by=_listed(config.get("clustered_by")),
         buckets=buckets,
         location=f"{root}/{model['alias']}" if root is not None else "",
-        comment=model.get("description", "") if docs.get("relation") else None,
+        comment=comment,
         column_comments=comments,
         properties={
             **(TABLE_PROPERTIES if form == "iceberg" else {}),
@@ -66,6 +53,28 @@ def spec_of(
         },
         options=texts(places.get("options") or {}),
     )
+
+
+def comments_of(name: str, model: Mapping[str, Any]) -> tuple[str | None, dict[str, str]]:
+    """What `persist_docs` asks for: the table's comment, or None, and those of its columns.
+
+    Error: CONFIG_INVALID.
+    """
+    docs = model["config"].get("persist_docs") or {}
+    if not isinstance(docs, Mapping):
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            "`persist_docs` must be a mapping",
+            given=repr(docs),
+            allowed="{relation: true|false, columns: true|false}",
+            place=Place(name),
+        )
+    columns = {
+        column["name"]: column["description"]
+        for column in (model.get("columns") or {}).values()
+        if docs.get("columns") and column.get("description")
+    }
+    return model.get("description", "") if docs.get("relation") else None, columns
 
 
 def constraints_of(name: TableName, model: Mapping[str, Any]) -> tuple[Constraint, ...]:

@@ -10,13 +10,20 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
 from dbt_streamsql.compiler.dialect import to_sql, tokens_of
-from dbt_streamsql.compiler.parse import parse, unreadable
+from dbt_streamsql.compiler.parse import WRITERS, parse_reading, unreadable
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName, quote
 
 _WORD = re.compile(r"\w+")
 _BEFORE = frozenset(
-    [TokenType.FROM, TokenType.JOIN, TokenType.COMMA, TokenType.L_PAREN, TokenType.TABLE]
+    [
+        TokenType.FROM,
+        TokenType.JOIN,
+        TokenType.USING,
+        TokenType.COMMA,
+        TokenType.L_PAREN,
+        TokenType.TABLE,
+    ]
 )
 """Tokens before the name of a table, in a text that has no tree."""
 _BEFORE_QUERY = frozenset(
@@ -69,6 +76,21 @@ def table_uses(
         fixed = ".".join(part.name for part in inside) or (to_sql(version) if version else "")
         uses.append((table, TableUse(name, start, end, bool(table.alias), fixed)))
     return sorted(uses, key=lambda use: use[1].start)
+
+
+def written_by(sql: str, catalog: str = "") -> set[TableName]:
+    """The tables that a statement writes, as far as the parser reads it."""
+    try:
+        found = table_uses(parse_reading(sql), catalog, incomplete_ok=True)
+    except StreamSqlError:
+        return set()
+    return {use.name for table, use in found if _is_written(table)}
+
+
+def _is_written(table: exp.Table) -> bool:
+    """Whether it is the target of a statement, which may list columns behind it."""
+    place: exp.Expr = table.parent if isinstance(table.parent, exp.Schema) else table
+    return isinstance(place.parent, WRITERS) and place.arg_key == "this"
 
 
 def _visible_ctes(node: exp.Expr) -> set[str]:
@@ -150,11 +172,12 @@ def replace_tables(
 
     `replacement` gives the SQL to stand for a table, or None to leave it. An un-aliased use
     gets the table's last name as its alias, so that `orders.id` still resolves. What names its
-    version itself stays as it is.
+    version itself stays as it is, and so does the table that an INSERT or its like writes.
     """
     try:
-        found = table_uses(parse(sql), catalog, schema, incomplete_ok=True)
-        uses = [use for _, use in found]
+        found = table_uses(parse_reading(sql), catalog, schema, incomplete_ok=True)
+        written = {use.name for table, use in found if _is_written(table)}
+        uses = [use for _, use in found if use.name not in written]
     except StreamSqlError as error:
         if not unreadable(error):
             raise

@@ -12,6 +12,9 @@ from dbt_streamsql.errors import Place, StreamSqlError
 
 _QUALIFY = re.compile(r"\bqualify\b", re.IGNORECASE)
 _KEEP = "streamsql_qualify"
+WRITERS = (exp.Insert, exp.MultitableInserts, exp.Merge, exp.Update, exp.Delete, exp.Create)
+"""Statements that may hold queries."""
+
 _OUTSIDE = ("order", "limit", "offset", "distinct", "with_", "with")
 """Clauses that come after QUALIFY, and the CTEs, which stay outermost."""
 
@@ -38,6 +41,28 @@ def parse(sql: str, model: str = "") -> exp.Query:
             place=Place(model),
         )
     return statements[0]
+
+
+def parse_reading(sql: str) -> exp.Expr:
+    """The syntax tree of one statement that reads: a SELECT, or what writes its rows somewhere.
+
+    Error: SQL_UNSUPPORTED when there is none.
+    """
+    try:
+        found = parse_all(sql)
+    except SqlglotError:
+        found = []
+    if len(found) == 1 and isinstance(found[0], WRITERS):
+        return found[0]
+    return parse(sql)
+
+
+def writes(sql: str) -> bool:
+    """Whether a text is a statement that writes, as far as `parse_reading` reads it."""
+    try:
+        return isinstance(parse_reading(sql), WRITERS)
+    except StreamSqlError:
+        return False
 
 
 def unreadable(error: StreamSqlError) -> bool:

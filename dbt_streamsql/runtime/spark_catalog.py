@@ -24,6 +24,9 @@ _SPOT = re.compile(r"line (\d+),? pos (\d+)")
 
 At = Callable[[TableName], TableName]
 
+_OF_GRAMMAR = frozenset({"timestampadd", "timestampdiff"})
+"""Functions that Spark's grammar knows, so that it lists them nowhere."""
+
 
 class SparkCatalog:
     """The tables, types and functions that a session sees (see `plan.catalog.Catalog`)."""
@@ -89,7 +92,7 @@ class SparkCatalog:
         with self._lock:
             if self._functions is None:
                 rows = self.spark.sql("SHOW SYSTEM FUNCTIONS").collect()
-                self._functions = frozenset(row[0].lower() for row in rows)
+                self._functions = _OF_GRAMMAR.union(row[0].lower() for row in rows)
             return self._functions
 
     def loses_overflow(self) -> bool:

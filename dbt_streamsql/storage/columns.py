@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkNotImplementedError
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     DataType,
@@ -22,6 +24,9 @@ from pyspark.sql.types import (
 )
 
 from dbt_streamsql.quoting import quote
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _UNKNOWN_TO_PYTHON = (DateType, TimestampType, TimestampNTZType, YearMonthIntervalType)
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -77,6 +82,13 @@ def same_columns(left: StructType, right: StructType) -> bool:
         return [(field.name.lower(), type_ddl(field.dataType).lower()) for field in schema]
 
     return told(left) == told(right)
+
+
+def arrow_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """An Arrow table as a DataFrame: also without rows, where Spark Connect asks for the types."""
+    if len(table):
+        return spark.createDataFrame(table)
+    return spark.createDataFrame([], from_arrow_schema(table.schema))
 
 
 def collected(frame: DataFrame) -> list[Row]:

@@ -1,7 +1,10 @@
-{#- `catalog_name` of a model is an entry of catalogs.yml, whose name is the Spark catalog's. -#}
+{#- `catalog_name` of a model is an entry of catalogs.yml, whose name is the Spark catalog's. What
+    dbt asks for besides (the exports of saved queries) has another config, or none. -#}
 {% macro streamsql__generate_database_name(custom_database_name=none, node=none) -%}
-  {%- if custom_database_name is none and node is not none and node.config.get('catalog_name') -%}
-    {% do return(node.config.get('catalog_name')) %}
+  {%- if custom_database_name is none and node is not none and node.config.get is defined -%}
+    {%- if node.config.get('catalog_name') -%}
+      {% do return(node.config.get('catalog_name')) %}
+    {%- endif -%}
   {%- endif -%}
   {% do return(default__generate_database_name(custom_database_name, node)) %}
 {%- endmacro %}

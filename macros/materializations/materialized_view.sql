@@ -9,12 +9,12 @@
 
   {%- set keep = streamsql_keep_configuration(old_relation, target_relation) == 'keep' -%}
   {%- set response = adapter.streamsql_materialize(
-        target_relation, compiled_code, model.unique_id, model.config, should_full_refresh(), old_relation, keep) -%}
+        target_relation, compiled_code, model, should_full_refresh(), old_relation, keep) -%}
   {{ write(adapter.streamsql_explained(target_relation, compiled_code)) }}
   {%- do store_result('main', response=response) %}
 
-  {{ run_hooks(post_hooks, inside_transaction=True) }}
-  {{ run_hooks(post_hooks, inside_transaction=False) }}
+  {% do adapter.streamsql_document(target_relation, model) %}
+  {{ streamsql_run_post_hooks(post_hooks) }}
 
   {{ return({'relations': [target_relation]}) }}
 {% endmaterialization %}
@@ -30,7 +30,7 @@
     {%- do log('Applying REPLACE to: ' ~ target_relation) -%}
     {%- do return('') -%}
   {%- endif -%}
-  {%- set change = adapter.streamsql_changes(target_relation, model.config) -%}
+  {%- set change = adapter.streamsql_changes(target_relation, model) -%}
   {%- if not change -%}
     {%- do return('') -%}
   {%- elif reaction == 'apply' -%}

@@ -13,8 +13,8 @@
   {{ write(adapter.streamsql_explained(target_relation, compiled_code)) }}
   {%- do store_result('main', response=response) %}
 
-  {{ run_hooks(post_hooks, inside_transaction=True) }}
-  {{ run_hooks(post_hooks, inside_transaction=False) }}
+  {% do adapter.streamsql_document(target_relation, model) %}
+  {{ streamsql_run_post_hooks(post_hooks) }}
 
   {{ return({'relations': [target_relation]}) }}
 {% endmaterialization %}

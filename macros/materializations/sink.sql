@@ -8,8 +8,7 @@
         this, compiled_code, model, should_full_refresh(), load_cached_relation(this)) -%}
   {%- do store_result('main', response=response) %}
 
-  {{ run_hooks(post_hooks, inside_transaction=True) }}
-  {{ run_hooks(post_hooks, inside_transaction=False) }}
+  {{ streamsql_run_post_hooks(post_hooks) }}
 
   {{ return({'relations': []}) }}
 {% endmaterialization %}

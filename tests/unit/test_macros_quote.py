@@ -26,10 +26,7 @@ INHERITED = {
     "dbt_spark_get_incremental_sql": "prints into a message of an error",
     "py_write_table": "python models are run by the adapter, not from this text",
     "spark__date": "the date is made by Python's datetime",
-    "spark__dateadd": "prints the date part into a message of an error",
-    "spark__datediff": "prints a format that stands in the macro, and into a message",
     "spark__snapshot_string_as_time": "the time is dbt's own",
-    "spark__split_part": "the texts are expressions of the caller",
 }
 """Macros of dbt-spark that may print between quotes, and why no value of a config gets there."""
 

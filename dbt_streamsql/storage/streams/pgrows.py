@@ -12,6 +12,7 @@ import pyarrow as pa
 from dbt_streamsql.errors import Place
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import quote
+from dbt_streamsql.storage.columns import arrow_frame
 from dbt_streamsql.storage.streams.pgoutput import (
     SINCE_2000,
     UNCHANGED,
@@ -121,7 +122,7 @@ class Rows:
         base = F.col("_lsn").cast("decimal(20,0)") * F.lit(_MOST_IN_ONE).cast("decimal(11,0)")
         order = (base + F.col(_NUMBER)).cast("decimal(38,0)")
         return records(
-            spark.createDataFrame(table).withColumn("_seq", order),
+            arrow_frame(spark, table).withColumn("_seq", order),
             columns,
             F.col(AT),
             place,

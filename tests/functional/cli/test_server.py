@@ -194,6 +194,29 @@ def test_dbt_uses_the_engine_by_itself_and_a_second_run_has_nothing_to_do(shop, 
     assert told["memory_used_bytes"] < told["memory_limit_bytes"]
 
 
+def test_tables_without_rows_are_made_on_the_engine(shop, engine_up):
+    shop.write("seeds/nothing.csv", "id,name\n")
+    shop.write("seeds/seeds.yml", "seeds: [{name: nothing, config: {column_types: {id: int}}}]\n")
+    shop.write(
+        "models/none.py",
+        "import pandas as pd\n\n\ndef model(dbt, session):\n"
+        "    dbt.config(materialized='table')\n"
+        "    return pd.DataFrame({'id': [1], 'score': [1.5]}).iloc[:0]\n",
+    )
+    code, output = shop.run("dbt", "build", "-s", "nothing", "none")
+    assert code == 0, output
+    query = (
+        "select typeof(a.id) as t, count(*) as n, typeof(b.score) as s "
+        "from (select max(id) as id from lake.shop.nothing) a, "
+        "(select max(score) as score from lake.shop.none) b group by all"
+    )
+    code, output = shop.run("dbt", "show", "--inline", query)
+    assert "int" in output, output
+    assert "double" in output, output
+    for name in ("seeds/nothing.csv", "seeds/seeds.yml", "models/none.py"):
+        (shop.root / name).unlink()
+
+
 def test_an_engine_that_does_not_fit_is_left_alone_with_a_word(
     shop, engine_up, caplog, monkeypatch
 ):

@@ -141,3 +141,57 @@ def test_an_unknown_policy_is_refused_before_anything_runs(shop):
     assert not done.ok
     assert "passed_subgraph" in str(done.messages)
     assert published(shop) == BEFORE
+
+
+RAISING = VIEW + "select raise_error('no') as a from {{ ref('orders') }}"
+
+
+def test_a_retry_brings_what_was_undone_with_what_had_failed(shop):
+    shop.write("models/broken.sql", RAISING)
+    shop.write(
+        "models/plain.sql",
+        "{{ config(materialized='table') }} select count(*) as n from {{ ref('cities') }}",
+    )
+    orders(shop, ("rome", 10), ("oslo", -5))
+    assert shop.dbt("seed").ok
+    done = shop.dbt("run", "-s", "cities", "plain", "broken")
+    assert not done.ok
+    assert "`dbt retry` builds again, beside what failed: cities" in done.text
+    shop.write("models/broken.sql", VIEW + "select 1 as a from {{ ref('orders') }}")
+    done = shop.dbt("retry")
+    assert done.ok, done.messages
+    assert set(done.messages) == {"broken", "cities", "plain"}, "and what has read what was undone"
+    assert sorted(shop.sql("select city, total from lake.shop.cities")) == AFTER[0]
+    assert shop.sql("select count(*) from lake.shop.broken") == [(2,)]
+    assert shop.dbt("retry").messages == {}, "nothing is left"
+
+
+def test_a_retry_that_fails_again_can_be_retried(shop):
+    shop.write("models/broken.sql", RAISING)
+    orders(shop, ("rome", 10), ("oslo", -5))
+    assert not shop.dbt("build").ok
+    assert not shop.dbt("retry").ok
+    assert published(shop) == BEFORE
+    shop.write("models/broken.sql", VIEW + "select 1 as a from {{ ref('orders') }}")
+    assert shop.dbt("retry").ok
+    assert published(shop) == AFTER
+
+
+@pytest.mark.parametrize("policy", ["run", "passed_subgraph"])
+def test_a_retry_of_a_failed_test_builds_the_model_that_it_looks_at(shop, policy):
+    check(shop, "no_debts", NEGATIVE)
+    check(shop, "fine", "select * from {{ ref('cities') }} where city is null")
+    orders(shop, ("rome", 10), ("oslo", -5))
+    assert not shop.dbt("build", "--vars", f"publish: {policy}").ok
+    check(shop, "no_debts", NEGATIVE + " and city = 'bonn'")
+    done = shop.dbt("retry")
+    assert done.ok, done.messages
+    assert {"cities", "rich", "no_debts", "fine"} <= set(done.messages)
+    assert ("counted" in done.messages) == (policy == "run"), "only what was undone"
+    assert published(shop) == AFTER
+
+
+def test_nothing_is_retried_that_was_published(shop):
+    shop.write("models/broken.sql", RAISING)
+    assert not shop.dbt("build", "--vars", "publish: model").ok
+    assert set(shop.dbt("retry").messages) == {"broken"}

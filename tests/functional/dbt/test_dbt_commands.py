@@ -110,3 +110,51 @@ def test_a_python_model_may_gain_a_column(project):
     assert done.ok, done.messages
     found = project.sql("select * from lake.shop.grown order by id")
     assert found == [(1, None), (2, "x")]
+
+
+def test_a_project_with_exports_of_saved_queries_is_parsed_and_built(project):
+    project.write("seeds/orders.csv", "id,at,amount\n1,2026-01-02,10\n2,2026-01-03,5\n")
+    project.write(
+        "models/days.sql",
+        "{{ config(materialized='table') }} "
+        "select explode(sequence(date '2026-01-01', date '2026-01-09')) as day",
+    )
+    project.write(
+        "models/kept.sql",
+        "{{ config(materialized='materialized_view') }} "
+        "select id, cast(at as date) as at, amount from {{ ref('orders') }}",
+    )
+    project.write(
+        "models/models.yml",
+        """
+        models:
+          - name: days
+            time_spine: {standard_granularity_column: day}
+            columns: [{name: day, granularity: day}]
+        semantic_models:
+          - name: sold
+            model: ref('kept')
+            defaults: {agg_time_dimension: at}
+            entities: [{name: id, type: primary}]
+            dimensions: [{name: at, type: time, type_params: {time_granularity: day}}]
+            measures: [{name: amount, agg: sum}]
+        metrics:
+          - name: amount
+            label: Amount
+            type: simple
+            type_params: {measure: amount}
+        saved_queries:
+          - name: by_day
+            query_params: {metrics: [amount], group_by: ["TimeDimension('id__at', 'day')"]}
+            exports:
+              - {name: amount_by_day, config: {export_as: table}}
+              - {name: amount_there, config: {export_as: table, schema: elsewhere, alias: there}}
+        """,
+    )
+    done = project.dbt("build")
+    assert done.ok, (done.messages, done.error)
+    [found] = project.json("manifest.json")["saved_queries"].values()
+    places = [
+        (each["config"]["database"], each["config"]["schema_name"]) for each in found["exports"]
+    ]
+    assert places == [("lake", "shop"), ("lake", "elsewhere")]

@@ -65,6 +65,26 @@ def test_a_seed_is_typed_and_exact_and_its_reload_keeps_the_history(project):
     assert project.snapshots("orders") == 2
 
 
+def test_a_seed_and_a_python_model_may_have_no_rows(project):
+    project.write("seeds/nothing.csv", "id,name\n")
+    project.write(
+        "models/none.py",
+        """
+        import pandas as pd
+
+
+        def model(dbt, session):
+            dbt.config(materialized="table")
+            return pd.DataFrame({"id": [1], "score": [1.5]}).iloc[:0]
+        """,
+    )
+    done = project.dbt("build")
+    assert done.ok, done.messages
+    assert project.sql("SELECT * FROM lake.shop.nothing") == []
+    types = dict(row[:2] for row in project.sql("DESCRIBE lake.shop.none"))
+    assert types == {"id": "bigint", "score": "double"}
+
+
 def test_a_seed_that_does_not_fit_its_type_leaves_the_old_rows(project):
     _with_orders(project)
     assert project.dbt("seed").ok

@@ -95,3 +95,120 @@ def test_a_source_without_snapshots_says_how_to_tell_its_freshness(raw):
     done = raw.dbt("source", "freshness")
     assert not done.ok
     assert "set `loaded_at_field`" in done.messages["clicks"]
+
+
+@pytest.fixture
+def documented(project):
+    """A materialized view, one over it, a wide table and a streaming table, with comments."""
+    project.write(
+        "dbt_project.yml",
+        """
+        name: shop
+        version: '1.0'
+        profile: shop
+        models:
+          +persist_docs: {relation: true, columns: true}
+        """,
+    )
+    project.write("seeds/orders.csv", "id,amount\n1,10\n2,7\n")
+    (project.root / "in").mkdir()
+    (project.root / "in" / "a.json").write_text('{"id": 1, "amount": 3}\n')
+    project.write(
+        "models/kept.sql",
+        "{{ config(materialized='materialized_view') }} "
+        "select id, sum(amount) as amount from {{ ref('orders') }} group by id",
+    )
+    project.write(
+        "models/above.sql",
+        "{{ config(materialized='materialized_view') }} select count(*) as n from {{ ref('kept') }}",
+    )
+    project.write(
+        "models/wide.sql",
+        "{{ config(materialized='partial_update', key='id') }} "
+        "insert into {{ this }} (id, amount) select id, amount from {{ ref('orders') }};",
+    )
+    project.write(
+        "models/stream.sql",
+        "{{ config(materialized='streaming_table') }} "
+        "select id, amount from {{ source('outside', 'events') }}",
+    )
+    describe(project, "What it's for", "The sum")
+    return project
+
+
+def describe(project, table, column, more=""):
+    models = "".join(
+        f"""
+          - name: {name}
+            description: "{table}"
+            columns: [{{name: id, description: ''}}, {{name: amount, description: "{column}"}}{more}]
+        """
+        for name in ("kept", "wide", "stream")
+    )
+    project.write(
+        "models/models.yml",
+        f"""
+        sources:
+          - name: outside
+            tables:
+              - name: events
+                config:
+                  meta:
+                    streamsql: {{connector: files, format: json, schema: id int, amount int,
+                                options: {{path: in}}}}
+        models:
+        {models}
+        """.replace("id int, amount int", "'id int, amount int'"),
+    )
+
+
+def comments(project, table):
+    """Of the table, and of its columns."""
+    rows = project.sql(f"DESCRIBE lake.shop.{table}")
+    columns = {row[0]: row[2] for row in rows if not row[0].startswith("__streamsql")}
+    told = {row[0]: row[1] for row in project.sql(f"DESCRIBE EXTENDED lake.shop.{table}")}
+    return told.get("Comment"), columns
+
+
+def test_comments_of_maintained_tables_are_kept(documented):
+    done = documented.dbt("build")
+    assert done.ok, (done.messages, done.error)
+    for name in ("kept", "wide", "stream"):
+        assert comments(documented, name) == ("What it's for", {"id": None, "amount": "The sum"})
+    before = documented.snapshots("kept")
+    describe(documented, "Another", "Other \\\\ words")
+    done = documented.dbt("run")
+    assert done.ok, (done.messages, done.error)
+    for name in ("kept", "wide", "stream"):
+        assert comments(documented, name) == ("Another", {"id": None, "amount": "Other \\ words"})
+    assert documented.snapshots("kept") == before, "nothing was computed for it"
+    log = "SELECT count(*) FROM lake.shop.kept.metadata_log_entries"
+    written = documented.sql(log)
+    assert documented.dbt("run").messages["kept"] == "NOOP"
+    assert documented.sql(log) == written, "the same comments are not set again"
+    documented.sql("INSERT INTO lake.shop.orders VALUES (3, 5)")
+    done = documented.dbt("run")
+    assert done.messages["kept"].startswith("APPEND +1")
+    assert done.messages["above"].startswith("INCREMENTAL"), "a comment makes no view anew"
+    assert comments(documented, "kept")[0] == "Another"
+    assert documented.host.engine.verify("lake.shop.above") == []
+
+
+def test_a_comment_of_a_column_that_is_not_there_is_told(documented):
+    describe(documented, "What", "The sum", ", {name: nothing, description: none}")
+    done = documented.dbt("build")
+    assert done.ok, (done.messages, done.error)
+    assert "lake.shop.kept has no such columns to comment: nothing" in done.text
+    assert comments(documented, "kept") == ("What", {"id": None, "amount": "The sum"})
+
+
+def test_a_full_refresh_and_another_query_keep_the_comments(documented):
+    assert documented.dbt("build").ok
+    documented.write(
+        "models/kept.sql",
+        "{{ config(materialized='materialized_view') }} select id, "
+        "sum(amount) as amount, count(*) as n from {{ ref('orders') }} group by id",
+    )
+    assert documented.dbt("run", "--full-refresh", "-s", "kept").ok
+    table, columns = comments(documented, "kept")
+    assert (table, columns["amount"], columns["n"]) == ("What it's for", "The sum", None)

@@ -1,0 +1,49 @@
+"""A model's config without what its folder says to models of other kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dbt.utils import fqn_search
+
+from dbt_streamsql.adapter import model_config, sinks, streams, wide
+
+KEYS: dict[str, frozenset[str]] = {
+    "materialized_view": frozenset(model_config.OWN_KEYS),
+    "streaming_table": frozenset(streams.OWN_KEYS),
+    "partial_update": frozenset({*wide.OWN_KEYS, *model_config.OWN_KEYS} - {"plan"}),
+    "sink": frozenset(sinks.OWN_KEYS),
+}
+"""The config keys of each kind that dbt does not know."""
+
+_OURS = frozenset().union(*KEYS.values())
+_RESOURCES = {"model": "models", "seed": "seeds", "snapshot": "snapshots"}
+
+
+def own_config(model: Mapping[str, Any], project: Any) -> dict[str, Any]:
+    """A node's config without what `dbt_project.yml` says to models of other kinds in its folder.
+
+    What the model itself says, in its `config(…)` or beside its name in a YAML file, stays: it can
+    only be a mistake. `project` is dbt's own `RuntimeConfig`.
+    """
+    config = model["config"]
+    foreign = _OURS - KEYS.get(config["materialized"], frozenset())
+    said = model.get("config_call_dict") or {}
+    inherited = {
+        key
+        for level in _levels(model, project)
+        for key, value in level.items()
+        if key in foreign and key not in said and config.get(key) == value
+    }
+    return {key: config[key] for key in config if key not in inherited}
+
+
+def _levels(model: Mapping[str, Any], project: Any) -> Iterator[dict[str, Any]]:
+    """What each folder above the model says, in its own project and in the one that is run."""
+    resource = _RESOURCES.get(str(model["resource_type"]))
+    package = (project.dependencies or {}).get(model["package_name"])
+    for each in filter(None, [project, package if package is not project else None]):
+        tree = getattr(each, resource, None) if resource else None
+        for level in fqn_search(tree or {}, list(model["fqn"])):
+            yield {key.removeprefix("+").strip(): value for key, value in level.items()}

@@ -1,0 +1,35 @@
+"""The comments of a table that exists, and of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.storage.iceberg import metadata
+from dbt_streamsql.storage.staged import comment_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def keep(
+    spark: SparkSession, at: TableName, comment: str | None, columns: Mapping[str, str]
+) -> list[str]:
+    """Set those comments that are others: each is a new version of the table's metadata.
+
+    `comment` None leaves the table's own as it is. Columns that the table has not are returned.
+    Error: DEFINITION_MISSING.
+    """
+    table = metadata.load(spark, at)
+    if table is None:
+        raise StreamSqlError("DEFINITION_MISSING", f"{at} is no Iceberg table")
+    if comment is not None and comment != table.properties.get("comment", ""):
+        spark.sql(f"COMMENT ON TABLE {at.sql} IS :comment", args={"comment": comment})
+    fields = table.schemas.get(table.schema_id, ())
+    known = {str(field["name"]).lower(): field.get("doc") or "" for field in fields}
+    there = {name: text for name, text in columns.items() if name.lower() in known}
+    others = {name: text for name, text in there.items() if text != known[name.lower()]}
+    comment_columns(spark, at, others)
+    return [name for name in columns if name not in there]
