@@ -49,12 +49,14 @@ def parse_reading(sql: str) -> exp.Expr:
     Error: SQL_UNSUPPORTED when there is none.
     """
     try:
+        return parse(sql)
+    except StreamSqlError as error:
+        if unreadable(error):
+            raise
         found = parse_all(sql)
-    except SqlglotError:
-        found = []
-    if len(found) == 1 and isinstance(found[0], WRITERS):
-        return found[0]
-    return parse(sql)
+        if len(found) == 1 and isinstance(found[0], WRITERS):
+            return found[0]
+        raise
 
 
 def writes(sql: str) -> bool:
