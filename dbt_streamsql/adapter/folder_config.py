@@ -7,7 +7,7 @@ from typing import Any
 
 from dbt.utils import fqn_search
 
-from dbt_streamsql.adapter import model_config, sinks, streams, wide
+from dbt_streamsql.adapter import layout, model_config, sinks, streams, wide
 
 KEYS: dict[str, frozenset[str]] = {
     "materialized_view": frozenset(model_config.OWN_KEYS),
@@ -18,6 +18,7 @@ KEYS: dict[str, frozenset[str]] = {
 """The config keys of each kind that dbt does not know."""
 
 _OURS = frozenset().union(*KEYS.values())
+_OF_TABLES = frozenset({*layout.NOT_MAINTAINED, "file_format"})
 _RESOURCES = {"model": "models", "seed": "seeds", "snapshot": "snapshots"}
 
 
@@ -28,7 +29,9 @@ def own_config(model: Mapping[str, Any], project: Any) -> dict[str, Any]:
     only be a mistake. `project` is dbt's own `RuntimeConfig`.
     """
     config = model["config"]
-    foreign = _OURS - KEYS.get(config["materialized"], frozenset())
+    own = KEYS.get(config["materialized"], frozenset())
+    # What is maintained takes nothing of how plain tables are laid out.
+    foreign = (_OURS | (_OF_TABLES if own else frozenset())) - own
     said = model.get("config_call_dict") or {}
     inherited = {
         key

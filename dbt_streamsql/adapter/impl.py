@@ -20,6 +20,7 @@ from dbt_streamsql.adapter import checks, model_config, python_models, seeds, ta
 from dbt_streamsql.adapter.causes import cause_of, trace_of
 from dbt_streamsql.adapter.connections import named_in
 from dbt_streamsql.adapter.folder_config import own_config
+from dbt_streamsql.adapter.layout import partition_fields
 from dbt_streamsql.adapter.maintained import MaintainedAdapter
 from dbt_streamsql.adapter.outcomes import Outcomes
 from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
@@ -196,11 +197,11 @@ class StreamSqlAdapter(MaintainedAdapter):
         with self.connections.exception_handler(""):
             return column(str(text))
 
-    @available.parse(lambda *a, **k: "")
-    def streamsql_partition_field(self, text: Any) -> str:
-        """An item of `partition_by`: a column or a transform of one, quoted."""
+    @available.parse(lambda *a, **k: [])
+    def streamsql_partition_fields(self, value: Any) -> list[str]:
+        """The items of `partition_by`: columns or transforms of one, quoted."""
         with self.connections.exception_handler(""):
-            return partition_field(str(text))
+            return list(map(partition_field, partition_fields(value)))
 
     @available.parse(lambda *a, **k: "")
     def streamsql_expression(self, text: Any, key: str) -> str:

@@ -13,6 +13,7 @@ from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.spark.impl import SparkConfig
 
 from dbt_streamsql.adapter.causes import listed
+from dbt_streamsql.adapter.layout import NOT_MAINTAINED, unmaintained
 from dbt_streamsql.durations import seconds_of
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import check_level
@@ -195,7 +196,7 @@ def of_materialized_view(
     """
     from dbt_streamsql.storage.iceberg.staging import VIEW_PROPERTIES
 
-    problems = list(found)
+    problems = [*found, *unmaintained(config)]
     for key in config:
         if key not in {*_known_keys(), *READ_KEYS, *BRANCH_KEYS}:
             near = difflib.get_close_matches(key, [*own_keys, *_known_keys()], 1)
@@ -312,5 +313,5 @@ def _known_keys() -> frozenset[str]:
     known = {item.name for item in fields(ModelConfig)} | {f.name for f in fields(SparkConfig)}
     # Spelled with hyphens or read by macros only.
     known |= {"pre-hook", "post-hook", "tblproperties", "sql_header", "transient", "catalog_name"}
-    known |= set(OWN_KEYS)
+    known |= {*OWN_KEYS, *NOT_MAINTAINED}
     return frozenset(key for key in known if not key.startswith("_"))

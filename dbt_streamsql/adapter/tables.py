@@ -8,6 +8,7 @@ from typing import Any
 from dbt.adapters.events.logging import AdapterLogger
 
 from dbt_streamsql.adapter.credentials import texts
+from dbt_streamsql.adapter.layout import partition_fields
 from dbt_streamsql.adapter.model_config import TABLE_PROPERTIES, located
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName, expression
@@ -41,7 +42,7 @@ def spec_of(
     return TableSpec(
         name,
         form,
-        partition_by=_listed(config.get("partition_by")),
+        partition_by=partition_fields(config.get("partition_by")),
         clustered_by=_listed(config.get("clustered_by")),
         buckets=buckets,
         location=f"{root}/{model['alias']}" if root is not None else "",

@@ -3,9 +3,7 @@
   {%- set fields = config.get('partition_by') -%}
   {%- if fields is not none -%}
     {{ label }} (
-    {%- for field in ([fields] if fields is string else fields) -%}
-      {{ adapter.streamsql_partition_field(field) }}{{ ', ' if not loop.last }}
-    {%- endfor -%}
+    {{- adapter.streamsql_partition_fields(fields) | join(', ') -}}
     )
   {%- endif -%}
 {%- endmacro %}

@@ -13,6 +13,8 @@ FOLDER = """
     models:
       shop:
         +refresh_mode: full
+        +partition_by: {field: at, data_type: timestamp, granularity: day}
+        +file_format: iceberg
         +changelog: false
         +on_error: quarantine
         +lateness: 2 hours
@@ -40,12 +42,16 @@ def test_models_of_other_kinds_ignore_what_their_folder_says_to_some(shop):
     for kind in KINDS:
         shop.write(
             f"models/kept/{kind}.sql",
-            f"{{{{ config(materialized='{kind}') }}}} select * from {{{{ ref('totals') }}}}",
+            f"{{{{ config(materialized='{kind}') }}}} "
+            "select *, timestamp'2026-01-02 03:04:05' as at from {{ ref('totals') }}",
         )
     done = shop.dbt("build")
     assert done.ok, done.messages
     assert shop.host.engine.configuration("lake.shop.totals")["refresh_mode"] == "incremental"
     assert shop.dbt("run").messages["totals"] == "NOOP"
+    days = shop.sql("select partition.at_day from lake.shop.table.partitions")
+    assert [str(day) for (day,) in days] == ["2026-01-02"]
+    assert "partition" not in str(shop.sql("describe lake.shop.totals")).lower()
     assert shop.dbt("compile").ok
     assert (shop.root / "target" / "plans" / "totals.json").exists()
 
@@ -68,3 +74,39 @@ def test_what_a_model_says_itself_is_still_refused(shop, place, kind, key, value
     done = shop.dbt("run", "-s", "own")
     assert not done.ok
     assert f"`{key}`" in done.messages["own"]
+
+
+LAYOUT = {
+    "partition_by": "'id'",
+    "clustered_by": "'id'",
+    "buckets": "4",
+    "unique_key": "'id'",
+    "incremental_strategy": "'merge'",
+    "file_format": "'delta'",
+}
+
+
+def test_what_a_maintained_model_cannot_take_of_plain_tables_is_refused_by_name(shop):
+    said = ", ".join(f"{key}={value}" for key, value in LAYOUT.items())
+    for kind in ("materialized_view", "streaming_table", "partial_update", "sink"):
+        shop.write(
+            f"models/kept/own_{kind}.sql",
+            f"{{{{ config(materialized='{kind}', {said}) }}}} select 1 as id",
+        )
+    done = shop.dbt("run", "-s", "kept", "--exclude", "totals")
+    for kind in ("materialized_view", "streaming_table", "partial_update", "sink"):
+        for key in LAYOUT:
+            assert f"`{key}" in done.messages[f"own_{kind}"], (kind, key)
+
+
+@pytest.mark.parametrize(
+    "said", ["{'field': 'id', 'data_type': 'int64', 'range': {'start': 0}}", "{'column': 'id'}", "7"]
+)
+def test_a_partitioning_that_cannot_be_understood_is_refused(shop, said):
+    shop.write(
+        "models/own.sql",
+        f"{{{{ config(materialized='table', partition_by={said}) }}}} select 1 as id",
+    )
+    done = shop.dbt("run", "-s", "own")
+    assert "`partition_by` cannot be understood" in done.messages["own"]
+    assert "days(ts)" in done.messages["own"]
