@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import lock
 from dbt_streamsql.meta.heartbeats import Heartbeats
-from dbt_streamsql.meta.kept import Kept, States
+from dbt_streamsql.meta.kept import KeptAnswers, States
 from dbt_streamsql.meta.leaders import LEADER_SECONDS, Leaders
 from dbt_streamsql.meta.leases import LEASE_SECONDS, Leases
 from dbt_streamsql.meta.records import (
@@ -68,7 +68,7 @@ class MetaClient(MetaStore):
             self._http.close()
             raise
         self._held: Fence | None = None
-        self._kept = Kept()
+        self._kept = KeptAnswers()
         self.staged = StagedClient(self._http, self._heartbeats)
         self.leases = LeasesClient(self._http)
         self.leaders = LeadersClient(self._http)

@@ -18,7 +18,7 @@ class States:
     jobs: str
 
 
-class Kept:
+class KeptAnswers:
     """Answers by the state of the store that they were read in. Safe from several threads.
 
     The state is asked for before the answer is read: what changes in between is in the answer

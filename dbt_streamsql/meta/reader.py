@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Select, Table, and_, func, select
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import audit, schema, topology
-from dbt_streamsql.meta.kept import Kept, States
+from dbt_streamsql.meta.kept import KeptAnswers, States
 from dbt_streamsql.meta.records import (
     Barrier,
     ChangeFile,
@@ -34,7 +34,7 @@ class MetaReader:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._kept = Kept()
+        self._kept = KeptAnswers()
 
     def states(self) -> States:
         """What tells whether the store has changed; see `meta/kept.py`."""

@@ -76,6 +76,7 @@ ROUTES: dict[tuple[str, str], tuple[Any, str, str]] = {
     ("GET", "/v1/pins"): ("first=1&last=2", "read", ""),
     ("GET", "/v1/versions/latest"): (IN_QUERY, "read", "sees"),
     ("GET", "/v1/versions/history"): (IN_QUERY, "read", "sees"),
+    ("GET", "/v1/states"): (None, "read", ""),
     ("GET", "/v1/jobs"): (None, "read", ""),
     ("GET", "/v1/jobs/provisional"): (None, "read", ""),
     ("POST", "/v1/jobs/drop"): (OF_TABLE, "run", "changes"),

@@ -100,7 +100,8 @@ def test_what_a_maintained_model_cannot_take_of_plain_tables_is_refused_by_name(
 
 
 @pytest.mark.parametrize(
-    "said", ["{'field': 'id', 'data_type': 'int64', 'range': {'start': 0}}", "{'column': 'id'}", "7"]
+    "said",
+    ["{'field': 'id', 'data_type': 'int64', 'range': {'start': 0}}", "{'column': 'id'}", "7"],
 )
 def test_a_partitioning_that_cannot_be_understood_is_refused(shop, said):
     shop.write(
