@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.storage.streams import formats
-from dbt_streamsql.storage.streams.formats import ROW, VALUE, Declared
+from dbt_streamsql.storage.streams.formats import VALUE, Declared
+from dbt_streamsql.storage.streams.records import json_text, times
+from dbt_streamsql.storage.streams.records.json_text import MARK, ROW
+from dbt_streamsql.storage.streams.records.values import as_texts
 from dbt_streamsql.storage.streams.rows import Columns
 
 if TYPE_CHECKING:
@@ -39,22 +42,25 @@ class Debezium:
         types = self.declared.types(spark)
         text = formats.text_of()
         change, envelope = _shapes(types)
-        given, found, row = F.col(_ENVELOPE).getField(ROW), F.col(_CHANGE), F.col(ROW)
+        parsed, found, row = F.col(_ENVELOPE), F.col(_CHANGE), F.col(ROW)
+        given, mark = parsed.getField(ROW), parsed.getField(MARK)
         bare = F.struct(*(given.getField(name).alias(name) for name in change.names))
-        operation = found.getField("op")
-        last = F.when(operation == "d", found.getField("before"))
+        operation = json_text.plain(found.getField("op"), mark)
+        before, after = found.getField("before"), found.getField("after")
+        last = F.when(operation == "d", before).otherwise(after)
         known = (
             frame.where(F.col(VALUE).isNotNull())
-            .withColumn(_ENVELOPE, formats.parse_json(text, envelope))
+            .withColumn(_ENVELOPE, json_text.parse(text, envelope))
             .withColumn(_CHANGE, F.coalesce(given.getField("payload"), bare))
-            .withColumn(ROW, last.otherwise(found.getField("after")))
+            .withColumn(ROW, last)
+            .withColumn(ROW, json_text.plain_texts(row, as_texts(types), mark))
         )
         values, problems = self.declared.typed(types, row)
-        stated = found.getField("source")
+        stated = json_text.plain(found.getField("source"), mark)
         written = F.coalesce(F.get_json_object(stated, "$.ts_ms"), found.getField("ts_ms"))
         values |= {
             "_op": operation,
-            "_ts": F.timestamp_millis(written.try_cast("bigint")),
+            "_ts": times.timestamp(written, "epoch_ms"),
             "_lsn": F.get_json_object(stated, "$.lsn").try_cast("bigint"),
             "_source": stated,
         }
@@ -70,7 +76,7 @@ def _shapes(types: StructType) -> tuple[StructType, StructType]:
     """A change, and an envelope that may have it under `payload` or be one itself."""
     from pyspark.sql.types import StringType, StructField, StructType
 
-    row = formats.as_texts(types)
+    row = as_texts(types)
     texts = [StructField(name, StringType()) for name in ("op", "ts_ms", "source")]
     change = StructType([StructField("before", row), StructField("after", row), *texts])
     return change, StructType([StructField("payload", change), *change.fields])
@@ -81,12 +87,12 @@ def _told(text: Column, envelope: Column, types: StructType) -> Column:
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
     from pyspark.sql.types import StructType
 
-    outer = formats.json_fields(text)
-    change = formats.json_fields(F.coalesce(outer.getItem("payload"), text))
+    outer = json_text.fields(text)
+    change = json_text.fields(F.coalesce(outer.getItem("payload"), text))
     before, after = change.getItem("before"), change.getItem("after")
     row = F.when(change.getItem("op") == "d", before).otherwise(after)
-    alone = formats.broken_json(row, formats.parse_json(row, formats.as_texts(types)), types)
-    whole = formats.broken_json(text, envelope, StructType([]))
+    alone = json_text.broken(row, json_text.parse_roughly(row, as_texts(types)), types)
+    whole = json_text.broken(text, envelope, StructType([]))
     return F.when(whole.isNotNull(), F.coalesce(alone, whole))
 
 
