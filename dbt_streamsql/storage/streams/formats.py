@@ -319,7 +319,7 @@ def with_own(columns: Columns, own: Columns, place: Place) -> Columns:
 
 def format_of(options: Options, known: Sequence[str]) -> Format:
     """The format that a source declares, with its options; what is wrong is noted there."""
-    from dbt_streamsql.storage.streams.debezium import Debezium
+    from dbt_streamsql.storage.streams.debezium import debezium_of
 
     name = str(options.format or "")
     if name not in known:
@@ -337,7 +337,7 @@ def format_of(options: Options, known: Sequence[str]) -> Format:
         return Avro(avro.schemas_of(options), given)
     if name == "csv":
         return Csv(given, csv_options(options))
-    return Debezium(given) if name == "debezium" else Json(given)
+    return debezium_of(options, given) if name == "debezium" else Json(given)
 
 
 def declared_of(options: Options, name: str) -> Declared:

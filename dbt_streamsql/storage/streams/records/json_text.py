@@ -27,23 +27,28 @@ _OTHER = rf"{_WHOLE}(?![.eE0-9])(?<!-0)"
 _NEXT = rf'\G((?:[^"0-9-]++|{_STRING}|{_OTHER})*+)({_NUMBER})(?=[ \t\r\n]*+[,\]}}])'
 """What comes before the next such number, and the number. Possessive: it takes no stack."""
 _MAYBE = r"[0-9][.eE]|-0"
+_ANY = rf"{_WHOLE}(?:\.[0-9]++)?+(?:{_EXPONENT})?+"
+_NEXT_OF_ALL = rf'\G((?:[^"0-9-]++|{_STRING})*+)({_ANY})(?=[ \t\r\n]*+[,\]}}])'
+"""The same for all numbers."""
 
 
-def parse(text: Column, kind: DataType) -> Column:
+def parse(text: Column, kind: DataType, *, all_numbers: bool = False) -> Column:
     """A struct: under `ROW` the object, under `CORRUPT` something when a text is no such object,
-    under `MARK` what `plain` needs to know (NULL: nothing).
+    under `MARK` what `plain` needs to know (NULL: nothing). With `all_numbers`, each number is a
+    text that `is_number`; else only those with a point or an exponent.
     """
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+    number, maybe = (_NEXT_OF_ALL, "[0-9]") if all_numbers else (_NEXT, _MAYBE)
     mark = F.concat(F.lit("n"), F.md5(text.cast("binary")))
     quoted = F.concat(F.lit('$1"'), mark, F.lit("$2"), mark, F.lit('"'))
     marked = F.concat(
         F.lit(f'{{"{MARK}":"'),
         mark,
         F.lit(f'","{ROW}":'),
-        F.regexp_replace(F.concat(text, F.lit("}")), F.lit(_NEXT), quoted),
+        F.regexp_replace(F.concat(text, F.lit("}")), F.lit(number), quoted),
     )
-    return _parsed(F.when(text.rlike(_MAYBE), marked).otherwise(_inside(text)), kind)
+    return _parsed(F.when(text.rlike(maybe), marked).otherwise(_inside(text)), kind)
 
 
 def parse_roughly(text: Column, kind: DataType) -> Column:
@@ -59,6 +64,13 @@ def plain(text: Column, mark: Column) -> Column:
     inside = F.replace(text, F.concat(quote, mark), nothing)
     inside = F.replace(inside, F.concat(mark, quote), nothing)
     return F.when(F.contains(text, mark), F.replace(inside, mark, nothing)).otherwise(text)
+
+
+def is_number(text: Column, mark: Column) -> Column:
+    """Whether a text out of an object that was parsed with `all_numbers` is one. Never NULL."""
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    return F.coalesce(F.startswith(text, mark), F.lit(False))
 
 
 def plain_texts(given: Column, kind: DataType, mark: Column) -> Column:

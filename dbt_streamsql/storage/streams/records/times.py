@@ -10,8 +10,8 @@ from dbt_streamsql.errors import Place, StreamSqlError
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-EPOCHS = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1}
-"""Microseconds in each."""
+EPOCHS = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1, "epoch_ns": 1}
+"""Microseconds in each, of `epoch_ns` a part of one."""
 DAYS = "epoch_days"
 _DATE = r"^\s*[+-]?\d{4,7}-\d{1,2}(?:-\d{1,2})?"
 _UTC = r"(?:\s*(?:Z|UTC|GMT|[+-]00:?00))?"
@@ -31,7 +31,7 @@ def timestamp(text: Column, pattern: str | None) -> Column:
     # Spark takes `10:00` for a time of today, whatever day that is.
     written = F.when(text.rlike(_DATE), text.try_cast("timestamp"))
     if pattern in EPOCHS:
-        return F.coalesce(F.timestamp_micros(_micros(text, pattern)), written)
+        return F.coalesce(F.timestamp_micros(micros(text, pattern)), written)
     return _parsed(text, pattern) if pattern else written
 
 
@@ -41,7 +41,7 @@ def timestamp_ntz(text: Column, pattern: str | None) -> Column:
 
     written = F.when(text.rlike(_WALL), text.try_cast("timestamp_ntz"))
     if pattern in EPOCHS:
-        return F.coalesce(ntz_of(_micros(text, pattern)), written)
+        return F.coalesce(ntz_of(micros(text, pattern)), written)
     if pattern and _ZONED.search(_QUOTED.sub("", pattern)):
         return _parsed(text, pattern).cast("timestamp_ntz")
     if pattern:
@@ -69,6 +69,16 @@ def ntz_of(micros: Column) -> Column:
     return F.timestamp_add("MICROSECOND", micros, start)
 
 
+def micros(count: Column, unit: str) -> Column:
+    """Microseconds in a number of `EPOCHS`, as a text; NULL for what is none."""
+    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+    number = count.try_cast("bigint")
+    if unit == "epoch_ns":
+        return F.floor(number.cast("decimal(20,0)") / F.lit(1000)).cast("bigint")
+    return F.try_multiply(number, F.lit(EPOCHS[unit]).cast("bigint"))
+
+
 def check(spark: SparkSession, key: str, pattern: str | None, place: Place) -> None:
     """Error: CONFIG_INVALID for a pattern that Spark does not take."""
     if not pattern or pattern in EPOCHS or pattern == DAYS:
@@ -88,12 +98,6 @@ def check(spark: SparkSession, key: str, pattern: str | None, place: Place) -> N
             "letters: years are `yyyy`, days of the month `dd`",
             place=place,
         ) from error
-
-
-def _micros(count: Column, unit: str) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
-    return F.try_multiply(count.try_cast("bigint"), F.lit(EPOCHS[unit]).cast("bigint"))
 
 
 def _parsed(text: Column, pattern: str) -> Column:
