@@ -14,15 +14,15 @@ from dbt_streamsql.storage.streams import avro, formats
 from dbt_streamsql.storage.streams.files_list import Entry, literal_paths
 from dbt_streamsql.storage.streams.formats import (
     BROKEN,
-    CORRUPT,
     NOT_TEXT,
-    ROW,
     VALUE,
     Csv,
     Declared,
     Format,
 )
 from dbt_streamsql.storage.streams.options import Options
+from dbt_streamsql.storage.streams.records.json_text import CORRUPT, ROW
+from dbt_streamsql.storage.streams.records.values import as_texts
 from dbt_streamsql.storage.streams.rows import Columns, records
 from dbt_streamsql.storage.streams.source import AT
 
@@ -121,7 +121,7 @@ class CsvFiles:
 
         del columns
         types = self.format.declared.types(spark)
-        shape = formats.with_corrupt(formats.as_texts(types))
+        shape = formats.with_corrupt(as_texts(types))
         options = {
             **self.format.reader(),
             "header": str(self.header).lower(),

@@ -16,12 +16,22 @@ from dbt_streamsql.quoting import quote
 from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.streams import avro
 from dbt_streamsql.storage.streams.options import Options
+from dbt_streamsql.storage.streams.records import json_text, times
+from dbt_streamsql.storage.streams.records.json_text import CORRUPT, MARK, ROW
+from dbt_streamsql.storage.streams.records.values import (
+    Values,
+    as_texts,
+    converted,
+    is_nested,
+    not_of,
+    unfit,
+)
 from dbt_streamsql.storage.streams.rows import Columns
 from dbt_streamsql.storage.streams.source import AT, PROBLEM, RAW
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
 VALUE = f"{HIDDEN_PREFIX}value"
 """The column of a frame that a format decodes: text or bytes. `AT` must be there too."""
@@ -29,16 +39,8 @@ VALUE = f"{HIDDEN_PREFIX}value"
 BROKEN = f"{HIDDEN_PREFIX}broken"
 """A column that such a frame may have: what is wrong with the record whatever its format."""
 
-CORRUPT = f"{HIDDEN_PREFIX}corrupt"
-ROW, PARSED = f"{HIDDEN_PREFIX}row", f"{HIDDEN_PREFIX}parsed"
-"""What a record was parsed to."""
-_NESTED = ("struct", "array", "map", "variant")
-_EPOCHS = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1}
-"""Microseconds in each."""
-_DAY = r"^\s*[+-]?\d{4,7}-\d"
+PARSED = f"{HIDDEN_PREFIX}parsed"
 NOT_TEXT = "it is not UTF-8"
-_SHOWN = 100
-"""Characters of a value that does not fit."""
 
 
 class Format(Protocol):
@@ -62,10 +64,12 @@ class Declared:
     place: Place
 
     def types(self, spark: SparkSession) -> StructType:
-        """As Spark's types. Error: CONFIG_INVALID."""
+        """As Spark's types. Error: CONFIG_INVALID, for patterns of times too."""
         from pyspark.errors import PySparkException
         from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+        times.check(spark, "timestamp_format", self.timestamp_format, self.place)
+        times.check(spark, "date_format", self.date_format, self.place)
         try:
             if self.schema:
                 return spark.createDataFrame([], self.schema).schema
@@ -84,43 +88,18 @@ class Declared:
     def told(self, spark: SparkSession) -> Columns:
         return tuple((f.name, type_text(f.dataType)) for f in self.types(spark))
 
-    def value(self, text: Column, kind: DataType) -> Column:
-        """The text as a value; NULL where it is none."""
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
-        name = type_text(kind)
-        if name == "string":
-            return text
-        if name == "binary":
-            return F.try_to_binary(text, F.lit("base64"))
-        if name == "timestamp" and self.timestamp_format in _EPOCHS:
-            count = text.try_cast("bigint") * F.lit(_EPOCHS[self.timestamp_format])
-            return F.timestamp_micros(count)
-        if name in ("timestamp", "timestamp_ntz") and self.timestamp_format:
-            return F.try_to_timestamp(text, F.lit(self.timestamp_format)).cast(kind)
-        if name == "date" and self.date_format:
-            return F.try_to_timestamp(text, F.lit(self.date_format)).cast(kind)
-        if name in ("date", "timestamp", "timestamp_ntz"):
-            # Spark takes `10:00` for a time of today, whatever day that is.
-            return F.when(text.rlike(_DAY), text.try_cast(kind))
-        return text.try_cast(kind)
-
     def typed(self, types: StructType, texts: Column) -> tuple[dict[str, Column], list[Column]]:
         """Values of the columns out of a struct as `as_texts` has it, and what is wrong."""
         from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+        made = Values(self.timestamp_format, self.date_format)
         values: dict[str, Column] = {}
         problems: list[Column] = []
         for each in types:
-            given = texts.getField(each.name)
-            if is_nested(each.dataType):
-                values[each.name] = given
-                continue
-            value = self.value(given, each.dataType)
-            values[each.name] = value
-            if type_text(each.dataType) != "string":
-                why = unfit(each.name, given, each.dataType)
-                problems.append(F.when(given.isNotNull() & value.isNull(), why))
+            given, kind = texts.getField(each.name), each.dataType
+            values[each.name] = made.value(given, kind)
+            told = F.to_json(given) if is_nested(kind) else given.cast("string")
+            problems.append(F.when(made.unfit(given, kind), unfit(each.name, told, kind)))
         return values, problems
 
 
@@ -139,9 +118,11 @@ class Json:
         types = self.declared.types(spark)
         text = text_of()
         parsed = F.col(PARSED)
-        known = frame.withColumn(PARSED, parse_json(text, as_texts(types)))
-        values, problems = self.declared.typed(types, parsed.getField(ROW))
-        broken = broken_json(text, parsed, types)
+        shape = as_texts(types)
+        row = json_text.plain_texts(parsed.getField(ROW), shape, parsed.getField(MARK))
+        known = frame.withColumn(PARSED, json_text.parse(text, shape)).withColumn(ROW, row)
+        values, problems = self.declared.typed(types, F.col(ROW))
+        broken = json_text.broken(text, parsed, types)
         return finished(known, values, own, shown(text), [not_text(), broken, *problems])
 
 
@@ -258,24 +239,11 @@ def cast_all(
         given = row.getField(each.name)
         values[each.name] = given
         if kinds[each.name] != each.dataType:
-            values[each.name] = given.try_cast(each.dataType)
-            why = unfit(each.name, given.cast("string"), each.dataType)
+            kind = type_text(each.dataType)
+            values[each.name] = converted(given, type_text(kinds[each.name]), kind)
+            why = not_of(each.name, given.cast("string"), kind)
             problems.append(F.when(given.isNotNull() & values[each.name].isNull(), why))
     return values, problems
-
-
-def is_nested(kind: DataType) -> bool:
-    return kind.typeName() in _NESTED
-
-
-def as_texts(types: StructType) -> StructType:
-    """The same columns, those that are not nested as texts."""
-    from pyspark.sql.types import StringType, StructField, StructType
-
-    text = StringType()
-    return StructType(
-        [StructField(f.name, f.dataType if is_nested(f.dataType) else text) for f in types]
-    )
 
 
 def with_corrupt(types: StructType) -> StructType:
@@ -304,60 +272,6 @@ def shown(text: Column) -> Column:
 
     bytes_of = F.base64(text.cast("binary"))
     return F.when(F.is_valid_utf8(text), text).otherwise(bytes_of)
-
-
-def parse_json(text: Column, kind: DataType) -> Column:
-    """A struct: under `ROW` the object, under `CORRUPT` something when a text is no such object.
-
-    Spark's parser takes the first of several objects in a text and leaves the rest, whatever that
-    is. Inside of another object it does not.
-    """
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
-    from pyspark.sql.types import StringType, StructField, StructType
-
-    options = {
-        "mode": "PERMISSIVE",
-        "columnNameOfCorruptRecord": CORRUPT,
-        "allowSingleQuotes": "false",
-        "allowNonNumericNumbers": "false",
-    }
-    around = StructType([StructField(ROW, kind), StructField(CORRUPT, StringType())])
-    whole = F.concat(F.lit(f'{{"{ROW}":'), text, F.lit("}"))
-    return F.from_json(whole, around, options)
-
-
-def broken_json(text: Column, parsed: Column, types: StructType) -> Column:
-    """What is wrong with a text that could not be parsed: no JSON, or which column does not fit.
-
-    Only bad records are parsed again for it.
-    """
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
-    from pyspark.sql.types import StructType
-
-    fields = json_fields(text)
-    reasons: list[Column] = [F.when(fields.isNull(), F.lit("it is not a JSON object"))]
-    for each in types:
-        if is_nested(each.dataType):
-            alone = parse_json(text, as_texts(StructType([each]))).getField(CORRUPT)
-            why = unfit(each.name, fields.getItem(each.name), each.dataType)
-            reasons.append(F.when(alone.isNotNull(), why))
-    reasons.append(F.lit("it is not a JSON object as declared"))
-    bad = parsed.getField(CORRUPT).isNotNull() | parsed.getField(ROW).isNull()
-    return F.when(text.isNotNull() & bad, F.coalesce(*reasons))
-
-
-def json_fields(text: Column) -> Column:
-    """The fields of an object, as texts; NULL when it is none."""
-    from pyspark.sql.types import MapType, StringType
-
-    return parse_json(text, MapType(StringType(), StringType())).getField(ROW)
-
-
-def unfit(name: str, given: Column, kind: DataType) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
-    told = F.left(F.coalesce(given, F.lit("NULL")), F.lit(_SHOWN))
-    return F.concat(F.lit(f"column {name}: "), told, F.lit(f" is not of type {type_text(kind)}"))
 
 
 def finished(
@@ -405,7 +319,7 @@ def with_own(columns: Columns, own: Columns, place: Place) -> Columns:
 
 def format_of(options: Options, known: Sequence[str]) -> Format:
     """The format that a source declares, with its options; what is wrong is noted there."""
-    from dbt_streamsql.storage.streams.debezium import Debezium
+    from dbt_streamsql.storage.streams.debezium import debezium_of
 
     name = str(options.format or "")
     if name not in known:
@@ -423,7 +337,7 @@ def format_of(options: Options, known: Sequence[str]) -> Format:
         return Avro(avro.schemas_of(options), given)
     if name == "csv":
         return Csv(given, csv_options(options))
-    return Debezium(given) if name == "debezium" else Json(given)
+    return debezium_of(options, given) if name == "debezium" else Json(given)
 
 
 def declared_of(options: Options, name: str) -> Declared:

@@ -23,7 +23,7 @@ from dbt_streamsql.storage.streams.pgoutput import (
     lsn_of,
     lsn_text,
 )
-from dbt_streamsql.storage.streams.pgtable import PgTable
+from dbt_streamsql.storage.streams.pgtable import UNBOUNDED, PgTable
 from dbt_streamsql.storage.streams.rows import Columns, records
 from dbt_streamsql.storage.streams.source import AT, Position
 
@@ -119,6 +119,11 @@ class Rows:
             for name, kind in self._table.columns
             if kind == kinds[name.lower()] == "binary"
         }
+        rounded = {
+            name: F.col(quote(name)).try_cast(kind)
+            for name, kind in self._table.columns
+            if kind == kinds[name.lower()] == UNBOUNDED
+        }
         base = F.col("_lsn").cast("decimal(20,0)") * F.lit(_MOST_IN_ONE).cast("decimal(11,0)")
         order = (base + F.col(_NUMBER)).cast("decimal(38,0)")
         return records(
@@ -127,7 +132,7 @@ class Rows:
             F.col(AT),
             place,
             broken=F.col(_BROKEN),
-            inexact=binary,
+            inexact=binary | rounded,
         )
 
     def _rows_of(self, change: Change, refuse: Callable[[str], Any]) -> list[tuple[str, Any]]:

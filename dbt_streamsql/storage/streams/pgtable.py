@@ -28,6 +28,9 @@ _PLAIN = {
 }
 """Spark's types; all others are texts, as PostgreSQL writes them."""
 
+UNBOUNDED = "decimal(38,18)"
+"""The type of a `numeric` that says no digits; what has more is rounded."""
+
 _TABLE = """
     SELECT c.oid::bigint, c.relkind::text, c.relreplident::text, EXISTS (
         SELECT FROM pg_index i WHERE i.indrelid = c.oid AND
@@ -205,6 +208,6 @@ def _type(name: str, modifier: int) -> str:
     if name != "numeric":
         return _PLAIN.get(name, "string")
     if modifier < 0:
-        return "decimal(38,18)"
+        return UNBOUNDED
     precision, scale = (modifier - 4) >> 16, (modifier - 4) & 0x7FF
     return f"decimal({precision},{scale})" if scale <= precision <= 38 else "string"

@@ -9,6 +9,7 @@ from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.storage.columns import type_text
+from dbt_streamsql.storage.streams.records.values import converted, not_of
 from dbt_streamsql.storage.streams.source import AT, PROBLEM, RAW
 
 if TYPE_CHECKING:
@@ -74,11 +75,9 @@ def records(
         if there.get(name) in (kind, kind.lower()):
             values[name] = given
             continue
-        values[name] = (inexact or {}).get(name, given.try_cast(kind))
+        values[name] = (inexact or {}).get(name, _converted(given, there.get(name), kind))
         if name in there:
-            why = F.concat(
-                F.lit(f"column {name}: "), given.cast("string"), F.lit(f" is not of type {kind}")
-            )
+            why = not_of(name, given.cast("string"), kind)
             problems.append(F.when(given.isNotNull() & values[name].isNull(), why))
     problem = F.coalesce(*problems) if problems else F.lit(None)
     problem = problem.cast("string")
@@ -102,6 +101,10 @@ def records(
             place=place,
         ) from error
     return found
+
+
+def _converted(given: Column, there: str | None, wanted: str) -> Column:
+    return given.try_cast(wanted) if there is None else converted(given, there, wanted.lower())
 
 
 def told(columns: Iterable[Sequence[str]]) -> str:

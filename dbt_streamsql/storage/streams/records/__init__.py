@@ -1,0 +1,1 @@
+"""How the texts of records become typed values."""
