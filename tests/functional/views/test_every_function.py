@@ -40,6 +40,7 @@ TRULY_FULL = (
     "PARTITION BY",
     "could not be resolved",
     "the parser reads",
+    "the compiler cannot read this query",
 )
 """Why an example may be refreshed in full."""
 
