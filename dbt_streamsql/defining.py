@@ -18,7 +18,6 @@ from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.document import PlanDocument
 from dbt_streamsql.plan.state import StateTtl
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.job import plan_of
 from dbt_streamsql.runtime.refusals import telling
 from dbt_streamsql.runtime.report import TableReport, reports_of
 from dbt_streamsql.runtime.streams import Stream
@@ -48,13 +47,10 @@ class Defining(Sinking):
         place = Place(into)
         ttl = _ttl(state_ttl, plan, sql, place)
         sql = self._kept(sql)
-        current = self._jobs().get(str(TableName.parse(into, self.catalog))) if into else None
-        if current is not None and self._definitions.is_of(current, sql, refresh_mode, ttl):
-            made = plan_of(current)
-        else:
-            made = compile_view(
-                sql, self._known, table=into, refresh_mode=refresh_mode, state_ttl=ttl
-            )
+        current = self._jobs().get(into)
+        made = self._definitions.known(current, sql, refresh_mode, ttl, anew=True) or compile_view(
+            sql, self._known, table=into, refresh_mode=refresh_mode, state_ttl=ttl
+        )
         document = document_of(made, self._known)
         if plan is not None:
             check_fit(plan, document, place)

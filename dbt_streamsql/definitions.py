@@ -75,12 +75,11 @@ class Definitions:
         kept = as_data(state_ttl)
         options = _options(properties, changelog=changelog, state_ttl=kept)
         before = current.plan["plan"]["tree"] if current is not None else None
-        afresh = anew and current is not None and any(t == KEPT for _, t in plan_of(current).reads)
-        same = not afresh and self.is_of(current, sql, refresh_mode, state_ttl)
-        if current is not None and same:
+        known = self.known(current, sql, refresh_mode, state_ttl, anew=anew)
+        if current is not None and known is not None:
             config = {"hidden": current.config["hidden"], **options}
             unique_id = unique_id or current.unique_id
-            return replace(current, unique_id=unique_id, config=config), plan_of(current), None
+            return replace(current, unique_id=unique_id, config=config), known, None
         plan = compile_view(
             *(sql, self._known),
             table=table,
@@ -93,14 +92,24 @@ class Definitions:
         job = self._job(plan, refresh_mode, unique_id, options)
         return job, plan, self._change(current, job, plan) if current is not None else None
 
-    def is_of(
-        self, job: Job | None, sql: str, refresh_mode: str, state_ttl: StateTtl | None
-    ) -> bool:
-        """Whether compiling this view would give the plan of `job` again."""
-        if job is None:
-            return False
-        known = (job.sql, job.refresh_mode, _ttl(job))
-        return known == (sql, refresh_mode, as_data(state_ttl)) and self._holds(job)
+    def known(
+        self,
+        job: Job | None,
+        sql: str,
+        refresh_mode: str,
+        state_ttl: StateTtl | None,
+        *,
+        anew: bool,
+    ) -> CompiledPlan | None:
+        """The plan of `job`, when compiling this view would give it again; `anew`: over no rows
+        that are stored, which may have expired by an earlier definition."""
+        wanted = (sql, refresh_mode, as_data(state_ttl))
+        if job is None or (job.sql, job.refresh_mode, _ttl(job)) != wanted:
+            return None
+        plan = plan_of(job)
+        if anew and any(ttl == KEPT for _, ttl in plan.reads):
+            return None
+        return plan if self._holds(job) else None
 
     def define_stream(
         self,

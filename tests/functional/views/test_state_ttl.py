@@ -225,6 +225,17 @@ def test_a_plan_file_shows_every_state_and_its_ttls_may_be_changed(world):
     assert world.rows("tracked") == []
 
 
+def test_compiling_does_not_depend_on_what_an_earlier_definition_has_forgotten(world):
+    world.sql("INSERT INTO {s}.orders VALUES (1, 'pen')")
+    query, name = JOIN.format(s=world.schema), f"lake.{world.schema.rpartition('.')[2]}.tracked"
+    fresh = world.engine.compile(query, into=name)
+    world.engine.create_materialized_view(name, query, state_ttl=f"{TTL} s")
+    world.expire()
+    world.epoch("INSERT INTO {s}.shipments VALUES (1, 'sent')")
+    assert world.engine.create_materialized_view(name, query).mode != "full"
+    assert world.engine.compile(query, into=name) == fresh
+
+
 def test_a_plan_file_of_another_query_is_refused_with_the_difference(world):
     name = f"{world.schema}.tracked"
     query = JOIN.format(s=world.schema)
