@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.quoting import literal
 from dbt_streamsql.storage.streams import formats
-from dbt_streamsql.storage.streams.formats import VALUE, Declared
+from dbt_streamsql.storage.streams.formats import IS_NOT_TEXT, SHOWN, TEXT, VALUE, Declared
 from dbt_streamsql.storage.streams.options import Options
 from dbt_streamsql.storage.streams.records import json_text, times
 from dbt_streamsql.storage.streams.records.cells import PRECISE, Cell, Unavailable
 from dbt_streamsql.storage.streams.records.connect import FIELD
 from dbt_streamsql.storage.streams.records.json_text import MARK, ROW
+from dbt_streamsql.storage.streams.records.sql import coalesce, field, let, one_of, struct, when
 from dbt_streamsql.storage.streams.records.values import as_texts
 from dbt_streamsql.storage.streams.rows import Columns
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 OWN = (("_op", "string"), ("_ts", "timestamp"), ("_lsn", "bigint"), ("_source", "string"))
@@ -26,6 +28,7 @@ OPERATIONS = ("c", "r", "u", "d", "t")
 _ENVELOPE, _CHANGE, _OP, _LAST, _TOLD, _FIELDS = (
     f"{HIDDEN_PREFIX}{name}" for name in ("envelope", "change", "op", "last", "told", "fields")
 )
+_UNKNOWN = "it is not a change as Debezium writes them: `op` is "
 _UNAVAILABLE = "__debezium_unavailable_value"
 _SCHEMA = f"struct<fields:array<struct<field:string,fields:array<{FIELD}>>>>"
 """What is read of the schema of an envelope."""
@@ -48,56 +51,54 @@ class Debezium:
         return self.declared.told(spark) + OWN
 
     def decode(self, spark: SparkSession, frame: DataFrame, own: Sequence[str]) -> DataFrame:
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
         types = self.declared.types(spark)
-        text = formats.text_of()
         change, envelope = _shapes(types)
-        parsed, found, row = F.col(_ENVELOPE), F.col(_CHANGE), F.col(ROW)
-        given, mark = parsed.getField(ROW), parsed.getField(MARK)
-        bare = F.struct(*(given.getField(name).alias(name) for name in change.names))
-        operation = F.col(_OP)
-        known = (
-            frame.where(F.col(VALUE).isNotNull())
-            .withColumn(_ENVELOPE, json_text.parse(text, envelope, all_numbers=True))
-            .withColumn(_CHANGE, F.coalesce(given.getField("payload"), bare))
-            .withColumn(_OP, json_text.plain(found.getField("op"), mark))
-            .withColumn(_FIELDS, _fields(given.getField("schema")))
-        )
-        before, after = found.getField("before"), found.getField("after")
-        last = F.when(operation == "d", before).otherwise(after)
-        known = known.withColumn(_LAST, last)
+        given, mark = field(_ENVELOPE, ROW), field(_ENVELOPE, MARK)
+        bare = struct((name, field(given, name)) for name in change.names)
+        before, after = field(_CHANGE, "before"), field(_CHANGE, "after")
         cells = [
             Cell(at, each.name, each.dataType, self.unavailable, self.decimals)
             for at, each in enumerate(types)
         ]
-        for step in (
-            [cell.parsed(F.col(_LAST), before, mark) for cell in cells],
-            [cell.sent(operation, F.col(_FIELDS)) for cell in cells],
-        ):
-            known = known.withColumns(dict(pair for made in step for pair in made.items()))
-        texts = [cell.text(F.col(_FIELDS)) for cell in cells]
-        named = (text.alias(cell.name) for cell, (text, _) in zip(cells, texts, strict=True))
-        told = [problem for _, problems in texts for problem in problems]
-        known = known.withColumn(_TOLD, F.coalesce(*told))
-        known = known.withColumn(ROW, F.when(F.col(_LAST).isNotNull(), F.struct(*named)))
-        values, problems = self.declared.typed(types, row)
-        stated = json_text.plain(found.getField("source"), mark)
-        moment = json_text.plain(found.getField("ts_ms"), mark)
-        written = F.coalesce(F.get_json_object(stated, "$.ts_ms"), moment)
+        texts = [(cell.name, *cell.text(_FIELDS)) for cell in cells]
+        row = struct((name, text) for name, text, _ in texts)
+        # What one step makes is a column for the next, since that uses it several times.
+        steps: list[dict[str, str]] = [
+            {_ENVELOPE: json_text.parse(TEXT, envelope, all_numbers=True)},
+            {
+                _CHANGE: f"coalesce({field(given, 'payload')}, {bare})",
+                _FIELDS: _fields(field(given, "schema")),
+            },
+            {_OP: json_text.plain(field(_CHANGE, "op"), mark)},
+            {_LAST: f"if({_OP} = 'd', {before}, {after})"},
+            _merged(cell.parsed(_LAST, before, mark) for cell in cells),
+            _merged(cell.sent(_OP, _FIELDS) for cell in cells),
+            _merged(cell.stated() for cell in cells),
+            {
+                _TOLD: coalesce(problem for _, _, problems in texts for problem in problems),
+                ROW: when(f"{_LAST} IS NOT NULL", row),
+            },
+        ]
+        known = frame.where(f"{VALUE} IS NOT NULL")
+        for step in steps:
+            known = known.selectExpr("*", *(f"{value} AS {name}" for name, value in step.items()))
+        values, problems = self.declared.typed(types, ROW)
+        stated = json_text.plain(field(_CHANGE, "source"), mark)
+        moment = json_text.plain(field(_CHANGE, "ts_ms"), mark)
+        written = f"coalesce(get_json_object({stated}, '$.ts_ms'), {moment})"
         values |= {
-            "_op": operation,
+            "_op": _OP,
             "_ts": times.timestamp(written, "epoch_ms"),
-            "_lsn": F.get_json_object(stated, "$.lsn").try_cast("bigint"),
+            "_lsn": f"try_cast(get_json_object({stated}, '$.lsn') AS BIGINT)",
             "_source": stated,
         }
         broken = [
-            formats.not_text(),
-            _told(text, F.col(_ENVELOPE), types),
-            *_not_a_change(operation, row),
-            F.col(_TOLD),
+            IS_NOT_TEXT,
+            _told(TEXT, _ENVELOPE, types),
+            *_not_a_change(_OP, ROW),
+            _TOLD,
         ]
-        return formats.finished(known, values, own, formats.shown(text), [*broken, *problems])
+        return formats.finished(known, values, own, SHOWN, [*broken, *problems])
 
 
 def debezium_of(options: Options, declared: Declared) -> Debezium:
@@ -107,14 +108,14 @@ def debezium_of(options: Options, declared: Declared) -> Debezium:
     return Debezium(declared, handling, Unavailable(word or _UNAVAILABLE))
 
 
-def _fields(schema: Column) -> Column:
-    """The schemas of a row's fields; NULL when the record has none."""
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+def _merged(made: Iterable[dict[str, str]]) -> dict[str, str]:
+    return {name: value for each in made for name, value in each.items()}
 
-    rows = F.filter(
-        schema.getField("fields"), lambda each: each.getField("field").isin("after", "before")
-    )
-    return F.get(rows, F.lit(0)).getField("fields")
+
+def _fields(schema: str) -> str:
+    """The schemas of a row's fields; NULL when the record has none."""
+    rows = f"filter({field(schema, 'fields')}, x -> x.field IN ('after', 'before'))"
+    return field(f"get({rows}, 0)", "fields")
 
 
 def _shapes(types: StructType) -> tuple[StructType, StructType]:
@@ -128,29 +129,25 @@ def _shapes(types: StructType) -> tuple[StructType, StructType]:
     return change, StructType([StructField("payload", change), schema, *change.fields])
 
 
-def _told(text: Column, envelope: Column, types: StructType) -> Column:
+def _told(text: str, envelope: str, types: StructType) -> str:
     """What is wrong with an envelope that could not be parsed: it is none, or its row."""
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
     from pyspark.sql.types import StructType
 
-    outer = json_text.fields(text)
-    change = json_text.fields(F.coalesce(outer.getItem("payload"), text))
-    before, after = change.getItem("before"), change.getItem("after")
-    row = F.when(change.getItem("op") == "d", before).otherwise(after)
-    alone = json_text.broken(row, json_text.parse_roughly(row, as_texts(types)), types)
     whole = json_text.broken(text, envelope, StructType([]))
-    return F.when(whole.isNotNull(), F.coalesce(alone, whole))
+    outer = json_text.fields(text)
+    change = json_text.fields(f"coalesce({outer}['payload'], {text})")
+    row = "if(c['op'] = 'd', c['before'], c['after'])"
+    alone = json_text.broken("r", "p", types)
+    parsed = let(json_text.parse_roughly("r", as_texts(types)), "p", alone)
+    inner = let(change, "c", let(row, "r", parsed))
+    return when(f"{whole} IS NOT NULL", f"coalesce({inner}, {whole})")
 
 
-def _not_a_change(operation: Column, row: Column) -> list[Column]:
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
-    told = F.coalesce(operation, F.lit("missing"))
-    unknown = F.concat(F.lit("it is not a change as Debezium writes them: `op` is "), told)
-    empty = F.when(operation == "d", F.lit("a delete without `before`"))
+def _not_a_change(operation: str, row: str) -> list[str]:
+    unknown = f"concat({literal(_UNKNOWN)}, coalesce({operation}, 'missing'))"
+    known = one_of(operation, OPERATIONS)
+    empty = f"if({operation} = 'd', 'a delete without `before`', 'a change without `after`')"
     return [
-        F.when(operation.isNull() | ~operation.isin(*OPERATIONS), unknown),
-        F.when(
-            row.isNull() & (operation != "t"), empty.otherwise(F.lit("a change without `after`"))
-        ),
+        when(f"{operation} IS NULL OR NOT {known}", unknown),
+        when(f"{row} IS NULL AND {operation} <> 't'", empty),
     ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.quoting import literal
 from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.streams import avro, formats
 from dbt_streamsql.storage.streams.files_list import Entry, literal_paths
@@ -22,6 +23,7 @@ from dbt_streamsql.storage.streams.formats import (
 )
 from dbt_streamsql.storage.streams.options import Options
 from dbt_streamsql.storage.streams.records.json_text import CORRUPT, ROW
+from dbt_streamsql.storage.streams.records.sql import field, struct, when
 from dbt_streamsql.storage.streams.records.values import as_texts
 from dbt_streamsql.storage.streams.rows import Columns, records
 from dbt_streamsql.storage.streams.source import AT
@@ -132,11 +134,10 @@ class CsvFiles:
         found = _with_file(reader.load(literal_paths(files)))
         fields = [F.col(f"`{name}`").alias(name) for name in shape.names]
         frame = found.select(F.struct(*fields).alias(ROW), *_OWN, _below(base).alias(AT))
-        row = F.col(ROW)
-        plain = F.to_csv(F.struct(*(row.getField(name).alias(name) for name in types.names)))
-        text = F.coalesce(row.getField(CORRUPT), plain)
+        plain = f"to_csv({struct((name, field(ROW, name)) for name in types.names)})"
+        text = f"coalesce({field(ROW, CORRUPT)}, {plain})"
         # Spark's reader replaces what is not UTF-8, and does not tell.
-        replaced = F.when(F.contains(text, F.lit(_REPLACED)), F.lit(NOT_TEXT))
+        replaced = when(f"contains({text}, {literal(_REPLACED)})", literal(NOT_TEXT))
         return self.format.rows(frame, types, _OWN, text, [replaced])
 
 

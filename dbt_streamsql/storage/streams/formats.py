@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
-from dbt_streamsql.quoting import quote
+from dbt_streamsql.quoting import literal, quote
 from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.streams import avro
 from dbt_streamsql.storage.streams.options import Options
 from dbt_streamsql.storage.streams.records import json_text, times
 from dbt_streamsql.storage.streams.records.json_text import CORRUPT, MARK, ROW
+from dbt_streamsql.storage.streams.records.sql import coalesce, field, when
 from dbt_streamsql.storage.streams.records.values import (
     Values,
     as_texts,
@@ -30,7 +31,7 @@ from dbt_streamsql.storage.streams.rows import Columns
 from dbt_streamsql.storage.streams.source import AT, PROBLEM, RAW
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 VALUE = f"{HIDDEN_PREFIX}value"
@@ -41,6 +42,11 @@ BROKEN = f"{HIDDEN_PREFIX}broken"
 
 PARSED = f"{HIDDEN_PREFIX}parsed"
 NOT_TEXT = "it is not UTF-8"
+TEXT = f"CAST({VALUE} AS STRING)"
+IS_NOT_TEXT = when(f"NOT is_valid_utf8({TEXT})", literal(NOT_TEXT))
+"""What is wrong with bytes that are no text."""
+SHOWN = f"if(is_valid_utf8({TEXT}), {TEXT}, base64(CAST({TEXT} AS BINARY)))"
+"""The text of a record; of one that is no text, its bytes in base64."""
 
 
 class Format(Protocol):
@@ -88,18 +94,20 @@ class Declared:
     def told(self, spark: SparkSession) -> Columns:
         return tuple((f.name, type_text(f.dataType)) for f in self.types(spark))
 
-    def typed(self, types: StructType, texts: Column) -> tuple[dict[str, Column], list[Column]]:
-        """Values of the columns out of a struct as `as_texts` has it, and what is wrong."""
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
+    def typed(self, types: StructType, texts: str) -> tuple[dict[str, str], list[str]]:
+        """SQL for the values of the columns out of a struct as `as_texts` has it, and for what is
+        wrong, as `finished` takes both."""
         made = Values(self.timestamp_format, self.date_format)
-        values: dict[str, Column] = {}
-        problems: list[Column] = []
+        values: dict[str, str] = {}
+        problems: list[str] = []
         for each in types:
-            given, kind = texts.getField(each.name), each.dataType
+            given, kind = field(texts, each.name), each.dataType
             values[each.name] = made.value(given, kind)
-            told = F.to_json(given) if is_nested(kind) else given.cast("string")
-            problems.append(F.when(made.unfit(given, kind), unfit(each.name, told, kind)))
+            bad = f"{given} IS NOT NULL AND {held(each.name)} IS NULL"
+            told = f"CAST({given} AS STRING)"
+            if is_nested(kind):
+                bad, told = made.unfit(given, kind), f"to_json({given})"
+            problems.append(when(bad, unfit(each.name, told, kind)))
         return values, problems
 
 
@@ -113,17 +121,14 @@ class Json:
         return self.declared.told(spark)
 
     def decode(self, spark: SparkSession, frame: DataFrame, own: Sequence[str]) -> DataFrame:
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
         types = self.declared.types(spark)
-        text = text_of()
-        parsed = F.col(PARSED)
         shape = as_texts(types)
-        row = json_text.plain_texts(parsed.getField(ROW), shape, parsed.getField(MARK))
-        known = frame.withColumn(PARSED, json_text.parse(text, shape)).withColumn(ROW, row)
-        values, problems = self.declared.typed(types, F.col(ROW))
-        broken = json_text.broken(text, parsed, types)
-        return finished(known, values, own, shown(text), [not_text(), broken, *problems])
+        row = json_text.plain_texts(field(PARSED, ROW), shape, field(PARSED, MARK))
+        known = frame.selectExpr("*", f"{json_text.parse(TEXT, shape)} AS {PARSED}")
+        known = known.selectExpr("*", f"{row} AS {ROW}")
+        values, problems = self.declared.typed(types, ROW)
+        broken = json_text.broken(TEXT, PARSED, types)
+        return finished(known, values, own, SHOWN, [IS_NOT_TEXT, broken, *problems])
 
 
 @dataclass(frozen=True)
@@ -140,26 +145,22 @@ class Csv:
         from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
         types = self.declared.types(spark)
-        text = text_of()
-        parsed = F.from_csv(text, type_text(with_corrupt(as_texts(types))), self.reader())
-        known = frame.withColumn(ROW, parsed)
-        return self.rows(known, types, own, shown(text), [not_text()])
+        shape = type_text(with_corrupt(as_texts(types)))
+        known = frame.withColumn(ROW, F.from_csv(F.expr(TEXT), shape, self.reader()))
+        return self.rows(known, types, own, SHOWN, [IS_NOT_TEXT])
 
     def rows(
         self,
         frame: DataFrame,
         types: StructType,
         own: Sequence[str],
-        text: Column,
-        before: Sequence[Column],
+        text: str,
+        before: Sequence[str],
     ) -> DataFrame:
         """The same from a frame whose column `ROW` has the fields as texts."""
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
-        row = F.col(ROW)
-        values, problems = self.declared.typed(types, row)
-        count = F.lit(f"it has not {len(types)} fields, or a quote that is not closed")
-        broken = F.when(row.getField(CORRUPT).isNotNull(), count)
+        values, problems = self.declared.typed(types, ROW)
+        count = f"'it has not {len(types)} fields, or a quote that is not closed'"
+        broken = when(f"{field(ROW, CORRUPT)} IS NOT NULL", count)
         return finished(frame, values, own, text, [*before, broken, *problems])
 
     def reader(self) -> dict[str, str]:
@@ -178,13 +179,11 @@ class Text:
         return (("value", self.kind),)
 
     def decode(self, spark: SparkSession, frame: DataFrame, own: Sequence[str]) -> DataFrame:
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
         del spark
-        value = F.col(VALUE).cast(self.kind)
+        value = f"CAST({VALUE} AS {self.kind})"
         if self.kind == "binary":
-            return finished(frame, {"value": value}, own, F.base64(F.col(VALUE)), [])
-        return finished(frame, {"value": value}, own, shown(value), [not_text()])
+            return finished(frame, {"value": value}, own, f"base64({VALUE})", [])
+        return finished(frame, {"value": value}, own, SHOWN, [IS_NOT_TEXT])
 
 
 @dataclass(frozen=True)
@@ -212,37 +211,26 @@ class Avro:
 
         row, problem = self.schemas.read(F.col(VALUE))
         known = frame.withColumn(ROW, row).withColumn(PROBLEM, problem)
-        broken = F.coalesce(
-            F.col(PROBLEM),
-            F.when(
-                F.col(VALUE).isNotNull() & F.col(ROW).getField(avro.MARK).isNull(),
-                F.lit("it is not what its Avro schema says"),
-            ),
-        )
-        values, problems = cast_all(
-            F.col(ROW), self.schemas.types(spark), self.declared.types(spark)
-        )
-        raw = F.base64(F.col(VALUE))
-        return finished(known, values, own, raw, [broken, *problems])
+        unread = f"{VALUE} IS NOT NULL AND {field(ROW, avro.MARK)} IS NULL"
+        broken = [PROBLEM, when(unread, "'it is not what its Avro schema says'")]
+        values, problems = cast_all(ROW, self.schemas.types(spark), self.declared.types(spark))
+        return finished(known, values, own, f"base64({VALUE})", [*broken, *problems])
 
 
-def cast_all(
-    row: Column, there: StructType, wanted: StructType
-) -> tuple[dict[str, Column], list[Column]]:
-    """The fields of a struct with the types that are declared (all of them if none is)."""
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
+def cast_all(row: str, there: StructType, wanted: StructType) -> tuple[dict[str, str], list[str]]:
+    """SQL for the fields of a struct with the types that are declared (all of them if none is),
+    and for what is wrong."""
     kinds = {each.name: each.dataType for each in there}
-    values: dict[str, Column] = {}
-    problems: list[Column] = []
+    values: dict[str, str] = {}
+    problems: list[str] = []
     for each in wanted if len(wanted) else there:
-        given = row.getField(each.name)
-        values[each.name] = given
-        if kinds[each.name] != each.dataType:
+        given, name = field(row, each.name), each.name
+        values[name] = given
+        if kinds[name] != each.dataType:
             kind = type_text(each.dataType)
-            values[each.name] = converted(given, type_text(kinds[each.name]), kind)
-            why = not_of(each.name, given.cast("string"), kind)
-            problems.append(F.when(given.isNotNull() & values[each.name].isNull(), why))
+            values[name] = converted(given, type_text(kinds[name]), kind)
+            why = not_of(name, f"CAST({given} AS STRING)", kind)
+            problems.append(when(f"{given} IS NOT NULL AND {held(name)} IS NULL", why))
     return values, problems
 
 
@@ -253,52 +241,34 @@ def with_corrupt(types: StructType) -> StructType:
     return StructType([*types.fields, StructField(CORRUPT, StringType())])
 
 
-def text_of() -> Column:
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
-    return F.col(VALUE).cast("string")
-
-
-def not_text() -> Column:
-    """What is wrong with bytes that are no text."""
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
-    return F.when(~F.is_valid_utf8(F.col(VALUE).cast("string")), F.lit(NOT_TEXT))
-
-
-def shown(text: Column) -> Column:
-    """The text of a record; of one that is no text, its bytes in base64."""
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
-    bytes_of = F.base64(text.cast("binary"))
-    return F.when(F.is_valid_utf8(text), text).otherwise(bytes_of)
+def held(name: str) -> str:
+    """The value of a column, as a column beside the record it is made of."""
+    return quote(f"{HIDDEN_PREFIX}of_{name}")
 
 
 def finished(
     frame: DataFrame,
-    values: Mapping[str, Column],
+    values: Mapping[str, str],
     own: Sequence[str],
-    raw: Column,
-    problems: Sequence[Column],
+    raw: str,
+    problems: Sequence[str],
 ) -> DataFrame:
-    """What `Format.decode` gives. The first of the problems is told."""
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
+    """What `Format.decode` gives, of expressions of SQL: those of `problems` may use the values as
+    they are `held`. The first of the problems is told."""
     if BROKEN in frame.columns:
-        problems = [F.col(BROKEN), *problems]
-    problem = F.coalesce(*problems) if problems else F.lit(None)
-    known = frame.select(
-        *(value.alias(name) for name, value in values.items()),
-        *own,
-        raw.alias(RAW),
-        F.col(AT).cast("string").alias(AT),
-        problem.cast("string").alias(PROBLEM),
+        problems = [BROKEN, *problems]
+    made = (f"{value} AS {held(name)}" for name, value in values.items())
+    ends = [f"{raw} AS {RAW}", f"CAST({AT} AS STRING) AS {AT}"]
+    known = frame.selectExpr("*", *made).selectExpr(
+        *(f"{held(name)} AS {quote(name)}" for name in values),
+        *map(quote, own),
+        *ends,
+        f"{coalesce(problems)} AS {PROBLEM}",
     )
     if not problems:
         return known
-    good = F.col(PROBLEM).isNull()
-    columns = [F.when(good, F.col(quote(name))).alias(name) for name in (*values, *own)]
-    return known.select(*columns, RAW, AT, PROBLEM)
+    columns = [f"{when(f'{PROBLEM} IS NULL', quote(n))} AS {quote(n)}" for n in (*values, *own)]
+    return known.selectExpr(*columns, RAW, AT, PROBLEM)
 
 
 def with_own(columns: Columns, own: Columns, place: Place) -> Columns:

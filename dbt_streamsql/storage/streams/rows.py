@@ -71,14 +71,15 @@ def records(
     values: dict[str, Column] = {}
     problems: list[Column] = [] if broken is None else [broken]
     for name, kind in columns:
-        given = F.col(quote(name)) if name in there else F.lit(None)
+        given = quote(name) if name in there else "NULL"
         if there.get(name) in (kind, kind.lower()):
-            values[name] = given
+            values[name] = F.col(given)
             continue
-        values[name] = (inexact or {}).get(name, _converted(given, there.get(name), kind))
+        own = (inexact or {}).get(name)
+        values[name] = F.expr(_converted(given, there.get(name), kind)) if own is None else own
         if name in there:
-            why = not_of(name, given.cast("string"), kind)
-            problems.append(F.when(given.isNotNull() & values[name].isNull(), why))
+            why = F.expr(not_of(name, f"CAST({given} AS STRING)", kind))
+            problems.append(F.when(F.col(given).isNotNull() & values[name].isNull(), why))
     problem = F.coalesce(*problems) if problems else F.lit(None)
     problem = problem.cast("string")
     text = F.to_json(
@@ -103,8 +104,10 @@ def records(
     return found
 
 
-def _converted(given: Column, there: str | None, wanted: str) -> Column:
-    return given.try_cast(wanted) if there is None else converted(given, there, wanted.lower())
+def _converted(given: str, there: str | None, wanted: str) -> str:
+    if there is None:
+        return f"try_cast({given} AS {wanted})"
+    return converted(given, there, wanted.lower())
 
 
 def told(columns: Iterable[Sequence[str]]) -> str:

@@ -1,4 +1,7 @@
-"""One field of a row in an envelope of Debezium's, as the text of SQL that it stands for."""
+"""One field of a row in an envelope of Debezium's, as the text of SQL that it stands for.
+
+What is given and what comes out are expressions of SQL.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.quoting import literal
 from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.streams.records import connect, json_text
+from dbt_streamsql.storage.streams.records.sql import (
+    NULL,
+    concat,
+    field,
+    one_of,
+    when,
+)
 from dbt_streamsql.storage.streams.records.values import as_texts, is_nested
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
     from pyspark.sql.types import DataType
 
 PRECISE = "precise"
@@ -35,24 +45,22 @@ class Unavailable:
 
     word: str
 
-    def says(self, given: Column, kind: DataType) -> Column:
+    def says(self, given: str, kind: DataType) -> str:
         """Whether a value of texts is that. Never NULL."""
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
         from pyspark.sql.types import ArrayType, MapType
 
-        raw = self.word.encode()
-        found = F.lit(False)
+        raw, found = self.word.encode(), "false"
         if isinstance(kind, ArrayType) and not is_nested(kind.elementType):
             # Of numbers it is the bytes of the word, of UUIDs its hash.
             hashed = uuid.UUID(bytes=hashlib.md5(raw, usedforsecurity=False).digest(), version=3)
-            alone = F.get(given, F.lit(0)).isin(*self._forms(), str(hashed))
-            codes = F.array(*(F.lit(str(each)) for each in raw))
-            found = ((F.size(given) == 1) & alone) | (given == codes)
+            alone = one_of(f"get({given}, 0)", [*self._forms(), str(hashed)])
+            codes = ", ".join(literal(each) for each in raw)
+            found = f"size({given}) = 1 AND {alone} OR {given} = array({codes})"
         elif isinstance(kind, MapType):
-            found = F.map_keys(given) == F.array(F.lit(self.word))
+            found = f"map_keys({given}) = array({literal(self.word)})"
         elif not is_nested(kind):
-            found = given.isin(*self._forms())
-        return F.coalesce(found, F.lit(False))
+            found = one_of(given, self._forms())
+        return f"coalesce({found}, false)"
 
     def _forms(self) -> list[str]:
         raw = self.word.encode()
@@ -72,15 +80,13 @@ class Cell:
     unavailable: Unavailable
     decimals: str | None
 
-    def parsed(self, last: Column, before: Column, mark: Column) -> dict[str, Column]:
+    def parsed(self, last: str, before: str, mark: str) -> dict[str, str]:
         """Out of the rows as they were parsed."""
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
         shape = as_texts_of(self.kind)
-        new, old = last.getField(self.name), before.getField(self.name)
+        new, old = field(last, self.name), field(before, self.name)
 
-        def is_number(given: Column) -> Column:
-            return json_text.is_number(given, mark) if self._is_leaf else F.lit(False)
+        def is_number(given: str) -> str:
+            return json_text.is_number(given, mark) if self._is_leaf else "false"
 
         found = {
             self._named("new"): json_text.plain_texts(new, shape, mark),
@@ -91,59 +97,65 @@ class Cell:
             found[self._named("old_number")] = is_number(old)
         return found
 
-    def sent(self, operation: Column, fields: Column) -> dict[str, Column]:
+    def sent(self, operation: str, fields: str) -> dict[str, str]:
         """The value of the row, or the one before when it was left as it was."""
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
-        new = F.col(self._named("new"))
-        own = F.filter(fields, lambda each: each.getField("field") == self.name)
-        found = {self._named("field"): F.get(own, F.lit(0))}
+        new, is_number = self._named("new"), self._named("new_number")
+        own = f"get(filter({fields}, x -> x.field = {literal(self.name)}), 0)"
+        found = {self._named("field"): own}
         if self._is_always_sent:
-            number, nothing = F.col(self._named("new_number")), F.lit(None).cast("string")
-            value = {self._named("value"): new, self._named("number"): number}
-            return {**found, **value, self._named("unsent"): nothing}
-        old, unsent = F.col(self._named("old")), self.unavailable.says(new, self.kind)
+            value = {self._named("value"): new, self._named("number"): is_number}
+            return {**found, **value, self._named("unsent"): NULL}
+        old, unsent = self._named("old"), self.unavailable.says(new, self.kind)
         # The row before may be its key alone; but no value that is not sent is NULL.
-        is_known = old.isNotNull() & ~self.unavailable.says(old, self.kind)
-        why = F.lit(f"column {self.name}{_UNSENT}")
-        number = F.when(unsent, F.col(self._named("old_number")))
+        is_known = f"({old} IS NOT NULL AND NOT {self.unavailable.says(old, self.kind)})"
+        is_lost = f"{unsent} AND NOT {is_known} AND {operation} <> 'd'"
         return {
             **found,
-            self._named("value"): F.when(~unsent, new).when(is_known, old),
-            self._named("number"): number.otherwise(F.col(self._named("new_number"))),
-            self._named("unsent"): F.when(unsent & ~is_known & (operation != "d"), why),
+            self._named("value"): f"if({unsent}, {when(is_known, old)}, {new})",
+            self._named("number"): f"if({unsent}, {self._named('old_number')}, {is_number})",
+            self._named("unsent"): when(is_lost, literal(f"column {self.name}{_UNSENT}")),
         }
 
-    def text(self, fields: Column) -> tuple[Column, list[Column]]:
-        """The text of SQL (texts, for a nested type), and what is wrong. `fields`: the schemas of
-        the row's fields."""
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
-        value, unsent = F.col(self._named("value")), F.col(self._named("unsent"))
+    def stated(self) -> dict[str, str]:
+        """The text of SQL (texts, for a nested type), as the schema of the field says it; of a
+        decimal without one what it is when it is bytes."""
+        value, kind = self._named("value"), type_text(self.kind)
         if not self._is_leaf:
-            return value, [unsent]
-        kind, field = type_text(self.kind), self._named("field")
-        sql = connect.text(self._named("value"), field, self._named("number"), kind)
-        text, is_number = F.expr(sql), F.col(self._named("number"))
-        told = F.concat(F.lit(f"column {self.name}: "), value)
-        problems = [unsent]
-        if sql != self._named("value"):
-            why = F.concat(told, F.lit(" is not "), F.col(f"{field}.name"))
-            problems.append(F.when(value.isNotNull() & text.isNull(), why))
+            return {self._named("text"): value}
+        text = connect.text(value, self._named("field"), self._named("number"), kind)
+        if not self._may_be_bytes:
+            return {self._named("text"): text}
+        scale = kind.partition(",")[2].rstrip(")")
+        number = connect.decimal_text(value, scale)
+        return {self._named("text"): text, self._named("bytes"): number}
+
+    def text(self, fields: str) -> tuple[str, list[str]]:
+        """The text of SQL, and what is wrong. `fields`: the schemas of the row's fields."""
+        value, text, unsent = (self._named(name) for name in ("value", "text", "unsent"))
+        kind = type_text(self.kind)
+        if not self._is_leaf:
+            return text, [unsent]
+        told = concat(literal(f"column {self.name}: "), value)
+        why = concat(told, "' is not '", field(self._named("field"), "name"))
+        problems = [unsent, when(f"{value} IS NOT NULL AND {text} IS NULL", why)]
         if not kind.startswith("decimal"):
             return text, problems
-        silent = fields.isNull() & ~is_number & value.isNotNull()
-        if self.decimals == PRECISE:
-            scale = kind.partition(",")[2].rstrip(")")
-            number = F.expr(connect.decimal_text(self._named("value"), scale))
-            why = F.concat(told, F.lit(f" is not {connect.DECIMAL}"))
-            bad = F.when(silent & number.isNull(), why)
-            return F.when(silent, number).otherwise(text), [*problems, bad]
+        is_silent = f"{fields} IS NULL AND NOT {self._named('number')} AND {value} IS NOT NULL"
+        if self._may_be_bytes:
+            number = self._named("bytes")
+            why = concat(told, literal(f" is not {connect.DECIMAL}"))
+            bad = when(f"{is_silent} AND {number} IS NULL", why)
+            return f"if({is_silent}, {number}, {text})", [*problems, bad]
         if self.decimals is None:
-            may_be_bytes = value.rlike("^[A-Za-z0-9+/]+={0,2}$") & (F.length(value) % 4 == 0)
-            why = F.lit(" may be a number or its bytes in base64: `decimal_handling` says which")
-            problems.append(F.when(silent & may_be_bytes, F.concat(told, why)))
+            is_base64 = f"{value} RLIKE '^[A-Za-z0-9+/]+={{0,2}}$' AND length({value}) % 4 = 0"
+            why = "' may be a number or its bytes in base64: `decimal_handling` says which'"
+            problems.append(when(f"{is_silent} AND {is_base64}", concat(told, why)))
         return text, problems
+
+    @property
+    def _may_be_bytes(self) -> bool:
+        """Whether it is, where no schema says what it is."""
+        return self.decimals == PRECISE and type_text(self.kind).startswith("decimal")
 
     @property
     def _is_leaf(self) -> bool:

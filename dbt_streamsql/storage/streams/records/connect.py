@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dbt_streamsql.storage.streams.records.sql import let
+
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 VARIABLE = "io.debezium.data.VariableScaleDecimal"
 BITS = "io.debezium.data.Bits"
@@ -59,7 +61,7 @@ def text(given: str, schema: str, is_number: str, kind: str) -> str:
             f" WHEN m BETWEEN 0 AND {_DAY - 1} THEN substring({at}, 12, 15) END"
         )
         known = [*DATES, *MOMENTS, *(HOURS if kind == "string" else ())]
-        cases.append(f"WHEN f.name IN ({_names(known)}) THEN {_let(micros, 'm', inner)}")
+        cases.append(f"WHEN f.name IN ({_names(known)}) THEN {let(micros, 'm', inner)}")
     if kind == "string":
         length = "try_cast(f.parameters['length'] AS INT)"
         bits = (
@@ -67,7 +69,7 @@ def text(given: str, schema: str, is_number: str, kind: str) -> str:
             " lpad(conv(array_join(reverse(regexp_extract_all(b, '(..)', 1)), ''), 16, 2),"
             f" {length}, '0') END"
         )
-        found = _let(f"hex(try_to_binary({given}, 'base64'))", "b", bits)
+        found = let(f"hex(try_to_binary({given}, 'base64'))", "b", bits)
         cases.append(f"WHEN f.name = '{BITS}' THEN {found}")
     if kind not in _TIMES:
         scale = "try_cast(f.parameters['scale'] AS INT)"
@@ -80,7 +82,7 @@ def text(given: str, schema: str, is_number: str, kind: str) -> str:
                 f"if(f.name = '{VARIABLE}', {own}, {scale})",
             )
         )
-    described = _let(schema, "f", f"CASE {' '.join(cases)} ELSE {given} END")
+    described = let(schema, "f", f"CASE {' '.join(cases)} ELSE {given} END")
     return f"if({schema}.name IS NULL, {given}, {described})"
 
 
@@ -93,10 +95,10 @@ def decimal_text(base64: str, scale: str) -> str:
         f" repeat('0', greatest(-s, 0)), if(s > 0, concat('.', right(w, {after})), ''))"
     )
     padded = f"lpad(n, greatest(length(n), {after} + 1), '0')"
-    found = _let(_whole(), "n", _let(padded, "w", pointed))
+    found = let(_whole(), "n", let(padded, "w", pointed))
     fits = f"length(h) BETWEEN 2 AND {_LONGEST * 2} AND s BETWEEN -38 AND 38"
     number = f"hex(try_to_binary({base64}, 'base64'))"
-    return _let(number, "h", _let(scale, "s", f"CASE WHEN {fits} THEN {found} END"))
+    return let(number, "h", let(scale, "s", f"CASE WHEN {fits} THEN {found} END"))
 
 
 def _whole() -> str:
@@ -111,11 +113,6 @@ def _whole() -> str:
         wider = f"try_cast(try_multiply({whole}, {_WORD}BD) AS DECIMAL(38,0))"
         whole = f"try_cast(try_add({wider}, {word}) AS DECIMAL(38,0))"
     return f"CAST(try_cast(try_add({whole}, if({negative}, 1BD, 0BD)) AS DECIMAL(38,0)) AS STRING)"
-
-
-def _let(value: str, name: str, use: str) -> str:
-    """`use`, in which `name` is a value that is computed once."""
-    return f"get(transform(array({value}), {name} -> {use}), 0)"
 
 
 def _names(names: Iterable[str]) -> str:

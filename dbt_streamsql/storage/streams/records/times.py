@@ -1,4 +1,7 @@
-"""Texts and numbers as dates and times, by the patterns that a source declares."""
+"""Texts and numbers as dates and times, by the patterns that a source declares.
+
+What is given and what comes out are expressions of SQL.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import re
 from typing import TYPE_CHECKING
 
 from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.quoting import literal
+from dbt_streamsql.storage.streams.records.sql import concat, when
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import SparkSession
 
 EPOCHS = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1, "epoch_ns": 1}
 """Microseconds in each, of `epoch_ns` a part of one."""
@@ -24,59 +29,48 @@ _ZONED = re.compile("[VzOXxZ]")
 _QUOTED = re.compile("'[^']*'")
 
 
-def timestamp(text: Column, pattern: str | None) -> Column:
+def timestamp(text: str, pattern: str | None) -> str:
     """NULL for what is none. Where times are counted, one may be written as SQL has it too."""
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
     # Spark takes `10:00` for a time of today, whatever day that is.
-    written = F.when(text.rlike(_DATE), text.try_cast("timestamp"))
+    written = when(f"{text} RLIKE {literal(_DATE)}", f"try_cast({text} AS TIMESTAMP)")
     if pattern in EPOCHS:
-        return F.coalesce(F.timestamp_micros(micros(text, pattern)), written)
+        return f"coalesce(timestamp_micros({micros(text, pattern)}), {written})"
     return _parsed(text, pattern) if pattern else written
 
 
-def timestamp_ntz(text: Column, pattern: str | None) -> Column:
+def timestamp_ntz(text: str, pattern: str | None) -> str:
     """NULL for what is none. Counted since 1970, it is the time in UTC."""
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
-    written = F.when(text.rlike(_WALL), text.try_cast("timestamp_ntz"))
+    written = when(f"{text} RLIKE {literal(_WALL)}", f"try_cast({text} AS TIMESTAMP_NTZ)")
     if pattern in EPOCHS:
-        return F.coalesce(ntz_of(micros(text, pattern)), written)
+        return f"coalesce({_ntz_of(micros(text, pattern))}, {written})"
     if pattern and _ZONED.search(_QUOTED.sub("", pattern)):
-        return _parsed(text, pattern).cast("timestamp_ntz")
+        return f"CAST({_parsed(text, pattern)} AS TIMESTAMP_NTZ)"
     if pattern:
         # Read as a time of UTC: every other zone has hours that there are not.
-        in_utc = _parsed(F.concat(text, F.lit(" UTC")), f"{pattern} VV")
-        return ntz_of(F.unix_micros(in_utc))
+        in_utc = _parsed(concat(text, "' UTC'"), f"{pattern} VV")
+        return _ntz_of(f"unix_micros({in_utc})")
     return written
 
 
-def date(text: Column, pattern: str | None) -> Column:
+def date(text: str, pattern: str | None) -> str:
     """NULL for what is none, and for a time of day that is not midnight."""
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
-    written = F.when(text.rlike(_DAY), text.try_cast("date"))
+    written = when(f"{text} RLIKE {literal(_DAY)}", f"try_cast({text} AS DATE)")
     if pattern == DAYS:
-        return F.coalesce(F.date_from_unix_date(text.try_cast("int")), written)
-    return _parsed(text, pattern).cast("date") if pattern else written
+        return f"coalesce(date_from_unix_date(try_cast({text} AS INT)), {written})"
+    return f"CAST({_parsed(text, pattern)} AS DATE)" if pattern else written
 
 
-def ntz_of(micros: Column) -> Column:
-    """The time in UTC, so many microseconds after the beginning of 1970."""
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
-    start = F.lit("1970-01-01T00:00:00").cast("timestamp_ntz")
-    return F.timestamp_add("MICROSECOND", micros, start)
-
-
-def micros(count: Column, unit: str) -> Column:
+def micros(count: str, unit: str) -> str:
     """Microseconds in a number of `EPOCHS`, as a text; NULL for what is none."""
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
-    number = count.try_cast("bigint")
+    number = f"try_cast({count} AS BIGINT)"
     if unit == "epoch_ns":
-        return F.floor(number.cast("decimal(20,0)") / F.lit(1000)).cast("bigint")
-    return F.try_multiply(number, F.lit(EPOCHS[unit]).cast("bigint"))
+        return f"CAST(floor(CAST({number} AS DECIMAL(20,0)) / 1000) AS BIGINT)"
+    return f"try_multiply({number}, {EPOCHS[unit]}L)"
+
+
+def _ntz_of(micros: str) -> str:
+    """The time in UTC, so many microseconds after the beginning of 1970."""
+    return f"timestampadd(MICROSECOND, {micros}, TIMESTAMP_NTZ'1970-01-01')"
 
 
 def check(spark: SparkSession, key: str, pattern: str | None, place: Place) -> None:
@@ -100,12 +94,9 @@ def check(spark: SparkSession, key: str, pattern: str | None, place: Place) -> N
         ) from error
 
 
-def _parsed(text: Column, pattern: str) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
+def _parsed(text: str, pattern: str) -> str:
     # A year that is too great is an error of `try_to_timestamp`; not of `try_add` around it.
-    nothing = F.expr("INTERVAL '0' SECOND")
-    return F.try_add(F.try_to_timestamp(text, F.lit(pattern)), nothing)
+    return f"try_add(try_to_timestamp({text}, {literal(pattern)}), INTERVAL '0' SECOND)"
 
 
 _known: set[str] = set()

@@ -2,7 +2,7 @@
 
 A value that would have to be cut or rounded does not fit: `12.345` is no decimal(10,2), a date
 with a time of day is no date. Floating point numbers are as near as they come, and times are cut
-to microseconds: no type holds more.
+to microseconds: no type holds more. What is given and what comes out are expressions of SQL.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dbt_streamsql.quoting import literal
 from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.streams.records import times
+from dbt_streamsql.storage.streams.records.sql import concat, field, let, struct, when
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
     from pyspark.sql.types import DataType, StructType
 
 _NESTED = ("struct", "array", "map")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_FRACTION, _DIGITS = r"\.([0-9]*)", r"^\s*[+-]?([0-9.]+)"
 _SHOWN = 100
 """Characters of a value that does not fit."""
 
@@ -31,87 +33,75 @@ class Values:
     timestamp_format: str | None = None
     date_format: str | None = None
 
-    def value(self, given: Column, kind: DataType) -> Column:
+    def value(self, given: str, kind: DataType) -> str:
         """The value of a text, or of a struct, array or map of texts; NULL where it is none."""
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
         from pyspark.sql.types import ArrayType, MapType, StructType
 
         if isinstance(kind, StructType):
-            fields = (self.value(given.getField(f.name), f.dataType).alias(f.name) for f in kind)
-            return F.when(given.isNotNull(), F.struct(*fields))
+            fields = ((f.name, self.value(field(given, f.name), f.dataType)) for f in kind)
+            return when(f"{given} IS NOT NULL", struct(fields))
         if isinstance(kind, ArrayType):
-            element = kind.elementType
-            return F.transform(given, lambda each: self.value(each, element))
+            return f"transform({given}, x -> {self.value('x', kind.elementType)})"
         if isinstance(kind, MapType):
-            keys, of = self._keys(given, kind), kind.valueType
-            found = F.transform(F.map_values(given), lambda each: self.value(each, of))
-            return F.when(_distinct(keys), F.map_from_arrays(keys, found))
+            values = f"transform(map_values({given}), x -> {self.value('x', kind.valueType)})"
+            made = when(_distinct("k"), f"map_from_arrays(k, {values})")
+            return let(self._keys(given, kind), "k", made)
         return self.leaf(given, type_text(kind))
 
-    def unfit(self, given: Column, kind: DataType) -> Column:
+    def unfit(self, given: str, kind: DataType) -> str:
         """Whether `value` does not give all that is there. Never NULL."""
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
         from pyspark.sql.types import ArrayType, MapType, StructType
 
         if isinstance(kind, StructType):
-            found = F.lit(False)
-            for each in kind:
-                found = found | self.unfit(given.getField(each.name), each.dataType)
-            return found
+            fields = (self.unfit(field(given, f.name), f.dataType) for f in kind)
+            return f"({' OR '.join(fields)})"
         if isinstance(kind, ArrayType):
-            element = kind.elementType
-            inside = F.exists(given, lambda each: self.unfit(each, element))
-            return F.coalesce(inside, F.lit(False))
+            inside = f"exists({given}, x -> {self.unfit('x', kind.elementType)})"
+            return f"coalesce({inside}, false)"
         if isinstance(kind, MapType):
-            of = kind.valueType
-            inside = F.exists(F.map_values(given), lambda each: self.unfit(each, of))
-            return F.coalesce(~_distinct(self._keys(given, kind)) | inside, F.lit(False))
+            inside = f"exists(map_values({given}), x -> {self.unfit('x', kind.valueType)})"
+            twice = let(self._keys(given, kind), "k", f"NOT {_distinct('k')}")
+            return f"coalesce({twice} OR {inside}, false)"
         if type_text(kind) == "string":
-            return F.lit(False)
-        return given.isNotNull() & self.value(given, kind).isNull()
+            return "false"
+        return f"({given} IS NOT NULL AND {self.value(given, kind)} IS NULL)"
 
-    def leaf(self, text: Column, kind: str) -> Column:
+    def leaf(self, text: str, kind: str) -> str:
         """The value of a text; NULL where it is none of the type."""
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
         if kind == "string":
             return text
         if kind == "binary":
-            return F.try_to_binary(text, F.lit("base64"))
+            return f"try_to_binary({text}, 'base64')"
         if kind == "variant":
-            return F.try_parse_json(text)
+            return f"try_parse_json({text})"
         if kind == "timestamp":
             return times.timestamp(text, self.timestamp_format)
         if kind == "timestamp_ntz":
             return times.timestamp_ntz(text, self.timestamp_format)
         if kind == "date":
             return times.date(text, self.date_format)
-        value = text.try_cast(kind)
+        value = f"try_cast({text} AS {kind})"
         if kind in ("float", "double"):
-            return F.when(~_is_infinite(value) | text.rlike("(?i)inf"), value)
+            return when(f"NOT {_is_infinite(value)} OR {text} RLIKE '(?i)inf'", value)
         scale = _DECIMAL.fullmatch(kind)
-        return value if scale is None else F.when(_has_scale(text, int(scale[2])), value)
+        return value if scale is None else when(_has_scale(text, int(scale[2])), value)
 
-    def _keys(self, given: Column, kind: DataType) -> Column:
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
+    def _keys(self, given: str, kind: DataType) -> str:
         key = kind.keyType  # type: ignore[attr-defined]
-        return F.transform(F.map_keys(given), lambda each: self.value(each, key))
+        return f"transform(map_keys({given}), x -> {self.value('x', key)})"
 
 
-def converted(given: Column, there: str, wanted: str) -> Column:
+def converted(given: str, there: str, wanted: str) -> str:
     """A value of one type as one of another; NULL where it is not the same value."""
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
+    value = f"try_cast({given} AS {wanted})"
     if there == "string":
         # A binary of a text is its bytes, as everywhere but in JSON.
-        return given.try_cast(wanted) if wanted == "binary" else Values().leaf(given, wanted)
-    value = given.try_cast(wanted)
+        return value if wanted == "binary" else Values().leaf(given, wanted)
     if wanted in ("float", "double"):
-        lost = _is_infinite(value) & ~_is_infinite(given.try_cast("double"))
-        return F.when(~lost, value)
+        lost = f"{_is_infinite(value)} AND NOT {_is_infinite(f'try_cast({given} AS DOUBLE)')}"
+        return when(f"NOT ({lost})", value)
     if _is_number(there) or (there, wanted) in _SHORTER:
-        return F.when(value.try_cast(there).eqNullSafe(given), value)
+        return when(f"try_cast({value} AS {there}) <=> {given}", value)
     return value
 
 
@@ -119,17 +109,15 @@ _SHORTER = (("timestamp", "date"), ("timestamp_ntz", "date"))
 """What a cast cuts."""
 
 
-def unfit(name: str, given: Column, kind: DataType) -> Column:
+def unfit(name: str, given: str, kind: DataType) -> str:
     """What is wrong with a record whose column does not fit."""
     return not_of(name, given, type_text(kind))
 
 
-def not_of(name: str, given: Column, kind: str) -> Column:
+def not_of(name: str, given: str, kind: str) -> str:
     """The same by the name of a type."""
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
-    told = F.left(F.coalesce(given, F.lit("NULL")), F.lit(_SHOWN))
-    return F.concat(F.lit(f"column {name}: "), told, F.lit(f" is not of type {kind}"))
+    told = f"left(coalesce({given}, 'NULL'), {_SHOWN})"
+    return concat(literal(f"column {name}: "), told, literal(f" is not of type {kind}"))
 
 
 def is_nested(kind: DataType) -> bool:
@@ -160,31 +148,25 @@ def _texts(kind: DataType) -> DataType:
     return kind if isinstance(kind, VariantType) else StringType()
 
 
-def _distinct(keys: Column) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
-    twice = F.size(F.array_distinct(keys)) < F.size(keys)
-    return ~F.exists(keys, lambda each: each.isNull()) & ~twice
+def _distinct(keys: str) -> str:
+    twice = f"size(array_distinct({keys})) < size({keys})"
+    return f"(NOT exists({keys}, x -> x IS NULL) AND NOT {twice})"
 
 
-def _has_scale(text: Column, scale: int) -> Column:
+def _has_scale(text: str, scale: int) -> str:
     """Whether a number has no more digits after its point than `scale`, zeros apart."""
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
-    plain = text.rlike(rf"^\s*[+-]?\d*\.?\d{{0,{scale}}}0*\s*$")
-    fraction = F.length(F.regexp_extract(text, r"\.(\d*)", 1))
-    digits = F.regexp_replace(F.regexp_extract(text, r"^\s*[+-]?([\d.]+)", 1), r"\.", "")
-    zeros = F.length(digits) - F.length(F.rtrim(digits, F.lit("0")))
-    exponent = F.regexp_extract(text, r"[eE]([+-]?\d+)", 1).try_cast("bigint")
+    plain = literal(rf"^\s*[+-]?\d*\.?\d{{0,{scale}}}0*\s*$")
+    fraction = f"length(regexp_extract({text}, {literal(_FRACTION)}, 1))"
+    digits = f"replace(regexp_extract({text}, {literal(_DIGITS)}, 1), '.', '')"
+    exponent = f"try_cast(regexp_extract({text}, '[eE]([+-]?[0-9]+)', 1) AS BIGINT)"
+    zeros = f"(length({digits}) - length(trim(TRAILING '0' FROM {digits})))"
     # In all of them is one exponent, since nothing else was plain.
-    counted = (fraction - zeros - exponent <= scale) | (F.length(digits) == zeros)
-    return plain | F.coalesce(counted, F.lit(False))
+    counted = f"({fraction} - {zeros} - {exponent} <= {scale} OR length({digits}) = {zeros})"
+    return f"({text} RLIKE {plain} OR coalesce({counted}, false))"
 
 
-def _is_infinite(value: Column) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
-
-    return F.coalesce(F.abs(value) == F.lit(float("inf")), F.lit(False))
+def _is_infinite(value: str) -> str:
+    return f"coalesce(abs({value}) = double('infinity'), false)"
 
 
 def _is_number(kind: str) -> bool:
