@@ -12,8 +12,6 @@ share one change, and a term whose change is empty is never planned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import lru_cache
 from itertools import chain
 
 from dbt_streamsql.compiler.emit import Emitter
@@ -93,26 +91,27 @@ def _term(node: Select, index: int, frame: str, after: frozenset[str], emitter: 
         for position, child in enumerate(node.inputs)
         if position != index
     }
-    rest = list(node.where)
-    have = {start.alias}
+    waiting = _Waiting(node, start.alias)
+    shown: dict[str, dict[Ref, None]] = {}
+    for ref in (ref for output in node.outputs for ref in output.expr.refs):
+        shown.setdefault(ref[0], {})[ref] = None
     small = f"{{{frame}}} {escape(ident(start.alias))}"
     names: dict[Ref, str] = {}
 
     def resolve(ref: Ref) -> str:
         return names.get(ref) or dotted(ref)
 
-    shown = list(dict.fromkeys(ref for output in node.outputs for ref in output.expr.refs))
+    taken: set[str] = set()
 
-    def needed(rest: list[Expr], have: set[str]) -> Iterable[Ref]:
-        """The columns of the joined inputs that a later predicate or an output still uses."""
-        refs = chain((ref for expr in rest for ref in expr.refs), shown)
-        return (ref for ref in refs if ref[0] in have)
+    def carried(alias: str) -> dict[Ref, str]:
+        """The columns of an input that a later predicate or an output uses, under their names
+        inside the term."""
+        refs = chain(waiting.refs(alias), shown.get(alias, ()))
+        return {ref: _carried(ref, taken) for ref in dict.fromkeys(refs)}
 
     weight, hint = _weight(start.alias), escape(ident(start.alias))
     for position, child in enumerate(order):
-        have.add(child.alias)
-        ready = [expr for expr in rest if expr.aliases <= have]
-        rest = [expr for expr in rest if not expr.aliases <= have]
+        ready = waiting.ready(child.alias)
         on = " AND ".join(term(expr, resolve) for expr in ready)
         from_ = f"{small}\n{'JOIN' if on else 'CROSS JOIN'} {sides[child.alias]}"
         from_ += f" ON {on}" if on else ""
@@ -120,38 +119,82 @@ def _term(node: Select, index: int, frame: str, after: frozenset[str], emitter: 
             items = [aliased(output.expr.render(resolve), output.name) for output in node.outputs]
             items.append(aliased(weight, WEIGHT))
         else:
-            carried = dict.fromkeys(needed(rest, have))
-            items = [f"{resolve(ref)} AS {_carried(ref)}" for ref in carried]
-            items.append(aliased(weight, WEIGHT))
+            new = carried(child.alias)
+            if position:
+                # What is joined already stays as it is. Spark drops what nothing reads.
+                items = [f"{_SMALL}.*"]
+            else:
+                new = {**carried(start.alias), **new}
+                items = [aliased(weight, WEIGHT)]
+            items += [f"{dotted(ref)} AS {name}" for ref, name in new.items()]
         sql = f"SELECT /*+ BROADCAST({hint}) */ {', '.join(items)}\nFROM {from_}"
         if position < len(order) - 1:
             # Not indented: the text of a long chain would be copied for each of its joins.
             small = f"(\n{sql}\n) {_SMALL}"
-            names = {ref: f"{_SMALL}.{_carried(ref)}" for ref in carried}
+            names |= {ref: f"{_SMALL}.{name}" for ref, name in new.items()}
             weight, hint = f"{_SMALL}.{WEIGHT}", _SMALL
     return emitter.query(f"from_{start.alias}" if start.alias.isidentifier() else "term", sql)
 
 
-@lru_cache(maxsize=8192)
-def _carried(ref: Ref) -> str:
-    """What a column is called inside a join term (a template)."""
-    return escape(ident(f"{ref[0]}__{ref[1]}"))
+class _Waiting:
+    """The predicates of a join, each until all of its inputs are there."""
+
+    def __init__(self, node: Select, start: str) -> None:
+        self._left = {at: set(expr.aliases - {start}) for at, expr in enumerate(node.where)}
+        self._where = node.where
+        self._of: dict[str, list[int]] = {}
+        for at, expr in enumerate(node.where):
+            for alias in expr.aliases:
+                self._of.setdefault(alias, []).append(at)
+        self._alone = [at for at, left in self._left.items() if not left]
+
+    def ready(self, alias: str) -> list[Expr]:
+        """Those that wait no more when an input is joined, in their order."""
+        found, self._alone = self._alone, []
+        for at in self._of.get(alias, ()):
+            self._left[at].discard(alias)
+            if not self._left[at]:
+                found.append(at)
+        for at in found:
+            del self._left[at]
+        return [self._where[at] for at in sorted(found)]
+
+    def refs(self, alias: str) -> list[Ref]:
+        """The columns of an input in those that still wait."""
+        waiting = (self._where[at] for at in self._of.get(alias, ()) if at in self._left)
+        return [ref for expr in waiting for ref in expr.refs if ref[0] == alias]
+
+
+def _carried(ref: Ref, taken: set[str]) -> str:
+    """What a column is called inside a join term (a template): as none of those that are `taken`,
+    which Spark tells apart without their case."""
+    name = f"{ref[0]}__{ref[1]}"
+    while name.lower() in taken:
+        name += "_"
+    taken.add(name.lower())
+    return escape(ident(name))
 
 
 def _by_connection(node: Select, index: int) -> list[Input]:
     """The other inputs, each preferably sharing a predicate with those before it."""
-    have = {node.inputs[index].alias}
+    joined = node.inputs[index].alias
     rest = [child for position, child in enumerate(node.inputs) if position != index]
     order: list[Input] = []
-    links = [expr.aliases for expr in node.where if len(expr.aliases) > 1]
+    left = [set(expr.aliases) for expr in node.where if len(expr.aliases) > 1]
+    of: dict[str, list[set[str]]] = {}
+    for link in left:
+        for alias in link:
+            of.setdefault(alias, []).append(link)
+    near: set[str] = set()
     while rest:
-        left = [link - have for link in links]
-        links = [link for link, new in zip(links, left, strict=True) if new]
-        near = {alias for new in left if len(new) == 1 for alias in new}
+        for link in of.get(joined, ()):
+            link.discard(joined)
+            if len(link) == 1:
+                near |= link
         nearest = next((child for child in rest if child.alias in near), rest[0])
         rest.remove(nearest)
         order.append(nearest)
-        have.add(nearest.alias)
+        joined = nearest.alias
     return order
 
 

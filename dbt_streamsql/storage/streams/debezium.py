@@ -71,9 +71,9 @@ class Debezium:
             },
             {_OP: json_text.plain(field(_CHANGE, "op"), mark)},
             {_LAST: f"if({_OP} = 'd', {before}, {after})"},
-            _merged(cell.parsed(_LAST, before, mark) for cell in cells),
-            _merged(cell.sent(_OP, _FIELDS) for cell in cells),
-            _merged(cell.stated() for cell in cells),
+            _of_all(cell.parsed(_LAST, before, mark) for cell in cells),
+            _of_all(cell.sent(_OP, _FIELDS) for cell in cells),
+            _of_all(cell.stated() for cell in cells),
             {
                 _TOLD: coalesce(problem for _, _, problems in texts for problem in problems),
                 ROW: when(f"{_LAST} IS NOT NULL", row),
@@ -108,7 +108,7 @@ def debezium_of(options: Options, declared: Declared) -> Debezium:
     return Debezium(declared, handling, Unavailable(word or _UNAVAILABLE))
 
 
-def _merged(made: Iterable[dict[str, str]]) -> dict[str, str]:
+def _of_all(made: Iterable[dict[str, str]]) -> dict[str, str]:
     return {name: value for each in made for name, value in each.items()}
 
 

@@ -16,7 +16,7 @@ TABLES = """
 CREATE TABLE {s}.t (id INT, shop STRING, price DECIMAL(10,2), at TIMESTAMP, d DATE, grain STRING,
   body STRING, x DOUBLE, often INT, s STRING, name STRING, amount INT, v BIGINT, b BOOLEAN,
   arr ARRAY<INT>, `_w` INT);
-CREATE TABLE {s}.jan (k INT, a INT);
+CREATE TABLE {s}.jan (k INT, a INT, b__c INT);
 CREATE TABLE {s}.feb (k INT, b INT);
 CREATE TABLE {s}.mar (k BIGINT, c INT, a INT);
 CREATE TABLE {s}.odd (`as` INT, id INT, `all` INT, `values` INT, `offset` INT);
@@ -24,7 +24,7 @@ INSERT INTO {s}.t VALUES
   (1, 'n', 1.50, TIMESTAMP'2024-01-02 03:04:05', DATE'2024-01-02', 'MONTH', '{{"a":1}}', 1.0, 2,
    '2024-01-02', 'Ab', 5, 1, true, array(1, 2), 1),
   (2, 's', null, null, null, null, null, null, null, null, null, null, null, null, null, null);
-INSERT INTO {s}.jan VALUES (1, 1), (2, 2);
+INSERT INTO {s}.jan VALUES (1, 1, 1), (2, 2, 7);
 INSERT INTO {s}.feb VALUES (2, 2), (3, 3);
 INSERT INTO {s}.mar VALUES (3, 3, 1), (4, 4, 2), (2, 9, 2);
 INSERT INTO {s}.odd VALUES (1, 1, 1, 1, 1)
@@ -51,6 +51,7 @@ EPOCHS = (
 )
 
 VIEWS = r"""
+SELECT a.k, a.b__c AS x, a__b.c AS y, f.b AS z, t.shop FROM {s}.jan a JOIN {s}.mar a__b ON a.k = a__b.k JOIN {s}.feb f ON f.k = a.k JOIN {s}.t t ON t.id = f.k AND a__b.c > 1
 SELECT id, to_char(price, '099.9') AS y, to_char(at, 'yyyy') AS z FROM {s}.t
 SELECT id, date_trunc(grain, at) AS y, trunc(d, grain) AS z FROM {s}.t
 SELECT id, to_json(parse_json(body)) AS y, variant_get(parse_json(body), '$.a', 'int') AS z FROM {s}.t
