@@ -22,6 +22,7 @@ from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
 from dbt_streamsql.meta.tables import PREFIX
 from dbt_streamsql.quoting import TableName, check_name, quote
 from dbt_streamsql.storage import functions
+from dbt_streamsql.storage.emptied import folder_swept
 from dbt_streamsql.storage.listing import listed
 from dbt_streamsql.storage.locations import Roots
 
@@ -183,8 +184,11 @@ class RelationsAdapter(SparkAdapter):
             view = functions.view_of(self._name(relation))
             with self.connections.exception_handler("drop"):
                 self.session.sql(f"DROP VIEW IF EXISTS {view.sql}")
-        else:
+        elif relation.is_view:
             super().drop_relation(relation)
+        else:
+            with folder_swept(self.session, relation.render()):
+                super().drop_relation(relation)
 
     def get_columns_in_relation(self, relation: StreamSqlRelation) -> list[StreamSqlColumn]:
         sql = self._staged(f"SELECT * FROM {relation.render()}")
