@@ -64,6 +64,7 @@ def _with_own_tables(warehouse: Warehouse, sql: str, epoch: Open | None) -> str:
             },
         )
 
+    @cache
     def chosen(name: TableName) -> str | None:
         table = meta_tables.find(name.table)
         if table is not None:
