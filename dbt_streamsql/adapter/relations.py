@@ -22,7 +22,6 @@ from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
 from dbt_streamsql.meta.tables import PREFIX
 from dbt_streamsql.quoting import TableName, check_name, quote
 from dbt_streamsql.storage import functions
-from dbt_streamsql.storage.emptied import folder_swept
 from dbt_streamsql.storage.listing import listed
 from dbt_streamsql.storage.locations import Roots
 
@@ -187,6 +186,8 @@ class RelationsAdapter(SparkAdapter):
         elif relation.is_view:
             super().drop_relation(relation)
         else:
+            from dbt_streamsql.storage.emptied import folder_swept
+
             with folder_swept(self.session, relation.render()):
                 super().drop_relation(relation)
 
