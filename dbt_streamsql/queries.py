@@ -22,7 +22,7 @@ from dbt_streamsql.meta.waiting import wait_for
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.document import PlanDocument
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.reading import Reader, Reading
+from dbt_streamsql.reading import Earlier, Reader, Reading
 from dbt_streamsql.runtime import changelog, verification
 from dbt_streamsql.runtime.ages import APPROXIMATE
 from dbt_streamsql.runtime.context import Version, Warehouse
@@ -66,9 +66,11 @@ class Queries:
         consistency: str | None = None,
         max_staleness: float | None = None,
         beside: Collection[str] = (),
+        earlier: Earlier | None = None,
     ) -> str:
         """The query as `sql` would run it; without a consistency, in an open epoch, over what that
-        has staged. `beside`: tables that other queries read at the same barrier.
+        has staged. `beside`: tables that other queries read at the same barrier. `earlier` is told
+        a barrier, and the tables that are read as they were there but have changed.
 
         The engine's own columns of a view are left out, so that `SELECT *` means the query's.
         Calls of `streamsql_changelog` are written out.
@@ -76,7 +78,9 @@ class Queries:
         epoch = self._epoch
         if epoch is not None and consistency is None:
             return self._reading.in_run(sql, epoch.open)
-        return self._reading.at(sql, consistency, max_staleness=max_staleness, beside=beside)
+        return self._reading.at(
+            sql, consistency, max_staleness=max_staleness, beside=beside, earlier=earlier
+        )
 
     def visible(self, sql: str) -> str:
         """The query without the engine's own columns, over no version in particular: for DDL."""

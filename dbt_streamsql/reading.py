@@ -14,7 +14,6 @@ from dbt_streamsql.compiler.names import replace_tables
 from dbt_streamsql.compiler.parse import parse, writes
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Consistency, Cut, Job, Lease, Seen, check_level, cut
-from dbt_streamsql.meta.tables import PREFIX
 from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.schema import Column, visible
 from dbt_streamsql.quoting import TableName, quote
@@ -26,12 +25,14 @@ from dbt_streamsql.runtime.spark_catalog import SparkCatalog
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import metadata, staging
-from dbt_streamsql.texts import written_out
+from dbt_streamsql.texts import has_own_tables, written_out
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 Replacement = Callable[[TableName], str | None]
+Earlier = Callable[[int, Collection[str]], object]
+"""Is told a barrier, and the tables that a query reads as they were there but have changed."""
 Hold = Callable[[int], object]
 """Leases one more barrier that a query reads, until its reader is closed."""
 
@@ -72,6 +73,7 @@ class Reading:
         barrier: int | None = None,
         max_staleness: float | None = None,
         beside: Collection[str] = (),
+        earlier: Earlier | None = None,
     ) -> str:
         """A query over one cut.
 
@@ -83,7 +85,7 @@ class Reading:
         hold: Hold = _not_held
         if level == "repeatable_read":
             barrier, hold = self._held(barrier), self._held
-        return self._over(asked, level, barrier, max_staleness, beside, hold)
+        return self._over(asked, level, barrier, max_staleness, beside, hold, earlier)
 
     def at_barrier(self, asked: str, barrier: int, hold: Hold) -> str:
         """A query over the versions of a barrier that is leased; `hold` leases another one."""
@@ -130,7 +132,7 @@ class Reading:
                 return self._of_others(name)
             return readable(None, inputs.version(name, pinned.snapshot), pinned.meta)
 
-        return written_out(self._warehouse, asked, self.rewritten(sql, current))
+        return written_out(self._warehouse, asked, self.rewritten(sql, current), epoch)
 
     def visible(self, sql: str, jobs: Mapping[str, Job]) -> str:
         """The query without the engine's own columns, over no version in particular: for DDL."""
@@ -192,6 +194,7 @@ class Reading:
         max_staleness: float | None = None,
         beside: Collection[str] = (),
         hold: Hold = _not_held,
+        earlier: Earlier | None = None,
     ) -> str:
         sql, store = self._expanded(asked), self._warehouse.store
         jobs = {*store.jobs(), *store.provisional_jobs()}
@@ -208,6 +211,8 @@ class Reading:
         found = cut(store, level, named.union(beside), barrier)
         if max_staleness is not None:
             self._demand_fresh(found, max_staleness)
+        if earlier is not None and (changed := self._changed_since(found)):
+            earlier(found.barrier, changed)
         # Where a table was left behind, an earlier barrier is read than the one that is held.
         for other in found.barriers:
             if other != barrier:
@@ -225,7 +230,7 @@ class Reading:
     @staticmethod
     def _left_to_spark(sql: str, views: Collection[str]) -> bool:
         """Whether a query is not of our grammar, and names no view of ours."""
-        if _can_name(sql, views) or PREFIX in sql.upper():
+        if _can_name(sql, views) or has_own_tables(sql):
             return False
         try:
             parse(sql)
@@ -316,6 +321,19 @@ class Reading:
             **staleness.of_roots(self._warehouse, found.roots),
             **staleness.of_streams(self._warehouse, found.tables, found.barrier),
         }
+
+    def _changed_since(self, found: Cut) -> set[str]:
+        """The tables of a cut that have newer rows than it shows."""
+        latest = self._warehouse.store.latest_all()
+        outside = {name: at.snapshot for name, at in found.tables.items() if name not in latest}
+        newer = {
+            name
+            for name, at in found.tables.items()
+            if name in latest
+            and latest[name].barrier > found.barrier
+            and latest[name].snapshot != at.snapshot
+        }
+        return newer.union(staleness.of_roots(self._warehouse, outside))
 
     def _demand_fresh(self, found: Cut, seconds: float) -> None:
         late = {root: age for root, age in self._ages(found).items() if age > seconds}

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 from dbt_streamsql.compiler.calls import changelog_calls, write_out
 from dbt_streamsql.compiler.names import replace_tables
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore
-from dbt_streamsql.meta.tables import PREFIX, MetaTable, find
+from dbt_streamsql.meta import tables as meta_tables
+from dbt_streamsql.meta.tables import PREFIX, MetaTable
 from dbt_streamsql.quoting import TableName, literal, quote
 from dbt_streamsql.runtime import changelog
-from dbt_streamsql.runtime.context import Warehouse
+from dbt_streamsql.runtime.context import Open, Warehouse
+from dbt_streamsql.storage import information_schema, inputs
 
 
-def written_out(warehouse: Warehouse, asked: str, sql: str) -> str:
-    """`sql` with its calls of `streamsql_changelog` and MetaService's own tables written out.
+def has_own_tables(sql: str) -> bool:
+    """Whether a text may name tables that only the engine knows."""
+    return PREFIX in sql.upper() or information_schema.SCHEMA in sql.lower()
+
+
+def written_out(warehouse: Warehouse, asked: str, sql: str, epoch: Open | None = None) -> str:
+    """`sql` with all written out that Spark does not know: calls of `streamsql_changelog`,
+    MetaService's own tables, and the `information_schema`, with what `epoch` has staged.
 
     `asked` is the text as the user wrote it, with the same calls, for the places of errors.
     Errors: FUNCTION_INVALID, and those of `changelog.query`.
     """
-    sql = _with_meta_tables(warehouse, sql)
+    sql = _with_own_tables(warehouse, sql, epoch)
     queries = []
     for call in changelog_calls(asked):
         try:
@@ -33,26 +43,49 @@ def written_out(warehouse: Warehouse, asked: str, sql: str) -> str:
 
 def of_meta_table(store: MetaStore, table: MetaTable) -> str:
     """The rows of one of MetaService's tables, as they are now: SQL that may follow FROM."""
-    rows = [tuple(map(_constant, row)) for row in table.rows(store)]
-    given = [f"({', '.join(row)})" for row in rows] or [
-        f"({', '.join(['NULL'] * len(table.columns))})"
-    ]
-    names = ", ".join(quote(name) for name, _ in table.columns)
-    columns = ", ".join(f"{_typed(name, kind)} AS {quote(name)}" for name, kind in table.columns)
-    where = "" if rows else " WHERE false"
-    return f"(SELECT {columns} FROM VALUES {', '.join(given)} AS _m({names}){where})"
+    return _values(table.columns, table.rows(store))
 
 
-def _with_meta_tables(warehouse: Warehouse, sql: str) -> str:
-    if PREFIX not in sql.upper():
+def _with_own_tables(warehouse: Warehouse, sql: str, epoch: Open | None) -> str:
+    if not has_own_tables(sql):
         return sql
 
-    def chosen(name: TableName) -> str | None:
-        table = find(name.table)
-        return of_meta_table(warehouse.store, table) if table is not None else None
+    @cache
+    def catalog(name: str) -> information_schema.Catalog:
+        staged = epoch.staged if epoch is not None else {}
+        jobs = epoch.jobs if epoch is not None else warehouse.store.jobs()
+        return information_schema.Catalog(
+            warehouse.sessions.main,
+            name,
+            frozenset(jobs),
+            {
+                TableName.parse(table): inputs.version(version.at, version.snapshot)
+                for table, version in staged.items()
+            },
+        )
 
-    # They belong to no schema, but a schema may hold views of that name.
+    @cache
+    def chosen(name: TableName) -> str | None:
+        table = meta_tables.find(name.table)
+        if table is not None:
+            return of_meta_table(warehouse.store, table)
+        view = information_schema.find(name)
+        if view is None or catalog(name.catalog).has_its_own:
+            return None
+        return _values(view.columns, view.rows(catalog(name.catalog)))
+
+    # Those of MetaService belong to no schema, but a schema may hold views of that name.
     return replace_tables(sql, chosen, warehouse.catalog, PREFIX)
+
+
+def _values(columns: Sequence[tuple[str, str]], found: Iterable[tuple[Any, ...]]) -> str:
+    """Rows as SQL that may follow FROM."""
+    rows = [tuple(map(_constant, row)) for row in found]
+    given = [f"({', '.join(row)})" for row in rows] or [f"({', '.join(['NULL'] * len(columns))})"]
+    names = ", ".join(quote(name) for name, _ in columns)
+    typed = ", ".join(f"{_typed(name, kind)} AS {quote(name)}" for name, kind in columns)
+    where = "" if rows else " WHERE false"
+    return f"(SELECT {typed} FROM VALUES {', '.join(given)} AS _m({names}){where})"
 
 
 def _typed(name: str, kind: str) -> str:

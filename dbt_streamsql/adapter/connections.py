@@ -129,6 +129,8 @@ class Handle:
         self.model = self.query = ""
         """The text of the model being built: compiled, and as it stands in statements."""
         self.reads = Reads()
+        self.shows = False
+        """Whether the rows of its queries are for somebody to look at."""
         self.beside: frozenset[str] = frozenset()
         """The tables that the queries of a python model read, all at one barrier."""
         self.temporaries: list[str] = []

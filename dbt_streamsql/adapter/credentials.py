@@ -54,7 +54,11 @@ _KEYS = (
     "connections",
     "connectors",
 )
-_CHANGE_TEXTS = ("spark.sql.variable.substitute", "spark.sql.parser.escapedStringLiterals")
+_CHANGE_TEXTS = (
+    "spark.sql.variable.substitute",
+    "spark.sql.parser.escapedStringLiterals",
+    "spark.sql.ansi.doubleQuotedIdentifiers",
+)
 _SHOWN_AS = {"database": "catalog"}
 
 
@@ -248,7 +252,7 @@ def _mapping_problems(key: str, value: Any) -> Iterator[str]:
         elif not isinstance(inner, (str, int, float)):
             yield f"`{key}: {name}` must be text, a number or true/false, not {_kind(inner)}"
         elif name in _CHANGE_TEXTS and str(inner).lower() != "false":
-            yield f"`{key}: {name}` would change the texts of configs: only false is allowed"
+            yield f"`{key}: {name}` would change what quoted texts are: only false is allowed"
 
 
 def _connection_problems(value: Any) -> Iterator[str]:

@@ -11,10 +11,13 @@ import atexit
 import gc
 import json
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from dbt.adapters.events.logging import AdapterLogger
 
 from dbt_streamsql.meta.places import file_of
 from dbt_streamsql.meta.retention import Retention
@@ -33,11 +36,37 @@ if TYPE_CHECKING:
 
     from dbt_streamsql.engine import Engine
 
+logger = AdapterLogger("StreamSQL")
 Connections = Mapping[str, Mapping[str, str]]
 
 # At its end Python looks through all objects for garbage: dbt's, pandas' and SQLAlchemy's modules
 # take it a second, of a short command the fifth part. Nothing is freed by it that is needed.
 atexit.register(gc.freeze)
+
+
+SLOW_SECONDS = 10.0
+"""A start of Spark that takes longer is told: nothing else shows that something goes on."""
+
+
+@contextmanager
+def _slowness_told(method: str) -> Iterator[None]:
+    """Say so while Spark is still starting after a while, and when it has started."""
+    began, told = time.monotonic(), threading.Event()
+
+    def tell() -> None:
+        told.set()
+        logger.info(f"Spark ({method}) has not started after {SLOW_SECONDS:g} s; waiting for it")
+
+    waiting = threading.Timer(SLOW_SECONDS, tell)
+    waiting.daemon = True
+    waiting.start()
+    try:
+        yield
+    finally:
+        waiting.cancel()
+    if told.is_set():
+        hint = "; `streamsql server start` keeps one warm" if method == "embedded" else ""
+        logger.info(f"Spark has started after {time.monotonic() - began:.0f} s{hint}")
 
 
 class Gate:
@@ -145,8 +174,9 @@ class Host:
             if self._spark is None or self._gone(self._spark):
                 self._idle.clear()
                 self._engine = None
-                served = find.open_warm(self.settings) if self._server else None
-                self._spark = served or open_session(self.settings)
+                with _slowness_told(self.settings.method):
+                    served = find.open_warm(self.settings) if self._server else None
+                    self._spark = served or open_session(self.settings)
                 for catalog in self._catalogs.values():
                     add_catalog(self._spark, catalog)
             return self._spark

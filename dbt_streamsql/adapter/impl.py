@@ -172,11 +172,15 @@ class StreamSqlAdapter(MaintainedAdapter):
             self.get_catalog_integration(config["catalog_name"])
 
     @available.parse(lambda *a, **k: None)
-    def streamsql_reads(self, model: Any) -> None:
-        """How this node reads, from here on, by its config. Error: CONFIG_INVALID."""
+    def streamsql_reads(self, model: Any, shows: bool = False) -> None:
+        """How this node reads, from here on, by its config; `shows`: for somebody to look at.
+
+        Error: CONFIG_INVALID.
+        """
         with self.connections.exception_handler(""):
             reads = model_config.reads_of(model["name"], model["config"], self.config.cli_vars)
-            self.connections.get_thread_connection().handle.reads = reads
+            handle = self.connections.get_thread_connection().handle
+            handle.reads, handle.shows = reads, shows
         if model["resource_type"] == "test":
             self._outcomes.tests(model["unique_id"], model["depends_on"]["nodes"])
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dbt.adapters.base.column import Column
-from dbt.adapters.base.relation import BaseRelation, Policy
+from dbt.adapters.base.relation import BaseRelation, InformationSchema, Policy
 from dbt.adapters.spark.column import SparkColumn
 from dbt.adapters.spark.relation import SparkRelation
 
@@ -34,6 +34,9 @@ class StreamSqlRelation(SparkRelation):
 
     def quoted(self, identifier: str) -> str:
         return quote(identifier)
+
+    def information_schema(self, view_name: str | None = None) -> InformationSchema:
+        return replace(super().information_schema(view_name), quote_character="`")
 
     def in_catalog(self, catalog: str) -> TableName:
         """The name as the engine knows it; `catalog` where dbt-spark's macros leave it out.

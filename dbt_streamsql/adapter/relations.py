@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dbt.adapters.capability import Capability, CapabilityDict, CapabilitySupport, Support
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.contracts.relation import RelationConfig, RelationType
+from dbt.adapters.events.logging import AdapterLogger
 from dbt.adapters.spark.impl import SparkAdapter
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
@@ -21,6 +22,7 @@ from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
 from dbt_streamsql.meta.tables import PREFIX
 from dbt_streamsql.quoting import TableName, check_name, quote
 from dbt_streamsql.storage import functions
+from dbt_streamsql.storage.listing import listed
 from dbt_streamsql.storage.locations import Roots
 
 if TYPE_CHECKING:
@@ -29,10 +31,20 @@ if TYPE_CHECKING:
     from dbt_common.contracts.metadata import CatalogTable
     from pyspark.sql import SparkSession
 
+logger = AdapterLogger("StreamSQL")
+
 HIDDEN_PREFIX = "__streamsql_"
 """Columns and schemas that belong to the engine; dbt never sees them."""
 
 _MISSING = ("SCHEMA_NOT_FOUND", "NoSuchNamespace", "TABLE_OR_VIEW_NOT_FOUND", "NoSuchTable")
+
+
+def _tell_of_earlier(barrier: int, changed: Collection[str]) -> None:
+    logger.info(
+        f"Shown as of barrier {barrier}, at which these tables agree. Changed since then: "
+        f"{', '.join(sorted(changed))}. The next run takes that up; "
+        "`--vars 'consistency: read_uncommitted'` shows each table as it is now"
+    )
 
 
 class RelationsAdapter(SparkAdapter):
@@ -92,7 +104,8 @@ class RelationsAdapter(SparkAdapter):
         with self.connections.exception_handler(sql):
             handle = self.connections.get_thread_connection().handle
             level, bound = handle.reads.consistency, handle.reads.max_staleness
-            return self.host.engine.rewrite(sql, level, bound, handle.beside)
+            told = _tell_of_earlier if handle.shows else None
+            return self.host.engine.rewrite(sql, level, bound, handle.beside, told)
 
     # -- schemas and relations -----------------------------------------------------------------
 
@@ -128,34 +141,22 @@ class RelationsAdapter(SparkAdapter):
     ) -> list[StreamSqlRelation]:
         where = schema_relation.without_identifier().render()
         try:
-            tables = self._query(f"SHOW TABLES IN {where}")
-            # Iceberg lists views apart, and Spark lists temporary ones with every schema.
-            views = self._views(where)
+            tables, views = listed(self._query, where)
         except DbtRuntimeError as error:
             if any(sign in error.msg for sign in _MISSING):
                 return []
             raise
-        view_names = {row[1] for row in views if row[0]}
-        found = [self._view_or_function(schema_relation, name) for name in view_names]
-        if names := [row[1] for row in tables if row[0] and row[1] not in view_names]:
+        found = [self._view_or_function(schema_relation, name) for name in views]
+        if tables:
             # The first thing of a command that asks MetaService.
             with self.connections.exception_handler(""):
                 maintained = self.host.engine.views()
-                for name in names:
+                for name in tables:
                     relation = self._relation(schema_relation, name, RelationType.Table)
                     if str(TableName(relation.database, relation.schema, name)) in maintained:
                         relation = relation.incorporate(type=RelationType.MaterializedView)
                     found.append(relation)
         return found
-
-    def _views(self, where: str) -> list[tuple[Any, ...]]:
-        try:
-            return self._query(f"SHOW VIEWS IN {where}")
-        except DbtRuntimeError as error:
-            # The catalog of another database.
-            if "MISSING_CATALOG_ABILITY.VIEWS" not in error.msg:
-                raise
-            return []
 
     def _view_or_function(self, where: StreamSqlRelation, name: str) -> StreamSqlRelation:
         if name.startswith(functions.PREFIX):
@@ -182,8 +183,13 @@ class RelationsAdapter(SparkAdapter):
             view = functions.view_of(self._name(relation))
             with self.connections.exception_handler("drop"):
                 self.session.sql(f"DROP VIEW IF EXISTS {view.sql}")
-        else:
+        elif relation.is_view:
             super().drop_relation(relation)
+        else:
+            from dbt_streamsql.storage.emptied import folder_swept
+
+            with folder_swept(self.session, relation.render()):
+                super().drop_relation(relation)
 
     def get_columns_in_relation(self, relation: StreamSqlRelation) -> list[StreamSqlColumn]:
         sql = self._staged(f"SELECT * FROM {relation.render()}")

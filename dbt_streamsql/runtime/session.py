@@ -366,8 +366,11 @@ def _located(warehouse: str) -> str:
 
 
 def _make_folder(folder: Path) -> None:
+    """The folder of the warehouse; a new one tells git that nothing in it is source code."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / ".gitignore").write_text("*\n", encoding="utf-8")
     except OSError as error:
         raise StreamSqlError(
             "CONNECTION",

@@ -14,7 +14,7 @@ from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.schema import Column, visible
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import remembered
-from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage import information_schema, inputs
 from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import nearby
 from dbt_streamsql.storage.iceberg.metadata import Metadata
@@ -59,10 +59,11 @@ class SparkCatalog:
                 "SCHEMA_NOT_FOUND",
                 "REQUIRES_SINGLE_PART_NAMESPACE",
             }:
+                hint = "check the name, or build the model or source that makes it"
+                if information_schema.find(name) is not None:
+                    hint = "it has no changes to follow: ask it in a `table`, or by run_query"
                 raise StreamSqlError(
-                    "TABLE_MISSING",
-                    f"{name} does not exist",
-                    hint="check the name, or build the model or source that makes it",
+                    "TABLE_MISSING", f"{name} does not exist", hint=hint
                 ) from error
             raise _refused(error) from error
         columns = visible(tuple(Column(f.name, type_text(f.dataType), f.nullable) for f in fields))

@@ -6,6 +6,6 @@
 
 
 {% macro streamsql__get_limit_sql(sql, limit) -%}
-  {%- do adapter.streamsql_reads(model) -%}
+  {%- do adapter.streamsql_reads(model, shows=true) -%}
   {{ default__get_limit_sql(sql, limit) }}
 {%- endmacro %}

@@ -90,6 +90,13 @@ def test_everything_wrong_is_listed_in_one_error():
         ({"schema": 2024}, "`schema` must be text, not a number (put it in quotes)"),
         ({"schema": "s", "port": True}, "`port` must be a number"),
         ({"schema": "s", "port": 65536}, "`port` must be a number"),
+        (
+            {
+                "schema": "s",
+                "spark_properties": {"spark.sql.ansi.doubleQuotedIdentifiers": True},
+            },
+            "`spark_properties: spark.sql.ansi.doubleQuotedIdentifiers` would change what",
+        ),
         ({"schema": "s", "connectors": "kafka"}, "`connectors` must be a list of avro, kafka"),
         ({"schema": "s", "connectors": ["pulsar"]}, "`connectors` must be a list of avro, kafka"),
     ],

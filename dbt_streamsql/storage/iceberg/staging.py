@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.conf import snapshot_properties
+from dbt_streamsql.storage.emptied import folder_swept
 from dbt_streamsql.storage.iceberg import metadata, stamp
 from dbt_streamsql.storage.iceberg.access import tables_of
 from dbt_streamsql.storage.iceberg.stamp import Stamp
@@ -174,7 +175,8 @@ def exists(spark: SparkSession, name: TableName) -> bool:
 def drop_table(spark: SparkSession, table: TableName) -> None:
     """Drop a table and its files, if it is there."""
     try:
-        spark.sql(f"DROP TABLE IF EXISTS {table.sql} PURGE")
+        with folder_swept(spark, table.sql):
+            spark.sql(f"DROP TABLE IF EXISTS {table.sql} PURGE")
     except PySparkException as error:
         if error.getCondition() not in {"SCHEMA_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND"}:
             raise

@@ -6,6 +6,7 @@ import pytest
 
 pytestmark = pytest.mark.spark
 
+VIEW = "{{ config(materialized='materialized_view') }} select "
 BOTH = "select a.n as orders, b.total from lake.shop.counted a cross join lake.shop.summed b"
 
 
@@ -14,9 +15,8 @@ def shop(project):
     """Two views over one table, of which the second is behind."""
     project.write("seeds/orders.csv", "id,amount\n1,10\n")
     assert project.dbt("seed").ok
-    view = "{{ config(materialized='materialized_view') }} select "
-    project.write("models/counted.sql", f"{view} count(*) as n from lake.shop.orders")
-    project.write("models/summed.sql", f"{view} sum(amount) as total from lake.shop.orders")
+    project.write("models/counted.sql", f"{VIEW} count(*) as n from lake.shop.orders")
+    project.write("models/summed.sql", f"{VIEW} sum(amount) as total from lake.shop.orders")
     assert project.dbt("run").ok
     project.sql("insert into lake.shop.orders values (2, 20)")
     assert project.dbt("run", "-s", "counted").ok
@@ -38,6 +38,27 @@ def test_dbt_show_reads_one_barrier_unless_told_otherwise(shop):
     assert rows_of(shop, "select * from lake.shop.counted") == [(2,)]
     assert shop.dbt("run").ok
     assert rows_of(shop, BOTH) == [(2, 30)]
+
+
+def test_dbt_show_tells_the_barrier_when_it_is_not_the_newest_of_a_table(shop):
+    told = shop.dbt("show", "--inline", BOTH).text
+    assert "Shown as of barrier 1, at which these tables agree" in told
+    assert "Changed since then: lake.shop.counted." in told
+    beside = "select * from lake.shop.summed, lake.shop.orders"
+    assert "Changed since then: lake.shop.orders." in shop.dbt("show", "--inline", beside).text
+    for query in (
+        "select * from lake.shop.counted",
+        "select * from lake.shop.orders",
+        "{{ config(consistency='read_uncommitted') }}" + BOTH,
+    ):
+        assert "Shown as of" not in shop.dbt("show", "--inline", query).text
+    shop.write("models/summed.sql", VIEW + "sum(amount / (id - 2)) as total from lake.shop.orders")
+    assert not shop.dbt("run").ok
+    assert "Shown as of barrier 1" in shop.dbt("show", "--inline", beside).text
+    shop.write("models/summed.sql", VIEW + "sum(amount) as total from lake.shop.orders")
+    assert shop.dbt("run").ok
+    for query in (BOTH, beside):
+        assert "Shown as of" not in shop.dbt("show", "--inline", query).text
 
 
 def test_data_tests_read_one_barrier_and_their_config_is_heard(shop):

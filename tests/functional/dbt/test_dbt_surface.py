@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dbt_streamsql.adapter import host
+
 pytestmark = pytest.mark.spark
 
 ORDERS = """\
@@ -33,6 +35,20 @@ def test_debug_shows_every_part_that_a_run_needs(project):
         assert part in done.text
     assert (project.root / "warehouse" / "catalog.db").is_file()
     assert list((project.root / "warehouse").glob("*debug*")) == []
+
+
+def test_git_ignores_a_warehouse_that_the_adapter_has_made(project):
+    assert project.dbt("debug").ok
+    assert (project.root / "warehouse" / ".gitignore").read_text() == "*\n"
+
+
+def test_a_slow_start_of_spark_is_told_in_the_log(project, monkeypatch):
+    assert "has not started" not in project.dbt("debug").text
+    monkeypatch.setattr(host, "SLOW_SECONDS", 0.0)
+    project.profile({"schema": "shop", "warehouse": str(project.root / "other")})
+    told = project.dbt("debug").text
+    assert "Spark (embedded) has not started after 0 s" in told
+    assert "Spark has started after" in told
 
 
 def test_a_delta_table_without_delta_in_spark_says_what_to_do(project):
