@@ -68,7 +68,7 @@ def sums(size: int) -> str:
 SHAPES: dict[str, tuple[Callable[[int], str], int]] = {
     "UNION ALL branches": (branches, 1000),
     "inner joins": (joins, 100),
-    "FULL JOIN … USING": (full_joins, 100),
+    "FULL JOIN … USING": (full_joins, 40),
     "CTEs, each read twice": (ctes, 6),
     "terms of + and OR": (terms, 1000),
     "sums": (sums, 1000),

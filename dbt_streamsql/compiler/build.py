@@ -211,13 +211,24 @@ class Builder:
     def _set_operation(self, tree: exp.SetOperation) -> Node:
         if tree.args.get("by_name") or tree.args.get("on"):
             raise obstacle(tree, "BY NAME", "not maintained from changes yet", "name the columns")
-        left, right = self.query(tree.left), self.query(tree.right)
-        if len(left.columns) != len(right.columns):
+        first, *others = map(self.query, _branches(tree))
+        if any(len(side.columns) != len(first.columns) for side in others):
             raise obstacle(tree, tree.key.upper(), "the sides have different numbers of columns")
         if isinstance(tree, exp.Union):
-            both = self._same_types((*_union_parts(left), *_union_parts(right)))
+            both = self._united([first, *others])
             return Aggregate(both, both.columns, ()) if tree.args.get("distinct") else both
-        return self._counted(tree, left, right)
+        return self._counted(tree, first, others[0])
+
+    def _united(self, sides: list[Node]) -> UnionAll:
+        """All rows of the sides. Types meet from the left, side by side, as in Spark."""
+        self.schemas.know(sides)
+        first, *others = sides
+        if len({tuple(column.type for column in self.schema(side)) for side in sides}) == 1:
+            return UnionAll(tuple(part for side in sides for part in _union_parts(side)))
+        both = self._same_types((*_union_parts(first), *_union_parts(others[0])))
+        for side in others[1:]:
+            both = self._same_types((*both.inputs, *_union_parts(side)))
+        return both
 
     def _same_types(self, parts: tuple[Node, ...]) -> UnionAll:
         """Cast each side to the common type: its change is computed without the other."""
@@ -426,6 +437,18 @@ def _clock(node: exp.Expr) -> str | None:
         "curdate": "today",
         "current_date": "today",
     }.get(name)
+
+
+def _branches(tree: exp.SetOperation) -> list[exp.Expr]:
+    """The sides of a set operation; of a chain of UNION ALL, which groups to the left, all."""
+    sides, left = [tree.right], tree.left
+    if isinstance(tree, exp.Union) and not tree.args.get("distinct"):
+        while isinstance(left, exp.Union) and not any(
+            value for key, value in left.args.items() if key not in ("this", "expression")
+        ):
+            sides.append(left.right)
+            left = left.left
+    return [left, *reversed(sides)]
 
 
 def _union_parts(node: Node) -> tuple[Node, ...]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import islice
 
 from dbt_streamsql.compiler.render import plain
 from dbt_streamsql.errors import StreamSqlError
@@ -33,6 +34,8 @@ from dbt_streamsql.plan.schema import Column
 
 _CLOCK = (Column("now", "timestamp", False), Column("today", "date", False))
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_TOGETHER = 50
+"""Nodes that Spark is asked about in one statement."""
 _LITERALS = {
     "boolean": "true",
     "tinyint": "0Y",
@@ -76,6 +79,26 @@ class Schemas:
             found = (node, self._plain(node) or self._asked(node))
             self._known[id(node)] = found
         return found[1]
+
+    def know(self, nodes: Sequence[Node]) -> None:
+        """Ask for the columns of many nodes together, as far as that can be."""
+        asked = [
+            (node, over)
+            for node in nodes
+            if self._is_unknown(node) and (over := self._stubbed(node)) is not None
+        ]
+        for start in range(0, len(asked), _TOGETHER):
+            part = asked[start : start + _TOGETHER]
+            texts = (f"({plain(over)}) q{at}" for at, (_, over) in enumerate(part))
+            try:
+                found = iter(self.catalog.schema(f"SELECT * FROM {', '.join(texts)}"))
+            except StreamSqlError:
+                continue  # each is asked alone, and says what is wrong
+            for node, _ in part:
+                self._known[id(node)] = (node, tuple(islice(found, len(node.columns))))
+
+    def _is_unknown(self, node: Node) -> bool:
+        return id(node) not in self._known and self._plain(node) is None
 
     def _plain(self, node: Node) -> tuple[Column, ...] | None:
         """The columns of a node that only picks some of its inputs'; None for any other."""
@@ -124,15 +147,20 @@ class Schemas:
         )
 
     def _asked(self, node: Node) -> tuple[Column, ...]:
-        below = [child.node for child in _inputs(node)]
-        stubs = [_stub(self.of(child)) for child in below]
-        if below and all(stubs):
-            over = _over(node, [stub for stub in stubs if stub is not None])
+        over = self._stubbed(node)
+        if over is not None:
             try:
                 return self.catalog.schema(plain(over))
             except StreamSqlError:
                 pass  # it may be right over the rows themselves; if not, that says why
         return self.catalog.schema(plain(node))
+
+    def _stubbed(self, node: Node) -> Node | None:
+        """The node over rows that have the types of its inputs; None when it has no inputs, or
+        such rows cannot be written."""
+        stubs = [_stub(self.of(child.node)) for child in _inputs(node)]
+        known = [stub for stub in stubs if stub is not None]
+        return _over(node, known) if stubs and len(known) == len(stubs) else None
 
 
 def _inputs(node: Node) -> tuple[Input, ...]:
