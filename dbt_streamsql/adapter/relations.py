@@ -186,9 +186,9 @@ class RelationsAdapter(SparkAdapter):
         elif relation.is_view:
             super().drop_relation(relation)
         else:
-            from dbt_streamsql.storage.emptied import folder_swept
+            from dbt_streamsql.storage.emptied import location_of, swept
 
-            with folder_swept(self.session, relation.render()):
+            with swept(location_of(self.session, relation.render())):
                 super().drop_relation(relation)
 
     def get_columns_in_relation(self, relation: StreamSqlRelation) -> list[StreamSqlColumn]:

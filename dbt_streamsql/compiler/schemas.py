@@ -34,6 +34,8 @@ from dbt_streamsql.plan.schema import Column
 
 _CLOCK = (Column("now", "timestamp", False), Column("today", "date", False))
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_PICKED = re.compile(r"\{\d+\}|(?i:coalesce)\(\{\d+\}(?:, ?\{\d+\})*\)")
+"""A column, or the first of several that is not NULL: it has their type, if that is one."""
 _TOGETHER = 50
 """Nodes that Spark is asked about in one statement."""
 _LITERALS = {
@@ -101,7 +103,7 @@ class Schemas:
         return id(node) not in self._known and self._plain(node) is None
 
     def _plain(self, node: Node) -> tuple[Column, ...] | None:
-        """The columns of a node that only picks some of its inputs'; None for any other."""
+        """The columns of a node that only picks from its inputs'; None for any other."""
         if isinstance(node, Scan) and not isinstance(node, Chosen):
             return self._scanned(node)
         if isinstance(node, Limit):
@@ -110,22 +112,24 @@ class Schemas:
             return self._united([self.of(side) for side in node.inputs])
         if not isinstance(node, Select | Match):
             return None
-        refs = [output.expr.as_column for output in node.outputs]
-        if not all(refs):
+        if not all(_PICKED.fullmatch(output.expr.template) for output in node.outputs):
             return None
+        maybe = _may_be_missing(node)
         given = {
-            (child.alias, column.name): column
+            (child.alias, column.name): replace(
+                column, nullable=column.nullable or child.alias in maybe
+            )
             for child in _inputs(node)
             for column in self.of(child.node)
         }
-        maybe = _may_be_missing(node)
         picked = []
-        for output, ref in zip(node.outputs, refs, strict=True):
-            column = given.get(ref) if ref is not None else None
-            if ref is None or column is None:
+        for output in node.outputs:
+            columns = [given.get(ref) for ref in output.expr.refs]
+            known = [column for column in columns if column is not None]
+            if len(known) < len(columns) or len({column.type for column in known}) > 1:
                 return None
-            nullable = column.nullable or ref[0] in maybe
-            picked.append(replace(column, name=output.name, nullable=nullable))
+            nullable = all(column.nullable for column in known)
+            picked.append(Column(output.name, known[0].type, nullable))
         return tuple(picked)
 
     def _scanned(self, scan: Scan) -> tuple[Column, ...] | None:

@@ -14,27 +14,26 @@ _LOCAL = "file:"
 
 
 @contextmanager
-def folder_swept(spark: SparkSession, table: str) -> Iterator[None]:
-    """Around the drop of a table, named in SQL: its folder goes too, if nothing is left in it.
-
-    Only a local one: an object store has no folders.
+def swept(location: str) -> Iterator[None]:
+    """Around the drop of the Iceberg table at `location`: its folder goes too, if nothing is left
+    in it. Only a local one: an object store has no folders.
     """
-    folder = _folder(spark, table)
     yield
-    if folder is not None:
-        for at, _, _ in os.walk(folder, topdown=False):
+    path = location.removeprefix(_LOCAL)
+    if path.startswith("/"):
+        for at, _, _ in os.walk("/" + path.lstrip("/"), topdown=False):
             with suppress(OSError):  # it holds something, or is gone
                 Path(at).rmdir()
 
 
-def _folder(spark: SparkSession, table: str) -> Path | None:
+def location_of(spark: SparkSession, table: str) -> str:
+    """Where an Iceberg table of any catalog lies, named in SQL; '' for any other.
+
+    The files of other tables may be somebody else's, who expects the folder.
+    """
     try:
         rows = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
     except PySparkException:
-        return None
+        return ""
     told = {row[0]: row[1] for row in rows}
-    path = told.get("Location", "").removeprefix(_LOCAL)
-    # The files of other tables may be somebody else's, who expects the folder.
-    if told.get("Provider") != "iceberg" or not path.startswith("/"):
-        return None
-    return Path("/" + path.lstrip("/"))
+    return str(told.get("Location", "")) if told.get("Provider") == "iceberg" else ""

@@ -15,11 +15,13 @@ from dataclasses import replace
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.conf import snapshot_properties
-from dbt_streamsql.storage.emptied import folder_swept
+from dbt_streamsql.storage.emptied import swept
 from dbt_streamsql.storage.iceberg import metadata, stamp
 from dbt_streamsql.storage.iceberg.access import tables_of
+from dbt_streamsql.storage.iceberg.java import is_connect
 from dbt_streamsql.storage.iceberg.stamp import Stamp
 from dbt_streamsql.storage.staged import TableSpec
 
@@ -175,11 +177,23 @@ def exists(spark: SparkSession, name: TableName) -> bool:
 def drop_table(spark: SparkSession, table: TableName) -> None:
     """Drop a table and its files, if it is there."""
     try:
-        with folder_swept(spark, table.sql):
+        with swept(_location(spark, table)):
             spark.sql(f"DROP TABLE IF EXISTS {table.sql} PURGE")
     except PySparkException as error:
         if error.getCondition() not in {"SCHEMA_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND"}:
             raise
+
+
+def _location(spark: SparkSession, table: TableName) -> str:
+    """Where a table lies; '' where that cannot be told, and over Spark Connect, where it costs
+    statements to ask for a folder that may be another machine's."""
+    if is_connect(spark):
+        return ""
+    try:
+        meta = metadata.load(spark, table)
+    except (StreamSqlError, PySparkException):
+        return ""
+    return meta.location if meta is not None else ""
 
 
 def staged_tables(spark: SparkSession, catalog: str) -> list[TableName]:
