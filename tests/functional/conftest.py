@@ -69,6 +69,12 @@ class Project:
                 outcome.rows = [tuple(row) for row in result.agate_table.rows]
         return outcome
 
+    def show(self, query: str, *arguments: str) -> list[tuple[Any, ...]]:
+        """The rows that `dbt show` has for a query."""
+        done = self.dbt("show", "--inline", query, "--limit", "99", *arguments)
+        assert done.ok, done.error or done.messages
+        return done.rows
+
     def streamsql(self, *arguments: str) -> Result:
         """Run the command `streamsql` on the project's profile."""
         folders = ["--project-dir", str(self.root), "--profiles-dir", str(self.root)]

@@ -23,21 +23,15 @@ def shop(project):
     return project
 
 
-def rows_of(project, query, *arguments):
-    done = project.dbt("show", "--inline", query, *arguments)
-    assert done.ok, done.messages
-    return done.rows
-
-
 def test_dbt_show_reads_one_barrier_unless_told_otherwise(shop):
-    assert rows_of(shop, BOTH) == [(1, 10)]
-    assert rows_of(shop, BOTH, "--vars", "{consistency: repeatable_read}") == [(1, 10)]
-    assert rows_of(shop, BOTH, "--vars", "{consistency: read_uncommitted}") == [(2, 10)]
+    assert shop.show(BOTH) == [(1, 10)]
+    assert shop.show(BOTH, "--vars", "{consistency: repeatable_read}") == [(1, 10)]
+    assert shop.show(BOTH, "--vars", "{consistency: read_uncommitted}") == [(2, 10)]
     told = "{{ config(consistency='read_uncommitted') }}" + BOTH
-    assert rows_of(shop, told) == [(2, 10)]
-    assert rows_of(shop, "select * from lake.shop.counted") == [(2,)]
+    assert shop.show(told) == [(2, 10)]
+    assert shop.show("select * from lake.shop.counted") == [(2,)]
     assert shop.dbt("run").ok
-    assert rows_of(shop, BOTH) == [(2, 30)]
+    assert shop.show(BOTH) == [(2, 30)]
 
 
 def test_dbt_show_tells_the_barrier_when_it_is_not_the_newest_of_a_table(shop):
@@ -107,7 +101,7 @@ def test_a_bound_on_staleness_fails_the_node_that_has_it(shop):
     assert not done.ok
     assert "CONSISTENCY_UNAVAILABLE" in done.text + str(done.messages)
     assert shop.dbt("run").ok
-    assert rows_of(shop, bounded) == [(2, 30)]
+    assert shop.show(bounded) == [(2, 30)]
 
 
 def test_mistakes_are_told_with_what_is_allowed(shop):

@@ -93,15 +93,9 @@ def shop(project):
     return project
 
 
-def show(project, text):
-    done = project.dbt("show", "--inline", text, "--limit", "99")
-    assert done.ok, done.error
-    return done.rows
-
-
 def test_a_macro_of_a_package_takes_the_branch_of_spark(shop):
     text = "select {{ kit.dialect() }} as one, {{ kit.own() }} as other"
-    assert show(shop, text) == [("spark", "streamsql")]
+    assert shop.show(text) == [("spark", "streamsql")]
 
 
 def test_relations_are_found_by_pattern_with_their_types(shop):
@@ -111,7 +105,7 @@ def test_relations_are_found_by_pattern_with_their_types(shop):
         ("events_totals", "materialized_view", 2),
         ("events_view", "view", 1),
     ]
-    assert sorted(show(shop, UNION)) == found
+    assert sorted(shop.show(UNION)) == found
 
 
 def test_a_model_finds_by_pattern_what_its_own_run_has_made(shop):
@@ -124,22 +118,21 @@ def test_a_model_finds_by_pattern_what_its_own_run_has_made(shop):
 
 def test_columns_are_found_with_their_types_and_without_the_engines_own(shop):
     assert shop.dbt("build").ok
-    assert show(shop, "{{ kit.columns_of(ref('events_totals')) }}") == [
+    assert shop.show("{{ kit.columns_of(ref('events_totals')) }}") == [
         ("id", "bigint", "YES", 1),
         ("n", "bigint", "YES", 2),
         ("rate", "decimal(5,2)", "YES", 3),
     ]
-    assert show(
-        shop,
+    assert shop.show(
         "select numeric_precision, numeric_scale from INFORMATION_SCHEMA.columns "
         "where column_name = 'rate'",
     ) == [(5, 2)]
-    assert show(shop, "select * from information_schema.schemata") == [("lake", "shop")]
-    assert show(shop, "select * from lake.information_schema.tables where 1 = 0") == []
+    assert shop.show("select * from information_schema.schemata") == [("lake", "shop")]
+    assert shop.show("select * from lake.information_schema.tables where 1 = 0") == []
 
 
 def test_an_information_schema_of_the_catalogs_own_is_left_to_it(shop):
     assert shop.dbt("seed").ok
     shop.sql("create namespace lake.information_schema")
     shop.sql("create table lake.information_schema.tables as select 'own' as it")
-    assert show(shop, "select * from lake.information_schema.tables") == [("own",)]
+    assert shop.show("select * from lake.information_schema.tables") == [("own",)]

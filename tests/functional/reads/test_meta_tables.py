@@ -28,45 +28,38 @@ def shop(project):
     return project
 
 
-def ask(project, query):
-    done = project.dbt("show", "--inline", query, "--limit", "50")
-    assert done.ok, done.error
-    return done.rows
-
-
 def test_the_query_of_the_design_works_word_for_word(shop):
     asked = SEEDS_OWN.replace("Table1", "lake.shop.orders")
-    assert ask(shop, asked) == [("lake.shop.cities",)]
+    assert shop.show(asked) == [("lake.shop.cities",)]
     engine = shop.host.engine
     assert [tuple(row) for row in engine.sql(asked).collect()] == [("lake.shop.cities",)]
     assert engine.sql(SEEDS_OWN).collect() == []
 
 
 def test_jobs_tables_and_versions_are_those_of_the_last_barrier(shop):
-    assert ask(shop, "select * from __META_ETL_SOURCE order by 1") == [
+    assert shop.show("select * from __META_ETL_SOURCE order by 1") == [
         ("model.shop.cities", "lake.shop.orders"),
         ("model.shop.rich", "lake.shop.cities"),
     ]
-    assert ask(shop, "select * from __meta_etl_sink order by 1") == [
+    assert shop.show("select * from __meta_etl_sink order by 1") == [
         ("model.shop.cities", "lake.shop.cities"),
         ("model.shop.rich", "lake.shop.rich"),
     ]
     last = shop.host.engine.store.last_committed()
-    assert ask(shop, "select * from __META_TABLE_VERSION order by 1") == [
+    assert shop.show("select * from __META_TABLE_VERSION order by 1") == [
         ("lake.shop.cities", last, "Intermediate"),
         ("lake.shop.orders", last, "Root"),
         ("lake.shop.rich", last, "Intermediate"),
     ]
     shop.remove("models/rich.sql")
     shop.host.engine.drop("lake.shop.rich")
-    assert ask(shop, "select count(*) from __META_ETL_SINK") == [(1,)]
+    assert shop.show("select count(*) from __META_ETL_SINK") == [(1,)]
 
 
 def test_barriers_tell_what_each_table_did_and_when(shop):
     shop.write("seeds/orders.csv", "id,city\n1,rome\n2,oslo\n3,rome\n")
     assert shop.dbt("build").ok
-    newest = ask(
-        shop,
+    newest = shop.show(
         "select t.table_name, t.state, t.rows_inserted, t.rows_deleted, "
         "t.started_at <= t.finished_at and t.finished_at <= t.written_at and t.written_at <= b.ended_at as in_order "
         "from __META_BARRIER b join __META_BARRIER_TABLE t on t.barrier = b.barrier "
@@ -80,11 +73,11 @@ def test_barriers_tell_what_each_table_did_and_when(shop):
 
 
 def test_leases_show_who_reads_what(shop):
-    assert ask(shop, "select count(*) from __META_LEASE") == [(0,)]
+    assert shop.show("select count(*) from __META_LEASE") == [(0,)]
     with shop.host.engine.reader() as reader:
         query = "select barrier, expires_at > current_timestamp() as lives from __META_LEASE"
-        assert ask(shop, query) == [(reader.barrier, True)]
-    assert ask(shop, "select count(*) from __META_LEASE") == [(0,)]
+        assert shop.show(query) == [(reader.barrier, True)]
+    assert shop.show("select count(*) from __META_LEASE") == [(0,)]
 
 
 def test_a_name_with_a_quote_stays_a_value(engine, spark, schema):
