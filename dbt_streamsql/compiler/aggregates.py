@@ -63,6 +63,9 @@ class Found:
 
 Calls = dict[exp.Expr, Found]
 
+WRAPPERS = (exp.IgnoreNulls, exp.RespectNulls, exp.Filter, exp.WithinGroup)
+"""What stands around a call: over which of the rows, and in which order, it is computed."""
+
 
 def find_calls(items: list[exp.Expr]) -> Calls:
     """The aggregate calls of a block, each once; sub-queries keep theirs for themselves.
@@ -84,25 +87,25 @@ def _calls(node: exp.Expr) -> Iterator[exp.Expr]:
     if isinstance(node, exp.Query | exp.Exists):
         return
     if isinstance(node, exp.Window):
-        inside = node.this
-        while isinstance(inside, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
-            inside = inside.this
-        skipped = inside
-    elif _is_call(node):
+        # The function of a window is no aggregate of the block; what it is computed from may be.
+        function: exp.Expr = node.this
+        while isinstance(function, WRAPPERS):
+            if function.expression is not None:
+                yield from _calls(function.expression)
+            function = function.this
+        for part in (*function.iter_expressions(), *node.iter_expressions()):
+            if part is not node.this:
+                yield from _calls(part)
+        return
+    if _is_call(node):
         yield node
         return
-    else:
-        skipped = None
     for part in node.iter_expressions():
-        if part is skipped or (skipped is not None and part is node.this):
-            for argument in skipped.iter_expressions():
-                yield from _calls(argument)
-        else:
-            yield from _calls(part)
+        yield from _calls(part)
 
 
 def _is_call(node: exp.Expr) -> bool:
-    if isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
+    if isinstance(node, WRAPPERS):
         return _is_call(node.this) or isinstance(node, exp.WithinGroup)
     name = called(node)
     return name in AGGREGATES and name not in _GROUPING

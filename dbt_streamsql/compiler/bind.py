@@ -11,6 +11,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.schema import MappingSchema
 
+from dbt_streamsql.compiler.constants import Rows, put_aside
 from dbt_streamsql.compiler.dialect import DIALECT, parse_all, to_sql, unfaithful
 from dbt_streamsql.compiler.functions import AGGREGATES
 from dbt_streamsql.compiler.names import table_uses, uses_without_tree
@@ -23,6 +24,7 @@ from dbt_streamsql.compiler.using import without_using
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog, TableInfo
 from dbt_streamsql.plan.expression import ident
+from dbt_streamsql.quoting import TableName
 
 _MAX_VIEW_DEPTH = 64
 _SNAPSHOT = re.compile(r"(FOR )?VERSION AS OF \d+")
@@ -53,13 +55,14 @@ class Opened:
 
 @dataclass(frozen=True)
 class Bound:
-    """A qualified tree, and the tables at its leaves by name.
+    """A qualified tree, and the tables and constant rows at its leaves by name.
 
     `doubt` says why what is written of it may mean something else; '' when it cannot.
     """
 
     tree: exp.Query
     tables: dict[str, TableInfo]
+    constants: dict[str, Rows]
     doubt: str
 
 
@@ -108,18 +111,21 @@ def _prepare(opened: Opened, sql: str, tree: exp.Query) -> None:
 def bind(opened: Opened, catalog: Catalog) -> Bound:
     """Qualify every column; raises `Unsupported` for names that Spark may read otherwise."""
     tree, tables = opened.tree.copy(), opened.tables
+    constants = put_aside(tree, catalog)
     without_pivots(tree, catalog)
     _name_time_windows(tree)
     _refuse_ambiguous_having(tree, tables)
-    schema = MappingSchema(dialect=DIALECT)
+    # Columns are in lower case here, and tables as their catalog writes them.
+    schema = MappingSchema(dialect=DIALECT, normalize=False)
     for info in tables.values():
         columns = {column.name.lower(): column.type for column in info.columns}
         if len(columns) != len(info.columns):
             raise Unsupported(
                 Reason("column names", f"{info.name} has columns that differ only in case")
             )
-        name = info.name
-        schema.add_table(exp.table_(name.table, name.schema, name.catalog, quoted=True), columns)
+        _add(schema, info.name, columns)
+    for name, rows in constants.items():
+        _add(schema, TableName.parse(name), {c.name.lower(): c.type for c in rows.columns})
     without_using(tree, lambda relation: _columns_of(relation, schema))
     for select in tree.find_all(exp.Select):
         _order_by_shown(select)
@@ -129,7 +135,11 @@ def bind(opened: Opened, catalog: Catalog) -> Bound:
     doubt = f"the parser reads {opened.misread[0]}" if opened.misread else ""
     if not doubt and not _reads_back(bound):
         doubt = "its brackets would be lost"
-    return Bound(bound, tables, doubt)
+    return Bound(bound, tables, constants, doubt)
+
+
+def _add(schema: MappingSchema, name: TableName, columns: dict[str, str]) -> None:
+    schema.add_table(exp.table_(name.table, name.schema, name.catalog, quoted=True), columns)
 
 
 def _reads_back(tree: exp.Query) -> bool:
@@ -170,6 +180,12 @@ def _qualified(tree: exp.Query, schema: MappingSchema) -> exp.Query:
         raise Unsupported(Reason("names", str(error).splitlines()[0])) from error
     if not isinstance(bound, exp.Query):
         raise Unsupported(Reason("query", "not a SELECT"))
+    for select in bound.find_all(exp.Select):
+        for item in select.expressions:
+            if isinstance(item, exp.Subquery) and item.alias:
+                # As the parser reads it, which takes it for a value and not for a relation.
+                name = exp.to_identifier(item.alias)
+                item.replace(exp.Alias(this=exp.Subquery(this=item.this), alias=name))
     for name in bound.find_all(exp.Identifier):
         # `k` and k are one column, and so one expression where it is grouped by.
         name.set("quoted", ident(name.name) != name.name)
@@ -279,7 +295,10 @@ def _open_views(
                 ("db", info.name.schema),
                 ("this", info.name.table),
             ):
-                node.set(key, exp.to_identifier(part, quoted=True))
+                identifier = exp.to_identifier(part, quoted=True)
+                # Columns are the same in any case; of tables, the catalog decides.
+                identifier.meta["case_sensitive"] = True
+                node.set(key, identifier)
             if not node.alias:
                 node.set("alias", exp.TableAlias(this=exp.to_identifier(use.name.table)))
             continue

@@ -15,7 +15,7 @@ from dbt_streamsql.compiler.correlated import rows_said
 from dbt_streamsql.compiler.dialect import to_sql
 from dbt_streamsql.compiler.functions import GENERATORS
 from dbt_streamsql.compiler.reasons import Reason, Unsupported, obstacle
-from dbt_streamsql.compiler.scalar import called, conjuncts, direction
+from dbt_streamsql.compiler.scalar import called, conjuncts, direction, is_volatile
 from dbt_streamsql.compiler.schemas import Schemas
 from dbt_streamsql.plan.catalog import Catalog
 from dbt_streamsql.plan.expression import Expr, escape
@@ -76,18 +76,18 @@ class Builder:
         """The columns of a node with the types that Spark gives them."""
         return self.schemas.of(node)
 
-    def constant(self, text: str) -> str:
-        """A query that reads no table, checked."""
-        self.catalog.schema(text)
-        return escape(text)
+    def constant(self, tree: exp.Expr) -> Constant:
+        """A query of VALUES, which are the same at every epoch."""
+        if is_volatile(tree, self.catalog.functions()):
+            raise obstacle(tree, "VALUES", "a value changes from call to call")
+        text = to_sql(tree)
+        names = tuple(column.name.lower() for column in self.catalog.schema(text))
+        return Constant(escape(text), names)
 
-    def generated(self, below: Select, call: Expr) -> list[str]:
+    def generated(self, below: Node, call: Expr) -> list[str]:
         """The names that Spark gives to the columns of a generator."""
-        made = replace(below, outputs=(Output("x", call),))
-        try:
-            return [column.name.lower() for column in self.schema(made)]
-        except Exception as error:
-            raise Unsupported(Reason("generator", "give its columns names")) from error
+        made = Generate(below, call, (), outer=False)
+        return [column.name.lower() for column in self.schema(made)]
 
     def typed(
         self,
@@ -189,9 +189,7 @@ class Builder:
             if isinstance(tree, exp.Select):
                 return self._select(tree)
             if isinstance(tree, exp.Values):
-                text = to_sql(tree)
-                names = tuple(c.name.lower() for c in self.catalog.schema(text))
-                return Constant(self.constant(text), names)
+                return self.constant(tree)
             raise obstacle(tree, tree.key.upper(), "only SELECT, VALUES and set operations")
         finally:
             self.ctes = outer
@@ -200,8 +198,6 @@ class Builder:
         with_ = tree.args.get("with_") or tree.args.get("with")
         if with_ is None:
             return
-        if with_.args.get("recursive"):
-            raise obstacle(with_, "WITH RECURSIVE", "recursion is refreshed in full")
         for cte in with_.expressions:
             columns = [column.name for column in cte.args["alias"].args.get("columns") or []]
             self.ctes[cte.alias] = sources.renamed(self.query(cte.this), columns)

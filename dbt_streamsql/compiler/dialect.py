@@ -31,7 +31,7 @@ _UNITS = frozenset(
     for plural in ("", "S")
 )
 _BY_UNIT = frozenset(
-    {"DATEADD", "DATE_ADD", "TIMESTAMPADD", "DATEDIFF", "DATE_DIFF", "TIMESTAMPDIFF"}
+    {"DATEADD", "DATE_ADD", "TIMESTAMPADD", "DATEDIFF", "DATE_DIFF", "TIMESTAMPDIFF", "TIMEDIFF"}
 )
 _WORDED = {
     "EXTRACT": ("FROM",),
@@ -54,6 +54,10 @@ class Worded(exp.Anonymous):
 
 class Cast(exp.Cast):
     """`x::type`."""
+
+
+class Plus(exp.Unary):
+    """`+x`: a number, where x is a text."""
 
 
 class Path(exp.Expression, exp.Condition):
@@ -87,6 +91,10 @@ class _Parser(SparkParser):
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar = {
         "CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"],
+    }
+    UNARY_PARSERS: ClassVar = {
+        **SparkParser.UNARY_PARSERS,
+        TokenType.PLUS: lambda self: self.expression(Plus(this=self._parse_unary())),
     }
     PRIMARY_PARSERS: ClassVar = {
         **SparkParser.PRIMARY_PARSERS,
@@ -252,6 +260,7 @@ class _Generator(SparkGenerator):
         exp.CurrentTimestamp: lambda *_: "CURRENT_TIMESTAMP()",
         exp.Cast: lambda self, node: self.cast(node, "CAST"),
         exp.TryCast: lambda self, node: self.cast(node, "TRY_CAST"),
+        Plus: lambda self, node: f"+ {self.sql(node, 'this')}",
         Worded: lambda self, node: self.worded_sql(node),
         Path: lambda self, node: f"{self.sql(node, 'this')}{node.args['path']}",
         Cast: lambda self, node: f"{self.sql(node, 'this')}::{self.sql(node, 'to')}",
@@ -313,18 +322,24 @@ def unfaithful(sql: str, tree: exp.Expr) -> str:
     Brackets and words without a meaning may differ, and the place of NOT.
     """
     given, said = _words(sql), _words(to_sql(tree))
-    if tree.find(exp.Pivot):
-        # A pivot with an alias is put into a sub-query.
-        said -= Counter({word: said[word] - given[word] for word in _AROUND})
+    for kind, words in _ADDED.items():
+        if tree.find(kind):
+            said -= Counter({word: said[word] - given[word] for word in words})
     if given == said:
         return ""
     added, lost = (", ".join(sorted(words)) or "nothing" for words in (said - given, given - said))
     return f"{added} instead of {lost}"
 
 
-_AROUND = ("select", "*", "from")
+_ADDED = {
+    exp.Pivot: ("select", "*", "from"),
+    exp.Values: ("select", "*", "from", "_values"),
+    exp.Lateral: ("on", "true"),
+}
+"""Words that the parser adds: a pivot with an alias and VALUES that are a CTE become sub-queries,
+and a join of LATERAL without a condition has one."""
 _SILENT = frozenset({"(", ")", "as", "inner", "outer", ";"})
-_SAME = {"!=": "<>", "==": "=", "!": "not", "regexp": "rlike"}
+_SAME = {"!=": "<>", "==": "=", "!": "not", "regexp": "rlike", "minus": "except"}
 _SETS = frozenset({"union", "except", "intersect", "minus"})
 
 

@@ -132,7 +132,12 @@ def _over(node: Window, over: Over) -> str:
 
 
 def generate(node: Generate, from_: str, extra: str = "") -> str:
-    """`SELECT columns, new columns FROM … LATERAL VIEW generator` over the alias `i`."""
+    """`SELECT columns, new columns FROM … LATERAL VIEW generator` over the alias `i`.
+
+    Without names, only the new columns under the names that Spark gives them.
+    """
+    if not node.names:
+        return f"SELECT v.*\nFROM {from_}\nLATERAL VIEW {node.call.render()} v"
     names = listed(node.names)
     items = [listed(node.input.columns, "i"), *(f"v.{escape(ident(n))}" for n in node.names)]
     outer = "OUTER " if node.outer else ""

@@ -10,7 +10,7 @@ from dbt_streamsql.compiler.block import Block, fresh
 from dbt_streamsql.compiler.dialect import to_sql
 from dbt_streamsql.compiler.reasons import Reason, Unsupported, obstacle
 from dbt_streamsql.compiler.scalar import conjuncts
-from dbt_streamsql.plan.expression import Expr, Ref
+from dbt_streamsql.plan.expression import Expr, Ref, escape
 from dbt_streamsql.plan.relational import (
     Constant,
     Generate,
@@ -68,8 +68,7 @@ def _relation(builder: Builder, source: exp.Expr) -> Node:
     if isinstance(source, exp.Subquery):
         return renamed(builder.query(source.this), columns)
     if isinstance(source, exp.Values):
-        text = to_sql(exp.select("*").from_(source.copy()))
-        return Constant(builder.constant(text), tuple(columns))
+        return renamed(builder.constant(exp.select("*").from_(source.copy())), columns)
     if not isinstance(source, exp.Table):
         raise obstacle(source, source.key.upper(), "only tables and sub-queries are read yet")
     if not isinstance(source.this, exp.Identifier):
@@ -77,6 +76,10 @@ def _relation(builder: Builder, source: exp.Expr) -> Node:
     if not source.args.get("db") and source.name in builder.ctes:
         return renamed(builder.ctes[source.name], columns)
     name = str(TableName(source.catalog, source.db, source.name))
+    rows = builder.bound.constants.get(name)
+    if rows is not None:
+        names = tuple(column.name.lower() for column in rows.columns)
+        return renamed(Constant(escape(rows.sql), names), columns)
     info = builder.bound.tables.get(name)
     if info is None:
         raise obstacle(source, name, "the table could not be resolved")
@@ -262,12 +265,7 @@ def generate(
         {("b", name): Expr.column("i", name) for name in block.only.columns}
     )
     if not columns:
-        one = Select(
-            (Input("i", block.only),),
-            (),
-            tuple(Output(name, Expr.column("i", name)) for name in block.only.columns),
-        )
-        columns = builder.generated(one, expr)
+        columns = builder.generated(block.only, expr)
     names = tuple(fresh(name, taken) for name in columns)
     block.keep(Generate(block.only, expr, names, outer))
     return list(names)

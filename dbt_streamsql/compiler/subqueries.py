@@ -63,9 +63,7 @@ def condition(builder: Builder, block: Block, term: exp.Expr) -> None:
 def values(builder: Builder, block: Block, items: list[exp.Expr]) -> None:
     """Compute the sub-queries in expressions; the block knows them as columns from then on."""
     for item in items:
-        for node in list(_outermost(item)):
-            if node in block.swaps:
-                continue
+        for node in _outermost(item, block):
             negated = isinstance(node, exp.Not)
             single = _of_one_group(builder, _bare(node.this) if negated else node)
             if single is not None:
@@ -80,7 +78,10 @@ def values(builder: Builder, block: Block, items: list[exp.Expr]) -> None:
                 scalar(builder, block, node)
 
 
-def _outermost(node: exp.Expr) -> list[exp.Expr]:
+def _outermost(node: exp.Expr, block: Block) -> list[exp.Expr]:
+    """The sub-queries in an expression that the block does not know as columns yet."""
+    if node.find(exp.Query) is None or node in block.swaps:
+        return []
     if isinstance(node, exp.Exists | exp.Subquery):
         return [node]
     asked = _bare(node.this) if isinstance(node, exp.Not) else node
@@ -88,7 +89,7 @@ def _outermost(node: exp.Expr) -> list[exp.Expr]:
         return [node]
     if isinstance(node, exp.Query):
         raise obstacle(node, "sub-query", "not maintained from changes in this place")
-    return [found for part in node.iter_expressions() for found in _outermost(part)]
+    return [found for part in node.iter_expressions() for found in _outermost(part, block)]
 
 
 # -- conditions ----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from dbt_streamsql.compiler.aggregates import WRAPPERS
 from dbt_streamsql.compiler.block import Block, fresh
 from dbt_streamsql.compiler.dialect import to_sql
 from dbt_streamsql.compiler.reasons import obstacle
@@ -108,7 +109,7 @@ def _ignores_nulls(whole: exp.Window) -> bool:
 def _function(whole: exp.Window) -> exp.Expr:
     """The call that a window is over."""
     node: exp.Expr = whole.this
-    while isinstance(node, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
+    while isinstance(node, WRAPPERS):
         node = node.this
     return node
 
@@ -168,14 +169,11 @@ def _over(block: Block, whole: exp.Window, name: str, inside: dict[tuple[str, st
 
 def _call(block: Block, node: exp.Expr) -> Expr:
     """The function of a window, its arguments checked."""
-    inner = node
-    while isinstance(inner, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
-        inner = inner.this
     swapped = block.swapped(node)
     checked = swapped
-    while isinstance(checked, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
-        if isinstance(checked, exp.Filter):
-            check_scalar(checked.expression.this, block.builtin)
+    while isinstance(checked, WRAPPERS):
+        if checked.expression is not None:
+            check_scalar(checked.expression, block.builtin)
         checked = checked.this
     for part in checked.iter_expressions():
         check_scalar(

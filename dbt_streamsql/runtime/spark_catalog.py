@@ -24,7 +24,7 @@ _SPOT = re.compile(r"line (\d+),? pos (\d+)")
 
 At = Callable[[TableName], TableName]
 
-_OF_GRAMMAR = frozenset({"timestampadd", "timestampdiff"})
+_OF_GRAMMAR = frozenset({"timestampadd", "timestampdiff", "timediff"})
 """Functions that Spark's grammar knows, so that it lists them nowhere."""
 
 

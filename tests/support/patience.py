@@ -13,9 +13,11 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -143,12 +145,15 @@ def until(
 
 
 def join(*threads: threading.Thread) -> None:
-    """Wait for threads of this process. Error: Stuck."""
+    """Wait for threads of this process. Error: Stuck, which tells last where the thread stands."""
     watch = Watch()
     for thread in threads:
         while thread.is_alive():
             thread.join(0.2)
-            watch.look()
+            try:
+                watch.look()
+            except Stuck as stuck:
+                raise Stuck(f"{stuck}\n{thread.name}:\n{_stack(thread)}") from None
 
 
 def wait(process: subprocess.Popen[Any], *others: int, sign: Callable[[], object] = _same) -> int:
@@ -216,6 +221,11 @@ def run(
             process.kill()
             raise
     return subprocess.CompletedProcess(list(command), process.returncode, said, errors)
+
+
+def _stack(thread: threading.Thread) -> str:
+    frame = sys._current_frames().get(thread.ident or 0)
+    return "".join(traceback.format_stack(frame)) if frame else "it has ended"
 
 
 def _threads(pid: int) -> list[Path]:

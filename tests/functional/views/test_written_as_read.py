@@ -19,6 +19,7 @@ CREATE TABLE {s}.t (id INT, shop STRING, price DECIMAL(10,2), at TIMESTAMP, d DA
 CREATE TABLE {s}.jan (k INT, a INT, b__c INT);
 CREATE TABLE {s}.feb (k INT, b INT);
 CREATE TABLE {s}.mar (k BIGINT, c INT, a INT);
+CREATE TABLE {s}.`Jan` (k STRING, z INT);
 CREATE TABLE {s}.odd (`as` INT, id INT, `all` INT, `values` INT, `offset` INT);
 INSERT INTO {s}.t VALUES
   (1, 'n', 1.50, TIMESTAMP'2024-01-02 03:04:05', DATE'2024-01-02', 'MONTH', '{{"a":1}}', 1.0, 2,
@@ -27,6 +28,7 @@ INSERT INTO {s}.t VALUES
 INSERT INTO {s}.jan VALUES (1, 1, 1), (2, 2, 7);
 INSERT INTO {s}.feb VALUES (2, 2), (3, 3);
 INSERT INTO {s}.mar VALUES (3, 3, 1), (4, 4, 2), (2, 9, 2);
+INSERT INTO {s}.`Jan` VALUES ('1', 1), ('2', null);
 INSERT INTO {s}.odd VALUES (1, 1, 1, 1, 1)
 """
 
@@ -39,6 +41,7 @@ EPOCHS = (
        -2.25, 1, '1999-12-31', 'Zz', 9, 2, false, array(), null);
     INSERT INTO {s}.mar VALUES (1, 5, 1);
     INSERT INTO {s}.feb VALUES (4, 7), (1, null);
+    INSERT INTO {s}.`Jan` VALUES ('3', 5);
     INSERT INTO {s}.odd VALUES (2, 2, 2, 2, 2)
     """,
     """
@@ -51,6 +54,29 @@ EPOCHS = (
 )
 
 VIEWS = r"""
+SELECT j.k, z, jan.a FROM {s}.Jan j JOIN {s}.jan ON j.k = jan.k
+SELECT Jan.k, count(z) AS n FROM {s}.Jan GROUP BY jan.K
+SELECT jan.*, (SELECT count(*) FROM {s}.feb WHERE feb.k = jan.k) FROM {s}.jan
+SELECT k, (WITH q AS (SELECT max(k) AS m FROM {s}.feb) SELECT m FROM q) FROM {s}.jan
+SELECT count(cast(k IN (SELECT k FROM {s}.feb) AS INT)) AS c, sum(CASE WHEN k NOT IN (SELECT k FROM {s}.feb) THEN 1 ELSE 2 END) AS s FROM {s}.jan
+SELECT a, sum(CASE WHEN k IN (SELECT k FROM {s}.feb) THEN 1 ELSE 2 END) AS s, a + 1 IN (SELECT k FROM {s}.feb) AS i FROM {s}.mar GROUP BY a
+SELECT r.id, jan.a FROM range(1, 5) r LEFT JOIN {s}.jan ON jan.k = r.id
+SELECT e, count(id) AS n FROM explode(sequence(1, 5)) AS q(e) LEFT JOIN {s}.t ON id = e GROUP BY e
+WITH RECURSIVE days(d) AS (SELECT DATE'2024-01-01' UNION ALL SELECT d + 1 FROM days WHERE d < DATE'2024-01-10') SELECT days.d, count(id) AS n FROM days LEFT JOIN {s}.t ON t.d = days.d GROUP BY days.d
+WITH RECURSIVE start AS (SELECT 1 AS n), r(level) AS (SELECT n FROM start UNION ALL SELECT level + 1 FROM r WHERE level < 4), w AS (SELECT level FROM r WHERE level > 1) SELECT w.level, a FROM w JOIN {s}.jan ON k = level
+WITH q(x, y) AS (VALUES (1, 2), (2, 3)) SELECT x, y, b FROM q LEFT JOIN {s}.feb ON k = x
+SELECT k, col2 FROM {s}.jan JOIN VALUES (1, 'a'), (2, 'b') ON k = col1
+SELECT shop, percentile_cont(0.25) WITHIN GROUP (ORDER BY x DESC) OVER (PARTITION BY shop) AS p, mode() WITHIN GROUP (ORDER BY amount) OVER w AS m FROM {s}.t WINDOW w AS (PARTITION BY shop)
+SELECT id, +cast(amount AS STRING) AS y, - + amount AS z, timediff(HOUR, d, at) AS u FROM {s}.t
+SELECT shop, +max(amount) AS m, -max(v) AS n FROM {s}.t GROUP BY shop
+SELECT k FROM {s}.jan MINUS SELECT k FROM {s}.feb
+SELECT k FROM {s}.jan MINUS ALL SELECT k FROM {s}.feb
+SELECT jan.k, n FROM {s}.jan LEFT JOIN LATERAL (SELECT count(*) AS n FROM {s}.feb WHERE feb.k = jan.k)
+SELECT q, r FROM {s}.jan JOIN LATERAL stack(2, k, a, a, k) f(q, r)
+SELECT k, explode(map(1, k, 2, a)) FROM {s}.jan
+SELECT k, stack(2, k, 'a', a, 'b') FROM {s}.jan
+SELECT k, posexplode(array(k, a)) FROM {s}.jan
+SELECT id, json_tuple(body, 'a', 'b') FROM {s}.t
 SELECT a.k, a.b__c AS x, a__b.c AS y, f.b AS z, t.shop FROM {s}.jan a JOIN {s}.mar a__b ON a.k = a__b.k JOIN {s}.feb f ON f.k = a.k JOIN {s}.t t ON t.id = f.k AND a__b.c > 1
 SELECT id, to_char(price, '099.9') AS y, to_char(at, 'yyyy') AS z FROM {s}.t
 SELECT id, date_trunc(grain, at) AS y, trunc(d, grain) AS z FROM {s}.t
