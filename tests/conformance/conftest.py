@@ -14,9 +14,10 @@ from dbt.tests.fixtures.project import *  # noqa: F403 - every fixture of dbt's 
 
 from dbt_streamsql.adapter.impl import StreamSqlAdapter
 from tests.conformance import dialect, tally
-from tests.support import spark_way
+from tests.support import spark_way, stopped_clock
 
 pytest.register_assert_rewrite("tests.conformance.overrides")
+stopped_clock.spare_event_loops()
 
 _DROP_SCHEMA = re.compile(r"\s*drop schema if exists (\w+) cascade", re.IGNORECASE)
 _MATERIALIZED_VIEW = re.compile(
