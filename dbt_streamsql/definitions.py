@@ -26,7 +26,7 @@ from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.plan.state import KEPT, StateTtl
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import sinks
-from dbt_streamsql.runtime.job import plan_of
+from dbt_streamsql.runtime.context import plan_of
 from dbt_streamsql.runtime.spark_catalog import SparkCatalog
 from dbt_streamsql.runtime.streams import (
     MAKES,

@@ -25,9 +25,8 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.reading import Earlier, Reader, Reading
 from dbt_streamsql.runtime import changelog, verification
 from dbt_streamsql.runtime.ages import APPROXIMATE
-from dbt_streamsql.runtime.context import Version, Warehouse
+from dbt_streamsql.runtime.context import Version, Warehouse, plan_of
 from dbt_streamsql.runtime.epoch import Epoch
-from dbt_streamsql.runtime.job import plan_of
 from dbt_streamsql.runtime.spark_catalog import SparkCatalog
 from dbt_streamsql.storage import functions
 from dbt_streamsql.storage.iceberg.metadata import Metadata

@@ -33,6 +33,16 @@ class Tuning:
     """Rows of the changed inputs up to which nothing is refreshed in full for cost: both ways are
     equally quick."""
 
+    compared_rows: int = 1_000_000
+    """Rows of all inputs up to which a view's query may be computed anew and compared with what is
+    stored; -1: none is."""
+
+    compared_bytes: int = 64 << 20
+    """The same of the files of what is stored, which the driver has to hold."""
+
+    comparing: float = 1.0
+    """How many times dearer that counts than it looks; 0: it is done wherever it may be."""
+
     parallel: int = 4
     """Views of one level that run side by side."""
 

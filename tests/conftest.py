@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from contextlib import ExitStack
 
@@ -10,6 +11,7 @@ from dbt_common.tests import enable_test_caching
 
 from dbt_streamsql import Engine
 from dbt_streamsql.runtime.session import open_session
+from dbt_streamsql.tuning import Tuning
 from tests.support import spark_defaults
 from tests.support.catalogs import drop_schema
 from tests.support.spark_way import settings
@@ -43,8 +45,15 @@ def spark(warehouse):
 
 @pytest.fixture(scope="session")
 def engine(spark):
-    """The engine over the shared session."""
-    opened = Engine.open(spark=spark)
+    """The engine over the shared session.
+
+    Its views are kept from changes, though their tables are small. With `STREAMSQL_COMPARED` they
+    are compared with their queries wherever they may be.
+    """
+    compared = (
+        {"comparing": 0.0} if os.environ.get("STREAMSQL_COMPARED") else {"compared_rows": -1}
+    )
+    opened = Engine.open(spark=spark, tuning=Tuning(**compared))
     yield opened
     opened.close()
 

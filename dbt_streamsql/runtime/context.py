@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import posixpath
 import threading
@@ -11,10 +12,12 @@ from typing import Any
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Fence, Job, MetaStore, Retention, Sink, TableVersion
+from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.ages import APPROXIMATE, EXPIRED
 from dbt_streamsql.runtime.clock import Clock, SystemClock, Workers, drawn, threads
+from dbt_streamsql.runtime.costs import Costs
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.event_time import Watermark
 from dbt_streamsql.runtime.sessions import Sessions
@@ -53,7 +56,7 @@ class Warehouse:
     `connections`: options of streams by name, which hold what must not be kept in a definition.
     `tuning`: the limits by which ways are chosen. `clock`, `new_name` and `workers`: what time it
     is, names that nobody else draws, and threads.
-    `programs`: how jobs run the programs of their views.
+    `programs`: how jobs run the programs of their views. `costs`: what that has taken so far.
     `unswept`: an epoch was published and could not remove what it had staged. `untagged`: tables
     of others that refused a tag; they are not asked again.
     """
@@ -68,6 +71,7 @@ class Warehouse:
     new_name: Callable[[], str] = drawn
     workers: Workers = threads
     programs: Programs = SparkProgram
+    costs: Costs = field(default_factory=Costs, init=False)
     unswept: bool = field(default=False, init=False)
     untagged: set[str] = field(default_factory=set, init=False)
 
@@ -210,6 +214,11 @@ def reads_ages(jobs: Mapping[str, Job], table: str) -> bool:
         if table in job.sources
         for step in job.plan["plan"]["steps"]
     )
+
+
+def plan_of(job: Job) -> CompiledPlan:
+    """The plan that was stored with a definition."""
+    return CompiledPlan.from_stored(json.dumps(job.plan["plan"]))
 
 
 def pin(epoch: Open, table: str) -> Version:

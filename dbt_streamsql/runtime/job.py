@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -28,9 +27,11 @@ from dbt_streamsql.plan.redefinition import (
 )
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import Column
+from dbt_streamsql.plan.work import of_program
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import upkeep
 from dbt_streamsql.runtime.ages import Ages, ages, untold
+from dbt_streamsql.runtime.comparison import Comparison
 from dbt_streamsql.runtime.context import (
     LISTINGS,
     Open,
@@ -46,13 +47,23 @@ from dbt_streamsql.runtime.cost import (
     Estimate,
     estimate,
 )
+from dbt_streamsql.runtime.costs import (
+    CHANGES,
+    COMPARE,
+    View,
+    Way,
+    expected_by_comparing,
+    expected_from_changes,
+)
 from dbt_streamsql.runtime.durable import durable
+from dbt_streamsql.runtime.foreign import foreign_write, moved
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.oldest import oldest_changes
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
 from dbt_streamsql.runtime.program_runner import clock_row
 from dbt_streamsql.runtime.readings import readings
 from dbt_streamsql.runtime.refusals import branch_refusal, brief, is_of_a_query
+from dbt_streamsql.runtime.spark_program import RunsPrograms
 from dbt_streamsql.runtime.stager import Stager, loaded
 from dbt_streamsql.runtime.write import Writer
 from dbt_streamsql.storage import inputs, unversioned
@@ -83,6 +94,8 @@ class ViewJob:
     change: Redefinition | None
     asked: str
     rewrite: Rewrite
+    way: Way = field(default=CHANGES, init=False)
+    expected: dict[Way, float] = field(default_factory=dict, init=False)
 
     def run(self) -> TableVersion:
         """Stage the view's version for this barrier and return its record."""
@@ -103,10 +116,9 @@ class ViewJob:
         version = replace(version, jobs=jobs, started_at=at, seconds=seconds)
         # A change that came to nothing took its time too.
         if version.mode != NOOP or jobs:
-            strategy = self.plan.strategy if version.mode != "full" else "full"
             stats: dict[str, Any] = {
                 **self.estimate.stats(),
-                "strategy": strategy,
+                "strategy": self._learnt(version),
                 "bytes_read": read,
                 "plan": self.plan.fingerprint,
                 **self.ages.stats(version, self.previous),
@@ -122,6 +134,15 @@ class ViewJob:
                 stats |= {OLDEST_CHANGE: made} if made else {}
             version = replace(version, stats=stats)
         return self._told(version, self.change) if self.change is not None else version
+
+    def _learnt(self, version: TableVersion) -> str:
+        """The strategy of a run, of whose cost the next choices know."""
+        if version.mode == "full":
+            return "full"
+        if self.expected:
+            costs, expected = self.epoch.warehouse.costs, self.expected[self.way]
+            costs.learn(self._view, self.way, expected, version.seconds)
+        return COMPARE if self.way is COMPARE else self.plan.strategy
 
     def _told(self, version: TableVersion, change: Redefinition) -> TableVersion:
         """The version with the verdict on the definition: the one that came true."""
@@ -156,9 +177,9 @@ class ViewJob:
         meta = self._own()
         if previous is None or meta is None:
             return self._full(spark, reason or "the table is built for the first time", meta)
-        foreign = self._foreign_write(meta, previous)
+        foreign = foreign_write(meta, previous)
         if foreign and self.plan.is_wide and not self.asked and self.rolled_back is None:
-            raise self._moved(meta, previous)
+            raise moved(self.job, meta, previous)
         still = all(move.kind == "none" for move in self.moves.values())
         follows = self.follows
         if not (reason or foreign or self.clocked or follows) and still:
@@ -170,6 +191,7 @@ class ViewJob:
         try:
             if follows:
                 return self._restore(spark, follows, meta, previous)
+            self.way = self._way(spark, meta)
             return self._incremental(spark, meta, previous)
         except Mismatch:
             return self._full(spark, "the stored rows were not what they should be", meta)
@@ -279,28 +301,6 @@ class ViewJob:
         """Whether another view or a changelog takes up the changes of this one."""
         return self.epoch.readers(self.job.table) or bool(self.job.config.get("changelog"))
 
-    def _foreign_write(self, meta: Metadata, previous: TableVersion) -> str:
-        if meta.current == previous.snapshot:
-            return ""
-        path = meta.lineage(meta.current, previous.snapshot)
-        if path is not None and all(snapshot.operation == "replace" for snapshot in path):
-            return ""
-        return "somebody else wrote to the view's table"
-
-    def _moved(self, meta: Metadata, previous: TableVersion) -> StreamSqlError:
-        """The refusal to write over what somebody else wrote among the branches."""
-        now = meta.snapshots[meta.current] if meta.current is not None else None
-        return StreamSqlError(
-            "TABLE_MOVED",
-            f"somebody else wrote to {self.job.table}, whose branches are its only writers",
-            given=f"snapshot {now.id} ({now.operation})" if now is not None else "an empty table",
-            allowed=f"snapshot {previous.snapshot} of barrier {previous.barrier}",
-            hint="let that writer be a branch; `--full-refresh` undoes what it wrote, as does "
-            f"CALL system.rollback_to_snapshot('{self.name.schema}.{self.name.table}', "
-            f"{previous.snapshot})",
-            place=Place(self.job.unique_id or self.job.table),
-        )
-
     def _still(self, meta: Metadata, previous: TableVersion) -> TableVersion:
         """The record that the rows are those of `previous`, to which the table may have to go
         back."""
@@ -365,9 +365,13 @@ class ViewJob:
             aged=aged,
             tuning=tuning,
         )
-        clock = (previous.inputs.get(CLOCK), self.consumed.get(CLOCK))
-        reads = readings(self.epoch, spark, self.inputs, self.moves)
-        program = self.epoch.warehouse.programs(reads, writer, clock, self.ages)
+        program: RunsPrograms
+        if self.way is COMPARE:
+            program = Comparison(writer, self._query(spark, sort=False))
+        else:
+            clock = (previous.inputs.get(CLOCK), self.consumed.get(CLOCK))
+            reads = readings(self.epoch, spark, self.inputs, self.moves)
+            program = self.epoch.warehouse.programs(reads, writer, clock, self.ages)
         try:
             with staging.stamped(spark, origin):
                 outcome = program.run(self.plan)
@@ -376,6 +380,33 @@ class ViewJob:
         finally:
             program.close()
         return outcome
+
+    def _way(self, spark: SparkSession, meta: Metadata) -> Way:
+        """From the changes, or by its query, computed anew and compared with what is stored."""
+        warehouse, tuning = self.epoch.warehouse, self.epoch.warehouse.tuning
+        stored, every = meta.live_rows(meta.current), self.estimate.every
+        moved = {source for source, move in self.moves.items() if move.kind != "none"}
+        program = of_program(self.plan.steps, moved | ({CLOCK} if self.clocked else set()))
+        self.expected = {
+            CHANGES: expected_from_changes(program, self.estimate.changed),
+            COMPARE: expected_by_comparing(len(self.plan.full_sql), every, stored),
+        }
+        may_compare = (
+            self.job.refresh_mode == "auto"
+            and not (self.plan.is_wide or self._is_forgetful or self.epoch.replay)
+            and every <= tuning.compared_rows
+            and stored <= tuning.driver_rows
+            and meta.live_bytes(meta.current) <= tuning.compared_bytes
+            and delta.supported(spark, meta)
+            and not upkeep.scattered(meta, tuning)
+        )
+        ways = (CHANGES, COMPARE) if may_compare else (CHANGES,)
+        factors = {COMPARE: tuning.comparing}
+        return warehouse.costs.cheapest(self._view, {w: self.expected[w] for w in ways}, factors)
+
+    @property
+    def _view(self) -> View:
+        return self.job.table, self.plan.fingerprint
 
     def _restore(
         self, spark: SparkSession, follows: str, meta: Metadata, previous: TableVersion
@@ -439,13 +470,13 @@ class ViewJob:
     def _columns(self) -> tuple[Column, ...]:
         return (*self.plan.columns, *self.plan.hidden)
 
-    def _query(self, spark: SparkSession) -> str:
-        """The query over the pinned versions."""
+    def _query(self, spark: SparkSession, *, sort: bool = True) -> str:
+        """The query over the pinned versions; `sort`: see `_sorted`."""
         if self.plan.full_sql:
             sql = self.plan.filled(partial(self._input, spark))
         else:
             sql = self.rewrite(self.job.sql, partial(self._pinned, spark))
-        return self._sorted(sql)
+        return self._sorted(sql) if sort else sql
 
     def _sorted(self, sql: str) -> str:
         """A query of all rows, sorted inside files where keys are looked up."""
@@ -499,8 +530,3 @@ def _planned(spark: SparkSession, plan: CompiledPlan) -> Iterator[None]:
         yield
     finally:
         spark.conf.unset(_CONSTRAINTS)
-
-
-def plan_of(job: Job) -> CompiledPlan:
-    """The plan that was stored with a definition."""
-    return CompiledPlan.from_stored(json.dumps(job.plan["plan"]))

@@ -20,8 +20,9 @@ class TableReport:
     when that is what it was, else what became of the rows (metadata-only, append a column,
     compatible state, shadow rebuild), and `reason` says why so. Rows count an updated row as one
     deleted and one inserted. `jobs` are Spark jobs, `bytes_read` what they read
-    of files (-1: not known). `strategy` is how (fold, replace, rows, full), `rows_read` the
-    changed rows of the inputs. The estimates are seconds by past runs (None: there are none).
+    of files (-1: not known). `strategy` is how: fold, replace or rows from changes, compare when
+    the query was computed anew and compared, full. `rows_read` are the changed rows of the inputs.
+    The estimates are seconds by past runs (None: there are none).
     `started_at` is when the job began (seconds since 1970). `delay` are the seconds from the
     commit of the oldest change of a root that it took up until its end (None: none, or not
     known); the barrier is published after the last job. MetaService tells it until then.

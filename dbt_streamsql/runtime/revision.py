@@ -17,9 +17,8 @@ from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import changelog_table, streams
 from dbt_streamsql.runtime.ages import APPROXIMATE
-from dbt_streamsql.runtime.context import Replay, Warehouse
+from dbt_streamsql.runtime.context import Replay, Warehouse, plan_of
 from dbt_streamsql.runtime.cost import Estimate
-from dbt_streamsql.runtime.job import plan_of
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 

@@ -14,9 +14,9 @@ from dbt_streamsql.plan import drift
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime.context import Open, log, pin
+from dbt_streamsql.runtime.context import Open, log, pin, plan_of
 from dbt_streamsql.runtime.event_time import TIME, Progress, Root, Split, watermark
-from dbt_streamsql.runtime.job import Rewrite, plan_of
+from dbt_streamsql.runtime.job import Rewrite
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.streams import (
     EARLY,

@@ -15,8 +15,8 @@ from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import compare
 from dbt_streamsql.runtime.ages import APPROXIMATE, CLOCKED, expired_at
-from dbt_streamsql.runtime.context import Warehouse, readable
-from dbt_streamsql.runtime.job import Rewrite, plan_of
+from dbt_streamsql.runtime.context import Warehouse, plan_of, readable
+from dbt_streamsql.runtime.job import Rewrite
 from dbt_streamsql.runtime.program_runner import clock_row
 from dbt_streamsql.storage import inputs, unversioned
 from dbt_streamsql.storage.columns import collected

@@ -8,6 +8,7 @@ writes, no commit for deletes and another for inserts.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -196,15 +197,20 @@ def _equal(met: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
 
 
 def _tuples(rows: pa.Table) -> list[tuple[Hashable, ...]]:
-    columns = [_numbers(column).to_pylist() for column in rows.columns]
+    columns = [_values(column) for column in rows.columns]
     return list(zip(*columns, strict=True)) if columns else [()] * rows.num_rows
 
 
-def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Days and microseconds in place of dates and times, of which Python knows only some."""
-    if pa.types.is_date(column.type):
-        return column.cast(pa.int32())
-    return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+def _values(column: pa.ChunkedArray) -> list[Hashable]:
+    """The values of a column, of which those that Spark takes for equal are equal here."""
+    if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+        # Days and microseconds: Python knows only some dates and times.
+        column = column.cast(pa.int32() if pa.types.is_date(column.type) else pa.int64())
+    values: list[Hashable] = column.to_pylist()
+    if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+        # One NaN is no other's equal, but it is itself.
+        return [math.nan if value != value else value for value in values]  # noqa: PLR0124
+    return values
 
 
 def _difference(

@@ -41,10 +41,12 @@ def attach() -> None:
 
 def open_worn(warehouse: str, **limits: int) -> Engine:
     """An engine to which tables as small and young as those of tests are worn: its upkeep finds
-    something to do, and old barriers go at once. `limits`: others of `Tuning`.
+    something to do, and old barriers go at once. Their views are kept from changes. `limits`:
+    others of `Tuning`.
 
     The session is this process's own, so that `close` leaves a Spark that belongs to another
     process alone."""
-    tuning = Tuning(compacted_above=0, small_files=1, barriers_together=1, **limits)
+    worn = {"compacted_above": 0, "small_files": 1, "barriers_together": 1, "compared_rows": -1}
+    tuning = Tuning(**{**worn, **limits})
     session = embedded(warehouse)
     return Engine.open(warehouse, spark=session, tuning=tuning, retain_barriers=2)

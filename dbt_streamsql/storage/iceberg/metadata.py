@@ -132,6 +132,11 @@ class Metadata:
         """Rows at a snapshot by its summary, as `told_rows`; 0 where it does not tell."""
         return self.told_rows(snapshot) or 0
 
+    def live_bytes(self, snapshot: int | None) -> int:
+        """Bytes of the files of a snapshot by its summary; 0 where it does not tell."""
+        found = self.snapshots.get(snapshot) if snapshot is not None else None
+        return found.count("total-files-size") if found is not None else 0
+
     def told_rows(self, snapshot: int | None) -> int | None:
         """Rows at a snapshot by its summary (an upper bound with equality deletes), if it tells.
 
