@@ -43,6 +43,12 @@ def test_long_programs_and_long_tables_cost_more():
     assert expected_by_comparing(10, 100, 10) < expected_by_comparing(10, 10**7, 10**5)
 
 
+def test_a_run_without_work_is_learnt_too():
+    costs, expected = Costs(), expected_from_changes(Work(0, 0), 0)
+    costs.learn(VIEW, CHANGES, expected, 0.1)
+    assert costs.cheapest(VIEW, {CHANGES: expected, COMPARE: 99.0}, {}) == CHANGES
+
+
 def test_without_a_run_the_expected_cost_decides():
     assert Costs().cheapest(VIEW, {CHANGES: 1.0, COMPARE: 2.0}, {}) == CHANGES
     assert Costs().cheapest(VIEW, {CHANGES: 2.0, COMPARE: 1.0}, {}) == COMPARE
