@@ -17,12 +17,12 @@ from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.ages import APPROXIMATE, EXPIRED
 from dbt_streamsql.runtime.clock import Clock, SystemClock, Workers, drawn, threads
-from dbt_streamsql.runtime.costs import Costs
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.event_time import Watermark
 from dbt_streamsql.runtime.sessions import Sessions
 from dbt_streamsql.runtime.shared import SharedChanges
 from dbt_streamsql.runtime.spark_program import Programs, SparkProgram
+from dbt_streamsql.runtime.ways import Costs
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dbt_streamsql.meta import TableVersion
+from dbt_streamsql.runtime.ways import COMPARE
 from dbt_streamsql.tuning import Tuning
 
 FULL_SHARE = 0.3
@@ -77,11 +78,14 @@ def estimate(
     worth: float = WORTH,
     guarded: int = Tuning.guarded_rows,
 ) -> Estimate:
-    """Scale the quickest past runs to the rows of this epoch; `past` is newest first."""
+    """Scale the quickest past runs to the rows of this epoch; `past` is newest first.
+
+    Runs that compared a view with its query tell nothing of either: see `ways`.
+    """
     seconds: dict[bool, list[float]] = {True: [], False: []}
     for version in list(past)[:_REMEMBERED]:
         rows, there = version.stats.get("rows_read"), version.stats.get("rows_there")
-        if not rows or not there:
+        if not rows or not there or version.stats.get("strategy") == COMPARE:
             continue
         full = version.mode == "full"
         # A full refresh reads all inputs, and grows with them; an epoch has a fixed cost, and then

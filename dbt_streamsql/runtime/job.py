@@ -47,14 +47,6 @@ from dbt_streamsql.runtime.cost import (
     Estimate,
     estimate,
 )
-from dbt_streamsql.runtime.costs import (
-    CHANGES,
-    COMPARE,
-    View,
-    Way,
-    expected_by_comparing,
-    expected_from_changes,
-)
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.foreign import foreign_write, moved
 from dbt_streamsql.runtime.local import Local
@@ -65,6 +57,14 @@ from dbt_streamsql.runtime.readings import readings
 from dbt_streamsql.runtime.refusals import branch_refusal, brief, is_of_a_query
 from dbt_streamsql.runtime.spark_program import RunsPrograms
 from dbt_streamsql.runtime.stager import Stager, loaded
+from dbt_streamsql.runtime.ways import (
+    CHANGES,
+    COMPARE,
+    View,
+    Way,
+    expected_by_comparing,
+    expected_from_changes,
+)
 from dbt_streamsql.runtime.write import Writer
 from dbt_streamsql.storage import inputs, unversioned
 from dbt_streamsql.storage.columns import type_text

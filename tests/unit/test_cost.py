@@ -10,8 +10,8 @@ from dbt_streamsql.runtime.cost import WORTH_TO_READERS, Estimate, estimate
 MILLION = 1_000_000
 
 
-def run(mode, seconds, read, there):
-    stats = {"rows_read": read, "rows_there": there, "rows_of_all": there}
+def run(mode, seconds, read, there, **more):
+    stats = {"rows_read": read, "rows_there": there, "rows_of_all": there, **more}
     return TableVersion(1, "lake.s.v", mode=mode, seconds=seconds, stats=stats)
 
 
@@ -29,6 +29,11 @@ def test_past_runs_decide_when_both_ways_have_been_gone():
     assert "about 9.0 s, a full refresh 5.0 s" in estimate(10_000, MILLION, MILLION, past).dear
     assert estimate(10_000, MILLION, MILLION, past[:1]).dear == ""
     assert estimate(10_000, MILLION, MILLION, past[1:]).dear == ""
+
+
+def test_a_run_that_compared_tells_nothing_of_changes():
+    compared = run("incremental", 0.1, 10, MILLION, strategy="compare")
+    assert estimate(1_000, MILLION, MILLION, [compared]).incremental is None
 
 
 def test_what_others_read_is_rewritten_for_more_seconds_than_what_they_do_not():
