@@ -184,14 +184,12 @@ class ViewJob:
         follows = self.follows
         if not (reason or foreign or self.clocked or follows) and still:
             return self._still(meta, previous)
-        if reason or foreign or self.plan.mode == "full":
-            if self.plan.mode == "full":
-                reason = reason or "; ".join(self.plan.reasons)
-            return self._full(spark, reason or foreign, meta)
+        reason = reason or foreign or self._why_whole(spark, meta)
+        if reason:
+            return self._full(spark, reason, meta)
         try:
             if follows:
                 return self._restore(spark, follows, meta, previous)
-            self.way = self._way(spark, meta)
             return self._incremental(spark, meta, previous)
         except Mismatch:
             return self._full(spark, "the stored rows were not what they should be", meta)
@@ -270,10 +268,19 @@ class ViewJob:
         ]
         if ageless:
             return f"the rows of {', '.join(ageless)} do not tell what came and went"
-        guarded = self.job.refresh_mode == "auto" and self.plan.mode == "incremental"
-        if guarded and self.rolled_back is None and not self._is_forgetful:
-            return self.estimate.dear
         return ""
+
+    def _why_whole(self, spark: SparkSession, meta: Metadata) -> str:
+        """Why all rows are written though it is known what changed ('': they are not, and the way
+        is chosen)."""
+        if self.plan.mode == "full":
+            return "; ".join(self.plan.reasons) or "refresh_mode is full"
+        if self.follows:
+            return ""
+        guarded = self.job.refresh_mode == "auto" and self.rolled_back is None
+        dear = self.estimate.dear if guarded and not self._is_forgetful else ""
+        self.way = self._way(spark, meta, dear)
+        return dear if self.way is CHANGES else ""
 
     def _estimate(self, previous: TableVersion | None) -> Estimate:
         """The rows of the changed inputs (at first: of all), and what they cost in past runs."""
@@ -381,8 +388,12 @@ class ViewJob:
             program.close()
         return outcome
 
-    def _way(self, spark: SparkSession, meta: Metadata) -> Way:
-        """From the changes, or by its query, computed anew and compared with what is stored."""
+    def _way(self, spark: SparkSession, meta: Metadata, dear: str) -> Way:
+        """From the changes, or by its query, computed anew and compared with what is stored.
+
+        Where the changes are `dear`, a comparison is as cheap as a full refresh, and kinder to
+        readers.
+        """
         warehouse, tuning = self.epoch.warehouse, self.epoch.warehouse.tuning
         stored, every = meta.live_rows(meta.current), self.estimate.every
         moved = {source for source, move in self.moves.items() if move.kind != "none"}
@@ -400,7 +411,7 @@ class ViewJob:
             and delta.supported(spark, meta)
             and not upkeep.scattered(meta, tuning)
         )
-        ways = (CHANGES, COMPARE) if may_compare else (CHANGES,)
+        ways = (CHANGES, COMPARE)[bool(dear) :] if may_compare else (CHANGES,)
         factors = {COMPARE: tuning.comparing}
         return warehouse.costs.cheapest(self._view, {w: self.expected[w] for w in ways}, factors)
 

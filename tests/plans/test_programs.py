@@ -38,7 +38,7 @@ INCREMENTAL = {
 }
 FULL = {
     "nth_value() over a frame by RANGE": "SELECT nth_value(qty, 2) OVER (PARTITION BY user_id ORDER BY qty) AS q FROM {s}.orders",
-    "WITH RECURSIVE": "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 5) SELECT n FROM r",
+    "WITH RECURSIVE": "WITH RECURSIVE r AS (SELECT id AS n FROM {s}.orders UNION ALL SELECT n + 1 FROM r WHERE n < 5) SELECT n FROM r",
     "TABLESAMPLE": "SELECT id FROM {s}.orders TABLESAMPLE (10 PERCENT)",
     "correlated UNION": "SELECT id FROM {s}.users u WHERE EXISTS (SELECT 1 FROM {s}.orders o WHERE o.user_id = u.id UNION ALL SELECT 2)",
     "PIVOT": "SELECT city FROM {s}.users u JOIN {s}.orders o ON o.user_id = u.id PIVOT (sum(qty) FOR amount IN (1 AS one))",
