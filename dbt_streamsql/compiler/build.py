@@ -11,14 +11,14 @@ from dbt_streamsql.compiler import grouping, sources, subqueries, windows
 from dbt_streamsql.compiler.aggregates import Calls, find_calls
 from dbt_streamsql.compiler.bind import Bound
 from dbt_streamsql.compiler.block import Block
+from dbt_streamsql.compiler.constants import rows_of
 from dbt_streamsql.compiler.correlated import rows_said
-from dbt_streamsql.compiler.dialect import to_sql
 from dbt_streamsql.compiler.functions import GENERATORS
 from dbt_streamsql.compiler.reasons import Reason, Unsupported, obstacle
-from dbt_streamsql.compiler.scalar import called, conjuncts, direction, is_volatile
+from dbt_streamsql.compiler.scalar import called, conjuncts, direction
 from dbt_streamsql.compiler.schemas import Schemas
 from dbt_streamsql.plan.catalog import Catalog
-from dbt_streamsql.plan.expression import Expr, escape
+from dbt_streamsql.plan.expression import Expr
 from dbt_streamsql.plan.relational import (
     CLOCK,
     Aggregate,
@@ -78,11 +78,7 @@ class Builder:
 
     def constant(self, tree: exp.Expr) -> Constant:
         """A query of VALUES, which are the same at every epoch."""
-        if is_volatile(tree, self.catalog.functions()):
-            raise obstacle(tree, "VALUES", "a value changes from call to call")
-        text = to_sql(tree)
-        names = tuple(column.name.lower() for column in self.catalog.schema(text))
-        return Constant(escape(text), names)
+        return rows_of(tree, "VALUES", tree, self.catalog).node
 
     def generated(self, below: Node, call: Expr) -> list[str]:
         """The names that Spark gives to the columns of a generator."""

@@ -14,6 +14,8 @@ from dbt_streamsql.compiler.reasons import obstacle
 from dbt_streamsql.compiler.scalar import called, is_volatile
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog
+from dbt_streamsql.plan.expression import escape
+from dbt_streamsql.plan.relational import Constant
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName
 
@@ -45,6 +47,11 @@ class Rows:
     sql: str
     columns: tuple[Column, ...]
 
+    @property
+    def node(self) -> Constant:
+        """The rows as a leaf of a plan."""
+        return Constant(escape(self.sql), tuple(column.name.lower() for column in self.columns))
+
 
 def put_aside(tree: exp.Query, catalog: Catalog) -> dict[str, Rows]:
     """Put the name of a table in the place of each such relation of `tree`; what they stand for.
@@ -59,12 +66,12 @@ def put_aside(tree: exp.Query, catalog: Catalog) -> dict[str, Rows]:
         with_.set("recursive", False)
         for cte in with_.expressions:
             if cte.alias.lower() in _read(cte.this):
-                rows = _rows(cte, _recursion(with_, cte), catalog)
+                rows = rows_of(cte, cte.alias, _recursion(with_, cte), catalog)
                 cte.this.replace(exp.select("*").from_(_table(aside, rows)))
                 cte.args["alias"].set("columns", None)
     for source in list(tree.find_all(exp.Table)):
         if isinstance(source.this, exp.Func):
-            rows = _rows(source, _function(source), catalog)
+            rows = rows_of(source, called(source.this), _function(source), catalog)
             table = _table(aside, rows)
             if not source.alias:
                 source.set("alias", exp.TableAlias(this=exp.to_identifier(table.name)))
@@ -123,14 +130,16 @@ def _function(source: exp.Table) -> exp.Query:
     return exp.select("*").from_(exp.Table(this=source.this.copy()))
 
 
-def _rows(place: exp.Expr, query: exp.Query, catalog: Catalog) -> Rows:
+def rows_of(place: exp.Expr, name: str, query: exp.Expr, catalog: Catalog) -> Rows:
+    """The rows of a query that reads no table; `Unsupported` when they are not the same each time,
+    or the query needs something around it."""
     if is_volatile(query, catalog.functions()):
-        raise obstacle(place, place.alias, "its rows change from call to call")
+        raise obstacle(place, name, "its rows change from call to call")
     text = to_sql(query)
     try:
         return Rows(text, tuple(catalog.schema(text)))
     except StreamSqlError as error:
-        raise obstacle(place, place.alias, f"it cannot stand alone: {error.message}") from error
+        raise obstacle(place, name, f"it cannot stand alone: {error.message}") from error
 
 
 def _table(aside: dict[str, Rows], rows: Rows) -> exp.Table:

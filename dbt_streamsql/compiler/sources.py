@@ -10,7 +10,7 @@ from dbt_streamsql.compiler.block import Block, fresh
 from dbt_streamsql.compiler.dialect import to_sql
 from dbt_streamsql.compiler.reasons import Reason, Unsupported, obstacle
 from dbt_streamsql.compiler.scalar import conjuncts
-from dbt_streamsql.plan.expression import Expr, Ref, escape
+from dbt_streamsql.plan.expression import Expr, Ref
 from dbt_streamsql.plan.relational import (
     Constant,
     Generate,
@@ -78,8 +78,7 @@ def _relation(builder: Builder, source: exp.Expr) -> Node:
     name = str(TableName(source.catalog, source.db, source.name))
     rows = builder.bound.constants.get(name)
     if rows is not None:
-        names = tuple(column.name.lower() for column in rows.columns)
-        return renamed(Constant(escape(rows.sql), names), columns)
+        return renamed(rows.node, columns)
     info = builder.bound.tables.get(name)
     if info is None:
         raise obstacle(source, name, "the table could not be resolved")

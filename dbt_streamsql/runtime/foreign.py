@@ -18,7 +18,7 @@ def foreign_write(meta: Metadata, previous: TableVersion) -> str:
     return "somebody else wrote to the view's table"
 
 
-def moved(job: Job, meta: Metadata, previous: TableVersion) -> StreamSqlError:
+def table_moved(job: Job, meta: Metadata, previous: TableVersion) -> StreamSqlError:
     """The refusal to write over what somebody else wrote among the branches."""
     name = TableName.parse(job.table)
     now = meta.snapshots[meta.current] if meta.current is not None else None

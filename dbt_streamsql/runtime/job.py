@@ -48,7 +48,7 @@ from dbt_streamsql.runtime.cost import (
     estimate,
 )
 from dbt_streamsql.runtime.durable import durable
-from dbt_streamsql.runtime.foreign import foreign_write, moved
+from dbt_streamsql.runtime.foreign import foreign_write, table_moved
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.oldest import oldest_changes
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
@@ -179,7 +179,7 @@ class ViewJob:
             return self._full(spark, reason or "the table is built for the first time", meta)
         foreign = foreign_write(meta, previous)
         if foreign and self.plan.is_wide and not self.asked and self.rolled_back is None:
-            raise moved(self.job, meta, previous)
+            raise table_moved(self.job, meta, previous)
         still = all(move.kind == "none" for move in self.moves.values())
         follows = self.follows
         if not (reason or foreign or self.clocked or follows) and still:
@@ -196,7 +196,8 @@ class ViewJob:
         except Exception as error:
             if not self._may_pass_in_full(error):
                 raise
-            reason = f"from its changes it failed with {brief(error)}"
+            how = "compared" if self.way is COMPARE else "from its changes"
+            reason = f"{how} it failed with {brief(error)}"
             log.warning("%s is tried once in full: %s", self.job.table, reason)
             self.stager.forget_feed(spark)
             return self._full(spark, reason, meta)
@@ -396,12 +397,6 @@ class ViewJob:
         """
         warehouse, tuning = self.epoch.warehouse, self.epoch.warehouse.tuning
         stored, every = meta.live_rows(meta.current), self.estimate.every
-        moved = {source for source, move in self.moves.items() if move.kind != "none"}
-        program = of_program(self.plan.steps, moved | ({CLOCK} if self.clocked else set()))
-        self.expected = {
-            CHANGES: expected_from_changes(program, self.estimate.changed),
-            COMPARE: expected_by_comparing(len(self.plan.full_sql), every, stored),
-        }
         may_compare = (
             self.job.refresh_mode == "auto"
             and not (self.plan.is_wide or self._is_forgetful or self.epoch.replay)
@@ -411,9 +406,18 @@ class ViewJob:
             and delta.supported(spark, meta)
             and not upkeep.scattered(meta, tuning)
         )
-        ways = (CHANGES, COMPARE)[bool(dear) :] if may_compare else (CHANGES,)
+        if not may_compare:
+            return CHANGES
+        moved = {source for source, move in self.moves.items() if move.kind != "none"}
+        program = of_program(self.plan.steps, moved | ({CLOCK} if self.clocked else set()))
+        self.expected = {
+            CHANGES: expected_from_changes(program, self.estimate.changed),
+            COMPARE: expected_by_comparing(len(self.plan.full_sql), every, stored),
+        }
+        if dear:
+            return COMPARE
         factors = {COMPARE: tuning.comparing}
-        return warehouse.costs.cheapest(self._view, {w: self.expected[w] for w in ways}, factors)
+        return warehouse.costs.cheapest(self._view, self.expected, factors)
 
     @property
     def _view(self) -> View:
