@@ -55,7 +55,9 @@ def test_a_thread_that_does_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(patience.Stuck) as stuck:
         patience.join(thread)
     # Last, where a log that is cut in the middle still has it.
-    assert "waits_for_ever" in str(stuck.value).rpartition("the awaited:")[2]
+    _, named, last = str(stuck.value).rpartition("the awaited:")
+    assert named
+    assert "waits_for_ever" in last
     freed.set()
     patience.join(thread)
 
