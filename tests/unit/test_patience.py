@@ -50,7 +50,7 @@ def test_a_thread_that_does_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     def waits_for_ever() -> None:
         freed.wait()
 
-    thread = threading.Thread(target=waits_for_ever, name="the awaited")
+    thread = threading.Thread(target=waits_for_ever, name="the awaited", daemon=True)
     thread.start()
     with pytest.raises(patience.Stuck) as stuck:
         patience.join(thread)
