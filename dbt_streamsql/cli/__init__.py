@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
+from dbt_common.events import EventLevel, LineFormat, get_event_manager, get_stdout_config
 
 from dbt_streamsql.__version__ import version
 from dbt_streamsql.cli.drop import drop
@@ -24,6 +27,12 @@ from dbt_streamsql.cli.undo import abort
 @click.version_option(version, prog_name="streamsql")
 def main() -> None:
     """Materialized views for dbt on Spark: what dbt has no command for."""
+    # What the adapter tells through dbt's log is not the command's answer, which may be JSON.
+    log = get_stdout_config(LineFormat.PlainText, sys.stderr.isatty(), EventLevel.INFO, False)
+    log.output_stream = sys.stderr
+    events = get_event_manager()
+    events.loggers.clear()
+    events.add_logger(log)
 
 
 COMMANDS = (

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from click.testing import CliRunner
 
+from dbt_streamsql.adapter import host
+from dbt_streamsql.cli import main
 from dbt_streamsql.errors import StreamSqlError
 
 pytestmark = pytest.mark.spark
@@ -131,3 +134,12 @@ def test_a_run_that_was_held_back_can_be_given_up(shop):
     assert store.unfinished() == []
     assert shop.host.engine.sweep() == 0
     assert rows(shop, "select total from lake.shop.summed", "-c", "read_uncommitted") == [(10,)]
+
+
+def test_a_slow_start_of_spark_is_told_beside_the_json_and_not_in_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(host, "SLOW_SECONDS", 0.0)
+    sql = ["query", "select 1 as n", "--json", "--warehouse", str(tmp_path)]
+    done = CliRunner().invoke(main, sql)
+    assert done.exit_code == 0, done.stderr
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [{"n": 1}]
+    assert "Spark (embedded) has not started after 0 s" in done.stderr
