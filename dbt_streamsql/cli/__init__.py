@@ -5,7 +5,10 @@ from __future__ import annotations
 import sys
 
 import click
-from dbt_common.events import EventLevel, LineFormat, get_event_manager, get_stdout_config
+from dbt_common.events.base_types import EventLevel
+from dbt_common.events.event_manager_client import get_event_manager
+from dbt_common.events.functions import get_stdout_config
+from dbt_common.events.logger import LineFormat
 
 from dbt_streamsql.__version__ import version
 from dbt_streamsql.cli.drop import drop

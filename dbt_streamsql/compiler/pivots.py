@@ -104,9 +104,13 @@ def _field(pivot: exp.Pivot) -> exp.In:
     return fields[0]
 
 
-def _parts(node: exp.Expr) -> list[exp.Expr]:
+def _parts(node: exp.Expr, wanted: int = 0) -> list[exp.Expr]:
+    """What stands between brackets, or the one thing that does not.
+
+    Where one is `wanted`, brackets make a struct.
+    """
     bare = node.this if isinstance(node, exp.PivotAlias | exp.Alias) else node
-    return list(bare.expressions) if isinstance(bare, exp.Tuple) else [bare]
+    return list(bare.expressions) if isinstance(bare, exp.Tuple) and wanted != 1 else [bare]
 
 
 def _others(given: tuple[Column, ...], used: list[exp.Expr]) -> list[str]:
@@ -155,7 +159,7 @@ def _pivoted(
             exp.NullSafeEQ(
                 this=_column(one.name.lower()), expression=_cast(v.copy(), types[one.name.lower()])
             )
-            for one, v in zip(asked, _parts(value), strict=True)
+            for one, v in zip(asked, _parts(value, len(asked)), strict=True)
         ]
         here = exp.and_(*terms)
         for aggregate in aggregates:

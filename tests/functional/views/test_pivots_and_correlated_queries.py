@@ -9,6 +9,7 @@ VIEWS = {
     "beside a text it is 0": "SELECT * FROM {i} PIVOT (count(*) AS c, max(d) AS t FOR s IN ('a', 'zz'))",
     "PIVOT guards an expression": "SELECT * FROM {i} PIVOT (coalesce(sum(v), 0) FOR s IN ('a', 'zz'))",
     "PIVOT by two columns": "SELECT * FROM {i} PIVOT (avg(v) FOR (s, d) IN (('a', NULL) AS an, ('b', '1') AS b1))",
+    "PIVOT by a struct": "SELECT * FROM (SELECT struct(s, d) AS p, v FROM {i}) PIVOT (sum(v) FOR p IN (('a', NULL) AS an, struct('b', '1')))",
     "PIVOT of all rows": "SELECT * FROM (SELECT s, v FROM {i}) PIVOT (count(DISTINCT v) FOR s IN ('a', 'b'))",
     "UNPIVOT of pairs": "SELECT * FROM {w} UNPIVOT ((v1, v2) FOR n IN ((a, b) AS ab, (B, A)))",
     "UNPIVOT names as written": "SELECT n, count(*) AS c FROM {w} UNPIVOT INCLUDE NULLS (x FOR n IN (a AS `A b`, ID)) GROUP BY n",
