@@ -11,7 +11,8 @@ class Tuning:
     cost: the defaults are what was measured, and tests set others to go the rarer ways."""
 
     driver_rows: int = 100_000
-    """Changed rows or groups up to which the driver writes; -1: it never does."""
+    """Changed rows or groups up to which the driver writes; -1: it never does. A view of which
+    more are others than its query gives is written anew."""
 
     small_table: int = 100_000
     """Rows up to which a table is rewritten whole (one job instead of several); -1: none is."""
@@ -34,11 +35,11 @@ class Tuning:
     equally quick."""
 
     compared_rows: int = 1_000_000
-    """Rows of all inputs up to which a view's query may be computed anew and compared with what is
-    stored; -1: none is."""
+    """Rows of all inputs, and of the view, up to which its query may be computed anew and compared
+    with what is stored; -1: none is."""
 
     compared_bytes: int = 64 << 20
-    """The same of the files of what is stored, which the driver has to hold."""
+    """The same of the files of what is stored."""
 
     comparing: float = 1.0
     """How many times dearer that counts than it looks; 0: it is done wherever it may be."""

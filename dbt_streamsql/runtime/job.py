@@ -137,11 +137,13 @@ class ViewJob:
 
     def _learnt(self, version: TableVersion) -> str:
         """The strategy of a run, of whose cost the next choices know."""
-        if version.mode == "full":
-            return "full"
-        if self.expected:
+        full = version.mode == "full"
+        # A comparison that came to too many rows for the driver is as dear as it was.
+        if self.expected and (self.way is COMPARE or not full):
             costs, expected = self.epoch.warehouse.costs, self.expected[self.way]
             costs.learn(self._view, self.way, expected, version.seconds)
+        if full:
+            return "full"
         return COMPARE if self.way is COMPARE else self.plan.strategy
 
     def _told(self, version: TableVersion, change: Redefinition) -> TableVersion:
@@ -191,8 +193,8 @@ class ViewJob:
             if follows:
                 return self._restore(spark, follows, meta, previous)
             return self._incremental(spark, meta, previous)
-        except Mismatch:
-            return self._full(spark, "the stored rows were not what they should be", meta)
+        except Mismatch as found:
+            return self._full(spark, str(found), meta)
         except Exception as error:
             if not self._may_pass_in_full(error):
                 raise
@@ -400,8 +402,8 @@ class ViewJob:
         may_compare = (
             self.job.refresh_mode == "auto"
             and not (self.plan.is_wide or self._is_forgetful or self.epoch.replay)
-            and every <= tuning.compared_rows
-            and stored <= tuning.driver_rows
+            and max(every, stored) <= tuning.compared_rows
+            and tuning.driver_rows > 0
             and meta.live_bytes(meta.current) <= tuning.compared_bytes
             and delta.supported(spark, meta)
             and not upkeep.scattered(meta, tuning)

@@ -8,7 +8,10 @@ from dbt_streamsql.runtime.local import Kept
 
 
 class Mismatch(Exception):
-    """The stored view does not hold a row that the change takes away: refresh it in full."""
+    """The view is to be refreshed in full, for a reason that only shows while it is written."""
+
+    def __init__(self, reason: str = "the stored rows were not what they should be") -> None:
+        super().__init__(reason)
 
 
 @dataclass(frozen=True)

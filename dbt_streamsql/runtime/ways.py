@@ -30,7 +30,9 @@ CHARACTER = 1.2e-5
 ROW = 1e-6
 """Seconds of a row that is read."""
 ANSWER = 1e-5
-"""Seconds of a row that comes to the driver and is compared there."""
+"""Seconds of a changed row that comes to the driver."""
+COMPARED = 2e-6
+"""Seconds of a stored row that is compared with those of the query."""
 
 _OWN, _OTHERS = 5, 50
 """Runs that are remembered: of a view, and of all of them."""
@@ -44,7 +46,7 @@ def expected_from_changes(program: Work, changed: int) -> float:
 
 def expected_by_comparing(characters: int, every: int, stored: int) -> float:
     """Seconds of a query of so many characters over `every` rows, which gives about `stored`."""
-    return 2 * STATEMENT + CHARACTER * characters + ROW * every + 2 * ANSWER * stored
+    return 2 * STATEMENT + CHARACTER * characters + ROW * every + COMPARED * stored
 
 
 @dataclass

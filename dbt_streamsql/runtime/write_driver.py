@@ -26,7 +26,7 @@ from dbt_streamsql.runtime.matching import match
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
 from dbt_streamsql.runtime.shared import Rows, fetch
 from dbt_streamsql.storage.iceberg.changes import version
-from dbt_streamsql.storage.iceberg.delta import Delta
+from dbt_streamsql.storage.iceberg.delta import Delta, FilesUnknown
 
 if TYPE_CHECKING:
     from dbt_streamsql.runtime.write import Writer
@@ -42,40 +42,80 @@ _OLD = f"{HIDDEN_PREFIX}old_"
 _PLACE = f"_file AS {_FILE}, _pos AS {_POSITION}"
 """Bare, as only the table has them: of a view with a column `t`, `t._file` would be a field."""
 
+COPIES = f"{HIDDEN_PREFIX}copies"
+"""How many stored rows are equal to one."""
+PLACE_IN_NUMBERS = {_FILE: "crc32(CAST(_file AS BINARY))", _POSITION: "_pos"}
+"""Spark finds the largest number by hashing, of texts it would sort the rows."""
+
 
 def signed(writer: Writer, change: Rows) -> Outcome:
     """Add consolidated signed rows over the visible columns."""
+    lost = _lost(change)
+    gone = _found(writer, change, lost, writer.visible) if lost else None
+    return _write(writer, _come(change, writer.visible), gone, change)
+
+
+def different(writer: Writer, change: Rows) -> Outcome:
+    """Write signed rows over all stored columns.
+
+    Beside each stand `COPIES` and the largest of each number of `PLACE_IN_NUMBERS`.
+    Error: `Mismatch` when they are more than the driver writes.
+    """
+    if change.data.num_rows > writer.tuning.driver_rows:
+        raise Mismatch(f"it was compared, and {change.data.num_rows:,} rows of it are others")
+    lost, gone = _lost(change), None
+    if lost:
+        gone = _take(change.data, lost)
+        if pc.max(gone.column(COPIES)).as_py() > 1:
+            gone = _found(writer, change, lost, writer.columns)
+    feed = None
+    if writer.feed:
+        names = (*writer.visible, WEIGHT)
+        fields = {item.name: item for item in change.schema}
+        feed = Rows(change.data.select(names), StructType([fields[name] for name in names]))
+    return _write(writer, _come(change, writer.columns), gone, feed)
+
+
+def _come(change: Rows, names: Sequence[str]) -> pa.Table:
+    """Each gained row of a change, as many times as it is gained."""
     weights = change.data.column(WEIGHT).to_pylist()
     come = [row for row, weight in enumerate(weights) for _ in range(weight)]
-    lost = [row for row, weight in enumerate(weights) if weight < 0]
-    gone: pa.Table | None = None
-    if lost:
-        asked = _numbered(writer, change, lost)
-        condition, literals = match(asked, writer.visible)
-        found = fetch(
-            writer.spark,
-            f"SELECT /*+ BROADCAST(s) */ s.{_NUMBER}, {_PLACE} "
-            f"FROM {_stored(writer)} t JOIN {asked.name} s ON {condition}",
-            literals,
-        ).data
-        wanted = {row: -weights[row] for row in lost}
-        chosen = []
-        for index, row in enumerate(found.column(_NUMBER).to_pylist()):
-            if wanted[row]:
-                wanted[row] -= 1
-                chosen.append(index)
-        if any(wanted.values()):
-            raise Mismatch
-        gone = _take(found, chosen)
-    names = list(writer.visible)
-    return _write(writer, _take(change.data.select(names), come), gone, change)
+    return _take(change.data.select(names), come)
+
+
+def _lost(change: Rows) -> list[int]:
+    """The numbers of the rows that a change takes away."""
+    weights = change.data.column(WEIGHT).to_pylist()
+    return [row for row, weight in enumerate(weights) if weight < 0]
+
+
+def _found(writer: Writer, change: Rows, lost: list[int], names: tuple[str, ...]) -> pa.Table:
+    """As many stored rows as a change takes away. Error: `Mismatch` when there are fewer."""
+    asked = _numbered(writer, change, lost)
+    condition, literals = match(asked, names)
+    found = fetch(
+        writer.spark,
+        f"SELECT /*+ BROADCAST(s) */ s.{_NUMBER}, {_PLACE} "
+        f"FROM {stored(writer)} t JOIN {asked.name} s ON {condition}",
+        literals,
+    ).data
+    weights = change.data.column(WEIGHT).to_pylist()
+    wanted = {row: -weights[row] for row in lost}
+    chosen = []
+    for index, row in enumerate(found.column(_NUMBER).to_pylist()):
+        if wanted[row]:
+            wanted[row] -= 1
+            chosen.append(index)
+    if any(wanted.values()):
+        raise Mismatch
+    return _take(found, chosen)
 
 
 def replace(writer: Writer, new: Rows, keys: str, key: tuple[str, ...]) -> Outcome:
     """Exchange the rows under `keys` for `new` (all stored columns) where they differ."""
     names = list(writer.columns)
     items = ", ".join(f"t.{quote(column)}" for column in names)
-    sql = f"SELECT /*+ BROADCAST(s) */ {items}, {_PLACE} FROM {_stored(writer)} t"
+    sql = f"SELECT /*+ BROADCAST(s) */ {items}, {_PLACE} FROM {stored(writer)} t"
     literals: dict[str, Any] = {}
     if key:
         asked = writer.local.kept(keys, small=True)
@@ -101,7 +141,7 @@ def fold(writer: Writer, source: Rows, spec: Fold) -> Outcome:
     met = _look_up(
         writer,
         f"SELECT /*+ BROADCAST(s) */ s.{_NUMBER}, {alive} AS {_ALIVE}, {new}, {old}, {_PLACE} "
-        f"FROM {_stored(writer)} t JOIN {asked.name} s ON {condition}",
+        f"FROM {stored(writer)} t JOIN {asked.name} s ON {condition}",
         literals,
     )
     equal = _equal(met.data, made)
@@ -145,7 +185,8 @@ def _look_up(writer: Writer, sql: str, literals: dict[str, Any]) -> Rows:
         writer.spark.conf.unset(_MAX_FIELDS)
 
 
-def _stored(writer: Writer) -> str:
+def stored(writer: Writer) -> str:
+    """The rows of the view as SQL that may follow FROM."""
     return version(writer.table, writer.base)
 
 
@@ -160,12 +201,15 @@ def _write(writer: Writer, come: pa.Table, gone: pa.Table | None, feed: Rows | N
     lost = gone.num_rows if gone is not None else 0
     if not come.num_rows and not lost:
         return Outcome()
-    places: dict[str, list[int]] = defaultdict(list)
+    places: dict[Any, list[int]] = defaultdict(list)
     if gone is not None:
         files, positions = gone.column(_FILE).to_pylist(), gone.column(_POSITION).to_pylist()
         for file, position in zip(files, positions, strict=True):
             places[file].append(position)
-    writer.commit(Delta(come, places))
+    try:
+        writer.commit(Delta(come, places))
+    except FilesUnknown as error:
+        raise Mismatch from error
     kept = writer.local.keep(feed) if writer.feed and feed is not None else None
     return Outcome(come.num_rows, lost, kept)
 

@@ -95,7 +95,7 @@ class IcebergTables(Protocol):
     ) -> None:
         """Make a branch at the snapshot `base` and put a change on it, in one commit.
 
-        Only where `writes_files`.
+        Only where `writes_files`. Error: `delta.FilesUnknown`.
         """
 
     def newer_rows(self) -> NewerRows: ...

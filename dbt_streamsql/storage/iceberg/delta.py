@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg.access import tables_of
 from dbt_streamsql.storage.iceberg.files import parquet
-from dbt_streamsql.storage.iceberg.java import items, java_class, java_table
+from dbt_streamsql.storage.iceberg.java import items, java_class, java_table, scan_tasks
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.stamp import Stamp
 
@@ -45,10 +45,17 @@ _MAGIC = struct.pack("<I", 1681511377)
 
 @dataclass(frozen=True)
 class Delta:
-    """Rows to add, with the table's columns, and rows to take away: data file -> positions."""
+    """Rows to add, with the table's columns, and rows to take away: data file -> positions.
+
+    A file is told by its path, or by the CRC-32 of that.
+    """
 
     rows: pa.Table
-    gone: Mapping[str, Sequence[int]]
+    gone: Mapping[str, Sequence[int]] | Mapping[int, Sequence[int]]
+
+
+class FilesUnknown(Exception):
+    """A snapshot has not one file for each that rows are to be taken from."""
 
 
 def supported(spark: SparkSession, meta: Metadata) -> bool:
@@ -61,7 +68,10 @@ def supported(spark: SparkSession, meta: Metadata) -> bool:
 def commit(
     spark: SparkSession, name: TableName, branch: str, base: int, origin: Stamp, delta: Delta
 ) -> None:
-    """Make a branch at the snapshot `base` and put the change on it, in one commit."""
+    """Make a branch at the snapshot `base` and put the change on it, in one commit.
+
+    Error: `FilesUnknown`.
+    """
     table = java_table(spark, name)
     transaction = table.newTransaction()
     manage = transaction.manageSnapshots()
@@ -123,44 +133,42 @@ def _data_file(spark: SparkSession, table: Any, rows: pa.Table) -> Any:
     return builder.withInputFile(written).withFormat("PARQUET").withMetrics(metrics).build()
 
 
-def _vectors(spark: SparkSession, table: Any, base: int, gone: Mapping[str, Sequence[int]]) -> Any:
-    """Write one deletion vector a data file, which takes in the one that the file has."""
-    present = _known_vectors(table, base)
+def _vectors(spark: SparkSession, table: Any, base: int, gone: Mapping[Any, Sequence[int]]) -> Any:
+    """Write one deletion vector a data file, which takes in the one that the file has.
+
+    Error: `FilesUnknown`.
+    """
     spec = table.spec()
     known = java_class(spark, "java.util.HashMap")()
-    for path in gone.keys() & present.keys():
-        vector = present[path]
-        inputs = java_class(spark, "java.util.HashMap")()
-        inputs.put(vector, table.io().newInputFile(vector.location()))
-        loader = java_class(spark, f"{_ICEBERG}.data.BaseDeleteLoader")(_function(spark, inputs))
-        vectors = java_class(spark, "java.util.List").of(vector)
-        known.put(path, loader.loadPositionDeletes(vectors, path))
+    paths = []
+    for task in scan_tasks(table, base):
+        path = str(task.file().location())
+        told = path if path in gone else zlib.crc32(path.encode())
+        if told not in gone:
+            continue
+        paths.append((path, gone[told]))
+        deletes = task.deletes()
+        if not deletes.isEmpty():
+            vector = deletes.get(0)
+            inputs = java_class(spark, "java.util.HashMap")()
+            inputs.put(vector, table.io().newInputFile(vector.location()))
+            loader = java_class(spark, f"{_ICEBERG}.data.BaseDeleteLoader")(
+                _function(spark, inputs)
+            )
+            vectors = java_class(spark, "java.util.List").of(vector)
+            known.put(path, loader.loadPositionDeletes(vectors, path))
+    if len(paths) != len(gone):
+        raise FilesUnknown
     factory = java_class(spark, f"{_ICEBERG}.io.OutputFileFactory").builderFor(table, 1, 1)
     puffin = java_class(spark, f"{_ICEBERG}.FileFormat").valueOf("PUFFIN")
     files = factory.format(puffin).build()
     writer = java_class(spark, f"{_ICEBERG}.deletes.BaseDVFileWriter")(
         files, _function(spark, known)
     )
-    for path, positions in gone.items():
+    for path, positions in paths:
         writer.delete(path, _index(spark, spec, path, positions), spec, None)
     writer.close()
     return writer.result()
-
-
-def _known_vectors(table: Any, base: int) -> dict[str, Any]:
-    """The deletion vectors of a snapshot by the data file that they belong to."""
-    found = {}
-    tasks = table.newScan().useSnapshot(base).planFiles()
-    try:
-        iterator = tasks.iterator()
-        while iterator.hasNext():
-            task = iterator.next()
-            deletes = task.deletes()
-            if not deletes.isEmpty():
-                found[str(task.file().location())] = deletes.get(0)
-    finally:
-        tasks.close()
-    return found
 
 
 def _index(spark: SparkSession, spec: Any, path: str, positions: Sequence[int]) -> Any:

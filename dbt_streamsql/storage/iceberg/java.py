@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -33,6 +33,17 @@ def java_table(spark: SparkSession, name: TableName) -> Any:
     java_class(spark, "org.apache.spark.sql.classic.SparkSession").setActiveSession(session)
     tables = java_class(spark, "org.apache.iceberg.spark.Spark3Util")
     return tables.loadIcebergTable(session, name.sql)
+
+
+def scan_tasks(table: Any, snapshot: int) -> Iterator[Any]:
+    """Iceberg's tasks that read a snapshot, each of one data file with its deletes."""
+    tasks = table.newScan().useSnapshot(snapshot).planFiles()
+    try:
+        iterator = tasks.iterator()
+        while iterator.hasNext():
+            yield iterator.next()
+    finally:
+        tasks.close()
 
 
 def java_catalog(spark: SparkSession, name: str) -> Any:

@@ -87,7 +87,7 @@ def test_a_view_that_forgets_is_never_compared(engine, tables, tune):
 def test_big_tables_are_left_to_their_changes(engine, tables, tune):
     name = f"{tables}.v"
     engine.create_materialized_view(name, QUERIES["an outer join"].format(s=tables))
-    limits = ({"compared_rows": 10}, {"driver_rows": 10}, {"compared_bytes": 10})
+    limits = ({"compared_rows": 10}, {"driver_rows": 2}, {"compared_bytes": 10})
     for changes, limit in zip(EPOCHS, limits, strict=False):
         tune(engine, **{"compared_rows": 1_000_000, "comparing": 0.0, **limit})
         run(engine, tables, changes)
@@ -108,3 +108,29 @@ def test_by_itself_a_dear_plan_is_compared_and_a_cheap_one_is_not(engine, tables
     assert report[f"{tables}.dear"].strategy == "compare"
     assert report[f"{tables}.cheap"].strategy == "rows"
     assert engine.verify(f"{tables}.dear") == engine.verify(f"{tables}.cheap") == []
+
+
+def test_a_difference_that_the_driver_cannot_hold_is_written_in_full(engine, tables, tune):
+    tune(engine, compared_rows=1_000_000, comparing=0.0, driver_rows=10)
+    name = f"{tables}.v"
+    query = f"SELECT a.k, b.v FROM {tables}.a CROSS JOIN (SELECT max(v) AS v FROM {tables}.b) b"
+    engine.create_materialized_view(name, query)
+    engine.spark.sql(f"INSERT INTO {tables}.b VALUES (50, 50)")
+    done = engine.advance().tables[name]
+    assert (done.mode, done.reason) == ("full", "it was compared, and 60 rows of it are others")
+    assert engine.verify(name) == []
+
+
+def test_rows_with_copies_lose_as_many_as_the_query_does(engine, tables, tune):
+    tune(engine, compared_rows=1_000_000, comparing=0.0)
+    name = f"{tables}.v"
+    engine.create_materialized_view(name, f"SELECT v FROM {tables}.a")
+    for changes in (
+        "DELETE FROM {s}.a WHERE k IN (2, 8, 4)",
+        "INSERT INTO {s}.a VALUES (50, 2), (51, 2), (52, 9); DELETE FROM {s}.a WHERE v IS NULL",
+        "DELETE FROM {s}.a WHERE k IN (50, 52)",
+        "DELETE FROM {s}.a WHERE v = 2",
+    ):
+        run(engine, tables, changes)
+        assert engine.advance().tables[name].strategy == "compare"
+        assert engine.verify(name) == []
