@@ -64,6 +64,7 @@ class ViewResponse(AdapterResponse):
     rows_read: int = 0
     bytes_read: int = 0
     estimated_incremental: float | None = None
+    estimated_compare: float | None = None
     estimated_full: float | None = None
     definition: str = ""
     started_at: float | None = None
@@ -87,6 +88,7 @@ def response_of(report: TableReport) -> ViewResponse:
         rows_read=report.rows_read,
         bytes_read=report.bytes_read,
         estimated_incremental=report.estimated_incremental,
+        estimated_compare=report.estimated_compare,
         estimated_full=report.estimated_full,
         definition=report.definition,
         started_at=report.started_at,

@@ -15,8 +15,7 @@ from dbt_streamsql.runtime import write_driver
 from dbt_streamsql.runtime.outcome import Outcome
 from dbt_streamsql.runtime.shared import fetch
 from dbt_streamsql.runtime.write import Writer
-
-_ADAPTIVE = "spark.sql.adaptive.enabled"
+from dbt_streamsql.storage.conf import over_few_rows
 
 
 @dataclass
@@ -29,12 +28,8 @@ class Comparison:
     def run(self, plan: CompiledPlan) -> Outcome:  # noqa: ARG002 - that of a program
         """Compute the rows, and write the difference. Error: `Mismatch` when it is too big."""
         spark = self.writer.spark
-        # Every stage would be a job of its own, which for small inputs costs more than it can win.
-        spark.conf.set(_ADAPTIVE, False)
-        try:
+        with over_few_rows(spark):
             change = fetch(spark, self._difference())
-        finally:
-            spark.conf.set(_ADAPTIVE, True)
         return write_driver.different(self.writer, change)
 
     def _difference(self) -> str:

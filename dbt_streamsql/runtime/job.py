@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,6 @@ from dbt_streamsql.meta.history import OLDEST_CHANGE
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill
 from dbt_streamsql.plan.redefinition import (
-    FROM_STORED,
     METADATA,
     NOW,
     SHADOW,
@@ -27,10 +26,10 @@ from dbt_streamsql.plan.redefinition import (
 )
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import Column
-from dbt_streamsql.plan.work import of_program
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import upkeep
 from dbt_streamsql.runtime.ages import Ages, ages, untold
+from dbt_streamsql.runtime.choice import Choice
 from dbt_streamsql.runtime.comparison import Comparison
 from dbt_streamsql.runtime.context import (
     LISTINGS,
@@ -40,12 +39,6 @@ from dbt_streamsql.runtime.context import (
     pin,
     readable,
     unchanged,
-)
-from dbt_streamsql.runtime.cost import (
-    WORTH,
-    WORTH_TO_READERS,
-    Estimate,
-    estimate,
 )
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.foreign import foreign_write, table_moved
@@ -58,12 +51,7 @@ from dbt_streamsql.runtime.refusals import branch_refusal, brief, is_of_a_query
 from dbt_streamsql.runtime.spark_program import RunsPrograms
 from dbt_streamsql.runtime.stager import Stager, loaded
 from dbt_streamsql.runtime.ways import (
-    CHANGES,
     COMPARE,
-    View,
-    Way,
-    expected_by_comparing,
-    expected_from_changes,
 )
 from dbt_streamsql.runtime.write import Writer
 from dbt_streamsql.storage import inputs, unversioned
@@ -94,8 +82,6 @@ class ViewJob:
     change: Redefinition | None
     asked: str
     rewrite: Rewrite
-    way: Way = field(default=CHANGES, init=False)
-    expected: dict[Way, float] = field(default_factory=dict, init=False)
 
     def run(self) -> TableVersion:
         """Stage the view's version for this barrier and return its record."""
@@ -117,8 +103,8 @@ class ViewJob:
         # A change that came to nothing took its time too.
         if version.mode != NOOP or jobs:
             stats: dict[str, Any] = {
-                **self.estimate.stats(),
-                "strategy": self._learnt(version),
+                **self.choice.stats(),
+                "strategy": self.choice.learn(version),
                 "bytes_read": read,
                 "plan": self.plan.fingerprint,
                 **self.ages.stats(version, self.previous),
@@ -134,17 +120,6 @@ class ViewJob:
                 stats |= {OLDEST_CHANGE: made} if made else {}
             version = replace(version, stats=stats)
         return self._told(version, self.change) if self.change is not None else version
-
-    def _learnt(self, version: TableVersion) -> str:
-        """The strategy of a run, of whose cost the next choices know."""
-        full = version.mode == "full"
-        # A comparison that came to too many rows for the driver is as dear as it was.
-        if self.expected and (self.way is COMPARE or not full):
-            costs, expected = self.epoch.warehouse.costs, self.expected[self.way]
-            costs.learn(self._view, self.way, expected, version.seconds)
-        if full:
-            return "full"
-        return COMPARE if self.way is COMPARE else self.plan.strategy
 
     def _told(self, version: TableVersion, change: Redefinition) -> TableVersion:
         """The version with the verdict on the definition: the one that came true."""
@@ -171,7 +146,10 @@ class ViewJob:
         self.rolled_back = self.epoch.start(self.job.table)
         self.previous = previous = self.epoch.before(self.job.table)
         self.moves = {source: self._move(source, previous) for source in self.inputs}
-        self.estimate = self._estimate(previous)
+        self.choice = Choice(
+            *(self.epoch, self.job, self.plan, self.inputs, self.moves, previous),
+            forgetful=self._is_forgetful,
+        )
         self.ages = self._ages(previous)
         now = int(self.epoch.warehouse.clock.time() * 1000)
         self.listings = unversioned.looked_at(spark, self.plan.unversioned, now)
@@ -198,7 +176,7 @@ class ViewJob:
         except Exception as error:
             if not self._may_pass_in_full(error):
                 raise
-            how = "compared" if self.way is COMPARE else "from its changes"
+            how = "compared" if self.choice.way is COMPARE else "from its changes"
             reason = f"{how} it failed with {brief(error)}"
             log.warning("%s is tried once in full: %s", self.job.table, reason)
             self.stager.forget_feed(spark)
@@ -280,36 +258,7 @@ class ViewJob:
             return "; ".join(self.plan.reasons) or "refresh_mode is full"
         if self.follows:
             return ""
-        guarded = self.job.refresh_mode == "auto" and self.rolled_back is None
-        dear = self.estimate.dear if guarded and not self._is_forgetful else ""
-        self.way = self._way(spark, meta, dear)
-        return dear if self.way is CHANGES else ""
-
-    def _estimate(self, previous: TableVersion | None) -> Estimate:
-        """The rows of the changed inputs (at first: of all), and what they cost in past runs."""
-        moved = [s for s, move in self.moves.items() if move.kind != "none"]
-        rows = {s: at.meta.live_rows(at.snapshot) for s, at in self.inputs.items()}
-        total, every = sum(rows[source] for source in moved), sum(rows.values())
-        if previous is None:
-            return Estimate(total, total, every=every)
-        changed = sum(self.moves[s].rows for s in moved if self.moves[s].counted)
-        guarded = self.epoch.warehouse.tuning.guarded_rows
-        asked = total > guarded and self.job.refresh_mode == "auto"
-        past = self.epoch.warehouse.store.history(self.job.table) if asked else []
-        # What another query of that name took says nothing of this one, nor what its rows took.
-        own = [
-            run
-            for run in past
-            if run.stats.get("plan") == self.plan.fingerprint
-            and run.stats.get("definition") not in FROM_STORED
-        ]
-        worth = WORTH_TO_READERS if self._is_read else WORTH
-        return estimate(changed, total, every, own, worth, guarded)
-
-    @property
-    def _is_read(self) -> bool:
-        """Whether another view or a changelog takes up the changes of this one."""
-        return self.epoch.readers(self.job.table) or bool(self.job.config.get("changelog"))
+        return self.choice.take(spark, meta)
 
     def _still(self, meta: Metadata, previous: TableVersion) -> TableVersion:
         """The record that the rows are those of `previous`, to which the table may have to go
@@ -330,7 +279,7 @@ class ViewJob:
         assert meta.current is not None
         barrier = self.epoch.barrier()
         branch = staging.branch_name(barrier)
-        outcome = self._write(spark, self.name, branch, meta, previous, feed=self._is_read)
+        outcome = self._write(spark, self.name, branch, meta, previous, feed=self.choice.is_read)
         if not outcome.changed:
             return self._still(meta, previous)
         version = self.stager.branched(
@@ -376,7 +325,7 @@ class ViewJob:
             tuning=tuning,
         )
         program: RunsPrograms
-        if self.way is COMPARE:
+        if self.choice.way is COMPARE:
             program = Comparison(writer, self._query(spark, sort=False))
         else:
             clock = (previous.inputs.get(CLOCK), self.consumed.get(CLOCK))
@@ -390,40 +339,6 @@ class ViewJob:
         finally:
             program.close()
         return outcome
-
-    def _way(self, spark: SparkSession, meta: Metadata, dear: str) -> Way:
-        """From the changes, or by its query, computed anew and compared with what is stored.
-
-        Where the changes are `dear`, a comparison is as cheap as a full refresh, and kinder to
-        readers.
-        """
-        warehouse, tuning = self.epoch.warehouse, self.epoch.warehouse.tuning
-        stored, every = meta.live_rows(meta.current), self.estimate.every
-        may_compare = (
-            self.job.refresh_mode == "auto"
-            and not (self.plan.is_wide or self._is_forgetful or self.epoch.replay)
-            and max(every, stored) <= tuning.compared_rows
-            and tuning.driver_rows > 0
-            and meta.live_bytes(meta.current) <= tuning.compared_bytes
-            and delta.supported(spark, meta)
-            and not upkeep.scattered(meta, tuning)
-        )
-        if not may_compare:
-            return CHANGES
-        moved = {source for source, move in self.moves.items() if move.kind != "none"}
-        program = of_program(self.plan.steps, moved | ({CLOCK} if self.clocked else set()))
-        self.expected = {
-            CHANGES: expected_from_changes(program, self.estimate.changed),
-            COMPARE: expected_by_comparing(len(self.plan.full_sql), every, stored),
-        }
-        if dear:
-            return COMPARE
-        factors = {COMPARE: tuning.comparing}
-        return warehouse.costs.cheapest(self._view, self.expected, factors)
-
-    @property
-    def _view(self) -> View:
-        return self.job.table, self.plan.fingerprint
 
     def _restore(
         self, spark: SparkSession, follows: str, meta: Metadata, previous: TableVersion

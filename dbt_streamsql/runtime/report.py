@@ -22,7 +22,7 @@ class TableReport:
     deleted and one inserted. `jobs` are Spark jobs, `bytes_read` what they read
     of files (-1: not known). `strategy` is how: fold, replace or rows from changes, compare when
     the query was computed anew and compared, full. `rows_read` are the changed rows of the inputs.
-    The estimates are seconds by past runs (None: there are none).
+    The estimates are seconds of each way (None: it was not weighed, or nothing is known of it).
     `started_at` is when the job began (seconds since 1970). `delay` are the seconds from the
     commit of the oldest change of a root that it took up until its end (None: none, or not
     known); the barrier is published after the last job. MetaService tells it until then.
@@ -40,6 +40,7 @@ class TableReport:
     rows_read: int = 0
     bytes_read: int = 0
     estimated_incremental: float | None = None
+    estimated_compare: float | None = None
     estimated_full: float | None = None
     definition: str = ""
     started_at: float | None = None
@@ -52,6 +53,7 @@ _SHOWN = frozenset(
         "rows_read",
         "bytes_read",
         "estimated_incremental",
+        "estimated_compare",
         "estimated_full",
         "definition",
     )

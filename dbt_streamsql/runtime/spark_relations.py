@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -18,6 +19,7 @@ from dbt_streamsql.runtime.program_runner import Frame, Known
 from dbt_streamsql.runtime.shared import Rows, Shared
 from dbt_streamsql.runtime.write import Writer
 from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.conf import over_few_rows
 from dbt_streamsql.storage.iceberg import changes
 from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
@@ -56,9 +58,9 @@ class SparkRelations:
         self.spark, self.local = self.writer.spark, self.writer.local
         rows = sum(read.change.rows for read in self.reads.values())
         self._hinted = rows <= self.writer.tuning.broadcast_rows
-        # Adaptive execution runs every stage as a job of its own, which for a small change
-        # costs more than it can win: the hints say already what is small.
-        self.spark.conf.set("spark.sql.adaptive.enabled", not self._hinted)
+        # The hints say already what is small.
+        self._open = ExitStack()
+        self._open.enter_context(over_few_rows(self.spark, self._hinted))
         self.writer.small = self._hinted
         self.recent = Recent(self.spark, self.local.view)
         self._rows_met: dict[str, str] = {}
@@ -222,4 +224,4 @@ class SparkRelations:
         """Let go of what was kept."""
         self.recent.close()
         self.local.close()
-        self.spark.conf.set("spark.sql.adaptive.enabled", True)
+        self._open.close()

@@ -38,6 +38,7 @@ from dbt_streamsql.runtime.streams import (
 )
 from dbt_streamsql.runtime.upserts import Upsert
 from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.conf import over_few_rows
 from dbt_streamsql.storage.iceberg import refs, staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.refs import Moves
@@ -106,17 +107,15 @@ class StreamJob:
         most = self.epoch.warehouse.tuning.driver_rows
         few = end is None or (end.records is not None and end.records <= most)
         few = few and progress.waiting <= most
-        # Adaptive execution runs every stage as a job of its own: see `SparkRelations`.
-        spark.conf.set("spark.sql.adaptive.enabled", not few)
         try:
-            version, *others = self._take(
-                spark, local, after, end, previous, meta, progress, few=few
-            )
+            with over_few_rows(spark, few):
+                version, *others = self._take(
+                    spark, local, after, end, previous, meta, progress, few=few
+                )
         except PySparkException as error:
             raise self.reading.told(error) from error
         finally:
             local.close()
-            spark.conf.set("spark.sql.adaptive.enabled", True)
         stats = {
             **version.stats,
             "strategy": self.plan.strategy,

@@ -49,6 +49,12 @@ def expected_by_comparing(characters: int, every: int, stored: int) -> float:
     return 2 * STATEMENT + CHARACTER * characters + ROW * every + COMPARED * stored
 
 
+def cheapest(seconds: Mapping[Way, float], comparing: float = 1.0) -> Way:
+    """The way that takes the fewest seconds; a comparison counts `comparing` times."""
+    factors = {COMPARE: comparing}
+    return min(seconds, key=lambda way: seconds[way] * factors.get(way, 1.0))
+
+
 @dataclass
 class Costs:
     """What the ways have cost in this process, in parts of what was expected of them.
@@ -70,13 +76,10 @@ class Costs:
             self._of_view[view, way].append(seconds / expected)
             self._of_all[way].append(seconds / expected)
 
-    def cheapest(
-        self, view: View, expected: Mapping[Way, float], factors: Mapping[Way, float]
-    ) -> Way:
-        """The way that takes the fewest seconds; `factors` make one dearer than it looks."""
+    def seconds(self, view: View, expected: Mapping[Way, float]) -> dict[Way, float]:
+        """What each way takes, by what is expected of it."""
         with self._lock:
-            seconds = {way: self._factor(view, way) * expected[way] for way in expected}
-        return min(seconds, key=lambda way: seconds[way] * factors.get(way, 1.0))
+            return {way: self._factor(view, way) * expected[way] for way in expected}
 
     def _factor(self, view: View, way: Way) -> float:
         """The quickest run of the view itself counts: others may have waited."""

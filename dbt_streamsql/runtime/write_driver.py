@@ -51,8 +51,8 @@ PLACE_IN_NUMBERS = {_FILE: "crc32(CAST(_file AS BINARY))", _POSITION: "_pos"}
 def signed(writer: Writer, change: Rows) -> Outcome:
     """Add consolidated signed rows over the visible columns."""
     lost = _lost(change)
-    gone = _found(writer, change, lost, writer.visible) if lost else None
-    return _write(writer, _come(change, writer.visible), gone, change)
+    gone = _places_of(writer, change, lost, writer.visible) if lost else None
+    return _write(writer, _come_rows(change, writer.visible), gone, change)
 
 
 def different(writer: Writer, change: Rows) -> Outcome:
@@ -67,16 +67,16 @@ def different(writer: Writer, change: Rows) -> Outcome:
     if lost:
         gone = _take(change.data, lost)
         if pc.max(gone.column(COPIES)).as_py() > 1:
-            gone = _found(writer, change, lost, writer.columns)
+            gone = _places_of(writer, change, lost, writer.columns)
     feed = None
     if writer.feed:
         names = (*writer.visible, WEIGHT)
         fields = {item.name: item for item in change.schema}
         feed = Rows(change.data.select(names), StructType([fields[name] for name in names]))
-    return _write(writer, _come(change, writer.columns), gone, feed)
+    return _write(writer, _come_rows(change, writer.columns), gone, feed)
 
 
-def _come(change: Rows, names: Sequence[str]) -> pa.Table:
+def _come_rows(change: Rows, names: Sequence[str]) -> pa.Table:
     """Each gained row of a change, as many times as it is gained."""
     weights = change.data.column(WEIGHT).to_pylist()
     come = [row for row, weight in enumerate(weights) for _ in range(weight)]
@@ -89,7 +89,7 @@ def _lost(change: Rows) -> list[int]:
     return [row for row, weight in enumerate(weights) if weight < 0]
 
 
-def _found(writer: Writer, change: Rows, lost: list[int], names: tuple[str, ...]) -> pa.Table:
+def _places_of(writer: Writer, change: Rows, lost: list[int], names: tuple[str, ...]) -> pa.Table:
     """As many stored rows as a change takes away. Error: `Mismatch` when there are fewer."""
     asked = _numbered(writer, change, lost)
     condition, literals = match(asked, names)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
+_ADAPTIVE = "spark.sql.adaptive.enabled"
 
 
 def settings_of(spark: SparkSession) -> dict[str, str]:
@@ -41,3 +42,20 @@ def snapshot_properties(spark: SparkSession, values: Mapping[str, str]) -> Itera
     finally:
         for name in values:
             spark.conf.unset(f"{_SNAPSHOT_PROPERTY}{name}")
+
+
+@contextmanager
+def over_few_rows(spark: SparkSession, few: bool = True) -> Iterator[None]:
+    """Inside the block queries read `few` rows: Spark plans each once, and runs it as one job.
+
+    Planned adaptively every stage would be a job of its own, which costs more than it can win.
+    """
+    if not few:
+        yield
+        return
+    before = spark.conf.get(_ADAPTIVE) or "true"
+    spark.conf.set(_ADAPTIVE, False)
+    try:
+        yield
+    finally:
+        spark.conf.set(_ADAPTIVE, before)

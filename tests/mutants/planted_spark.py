@@ -89,18 +89,32 @@ SPARK: dict[str, Planted] = {
     ),
     # -- writing ---------------------------------------------------------------------------------
     "driver-copies-come": (
-        ("signed", "Writer"),
+        "_come_rows",
         "[row for row, weight in enumerate(weights) for _ in range(weight)]",
         "[row for row, weight in enumerate(weights) if weight > 0]",
         "of several equal new rows one is written",
         "lineage",
     ),
     "driver-copies-go": (
-        ("signed", "Writer"),
+        "_places_of",
         "wanted = {row: -weights[row] for row in lost}",
         "wanted = dict.fromkeys(lost, 1)",
         "of several equal rows to go one goes",
         "lineage",
+    ),
+    "compared-rows-stay": (
+        "Comparison._difference",
+        Text("HAVING sum({WEIGHT}) <> 0"),
+        "HAVING sum({WEIGHT}) > 0",
+        "a comparison leaves the rows that the query has not any more",
+        "compared",
+    ),
+    "compared-copies-stay": (
+        "different",
+        "pc.max(gone.column(COPIES)).as_py() > 1",
+        "pc.max(gone.column(COPIES)).as_py() > 100",
+        "of several equal rows a comparison takes one away",
+        "compared",
     ),
     "driver-dead-group": (
         ("fold", "Rows"),

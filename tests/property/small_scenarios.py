@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from tests.property.grammar import Scenario
 
-DRIVER, REWRITE, MERGE = (
+DRIVER, COMPARE, REWRITE, MERGE = (
     "the driver writes",
+    "the query is compared",
     "small tables are rewritten",
     "big tables are merged into",
 )
@@ -153,5 +154,6 @@ SMALL: dict[str, tuple[str, Scenario]] = {
     "rewritten places": (REWRITE, _over_t1(109, (_PLACES,))),
     "clock": (DRIVER, _CLOCK),
     "decimals": (DRIVER, _DECIMALS),
+    "compared": (COMPARE, _over_t1(114, (*_CHAIN, _COPIES))),
 }
 """Name -> how its views are written, and the scenario. None of them needs a full refresh."""

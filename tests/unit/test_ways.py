@@ -8,6 +8,7 @@ from dbt_streamsql.runtime.ways import (
     CHANGES,
     COMPARE,
     Costs,
+    cheapest,
     expected_by_comparing,
     expected_from_changes,
 )
@@ -46,20 +47,20 @@ def test_long_programs_and_long_tables_cost_more():
 def test_a_run_without_work_is_learnt_too():
     costs, expected = Costs(), expected_from_changes(Work(0, 0), 0)
     costs.learn(VIEW, CHANGES, expected, 0.1)
-    assert costs.cheapest(VIEW, {CHANGES: expected, COMPARE: 99.0}, {}) == CHANGES
+    assert cheapest(costs.seconds(VIEW, {CHANGES: expected, COMPARE: 99.0})) == CHANGES
 
 
 def test_without_a_run_the_expected_cost_decides():
-    assert Costs().cheapest(VIEW, {CHANGES: 1.0, COMPARE: 2.0}, {}) == CHANGES
-    assert Costs().cheapest(VIEW, {CHANGES: 2.0, COMPARE: 1.0}, {}) == COMPARE
+    assert cheapest(Costs().seconds(VIEW, {CHANGES: 1.0, COMPARE: 2.0})) == CHANGES
+    assert cheapest(Costs().seconds(VIEW, {CHANGES: 2.0, COMPARE: 1.0})) == COMPARE
 
 
 def test_a_way_that_was_dearer_than_expected_is_left():
     costs = Costs()
     costs.learn(VIEW, CHANGES, 1.0, 5.0)
-    assert costs.cheapest(VIEW, EQUAL, {}) == COMPARE
+    assert cheapest(costs.seconds(VIEW, EQUAL)) == COMPARE
     costs.learn(VIEW, COMPARE, 1.0, 9.0)
-    assert costs.cheapest(VIEW, EQUAL, {}) == CHANGES
+    assert cheapest(costs.seconds(VIEW, EQUAL)) == CHANGES
 
 
 def test_the_quickest_run_counts_for_others_may_have_waited():
@@ -67,16 +68,16 @@ def test_the_quickest_run_counts_for_others_may_have_waited():
     for seconds in (30.0, 0.5, 20.0):
         costs.learn(VIEW, CHANGES, 1.0, seconds)
     costs.learn(VIEW, COMPARE, 1.0, 0.6)
-    assert costs.cheapest(VIEW, EQUAL, {}) == CHANGES
+    assert cheapest(costs.seconds(VIEW, EQUAL)) == CHANGES
 
 
 def test_a_view_without_runs_learns_from_others():
     costs = Costs()
     costs.learn(OTHER, CHANGES, 1.0, 5.0)
-    assert costs.cheapest(VIEW, EQUAL, {}) == COMPARE
+    assert cheapest(costs.seconds(VIEW, EQUAL)) == COMPARE
 
 
 def test_a_factor_makes_a_way_dearer_or_free():
     dear = {CHANGES: 1.0, COMPARE: 2.0}
-    assert Costs().cheapest(VIEW, dear, {COMPARE: 0.0}) == COMPARE
-    assert Costs().cheapest(VIEW, dear, {COMPARE: 1.0}) == CHANGES
+    assert cheapest(dear, 0.0) == COMPARE
+    assert cheapest(dear) == CHANGES

@@ -107,6 +107,9 @@ def test_by_itself_a_dear_plan_is_compared_and_a_cheap_one_is_not(engine, tables
     report = engine.advance().tables
     assert report[f"{tables}.dear"].strategy == "compare"
     assert report[f"{tables}.cheap"].strategy == "rows"
+    for name, cheaper in (("dear", True), ("cheap", False)):
+        told = report[f"{tables}.{name}"]
+        assert (told.estimated_compare < told.estimated_incremental) is cheaper
     assert engine.verify(f"{tables}.dear") == engine.verify(f"{tables}.cheap") == []
 
 
