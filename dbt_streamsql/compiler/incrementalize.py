@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.compiler.rules import branches, fold, limit, replace, rows
-from dbt_streamsql.compiler.rules.view import View, refuse_incomparable, top
+from dbt_streamsql.compiler.rules.view import View, refuse_collated, refuse_incomparable, top
 from dbt_streamsql.plan.relational import Aggregate, Branches, scans
 from dbt_streamsql.plan.schema import Column
 
@@ -14,6 +14,7 @@ def incrementalize(view: View, key_types: tuple[Column, ...], emitter: Emitter) 
 
     `key_types` are the keys of the top with their types (empty when it has none).
     """
+    refuse_collated((*view.columns, *key_types))
     if isinstance(view.root, Branches):
         return branches.plan(view, emitter)
     found = top(view.root)

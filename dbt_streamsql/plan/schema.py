@@ -12,6 +12,7 @@ WEIGHT = "_streamsql_w"
 """The signed multiplicity of a row in a change: how often it appears (+) or disappears (-)."""
 
 _DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
+_COLLATION = re.compile(r" collate \w+", re.IGNORECASE)
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 
@@ -42,6 +43,11 @@ class Column:
     def is_comparable(self) -> bool:
         """Rows can be grouped and compared by this column."""
         return not re.search(r"\b(map|variant|geometry|geography)\b", self.type)
+
+    @property
+    def stored_type(self) -> str:
+        """The type that a table gives the column: Iceberg's texts have no collation."""
+        return _COLLATION.sub("", self.type)
 
     @property
     def is_sortable(self) -> bool:

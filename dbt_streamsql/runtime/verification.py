@@ -12,6 +12,7 @@ from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.moments import AFTER, BEFORE, Moments
 from dbt_streamsql.plan.redefinition import METADATA
 from dbt_streamsql.plan.relational import CLOCK
+from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import compare
 from dbt_streamsql.runtime.ages import APPROXIMATE, CLOCKED, expired_at
@@ -48,8 +49,11 @@ def differing(
         columns, rows = oracle(plan_of(job), _moments(warehouse, job, version))
         names = ", ".join(map(quote, columns))
     else:
-        names = ", ".join(quote(column["name"]) for column in job.columns)
+        shown = [Column(column["name"], column["type"]) for column in job.columns]
+        names = ", ".join(quote(column.name) for column in shown)
         query = f"({_meant(warehouse, job, version, rewritten)})"
+        if any(column.stored_type != column.type for column in shown):
+            query = f"(SELECT {', '.join(map(_as_stored, shown))} FROM {query})"
         rows = compare.signed(names, query, inputs.version(table, version.snapshot))
     with warehouse.sessions.use() as spark:
         unversioned.looked_at(spark, plan_of(job).unversioned, 0)
@@ -61,6 +65,13 @@ def differing(
             spark.conf.unset(_CONSTRAINTS)
     floats = {c["name"] for c in job.columns if c["type"] in {"float", "double"}}
     return compare.beyond_rounding(found, floats) if floats else found
+
+
+def _as_stored(column: Column) -> str:
+    """A column of a query in the type that its table gives it."""
+    name = quote(column.name)
+    same = column.stored_type == column.type
+    return name if same else f"CAST({name} AS {column.stored_type}) AS {name}"
 
 
 def _check_held(warehouse: Warehouse, job: Job, version: TableVersion) -> None:

@@ -92,3 +92,17 @@ def refuse_incomparable(columns: tuple[Column, ...], what: str) -> None:
             raise Unsupported(
                 Reason(what, f"column {column.name} of type {column.type} cannot be compared")
             )
+
+
+def refuse_collated(columns: tuple[Column, ...]) -> None:
+    """By a collation texts that differ are equal: a change from one to another would not be seen,
+    and which of them stands for a group is left open."""
+    for column in columns:
+        if column.stored_type != column.type:
+            raise Unsupported(
+                Reason(
+                    "COLLATE",
+                    f"column {column.name} of type {column.type} has a collation",
+                    "collate where texts are compared, or CAST the column AS STRING",
+                )
+            )

@@ -95,7 +95,9 @@ def test_big_tables_are_left_to_their_changes(engine, tables, tune):
         assert engine.verify(name) == []
 
 
-def test_by_itself_a_dear_plan_is_compared_and_a_cheap_one_is_not(engine, tables, tune):
+def test_by_itself_a_dear_plan_is_compared_and_each_view_goes_the_way_that_looks_quicker(
+    engine, tables, tune
+):
     tune(engine, compared_rows=1_000_000)
     dear = " FULL JOIN ".join(
         [f"(SELECT k, v AS v{i} FROM {tables}.a) USING (k)" for i in range(1, 5)]
@@ -106,10 +108,11 @@ def test_by_itself_a_dear_plan_is_compared_and_a_cheap_one_is_not(engine, tables
     run(engine, tables, EPOCHS[0])
     report = engine.advance().tables
     assert report[f"{tables}.dear"].strategy == "compare"
-    assert report[f"{tables}.cheap"].strategy == "rows"
-    for name, cheaper in (("dear", True), ("cheap", False)):
+    # What earlier runs of the process took may make either way of the cheap one the quicker.
+    for name in ("dear", "cheap"):
         told = report[f"{tables}.{name}"]
-        assert (told.estimated_compare < told.estimated_incremental) is cheaper
+        quicker = told.estimated_compare < told.estimated_incremental
+        assert (told.strategy == "compare") is quicker
     assert engine.verify(f"{tables}.dear") == engine.verify(f"{tables}.cheap") == []
 
 

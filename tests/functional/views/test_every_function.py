@@ -33,6 +33,7 @@ TRULY_FULL = (
     "its value changes from call to call",
     "table function",
     "cannot be compared",
+    "has a collation",
     "its result may differ from run to run",
     "give its columns names",
     "over a frame by RANGE",
