@@ -31,6 +31,8 @@ ROW = 1e-6
 """Seconds of a row that is read."""
 ANSWER = 1e-5
 """Seconds of a changed row that comes to the driver."""
+AROUND = 500
+"""Characters that a comparison puts around the query."""
 COMPARED = 2e-6
 """Seconds of a stored row that is compared with those of the query."""
 
@@ -46,7 +48,8 @@ def expected_from_changes(program: Work, changed: int) -> float:
 
 def expected_by_comparing(characters: int, every: int, stored: int) -> float:
     """Seconds of a query of so many characters over `every` rows, which gives about `stored`."""
-    return 2 * STATEMENT + CHARACTER * characters + ROW * every + COMPARED * stored
+    text = CHARACTER * (characters + AROUND)
+    return 2 * STATEMENT + text + ROW * every + COMPARED * stored
 
 
 def cheapest(seconds: Mapping[Way, float], comparing: float = 1.0) -> Way:
