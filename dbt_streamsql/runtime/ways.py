@@ -54,8 +54,8 @@ def expected_by_comparing(characters: int, every: int, stored: int) -> float:
 
 def cheapest(seconds: Mapping[Way, float], comparing: float = 1.0) -> Way:
     """The way that takes the fewest seconds; a comparison counts `comparing` times."""
-    factors = {COMPARE: comparing}
-    return min(seconds, key=lambda way: seconds[way] * factors.get(way, 1.0))
+    looks = {way: each * (comparing if way is COMPARE else 1.0) for way, each in seconds.items()}
+    return min(looks, key=lambda way: looks[way])
 
 
 @dataclass

@@ -104,3 +104,14 @@ def test_without_ansi_a_sum_that_did_not_fit_comes_back_from_null(spark, schema,
         engine.advance()
         for name in queries:
             assert engine.verify(name) == [], (change, name)
+
+
+def test_a_session_keeps_how_its_user_has_stages_planned(spark, schema, under):
+    table, view = f"lake.{schema}.visits", f"lake.{schema}.few"
+    spark.sql(f"CREATE TABLE {table} AS SELECT 1 AS k")
+    engine = under(**{"spark.sql.adaptive.enabled": "false"})
+    engine.create_materialized_view(view, f"SELECT k, count(*) AS n FROM {table} GROUP BY k")
+    spark.sql(f"INSERT INTO {table} VALUES (1), (2)")
+    assert engine.advance().tables[view].mode == "incremental"
+    with engine.warehouse.sessions.use() as session:
+        assert session.conf.get("spark.sql.adaptive.enabled") == "false"
