@@ -15,10 +15,9 @@ from dbt_streamsql.compiler.constants import Rows, put_aside
 from dbt_streamsql.compiler.dialect import DIALECT, parse_all, to_sql, unfaithful
 from dbt_streamsql.compiler.functions import AGGREGATES
 from dbt_streamsql.compiler.names import table_uses, uses_without_tree
-from dbt_streamsql.compiler.on import without_queries_in_on
 from dbt_streamsql.compiler.parse import parse, unreadable
 from dbt_streamsql.compiler.pivots import without_pivots
-from dbt_streamsql.compiler.reasons import Reason, Unsupported, obstacle
+from dbt_streamsql.compiler.reasons import Reason, Unsupported, obstacle, written_in
 from dbt_streamsql.compiler.scalar import called
 from dbt_streamsql.compiler.using import without_using
 from dbt_streamsql.errors import StreamSqlError
@@ -131,7 +130,6 @@ def bind(opened: Opened, catalog: Catalog) -> Bound:
         _order_by_shown(select)
     _name_shown(tree)
     bound = _qualified(tree, schema)
-    without_queries_in_on(bound)
     doubt = f"the parser reads {opened.misread[0]}" if opened.misread else ""
     if not doubt and not _reads_back(bound):
         doubt = "its brackets would be lost"
@@ -304,6 +302,7 @@ def _open_views(
             continue
         opened.views[str(info.name)] = info.view_sql
         inner = parse(info.view_sql)
+        written_in(str(info.name), inner)
         _prepare(opened, info.view_sql, inner)
         _open_views(inner, catalog, info.view_catalog, info.view_schema, opened, depth + 1)
         alias = node.args.get("alias") or exp.TableAlias(this=exp.to_identifier(use.name.table))

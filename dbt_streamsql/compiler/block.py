@@ -40,6 +40,13 @@ class Block:
         self.names.update({(alias, column): (inside, column) for column in node.columns})
         return inside
 
+    def take(self, other: Block) -> None:
+        """Read what another block reads, under the names that it has there."""
+        other.close()
+        before = dict(self.names)
+        inside = self.add(_CLOSED, other.only)
+        self.names = {**before, **{name: (inside, ref[1]) for name, ref in other.names.items()}}
+
     def find(self, column: exp.Expr) -> Ref | None:
         """Where a column, or a value that is computed already, is; None when it is not known."""
         swapped = self.swaps.get(column)

@@ -114,16 +114,6 @@ class Builder:
         text = f"{call.function}({'DISTINCT ' if call.distinct else ''}{{0}})"
         return replace(call, function="", arg=None, template=text, args=(call.arg,))
 
-    def reaches_out(self, tree: exp.Expr) -> bool:
-        """Whether a sub-query names a relation that it does not read itself."""
-        inside = {
-            part.alias_or_name
-            for part in tree.find_all(exp.Table, exp.Subquery, exp.Lateral, exp.Values)
-        }
-        return any(
-            column.table and column.table not in inside for column in tree.find_all(exp.Column)
-        )
-
     def conditional(self, block: Block, term: exp.Expr) -> Expr:
         """A condition; it may compare with the time of the barrier."""
         for part in list(term.find_all(exp.CurrentTimestamp, exp.CurrentDate, exp.Anonymous)):

@@ -129,20 +129,22 @@ def _compiled(
             raise
         # Spark accepts the user's text, so this is our rewriting of it that went wrong.
         why = f"the rewritten query is not valid: {error.message}"
-        stop = Unsupported(Reason("query", why))
+        reason = Reason("query", why)
     except Unsupported as found:
-        stop = found
+        reason = found.reason
+    spot = (0, 0) if reason.view else (reason.line, reason.column)
+    place = Place(model or table, *spot)
     if refresh_mode == "incremental_strict":
         raise StreamSqlError(
             "INCREMENTAL_IMPOSSIBLE",
-            f"the view cannot be maintained from changes: {stop.reason}",
+            f"the view cannot be maintained from changes: {reason}",
             allowed="docs/materialized_view.md lists what can",
-            hint=stop.reason.rewrite or "set refresh_mode to auto",
-            place=Place(model or table, stop.reason.line, stop.reason.column),
+            hint=reason.rewrite or "set refresh_mode to auto",
+            place=place,
         )
-    plan = replace(plan, reasons=(str(stop.reason),))
+    plan = replace(plan, reasons=(str(reason),))
     if state_ttl is not None:
-        raise _stateless(plan, Place(model or table, stop.reason.line, stop.reason.column))
+        raise _stateless(plan, place)
     return plan
 
 

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from dbt_streamsql.compiler import grouping, sources, windows
 from dbt_streamsql.compiler.aggregates import find_calls
+from dbt_streamsql.compiler.asked import reaching_here, reaching_out
 from dbt_streamsql.compiler.block import Block
 from dbt_streamsql.compiler.reasons import obstacle
 from dbt_streamsql.compiler.scalar import conjuncts
@@ -52,21 +53,11 @@ class Keys:
 def inner_of(builder: Builder, block: Block, query: exp.Expr, purpose: str) -> Inner:
     """The block of a sub-query with its own conditions; a free-standing one is one relation."""
     tree = query.unnest() if isinstance(query, exp.Subquery) else query
-    if not builder.reaches_out(tree):
+    if not reaching_out(tree):
         return _relation(builder, block, builder.query(tree))
-    if not isinstance(tree, exp.Select):
-        raise obstacle(
-            tree,
-            f"correlated {tree.key.upper()}",
-            "a set operation is not cut by the rows around it yet",
-            "ask each side by a sub-query of its own",
-        )
-    for key in ("qualify", "with_", "with"):
-        if tree.args.get(key):
-            name = key.strip("_").upper()
-            raise obstacle(
-                tree, f"{name} in a correlated sub-query", "not maintained from changes yet"
-            )
+    if isinstance(tree, exp.Select) and tree.args.get("qualify"):
+        raise obstacle(tree, "QUALIFY in a correlated sub-query", "not maintained from changes")
+    tree = reaching_here(builder, block, tree, by_where=purpose == "LATERAL")
     tree = _needed(tree, purpose)
     inside = sources.read(builder, tree, block)
     terms = conjuncts(tree.args["where"].this if tree.args.get("where") else None)

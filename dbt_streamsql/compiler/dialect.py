@@ -324,7 +324,7 @@ def unfaithful(sql: str, tree: exp.Expr) -> str:
     given, said = _words(sql), _words(to_sql(tree))
     for kind, words in _ADDED.items():
         if tree.find(kind):
-            said -= Counter({word: said[word] - given[word] for word in words})
+            said -= Counter({word: max(0, said[word] - given[word]) for word in words})
     if given == said:
         return ""
     added, lost = (", ".join(sorted(words)) or "nothing" for words in (said - given, given - said))
@@ -334,10 +334,10 @@ def unfaithful(sql: str, tree: exp.Expr) -> str:
 _ADDED = {
     exp.Pivot: ("select", "*", "from"),
     exp.Values: ("select", "*", "from", "_values"),
-    exp.Lateral: ("on", "true"),
+    exp.Join: ("on", "true"),
 }
 """Words that the parser adds: a pivot with an alias and VALUES that are a CTE become sub-queries,
-and a join of LATERAL without a condition has one."""
+and a join without a condition has one."""
 _SILENT = frozenset({"(", ")", "as", "inner", "outer", ";"})
 _SAME = {"!=": "<>", "==": "=", "!": "not", "regexp": "rlike", "minus": "except"}
 _SETS = frozenset({"union", "except", "intersect", "minus"})
@@ -373,3 +373,15 @@ def _say(found: list[str], word: str) -> None:
         found[-3:] = ["not", "<=>"]
     elif found[-2:] == ["cross", "join"]:
         found[-2:] = [","]
+    elif word in ("preceding", "row"):
+        _say_whole_frame(found)
+
+
+def _say_whole_frame(found: list[str]) -> None:
+    """`ROWS 2 PRECEDING` is short for BETWEEN 2 PRECEDING AND CURRENT ROW."""
+    for at in reversed(range(len(found))):
+        if found[at] == "between":
+            return
+        if found[at] in ("rows", "range"):
+            found += ["between", "and", "current", "row"]
+            return

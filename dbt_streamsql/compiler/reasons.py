@@ -6,19 +6,27 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+_VIEW = "view"
+
 
 @dataclass(frozen=True)
 class Reason:
-    """One obstacle, with its 1-based place in the SQL (0 = unknown)."""
+    """One obstacle, with its 1-based place in the SQL (0 = unknown).
+
+    `view`: the view whose text that SQL is, where the query only reads it.
+    """
 
     operator: str
     why: str
     rewrite: str = ""
     line: int = 0
     column: int = 0
+    view: str = ""
 
     def __str__(self) -> str:
-        spot = f" (line {self.line}, column {self.column})" if self.line else ""
+        place = f"line {self.line}, column {self.column}" if self.line else ""
+        spot = " of ".join(part for part in (place, self.view and f"view {self.view}") if part)
+        spot = f" ({spot})" if spot else ""
         return f"{self.operator}{spot}: {self.why}" + (f"; {self.rewrite}" if self.rewrite else "")
 
 
@@ -30,15 +38,19 @@ class Unsupported(Exception):
         super().__init__(str(reason))
 
 
-def place(node: exp.Expr) -> tuple[int, int]:
-    """Line and column of the first token below `node` that remembers where it stood."""
-    for part in node.walk():
+def written_in(view: str, tree: exp.Expr) -> None:
+    """Let every token of a tree remember the view that it is of."""
+    for part in tree.walk():
         if "line" in part.meta:
-            length = part.meta["end"] - part.meta["start"]
-            return int(part.meta["line"]), max(1, int(part.meta["col"]) - int(length))
-    return 0, 0
+            part.meta[_VIEW] = view
 
 
 def obstacle(node: exp.Expr, operator: str, why: str, rewrite: str = "") -> Unsupported:
-    line, column = place(node)
-    return Unsupported(Reason(operator, why, rewrite, line, column))
+    """An obstacle at the first token below `node` that remembers where it stood."""
+    for part in node.walk():
+        if "line" in part.meta:
+            meta = part.meta
+            column = max(1, int(meta["col"]) - int(meta["end"] - meta["start"]))
+            view = meta.get(_VIEW, "")
+            return Unsupported(Reason(operator, why, rewrite, int(meta["line"]), column, view))
+    return Unsupported(Reason(operator, why, rewrite))

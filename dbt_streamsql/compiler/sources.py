@@ -53,12 +53,32 @@ def read(builder: Builder, tree: exp.Select, outer: Block | None) -> Block:
     joins = [*(from_.this.args.get("joins") or []), *(tree.args.get("joins") or [])]
     if isinstance(from_.this, exp.Lateral):
         raise obstacle(from_.this, "LATERAL", "it stands for no other relation")
-    block.add(from_.this.alias_or_name, _relation(builder, from_.this))
+    _read(builder, block, from_.this)
     for join in joins:
         _join(builder, block, join)
     for view in tree.args.get("laterals") or []:
         _generator(builder, block, view, bool(view.args.get("outer")))
     return block
+
+
+def _read(builder: Builder, block: Block, source: exp.Expr) -> None:
+    """Read a relation, or joins in brackets, whose tables keep their names."""
+    inside = _bracketed(source)
+    if inside is None:
+        block.add(source.alias_or_name, _relation(builder, source))
+        return
+    _read(builder, block, inside)
+    for join in inside.args.get("joins") or []:
+        _join(builder, block, join)
+
+
+def _bracketed(source: exp.Expr) -> exp.Expr | None:
+    """The first relation of joins in brackets, which has the others; None for all else."""
+    if not isinstance(source, exp.Subquery) or source.alias:
+        return None
+    inside: exp.Expr = source.this
+    joined = isinstance(inside, exp.Subquery) and inside.args.get("joins")
+    return inside if joined or not isinstance(inside, exp.Query) else None
 
 
 def _relation(builder: Builder, source: exp.Expr) -> Node:
@@ -106,6 +126,8 @@ def _refuse_modifiers(source: exp.Expr) -> None:
 
 
 def _join(builder: Builder, block: Block, join: exp.Join) -> None:
+    from dbt_streamsql.compiler.subqueries import conditions, in_on
+
     side, kind = (join.side or "").upper(), (join.kind or "").upper()
     method = (join.args.get("method") or "").upper()
     how = _KINDS.get((side, kind))
@@ -117,18 +139,18 @@ def _join(builder: Builder, block: Block, join: exp.Join) -> None:
     if isinstance(join.this, exp.Lateral):
         _lateral(builder, block, join, how)
         return
-    if join.this.args.get("joins"):
-        raise obstacle(join, "nested JOIN", "write the joins one after another")
-    right = builder.block(None)
-    right.add(join.this.alias_or_name, _relation(builder, join.this))
     on = conjuncts(join.args.get("on"))
-    if any(term.find(exp.Query) for term in on):
-        raise obstacle(join, "sub-query in ON", "write it in WHERE, or join it in FROM")
-    if how == "inner":
-        block.add(join.this.alias_or_name, right.only)
-        block.where += [block.expr(term) for term in on]
+    if how == "inner" and _bracketed(join.this) is None:
+        _read(builder, block, join.this)
+        conditions(builder, block, on)
         return
-    match(builder, block, how, right, on)
+    right = builder.block(None)
+    _read(builder, right, join.this)
+    if how == "inner":
+        block.take(right)
+        conditions(builder, block, on)
+        return
+    match(builder, block, how, right, in_on(builder, block, right, on))
 
 
 def match(
@@ -235,9 +257,11 @@ def _lateral(builder: Builder, block: Block, join: exp.Join, how: str) -> None:
 
         lateral_join(builder, block, join, how)
         return
-    if conjuncts(join.args.get("on")) not in ([], [exp.true()]):
-        raise obstacle(join, "LATERAL … ON", "a generator has no condition; use WHERE")
+    on = [term for term in conjuncts(join.args.get("on")) if term != exp.true()]
+    if on and how == "left":
+        raise obstacle(join, "LEFT JOIN LATERAL … ON", "put the condition into a sub-query")
     _generator(builder, block, lateral, how == "left")
+    block.where += [block.expr(term) for term in on]
 
 
 def _generator(builder: Builder, block: Block, view: exp.Lateral, outer: bool) -> None:

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from dbt_streamsql.compiler import sources
 from dbt_streamsql.compiler.aggregates import Calls, find_calls
+from dbt_streamsql.compiler.asked import reaching_here, reaching_out
 from dbt_streamsql.compiler.block import Block, fresh
 from dbt_streamsql.compiler.correlated import (
     QUERY,
@@ -48,7 +49,7 @@ def condition(builder: Builder, block: Block, term: exp.Expr) -> None:
     while isinstance(positive, exp.Not | exp.Paren):
         negated ^= isinstance(positive, exp.Not)
         positive = positive.this
-    single = _of_one_group(builder, positive)
+    single = _of_one_group(positive)
     if single is not None:
         condition(builder, block, exp.not_(single) if negated else single)
     elif isinstance(positive, exp.Exists):
@@ -65,7 +66,7 @@ def values(builder: Builder, block: Block, items: list[exp.Expr]) -> None:
     for item in items:
         for node in _outermost(item, block):
             negated = isinstance(node, exp.Not)
-            single = _of_one_group(builder, _bare(node.this) if negated else node)
+            single = _of_one_group(_bare(node.this) if negated else node)
             if single is not None:
                 sure = exp.func("coalesce", exp.not_(single) if negated else single, exp.false())
                 values(builder, block, [sure])
@@ -79,7 +80,10 @@ def values(builder: Builder, block: Block, items: list[exp.Expr]) -> None:
 
 
 def _outermost(node: exp.Expr, block: Block) -> list[exp.Expr]:
-    """The sub-queries in an expression that the block does not know as columns yet."""
+    """The sub-queries in an expression that the block does not know as columns yet.
+
+    EXISTS, IN and NOT IN are part of theirs.
+    """
     if node.find(exp.Query) is None or node in block.swaps:
         return []
     if isinstance(node, exp.Exists | exp.Subquery):
@@ -90,6 +94,32 @@ def _outermost(node: exp.Expr, block: Block) -> list[exp.Expr]:
     if isinstance(node, exp.Query):
         raise obstacle(node, "sub-query", "not maintained from changes in this place")
     return [found for part in node.iter_expressions() for found in _outermost(part, block)]
+
+
+def in_on(builder: Builder, left: Block, right: Block, on: list[exp.Expr]) -> list[exp.Expr]:
+    """The terms of an outer join's ON, a column in place of each sub-query.
+
+    It is computed on the side whose columns the sub-query names.
+    """
+    whole = exp.Tuple(expressions=[term.copy() for term in on])
+    for number, asking in enumerate(_outermost(whole, left)):
+        sides = {"l" if right.find(column) is None else "r" for column in _named_by(asking)}
+        if len(sides) > 1:
+            raise obstacle(asking, "sub-query in ON", "it names columns of both sides of the join")
+        side = right if sides == {"r"} else left
+        values(builder, side, [asking])
+        name = f"__asked{number}"
+        side.names[QUERY, name] = side.swaps.pop(asking)
+        asking.replace(exp.column(name, table=QUERY))
+    return list(whole.expressions)
+
+
+def _named_by(asking: exp.Expr) -> list[exp.Column]:
+    """The columns that a sub-query names of the rows around it."""
+    node = _bare(asking.this) if isinstance(asking, exp.Not) else asking
+    if not isinstance(node, exp.In):
+        return reaching_out(node)
+    return [*node.this.find_all(exp.Column), *reaching_out(node.args["query"])]
 
 
 # -- conditions ----------------------------------------------------------------------------------
@@ -138,7 +168,7 @@ def _own(block: Block, inner: Inner, own: exp.Expr) -> exp.Expr:
     return exp.column(name, table=QUERY)
 
 
-def _of_one_group(builder: Builder, node: exp.Expr) -> exp.Expr | None:
+def _of_one_group(node: exp.Expr) -> exp.Expr | None:
     """EXISTS and IN over a correlated aggregate without GROUP BY: what they ask of its one row."""
     query = node.this if isinstance(node, exp.Exists) else node.args.get("query")
     tree = query.unnest() if isinstance(query, exp.Expr) else None
@@ -146,7 +176,7 @@ def _of_one_group(builder: Builder, node: exp.Expr) -> exp.Expr | None:
         return None
     having = tree.args.get("having")
     single = tree.args.get("group") is None and (having or find_calls(list(tree.expressions)))
-    if not single or not builder.reaches_out(tree):
+    if not single or not reaching_out(tree):
         return None
     tree = of_one_group(tree)
     there: exp.Expr = exp.true()
@@ -170,11 +200,19 @@ def _asked(tree: exp.Select, item: exp.Expr) -> exp.Subquery:
 
 
 def _not_in(builder: Builder, block: Block, node: exp.In) -> None:
-    """`x NOT IN Q`: Q is empty, or x is not NULL, no row of Q is NULL, and none equals x."""
+    """`x NOT IN Q`: Q is empty, or x is not NULL, no row of Q is NULL, and none equals x.
+
+    `(x, y) NOT IN Q`: no row of Q equals it, or might where a NULL stands.
+    """
     inner = inner_of(builder, block, node.args["query"], "IN")
     pairs = _paired(node, inner)
     if len(pairs) > 1:
-        raise obstacle(node, "(a, b) NOT IN", "only one column is maintained yet", "NOT EXISTS")
+        may = [
+            exp.func("coalesce", _equal(_own(block, inner, own), item), exp.true())
+            for own, item in pairs
+        ]
+        sources.match(builder, block, "anti", inner.block, [*inner.reaching, *may])
+        return
     own, item = pairs[0]
     some, nulls = _presence(builder, block, inner, item)
     is_null = block.expr(exp.Is(this=own.copy(), expression=exp.Null()))
@@ -328,7 +366,7 @@ def _remember(block: Block, node: exp.Expr, value: Expr) -> None:
 
 def scalar(builder: Builder, block: Block, node: exp.Expr) -> None:
     tree = node.unnest()
-    if not builder.reaches_out(tree):
+    if not reaching_out(tree):
         below = builder.query(tree)
         if not _one_row(tree):
             below = _single(builder, below, ())
@@ -336,11 +374,12 @@ def scalar(builder: Builder, block: Block, node: exp.Expr) -> None:
         block.names = {n: ref for n, ref in block.names.items() if ref[0] != alias}
         block.swaps[node] = (alias, below.columns[0])
         return
+    tree = reaching_here(builder, block, tree, by_where=True)
     having, calls = None, Calls()
-    if isinstance(tree, exp.Select) and tree.args.get("group") is None:
+    if tree.args.get("group") is None:
         having = tree.args.get("having")
         calls = find_calls([*tree.expressions, *([having] if having else [])])
-    if calls and isinstance(tree, exp.Select):
+    if calls:
         tree = of_one_group(tree).copy()
         tree.set("having", None)
     inner = inner_of(builder, block, tree, "value")

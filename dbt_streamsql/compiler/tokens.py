@@ -101,6 +101,8 @@ def _is_name(tokens: Sequence[Token], at: int) -> bool:
         return after in _ENDS and kind is not TokenType.FROM
     if before not in _BEFORE or after not in _AFTER:
         return False
+    if before is TokenType.WITH and kind in (TokenType.CUBE, TokenType.ROLLUP):
+        return after is TokenType.ALIAS
     if kind is TokenType.CASE:
         return after is not TokenType.WHEN
     if kind is TokenType.ALL:

@@ -15,11 +15,15 @@ VIEWS = {
     "bare": "SELECT id, w FROM {t} JOIN (SELECT k AS q, v AS w FROM {u}) ON k = q AND v IN (SELECT v FROM {u})",
     "three": "SELECT a.id, c.id AS third FROM {t} a JOIN {u} b ON a.k = b.k AND "
     "NOT EXISTS (SELECT 1 FROM {u} x WHERE x.v = a.v) LEFT JOIN {t} c ON c.v = b.v",
-}
-IN_FULL = {
     "right after": "SELECT a.id, c.id AS third FROM {t} a JOIN {u} b ON a.k = b.k AND "
     "a.v IN (SELECT v FROM {u}) RIGHT JOIN {t} c ON c.v = b.v",
-    "outer": "SELECT a.id, b.v FROM {t} a LEFT JOIN {u} b ON a.k = b.k AND b.v IN (SELECT v FROM {t})",
+    "left, of the right side": "SELECT a.id, b.v FROM {t} a LEFT JOIN {u} b ON a.k = b.k AND b.v IN (SELECT v FROM {t})",
+    "left, of the left side": "SELECT a.id, b.v FROM {t} a LEFT JOIN {u} b ON a.k = b.k AND a.v NOT IN (SELECT v FROM {u} WHERE k = 1)",
+    "left, a value": "SELECT a.id, b.v FROM {t} a LEFT JOIN {u} b ON b.v = (SELECT max(v) FROM {t}) + 1",
+    "right, of no side": "SELECT a.id, b.v FROM {t} a RIGHT JOIN {u} b ON a.k = b.k AND EXISTS (SELECT 1 FROM {u} WHERE v = 3)",
+    "full, both": "SELECT a.id, b.v FROM {t} a FULL JOIN {u} b ON a.k = b.k AND (a.v IN (SELECT v FROM {u}) OR NOT EXISTS (SELECT 1 FROM {t} c WHERE c.v = b.v))",
+    "the same twice": "SELECT a.id, b.v FROM {t} a LEFT JOIN {u} b ON a.v > (SELECT min(v) FROM {u}) AND b.v > (SELECT min(v) FROM {u})",
+    "semi": "SELECT a.id, a.v FROM {t} a LEFT SEMI JOIN {u} b ON a.k = b.k AND b.v = (SELECT max(v) FROM {u})",
 }
 
 
@@ -39,11 +43,10 @@ def test_every_view_equals_its_query_after_every_change(engine, schema):
     insert("t", *range(8))
     insert("u", *range(8))
     views = {}
-    for number, (name, text) in enumerate((VIEWS | IN_FULL).items()):
+    for number, text in enumerate(VIEWS.values()):
         view = f"lake.{schema}.v{number}"
         views[view] = text.format(**names)
-        mode = "auto" if name in IN_FULL else "incremental_strict"
-        engine.create_materialized_view(view, views[view], refresh_mode=mode)
+        engine.create_materialized_view(view, views[view], refresh_mode="incremental_strict")
     for change in (
         lambda: insert("u", 20, 21, 3),
         lambda: (insert("t", 30, 31), spark.sql(f"DELETE FROM {names['u']} WHERE id < 3")),

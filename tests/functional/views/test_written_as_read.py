@@ -111,6 +111,18 @@ SELECT shop AS `the {{shop}}`, sum(x) AS `total % amount`, sum(x) / 2 AS half FR
 SELECT shop FROM {s}.t GROUP BY shop HAVING sum(v)
 SELECT id, `_w` AS y, `_w` FROM {s}.t
 SELECT CAST(10 AS INT), 10, id + 1, -id FROM {s}.t
+SELECT shop, b, sum(amount) AS s, grouping_id() AS g FROM {s}.t GROUP BY shop, b WITH CUBE
+SELECT shop, b, count(*) AS n FROM {s}.t GROUP BY 1, 2 WITH ROLLUP ORDER BY shop
+SELECT id, sum(amount) OVER (PARTITION BY shop ORDER BY id ROWS UNBOUNDED PRECEDING) AS s, sum(v) OVER (ORDER BY id ROWS 1 PRECEDING) AS u FROM {s}.t
+SELECT j.a, f.b FROM {s}.jan j FULL OUTER JOIN {s}.feb f WHERE j.k IN (SELECT k FROM {s}.mar)
+SELECT j.a, f.b FROM {s}.jan j LEFT JOIN {s}.feb f
+SELECT k, a FROM {s}.jan WHERE (k, a) NOT IN (SELECT k, b FROM {s}.feb)
+SELECT k, a FROM {s}.mar WHERE (k, a) NOT IN (SELECT often, amount FROM {s}.t WHERE id = mar.c)
+SELECT j.k, e FROM {s}.jan j JOIN LATERAL explode(array(k, a, 2)) x(e) ON j.k = e
+SELECT j.a, f.b, m.c FROM ({s}.jan j JOIN {s}.feb f ON j.k = f.k) FULL JOIN {s}.mar m ON m.k = f.k
+SELECT j.a, f.b, m.c FROM {s}.jan j LEFT JOIN ({s}.feb f JOIN {s}.mar m ON m.k = f.k) ON j.k = f.k
+SELECT j.a, f.b, m.c, t.shop FROM {s}.jan j JOIN ({s}.feb f LEFT JOIN {s}.mar m ON m.k = f.k) ON j.k <= f.k JOIN {s}.t t ON t.id = j.k
+SELECT a, b, c FROM (({s}.jan j CROSS JOIN {s}.feb f) RIGHT JOIN (SELECT c FROM {s}.mar) m ON c = b)
 """.strip().splitlines()
 
 
