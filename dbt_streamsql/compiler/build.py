@@ -439,8 +439,12 @@ def _union_parts(node: Node) -> tuple[Node, ...]:
 
 def _named(outputs: list[Output]) -> list[Output]:
     names = [output.name for output in outputs]
-    if len(set(names)) != len(names) or not all(names):
-        raise Unsupported(Reason("column names", f"not unique: {', '.join(names)}"))
+    if not all(names):
+        raise Unsupported(Reason("column names", f"not all have one: {', '.join(names)}"))
     if WEIGHT in names:
         raise Unsupported(Reason("column names", f"{WEIGHT} is reserved", "use another alias"))
-    return outputs
+    # What two columns are called is no name for either of them: nothing can ask for it.
+    return [
+        replace(output, name=f"__same{index}") if names.count(output.name) > 1 else output
+        for index, output in enumerate(outputs)
+    ]

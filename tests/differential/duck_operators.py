@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.differential import duck_below as below
 from tests.differential import duck_correlated as each
 from tests.differential import duck_joins as several
 from tests.differential import duck_pivots as turned
@@ -60,6 +61,10 @@ OPERATORS: dict[str, Operator] = {
     "correlated one": each.one_group,
     "lateral group": each.lateral,
     "in shadowed": each.shadowed,
+    "asked below": below.asked_below,
+    "asked in on": below.asked_in_on,
+    "in brackets": below.in_brackets,
+    "pairs not in": below.pairs_not_in,
     "union all": several.set_operation("UNION ALL"),
     "union": several.set_operation("UNION"),
     "intersect": several.set_operation("INTERSECT"),

@@ -165,6 +165,20 @@ QUERIES: dict[str, Planted] = {
         "a row that asks a correlated sub-query for NULL gets no answer",
         "correlated scalar",
     ),
+    "asked-null": (
+        "_for_values",
+        "exp.NullSafeEQ(this=own, expression=column)",
+        "exp.EQ(this=own, expression=column)",
+        "what reaches out below its WHERE gets no answer for NULL",
+        "asked below",
+    ),
+    "pairs-not-in-null": (
+        "_not_in",
+        "exp.func('coalesce', _equal(_own(block, inner, own), item), exp.true())",
+        "exp.func('coalesce', _equal(_own(block, inner, own), item), exp.false())",
+        "(x, y) NOT IN: a NULL that might be equal is not",
+        "pairs not in",
+    ),
     "correlated-group": (
         "_by_keys",
         "_grouped(builder, inside, [*keys.own, *groups], [*inner.items, *having, *ordered])",

@@ -265,3 +265,16 @@ def test_dbt_shows_the_code_and_builds_the_other_models(project):
     assert not again.ok
     assert "STREAMSQL.DUPLICATE_WRITER" in again.messages["second"]
     assert project.sql("SELECT city FROM lake.shop.good ORDER BY city") == [("a",), ("b",)]
+
+
+def test_a_reason_in_the_text_of_a_view_that_is_read_names_that_view(engine, spark, schema):
+    spark.sql(f"CREATE TABLE lake.{schema}.t (k INT, v INT)")
+    spark.sql(f"CREATE VIEW lake.{schema}.inner AS SELECT k,\n  rand() AS r FROM lake.{schema}.t")
+    text = f"SELECT k, r FROM lake.{schema}.inner"
+    with pytest.raises(StreamSqlError) as refused:
+        engine.create_materialized_view(
+            f"lake.{schema}.v", text, refresh_mode="incremental_strict"
+        )
+    assert f"rand() (line 2, column 3 of view lake.{schema}.inner)" in refused.value.message
+    # The place of the error is in the text that was given: there is none.
+    assert (refused.value.place.model, refused.value.place.line) == (f"lake.{schema}.v", 0)

@@ -122,6 +122,8 @@ SELECT j.k, e FROM {s}.jan j JOIN LATERAL explode(array(k, a, 2)) x(e) ON j.k = 
 SELECT j.a, f.b, m.c FROM ({s}.jan j JOIN {s}.feb f ON j.k = f.k) FULL JOIN {s}.mar m ON m.k = f.k
 SELECT j.a, f.b, m.c FROM {s}.jan j LEFT JOIN ({s}.feb f JOIN {s}.mar m ON m.k = f.k) ON j.k = f.k
 SELECT j.a, f.b, m.c, t.shop FROM {s}.jan j JOIN ({s}.feb f LEFT JOIN {s}.mar m ON m.k = f.k) ON j.k <= f.k JOIN {s}.t t ON t.id = j.k
+SELECT k FROM {s}.jan WHERE (k, a) IN (SELECT k, k FROM {s}.feb)
+SELECT k FROM (SELECT k, a FROM {s}.jan UNION SELECT b, b FROM {s}.feb)
 SELECT a, b, c FROM (({s}.jan j CROSS JOIN {s}.feb f) RIGHT JOIN (SELECT c FROM {s}.mar) m ON c = b)
 """.strip().splitlines()
 
