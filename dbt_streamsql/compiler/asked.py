@@ -27,11 +27,60 @@ _SIDE, _BOTH = "__side", "__both"
 
 def reaching_out(tree: exp.Expr) -> list[exp.Column]:
     """The columns that a sub-query names of relations that it does not read itself."""
-    inside = {
+    read: dict[int, set[str]] = {}
+    return [c for c in tree.find_all(exp.Column) if c.table and not _is_inside(c, tree, read)]
+
+
+def _is_inside(column: exp.Column, tree: exp.Expr, read: dict[int, set[str]]) -> bool:
+    """Whether a SELECT of `tree` around a column reads its relation; `read` is kept for others."""
+    part: exp.Expr = column
+    sees = True
+    while True:
+        if isinstance(part, exp.Select):
+            if id(part) not in read:
+                read[id(part)] = _relations(part)
+            if sees and column.table in read[id(part)]:
+                return True
+            sees = True
+        if part is tree or part.parent is None:
+            return False
+        # A derived table and a CTE do not see what is read beside them.
+        sees &= not _is_alone(part)
+        part = part.parent
+
+
+def _is_alone(part: exp.Expr) -> bool:
+    """Whether a part is the query of a derived table or of a CTE."""
+    holder = part.parent
+    if not isinstance(holder, exp.Subquery) or part.arg_key != "this":
+        return isinstance(holder, exp.CTE)
+    around = holder.parent
+    in_from = isinstance(around, exp.From | exp.Join) and holder.arg_key == "this"
+    named = isinstance(around, exp.Subquery) and bool(holder.alias)
+    # Joins in brackets hang on the first of their relations.
+    return isinstance(part, exp.Query) and not part.args.get("joins") and (in_from or named)
+
+
+def _relations(tree: exp.Select) -> set[str]:
+    """The names of what a SELECT reads, in brackets too."""
+    from_ = tree.args.get("from_") or tree.args.get("from")
+    places = [from_, *(tree.args.get("joins") or []), *(tree.args.get("laterals") or [])]
+    return {
         part.alias_or_name
-        for part in tree.find_all(exp.Table, exp.Subquery, exp.Lateral, exp.Values)
+        for place in places
+        if place is not None
+        for part in place.walk(prune=lambda node: isinstance(node, exp.Select | exp.SetOperation))
+        if isinstance(part, exp.Table | exp.Subquery | exp.Lateral | exp.Values)
     }
-    return [c for c in tree.find_all(exp.Column) if c.table and c.table not in inside]
+
+
+def in_brackets(tree: exp.Expr) -> exp.Expr:
+    """The query in brackets, behind which nothing may stand."""
+    while isinstance(tree, exp.Subquery):
+        if any(tree.args.get(key) for key in ("limit", "offset", "order", "with_", "with")):
+            raise obstacle(tree, "clause after a bracket", "put it inside the brackets")
+        tree = tree.this
+    return tree
 
 
 def reaching_here(builder: Builder, block: Block, tree: exp.Expr, *, by_where: bool) -> exp.Select:
@@ -69,6 +118,9 @@ def _without_ctes(tree: exp.Expr) -> exp.Expr:
     made = tree.copy()
     ctes = [*made.args["with_"].expressions]
     made.set("with_", None)
+    names = [cte.alias for part in [made, *ctes] for cte in part.find_all(exp.CTE)]
+    if len(set(names)) < len(names):
+        raise obstacle(tree, "WITH in a correlated sub-query", "two CTEs have one name")
     for at, cte in enumerate(ctes):
         for place in [*(later.this for later in ctes[at + 1 :]), made]:
             for table in list(place.find_all(exp.Table)):
@@ -95,12 +147,15 @@ def _beside_asked(builder: Builder, block: Block, tree: exp.Select) -> exp.Selec
         sources.insert(0, from_.this)
         joins = [exp.Join(this=from_.this, kind="CROSS"), *joins]
     for join, source in zip(joins, sources, strict=True):
-        reads = any(column.table == asked for column in source.find_all(exp.Column))
-        if isinstance(source, exp.Subquery) and reads:
-            join.set(
-                "this",
-                exp.Lateral(this=exp.Subquery(this=source.this), alias=source.args["alias"]),
-            )
+        if not isinstance(source, exp.Subquery):
+            continue
+        named = {column.table for column in reaching_out(source.this)}
+        if named == {asked}:
+            below = exp.Subquery(this=source.this)
+            join.set("this", exp.Lateral(this=below, alias=source.args["alias"]))
+        elif asked in named:
+            # Only a lateral one may read the relations beside it.
+            raise obstacle(source, "correlated sub-query", "it gives a name two meanings")
     made.set("from_", exp.From(this=exp.to_table(asked)))
     made.set("joins", joins)
     return _for_values(made, asked, columns)
@@ -118,7 +173,7 @@ def _of_both(builder: Builder, block: Block, tree: exp.SetOperation) -> exp.Sele
     for key in ("this", "expression"):
         places = [exp.to_identifier(f"c{index}") for index in range(len(names))]
         alias = exp.TableAlias(this=exp.to_identifier(_SIDE), columns=places)
-        side = exp.Lateral(this=exp.Subquery(this=made.args[key].unnest()), alias=alias)
+        side = exp.Lateral(this=exp.Subquery(this=in_brackets(made.args[key])), alias=alias)
         read = [*values, *(exp.column(place.name, table=_SIDE) for place in places)]
         shown = [exp.alias_(column.copy(), column.name) for column in read]
         whole = exp.Select(expressions=shown)

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from dbt_streamsql.compiler import grouping, sources, subqueries, windows
 from dbt_streamsql.compiler.aggregates import Calls, find_calls
+from dbt_streamsql.compiler.asked import in_brackets
 from dbt_streamsql.compiler.bind import Bound
 from dbt_streamsql.compiler.block import Block
 from dbt_streamsql.compiler.constants import rows_of
@@ -153,10 +154,7 @@ class Builder:
 
     def query(self, tree: exp.Expr) -> Node:
         """Any query that stands for itself."""
-        while isinstance(tree, exp.Subquery):
-            if any(tree.args.get(key) for key in ("limit", "offset", "order", "with_", "with")):
-                raise obstacle(tree, "clause after a bracket", "put it inside the brackets")
-            tree = tree.this
+        tree = in_brackets(tree)
         outer = dict(self.ctes)
         try:
             self._with(tree)

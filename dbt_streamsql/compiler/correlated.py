@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from dbt_streamsql.compiler import grouping, sources, windows
 from dbt_streamsql.compiler.aggregates import find_calls
-from dbt_streamsql.compiler.asked import reaching_here, reaching_out
+from dbt_streamsql.compiler.asked import in_brackets, reaching_here, reaching_out
 from dbt_streamsql.compiler.block import Block
 from dbt_streamsql.compiler.reasons import obstacle
 from dbt_streamsql.compiler.scalar import conjuncts
@@ -52,7 +52,7 @@ class Keys:
 
 def inner_of(builder: Builder, block: Block, query: exp.Expr, purpose: str) -> Inner:
     """The block of a sub-query with its own conditions; a free-standing one is one relation."""
-    tree = query.unnest() if isinstance(query, exp.Subquery) else query
+    tree = in_brackets(query)
     if not reaching_out(tree):
         return _relation(builder, block, builder.query(tree))
     if isinstance(tree, exp.Select) and tree.args.get("qualify"):

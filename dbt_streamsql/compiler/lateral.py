@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from dbt_streamsql.compiler import sources
 from dbt_streamsql.compiler.aggregates import find_calls
-from dbt_streamsql.compiler.asked import reaching_out
+from dbt_streamsql.compiler.asked import in_brackets, reaching_out
 from dbt_streamsql.compiler.block import Block
 from dbt_streamsql.compiler.correlated import inner_of, of_one_group
 from dbt_streamsql.compiler.reasons import obstacle
@@ -26,13 +26,13 @@ def lateral_join(builder: Builder, block: Block, join: exp.Join, how: str) -> No
     lateral = join.this
     query, alias = lateral.this, lateral.alias
     on = conjuncts(join.args.get("on"))
-    tree = query.unnest()
+    tree = in_brackets(query)
     having = tree.args.get("having") if isinstance(tree, exp.Select) else None
     single = isinstance(tree, exp.Select) and tree.args.get("group") is None
     single = single and (having is not None or bool(find_calls(list(tree.expressions))))
     columns = [column.name for column in lateral.args["alias"].args.get("columns") or []]
-    names = columns or tree.named_selects
-    if single and reaching_out(tree):
+    names = columns or (tree.named_selects if isinstance(tree, exp.Query) else [])
+    if isinstance(tree, exp.Select) and single and reaching_out(tree):
         tree = of_one_group(tree)
         if having is not None and how == "inner":
             there = tree.copy()

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from dbt_streamsql.compiler import sources
 from dbt_streamsql.compiler.aggregates import Calls, find_calls
-from dbt_streamsql.compiler.asked import reaching_here, reaching_out
+from dbt_streamsql.compiler.asked import in_brackets, reaching_here, reaching_out
 from dbt_streamsql.compiler.block import Block, fresh
 from dbt_streamsql.compiler.correlated import (
     QUERY,
@@ -136,7 +136,7 @@ def _exists(builder: Builder, block: Block, node: exp.Exists, how: str) -> None:
 
 def _one_row(tree: exp.Expr) -> bool:
     """A SELECT of aggregates without GROUP BY and HAVING: it has a row whatever it reads."""
-    tree = tree.unnest()
+    tree = in_brackets(tree)
     return (
         isinstance(tree, exp.Select)
         and not any(tree.args.get(key) for key in ("group", "having", "limit", "offset"))
@@ -171,7 +171,7 @@ def _own(block: Block, inner: Inner, own: exp.Expr) -> exp.Expr:
 def _of_one_group(node: exp.Expr) -> exp.Expr | None:
     """EXISTS and IN over a correlated aggregate without GROUP BY: what they ask of its one row."""
     query = node.this if isinstance(node, exp.Exists) else node.args.get("query")
-    tree = query.unnest() if isinstance(query, exp.Expr) else None
+    tree = in_brackets(query) if isinstance(query, exp.Expr) else None
     if not isinstance(node, exp.Exists | exp.In) or not isinstance(tree, exp.Select):
         return None
     having = tree.args.get("having")
@@ -365,7 +365,7 @@ def _remember(block: Block, node: exp.Expr, value: Expr) -> None:
 
 
 def scalar(builder: Builder, block: Block, node: exp.Expr) -> None:
-    tree = node.unnest()
+    tree = in_brackets(node)
     if not reaching_out(tree):
         below = builder.query(tree)
         if not _one_row(tree):

@@ -78,3 +78,19 @@ def test_views_equal_their_queries_while_all_inputs_change(engine, schema, names
         engine.advance()
         for name, what in made.items():
             assert engine.verify(name) == [], what
+
+
+def test_a_clause_behind_a_bracket_counts(engine, schema, names):
+    texts = (
+        "SELECT id FROM {w} WHERE a IN ((SELECT k FROM {i}) LIMIT 0)",
+        "SELECT id, ((SELECT v FROM {i} i WHERE i.k = w.a) LIMIT 0) AS x FROM {w} w",
+        "SELECT id, l.v FROM {w} w LEFT JOIN LATERAL ((SELECT v FROM {i} i WHERE i.k = w.a) LIMIT 0) l",
+    )
+    views = {f"lake.{schema}.v{number}": text for number, text in enumerate(texts)}
+    for name, text in views.items():
+        engine.create_materialized_view(name, text.format(**names))
+    engine.spark.sql(f"INSERT INTO {names['w']} VALUES (4, 1, NULL), (5, 2, 7)")
+    engine.advance()
+    for name, text in views.items():
+        want = sorted(map(str, engine.spark.sql(text.format(**names)).collect()))
+        assert sorted(map(str, engine.spark.table(name).collect())) == want, text
