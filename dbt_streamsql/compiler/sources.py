@@ -50,11 +50,10 @@ def read(builder: Builder, tree: exp.Select, outer: Block | None) -> Block:
     if from_ is None:
         block.add("nothing", Constant("SELECT 1 AS one", ("one",)))
         return block
-    joins = [*(from_.this.args.get("joins") or []), *(tree.args.get("joins") or [])]
     if isinstance(from_.this, exp.Lateral):
         raise obstacle(from_.this, "LATERAL", "it stands for no other relation")
     _read(builder, block, from_.this)
-    for join in joins:
+    for join in tree.args.get("joins") or []:
         _join(builder, block, join)
     for view in tree.args.get("laterals") or []:
         _generator(builder, block, view, bool(view.args.get("outer")))
@@ -62,13 +61,13 @@ def read(builder: Builder, tree: exp.Select, outer: Block | None) -> Block:
 
 
 def _read(builder: Builder, block: Block, source: exp.Expr) -> None:
-    """Read a relation, or joins in brackets, whose tables keep their names."""
+    """Read a relation, or joins in brackets, whose tables keep their names; and what it joins."""
     inside = _bracketed(source)
     if inside is None:
         block.add(source.alias_or_name, _relation(builder, source))
-        return
-    _read(builder, block, inside)
-    for join in inside.args.get("joins") or []:
+    else:
+        _read(builder, block, inside)
+    for join in source.args.get("joins") or []:
         _join(builder, block, join)
 
 
@@ -140,7 +139,8 @@ def _join(builder: Builder, block: Block, join: exp.Join) -> None:
         _lateral(builder, block, join, how)
         return
     on = conjuncts(join.args.get("on"))
-    if how == "inner" and _bracketed(join.this) is None:
+    alone = _bracketed(join.this) is None and not join.this.args.get("joins")
+    if how == "inner" and alone:
         _read(builder, block, join.this)
         conditions(builder, block, on)
         return
