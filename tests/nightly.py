@@ -6,6 +6,7 @@ The output of each lies in `.nightly/NAME.log`. The exit code is 1 when one of t
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 LOGS = ROOT / ".nightly"
+_OF_MAKE = ("ARGS", "MAKEFLAGS", "MFLAGS", "MAKELEVEL")
+"""What `make nightly ARGS=…` hands on: a campaign that is a `make` would take it for its own."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,12 @@ def run(campaign: Campaign) -> int:
     """Run one, its output in a file; print how it ended and its last line."""
     print(f"{campaign.name}: {campaign.command} (about {campaign.minutes:g} min)", flush=True)
     began, log = monotonic(), LOGS / f"{campaign.name}.log"
+    own = {name: value for name, value in os.environ.items() if name not in _OF_MAKE}
     with log.open("w") as out:
         code = subprocess.run(
             ["bash", "-c", campaign.command],  # noqa: S607
             cwd=ROOT,
+            env=own,
             stdout=out,
             stderr=subprocess.STDOUT,
             check=False,

@@ -63,7 +63,7 @@ def _is_alone(part: exp.Expr) -> bool:
 
 def _relations(tree: exp.Select) -> set[str]:
     """The names of what a SELECT reads, in brackets too."""
-    from_ = tree.args.get("from_") or tree.args.get("from")
+    from_ = tree.args.get("from_")
     places = [from_, *(tree.args.get("joins") or []), *(tree.args.get("laterals") or [])]
     return {
         part.alias_or_name
@@ -77,7 +77,7 @@ def _relations(tree: exp.Select) -> set[str]:
 def in_brackets(tree: exp.Expr) -> exp.Expr:
     """The query in brackets, behind which nothing may stand."""
     while isinstance(tree, exp.Subquery):
-        if any(tree.args.get(key) for key in ("limit", "offset", "order", "with_", "with")):
+        if any(tree.args.get(key) for key in ("limit", "offset", "order", "with_")):
             raise obstacle(tree, "clause after a bracket", "put it inside the brackets")
         tree = tree.this
     return tree
@@ -110,7 +110,7 @@ def _is_fit(column: exp.Column, tree: exp.Select, *, by_where: bool) -> bool:
 
 def _without_ctes(tree: exp.Expr) -> exp.Expr:
     """The query with the text of each of its CTEs where that is read."""
-    with_ = tree.args.get("with_") or tree.args.get("with")
+    with_ = tree.args.get("with_")
     if with_ is None:
         return tree
     if with_.recursive:
@@ -142,7 +142,7 @@ def _beside_asked(builder: Builder, block: Block, tree: exp.Select) -> exp.Selec
         raise obstacle(tree, "correlated sub-query", "RIGHT or FULL JOIN in it")
     asked, columns = _asked(builder, block, made)
     sources = [join.this for join in joins]
-    from_ = made.args.get("from_") or made.args.get("from")
+    from_ = made.args.get("from_")
     if from_ is not None:
         sources.insert(0, from_.this)
         joins = [exp.Join(this=from_.this, kind="CROSS"), *joins]

@@ -200,7 +200,7 @@ def _columns_of(relation: exp.Expr, schema: MappingSchema) -> list[str]:
     holder: exp.Expr | None = relation.parent
     ctes: list[exp.Expr] = []
     while holder is not None:
-        with_ = holder.args.get("with_") or holder.args.get("with")
+        with_ = holder.args.get("with_")
         if isinstance(with_, exp.With):
             ctes = [*(cte.copy() for cte in with_.expressions), *ctes]
         holder = holder.parent

@@ -179,7 +179,7 @@ class Builder:
             self.ctes = outer
 
     def _with(self, tree: exp.Expr) -> None:
-        with_ = tree.args.get("with_") or tree.args.get("with")
+        with_ = tree.args.get("with_")
         if with_ is None:
             return
         for cte in with_.expressions:

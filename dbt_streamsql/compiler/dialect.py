@@ -15,7 +15,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
 
-from dbt_streamsql.compiler import tokens
+from dbt_streamsql.compiler import pipes, tokens
 
 _RAW = "raw"
 """Where a node keeps the text that it was read from."""
@@ -70,7 +70,7 @@ def _without_brackets(name: str) -> Callable[[], exp.Expr]:
     return lambda: exp.Anonymous(this=name, expressions=[])
 
 
-class _Parser(SparkParser):
+class _Parser(pipes.PipeParser):
     STRICT_CAST: ClassVar = True
     COLON_IS_VARIANT_EXTRACT: ClassVar = True
     ARRAY_CONSTRUCTORS: ClassVar = dict[str, type[exp.Func]]()
@@ -270,6 +270,16 @@ class _Generator(SparkGenerator):
         exp.NullSafeEQ: lambda self, node: self.binary(node, "<=>"),
     }
 
+    def select_sql(self, expression: exp.Select) -> str:
+        star = expression.expressions[0] if len(expression.expressions) == 1 else None
+        if not isinstance(star, exp.Star) or not star.args.get("replace"):
+            return super().select_sql(expression)
+        (new,) = star.args["replace"]
+        plain = expression.copy()
+        plain.set("expressions", [exp.Star()])
+        name = self.sql(new, "alias")
+        return f"{super().select_sql(plain)} |> SET {name} = {self.sql(new, 'this')}"
+
     def literal_sql(self, expression: exp.Literal) -> str:
         return expression.meta.get(_RAW) or super().literal_sql(expression)
 
@@ -322,6 +332,10 @@ def unfaithful(sql: str, tree: exp.Expr) -> str:
     Brackets and words without a meaning may differ, and the place of NOT.
     """
     given, said = _words(sql), _words(to_sql(tree))
+    said.subtract(pipes.said_beside(tree))
+    for group in tree.find_all(exp.Group):
+        if pipes.REPEATED in group.meta:
+            said.subtract(_words(", ".join(to_sql(key) for key in group.expressions)))
     for kind, words in _ADDED.items():
         if tree.find(kind):
             said -= Counter({word: max(0, said[word] - given[word]) for word in words})

@@ -11,6 +11,7 @@ from sqlglot.errors import SqlglotError
 
 from dbt_streamsql.compiler.dialect import to_sql, tokens_of
 from dbt_streamsql.compiler.parse import WRITERS, parse_reading, unreadable
+from dbt_streamsql.compiler.pipes import BARE
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName, quote
 
@@ -70,11 +71,13 @@ def table_uses(
             continue
         name = TableName.parse(".".join(quote(part.name) for part in whole), catalog, schema)
         offsets = [part.meta for part in parts if "start" in part.meta]
+        bare = BARE in table.meta
         start = min((meta["start"] for meta in offsets), default=-1)
+        start = table.meta[BARE] if bare else start
         end = max((meta["end"] for meta in offsets), default=-1)
         version = table.args.get("version")
         fixed = ".".join(part.name for part in inside) or (to_sql(version) if version else "")
-        uses.append((table, TableUse(name, start, end, bool(table.alias), fixed)))
+        uses.append((table, TableUse(name, start, end, bool(table.alias), fixed, bare)))
     return sorted(uses, key=lambda use: use[1].start)
 
 
@@ -97,7 +100,7 @@ def _visible_ctes(node: exp.Expr) -> set[str]:
     names: set[str] = set()
     walker: exp.Expr | None = node
     while walker is not None:
-        with_ = walker.args.get("with_") or walker.args.get("with")
+        with_ = walker.args.get("with_")
         if isinstance(with_, exp.With):
             names |= {cte.alias.lower() for cte in with_.expressions}
         walker = walker.parent

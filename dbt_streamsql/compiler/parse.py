@@ -15,7 +15,7 @@ _KEEP = "streamsql_qualify"
 WRITERS = (exp.Insert, exp.MultitableInserts, exp.Merge, exp.Update, exp.Delete, exp.Create)
 """Statements that may hold queries."""
 
-_OUTSIDE = ("order", "limit", "offset", "distinct", "with_", "with")
+_OUTSIDE = ("order", "limit", "offset", "distinct", "with_")
 """Clauses that come after QUALIFY, and the CTEs, which stay outermost."""
 
 

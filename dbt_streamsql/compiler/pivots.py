@@ -40,7 +40,7 @@ def without_pivots(tree: exp.Query, catalog: Catalog) -> None:
 
 
 def _source(select: exp.Select) -> exp.Expr | None:
-    from_ = select.args.get("from_") or select.args.get("from")
+    from_ = select.args.get("from_")
     return from_.this if from_ is not None else None
 
 
@@ -82,7 +82,7 @@ def _query(select: exp.Select, source: exp.Expr) -> exp.Select:
     node: exp.Expr | None = select
     within: exp.Expr | None = None
     while node is not None:
-        with_ = node.args.get("with_") or node.args.get("with")
+        with_ = node.args.get("with_")
         if isinstance(with_, exp.With):
             seen: dict[str, exp.CTE] = {}
             for cte in with_.expressions:

@@ -77,9 +77,9 @@ def _plain(
     sql: str, name: str, table: TableInfo, columns: tuple[Column, ...]
 ) -> Mapping[str, str]:
     tree = parse(sql, name)
-    if not isinstance(tree, exp.Select) or tree.args.get("with_") or tree.args.get("with"):
+    if not isinstance(tree, exp.Select) or tree.args.get("with_"):
         return {}
-    source = tree.args.get("from_") or tree.args.get("from")
+    source = tree.args.get("from_")
     if source is None or not isinstance(source.this, exp.Table):
         return {}
     if any(called(call) in _MANY for call in tree.find_all(exp.Func)) or any(

@@ -46,7 +46,7 @@ _KINDS = {
 def read(builder: Builder, tree: exp.Select, outer: Block | None) -> Block:
     """The FROM clause of a block; without one it is one row without columns."""
     block = builder.block(outer)
-    from_ = tree.args.get("from_") or tree.args.get("from")
+    from_ = tree.args.get("from_")
     if from_ is None:
         block.add("nothing", Constant("SELECT 1 AS one", ("one",)))
         return block

@@ -68,7 +68,7 @@ class _Joined:
 
 
 def _rewrite(select: exp.Select, joins: list[exp.Join], columns: Columns) -> None:
-    first = (select.args.get("from_") or select.args["from"]).this
+    first = select.args["from_"].this
     if select.args.get("laterals"):
         raise obstacle(joins[0], "JOIN USING", "beside LATERAL VIEW", "write it with ON")
     for number, relation in enumerate([first, *(join.this for join in joins)]):

@@ -82,7 +82,7 @@ def wide_query(wide: Wide, catalog: Catalog, place: Place) -> str:
 
 def wide_in(tree: exp.Expr) -> Wide | None:
     """The wide table that a query is, without its branches' queries; None for any other query."""
-    with_ = tree.args.get("with_") or tree.args.get("with")
+    with_ = tree.args.get("with_")
     first = with_.expressions[0] if isinstance(with_, exp.With) else None
     if first is None or first.alias != _MARK:
         return None
@@ -92,7 +92,7 @@ def wide_in(tree: exp.Expr) -> Wide | None:
 
 def build_wide(wide: Wide, opened: Opened, columns: tuple[Column, ...], catalog: Catalog) -> Built:
     """The relational tree of a wide table with these columns; raises `Unsupported`."""
-    with_ = opened.tree.args.get("with_") or opened.tree.args.get("with")
+    with_ = opened.tree.args.get("with_")
     assert isinstance(with_, exp.With)
     inputs, types, chosen = [], [], False
     for branch, cte in zip(wide.branches, with_.expressions[1:], strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from dbt_streamsql.compiler.dialect import parse_all, to_sql, unfaithful
 
@@ -93,6 +94,46 @@ def test_a_word_that_spark_does_not_reserve_may_be_a_name(sql):
     (tree,) = parse_all(sql)
     assert unfaithful(sql, tree) == ""
     assert parse_all(to_sql(tree)) == [tree]
+
+
+PIPES = {
+    "TABLE t": "SELECT * FROM t",
+    "FROM t |> WHERE a > 1 |> WHERE t.b OR c |> SELECT a, b": (
+        "SELECT a, b FROM t WHERE a > 1 AND (t.b OR c)"
+    ),
+    "FROM t |> LIMIT 2 |> WHERE t.a > 1": (
+        "SELECT * FROM (SELECT * FROM t LIMIT 2) AS t WHERE t.a > 1"
+    ),
+    "TABLE t |> EXTEND a + 1 AS b, b AS c |> DROP a |> SET c = b": (
+        "SELECT * FROM (SELECT * FROM (SELECT * EXCEPT (a) FROM "
+        "(SELECT *, a + 1 AS b, b AS c FROM t) AS t) AS t |> SET c = b) AS t"
+    ),
+    "FROM t |> AGGREGATE sum(b) AS s, count(*) GROUP BY a, c + 1 AS d |> AS u |> SELECT u.s": (
+        "SELECT u.s FROM (SELECT a, c + 1 AS d, SUM(b) AS s, COUNT(*) FROM t GROUP BY a, c + 1) AS u"
+    ),
+    "FROM t |> AGGREGATE GROUP BY a, b": "SELECT a, b FROM t GROUP BY a, b",
+    "FROM t |> JOIN u USING (a) |> WHERE b > 1 |> LEFT JOIN v ON a = c": (
+        "SELECT * FROM (SELECT * FROM t JOIN u USING (a) WHERE b > 1) LEFT JOIN v ON a = c"
+    ),
+    "SELECT a FROM t |> UNION ALL TABLE u |> EXCEPT (FROM v |> SELECT a) |> ORDER BY a": (
+        "SELECT * FROM (SELECT * FROM (SELECT * FROM (SELECT a FROM t) AS t UNION ALL "
+        "SELECT * FROM u) EXCEPT (SELECT a FROM v)) ORDER BY a"
+    ),
+}
+
+
+@pytest.mark.parametrize("piped", PIPES)
+def test_operators_behind_a_pipe_are_the_blocks_that_they_stand_for(piped):
+    (tree,) = parse_all(piped)
+    assert to_sql(tree) == PIPES[piped]
+    assert unfaithful(piped, tree) == ""
+    assert unfaithful(piped + " |> WHERE a = 2", tree) != ""
+
+
+@pytest.mark.parametrize("operator", ["TABLESAMPLE (1 ROWS)", "FOO", "SELECT a WHERE b", "SET a"])
+def test_a_pipe_that_is_not_known_is_no_query(operator):
+    with pytest.raises(SqlglotError):
+        parse_all(f"FROM t |> {operator}")
 
 
 def test_a_keyword_stays_one_where_it_can_be_nothing_else():

@@ -24,8 +24,8 @@ TEXTS = {
     "a sample that is repeated": "SELECT x.id FROM {t} TABLESAMPLE (100 PERCENT) REPEATABLE (1) x",
     "snapshots": "SELECT snapshot_id FROM {t}.snapshots",
     "the part of a branch": "SELECT s.id FROM {t}.branch_aside s",
-    "a table": "TABLE {t}",
-    "pipes": "FROM {t} |> SET v = id + 1 |> WHERE id > 0",
+    "a sample behind a pipe": "FROM {t} |> TABLESAMPLE (100 PERCENT) |> WHERE id > 0",
+    "a table beside what is not read": "SELECT id >>> 1 FROM (TABLE {t})",
     "recursion": RECURSIVE,
 }
 
@@ -78,6 +78,8 @@ def test_a_query_over_a_view_reads_its_barrier_in_every_text(spark, engine, sche
         "TABLE {v}",
         "FROM {v} |> SET v = v + 0",
         "SELECT * FROM (TABLE {v})",
+        "TABLE {v} |> TABLESAMPLE (100 PERCENT) |> WHERE v.id >>> 40 = 0",
+        "FROM {v} |> JOIN (TABLE {v}) w USING (id) |> SELECT v.id, w.v",
     ):
         found = sorted(map(tuple, engine.sql(query.format(v=view)).collect()))
         assert found == whole, query
@@ -92,7 +94,7 @@ def test_a_query_over_a_view_reads_its_barrier_in_every_text(spark, engine, sche
     [
         *("DROP TABLE {t}", "TRUNCATE TABLE {t}", "DELETE FROM {t}", "INSERT INTO {t} TABLE {t}"),
         # Spark reads this one, the parser does not.
-        "DELETE FROM {t} WHERE id IN (SELECT id FROM (TABLE {t}))",
+        "DELETE FROM {t} WHERE id IN (SELECT id >>> 0 FROM (TABLE {t}))",
     ],
 )
 def test_what_is_no_query_is_never_run(spark, engine, schema, given, text):
@@ -103,7 +105,7 @@ def test_what_is_no_query_is_never_run(spark, engine, schema, given, text):
 
 
 def test_who_wants_changes_only_is_told_what_is_not_followed(engine, schema, given):
-    for text in ("SELECT * FROM {t} VERSION AS OF {first}", "TABLE {t}"):
+    for text in ("SELECT * FROM {t} VERSION AS OF {first}", "SELECT id >>> 1 FROM {t}"):
         with pytest.raises(StreamSqlError, match="INCREMENTAL_IMPOSSIBLE"):
             engine.create_materialized_view(
                 f"lake.{schema}.v", text.format(**given), refresh_mode="incremental_strict"

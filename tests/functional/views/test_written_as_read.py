@@ -125,6 +125,25 @@ SELECT j.a, f.b, m.c, t.shop FROM {s}.jan j JOIN ({s}.feb f LEFT JOIN {s}.mar m 
 SELECT k FROM {s}.jan WHERE (k, a) IN (SELECT k, k FROM {s}.feb)
 SELECT k FROM (SELECT k, a FROM {s}.jan UNION SELECT b, b FROM {s}.feb)
 SELECT a, b, c FROM (({s}.jan j CROSS JOIN {s}.feb f) RIGHT JOIN (SELECT c FROM {s}.mar) m ON c = b)
+TABLE {s}.jan
+FROM {s}.jan
+FROM {s}.t |> WHERE amount > 0 |> SELECT shop, amount * 2 AS twice, id |> WHERE twice > 4
+FROM {s}.t AS q |> WHERE q.amount > 0 OR q.id = 2 |> WHERE q.shop = 'n' |> SELECT q.id, name |> WHERE q.id > 1
+TABLE {s}.t |> EXTEND amount + 1 AS more, more * 2 AS twice |> SET amount = more, v = amount + twice |> SELECT id, amount, v, twice
+FROM {s}.jan |> DROP a |> AS q |> SELECT q.k, q.b__c
+FROM {s}.t |> AGGREGATE sum(amount) AS total, count(*) AS n GROUP BY shop, year(d) AS y |> WHERE n > 0 |> EXTEND total / n AS each
+FROM {s}.t |> WHERE b |> AGGREGATE GROUP BY shop
+FROM {s}.t |> AGGREGATE sum(amount) AS s, max(x)
+FROM {s}.jan |> JOIN {s}.feb USING (k) |> FULL JOIN {s}.mar USING (k) |> SELECT k, b, c
+FROM {s}.jan j |> WHERE j.k > 0 |> LEFT JOIN {s}.feb f ON j.k = f.k AND f.b > 1 |> SELECT j.k, f.b |> UNION ALL SELECT k, c FROM {s}.mar |> WHERE k < 4
+FROM {s}.jan |> LEFT ANTI JOIN {s}.feb USING (k) |> EXCEPT TABLE {s}.jan |> INTERSECT ALL (FROM {s}.jan |> WHERE k > 1)
+FROM {s}.t |> SET name = upper(name), shop = (SELECT max(b) FROM {s}.feb WHERE k = id)::string |> SELECT id, name, shop
+FROM {s}.t |> WHERE shop IS NOT NULL |> ORDER BY amount DESC, id |> LIMIT 2 |> SELECT id, amount
+FROM {s}.t |> SELECT shop, amount, b |> PIVOT (sum(amount) FOR b IN (true AS t, false AS f)) |> WHERE t > 0
+SELECT k, a FROM {s}.jan |> WHERE k IN (FROM {s}.feb |> SELECT k |> WHERE k > 1) |> SELECT DISTINCT a
+WITH q AS (FROM {s}.jan |> SELECT k, a + 1 AS n) SELECT q.k, n, b FROM q JOIN (TABLE {s}.feb |> EXTEND b + k AS m) f ON q.k = f.k
+VALUES (1, 'x'), (2, 'y') AS w(k, t) |> LEFT JOIN {s}.jan USING (k) |> SELECT k, t, a
+FROM {s}.t |> SELECT id, shop, sum(amount) OVER w AS s WINDOW w AS (PARTITION BY shop ORDER BY id) |> WHERE s > 5
 """.strip().splitlines()
 
 
