@@ -113,6 +113,7 @@ def bind(opened: Opened, catalog: Catalog) -> Bound:
     constants = put_aside(tree, catalog)
     without_pivots(tree, catalog)
     _name_time_windows(tree)
+    _name_positions(tree)
     _refuse_ambiguous_having(tree, tables)
     # Columns are in lower case here, and tables as their catalog writes them.
     schema = MappingSchema(dialect=DIALECT, normalize=False)
@@ -261,6 +262,26 @@ def _name_time_windows(tree: exp.Expr) -> None:
             for place in [*select.expressions, *(part for part in (order, having) if part)]:
                 for column in list(place.find_all(exp.Column)):
                     _meant(column, name, calls[0])
+
+
+def _name_positions(tree: exp.Expr) -> None:
+    """Put what a position means in its place within GROUPING SETS, CUBE and ROLLUP."""
+    for select in tree.find_all(exp.Select):
+        group = select.args.get("group")
+        for item in list(group.find_all(exp.Literal)) if group is not None else []:
+            holder = item.parent
+            while isinstance(holder, exp.Paren | exp.Tuple):
+                holder = holder.parent
+            if isinstance(holder, exp.GroupingSets | exp.Cube | exp.Rollup):
+                item.replace(_counted_to(item, select))
+
+
+def _counted_to(position: exp.Literal, select: exp.Select) -> exp.Expr:
+    number = int(position.name) if position.name.isdigit() else 0
+    before: list[exp.Expr] = select.expressions[:number]
+    if not number or len(before) < number or any(item.is_star for item in before):
+        raise obstacle(position, position.name, "what it counts to is not told", "name the column")
+    return before[-1].unalias().copy()
 
 
 def _meant(column: exp.Column, name: str, call: exp.Expr) -> None:

@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from importlib.metadata import version as version_of
 from typing import Any
 
 from dbt_streamsql.__version__ import version
@@ -16,6 +15,7 @@ from dbt_streamsql.compiler.build import Built, build
 from dbt_streamsql.compiler.depth import deeply
 from dbt_streamsql.compiler.describe import describe
 from dbt_streamsql.compiler.emit import Emitter
+from dbt_streamsql.compiler.identity import parser_version
 from dbt_streamsql.compiler.incrementalize import incrementalize
 from dbt_streamsql.compiler.merge import merge
 from dbt_streamsql.compiler.prune import prune
@@ -304,6 +304,6 @@ def _fingerprint(
         },
         "columns": [asdict(column) for column in columns],
         "refresh_mode": refresh_mode,
-        "versions": [version, PLAN_VERSION, version_of("sqlglot")],
+        "versions": [version, PLAN_VERSION, parser_version()],
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

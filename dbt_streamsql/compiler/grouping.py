@@ -42,27 +42,19 @@ def keys_of(
     if group.args.get("all"):
         items = [item.unalias() for item in tree.expressions]
         return list(dict.fromkeys(item for item in items if not find_calls([item]))), None
-    keys: list[exp.Expr] = []
-    parts: list[list[tuple[exp.Expr, ...]]] = []
-    bare = [*(group.args.get("cube") or []), *(group.args.get("rollup") or [])]
-    if len(bare) == 1 and not bare[0].expressions:
-        # `GROUP BY a, b WITH ROLLUP` has the columns beside it.
-        whole = bare[0].copy()
-        whole.set("expressions", [item.copy() for item in group.expressions])
+    listed = list(group.expressions)
+    beside = [one for key in _BESIDE for one in group.args.get(key) or []]
+    if len(beside) == 1:
+        # `a, b WITH ROLLUP`, `a, b GROUPING SETS (…)`: the columns are told, then the sets.
+        whole = beside[0].copy()
+        if not whole.expressions:
+            whole.set("expressions", [item.copy() for item in listed])
         sets = _sets_of(whole)
-        return list(dict.fromkeys(group.expressions)), _numbered(list(group.expressions), sets)
-    for item in [
-        *group.expressions,
-        *(group.args.get("grouping_sets") or []),
-        *(group.args.get("cube") or []),
-        *(group.args.get("rollup") or []),
-    ]:
-        parts.append(_sets_of(item))
-    many = (exp.GroupingSets, exp.Rollup, exp.Cube)
-    listed = group.args.get("grouping_sets") or bare
-    if not listed and not any(isinstance(item, many) for item in group.expressions):
-        keys = [key for part in parts for key in part[0]]
-        return list(dict.fromkeys(keys)), None
+        keys = list(dict.fromkeys(listed or (key for one in sets for key in one)))
+        return keys, _numbered(keys, sets)
+    parts = [_sets_of(item) for item in [*listed, *beside]]
+    if not beside and not any(isinstance(item, _MANY) for item in listed):
+        return list(dict.fromkeys(key for part in parts for key in part[0])), None
     combined: list[tuple[exp.Expr, ...]] = [()]
     for part in parts:
         combined = [(*old, *new) for old in combined for new in part]
@@ -70,7 +62,14 @@ def keys_of(
     return keys, _numbered(keys, combined)
 
 
+_BESIDE = ("grouping_sets", "cube", "rollup")
+_MANY = (exp.GroupingSets, exp.Rollup, exp.Cube)
+
+
 def _numbered(keys: list[exp.Expr], sets: list[tuple[exp.Expr, ...]]) -> list[tuple[int, ...]]:
+    missing = next((key for one in sets for key in one if key not in keys), None)
+    if missing is not None:
+        raise obstacle(missing, "GROUPING SETS", "not one of the columns before them")
     return [tuple(sorted({keys.index(key) for key in one})) for one in sets]
 
 
@@ -88,13 +87,11 @@ def _sets_of(item: exp.Expr) -> list[tuple[exp.Expr, ...]]:
                 for some in combinations(pieces, count)
             ]
         return [tuple(column for piece in some for column in piece) for some in chosen]
-    return [_columns(item)] if isinstance(item, exp.Tuple | exp.Paren) else [(item,)]
+    return [_columns(item)]
 
 
 def _columns(item: exp.Expr) -> tuple[exp.Expr, ...]:
-    if isinstance(item, exp.Tuple):
-        return tuple(item.expressions)
-    return (item.unnest(),)
+    return tuple(item.expressions) if isinstance(item, exp.Tuple) else (item.unnest(),)
 
 
 def calls_over(builder: Builder, block: Block, keys: list[exp.Expr], calls: Calls) -> Block:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from functools import cache
 from hashlib import sha256
-from importlib.metadata import version as version_of
+from importlib.metadata import version
 from pathlib import Path
 
 _ROOMS = ("compiler", "plan")
 
 
 @cache
+def parser_version() -> str:
+    return version("sqlglot")
+
+
+@cache
 def identity() -> str:
     """Another text when the code that compiles, or the parser under it, is another."""
     root = Path(__file__).parents[1]
-    digest = sha256(version_of("sqlglot").encode())
+    digest = sha256(parser_version().encode())
     for file in sorted(file for room in _ROOMS for file in (root / room).rglob("*.py")):
         digest.update(f"\n{file.relative_to(root).as_posix()}\n".encode())
         digest.update(file.read_bytes())

@@ -34,7 +34,7 @@ from dbt_streamsql.plan.schema import Column
 
 _CLOCK = (Column("now", "timestamp", False), Column("today", "date", False))
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
-_PICKED = re.compile(r"\{\d+\}|(?i:coalesce)\(\{\d+\}(?:, ?\{\d+\})*\)")
+_PICKED = re.compile(r"(?:(?i:coalesce)\(|\{\d+\}|, ?|\))+")
 """A column, or the first of several that is not NULL: it has their type, if that is one."""
 _TOGETHER = 50
 """Nodes that Spark is asked about in one statement."""

@@ -67,14 +67,14 @@ class SparkCatalog:
                 ) from error
             raise _refused(error) from error
         columns = visible(tuple(Column(f.name, type_text(f.dataType), f.nullable) for f in fields))
-        view = self._view(name)
-        if view:
-            return TableInfo(name, columns, True, view, name.catalog, name.schema)
         try:
             found = inputs.load(self.spark, self._at(name))
         except (StreamSqlError, PySparkException):
             found = None
         if found is None:
+            view = self._view(name)
+            if view:
+                return TableInfo(name, columns, True, view, name.catalog, name.schema)
             return TableInfo(name, columns, versioned=False)
         # A table of ours changes by its definition alone; staged, it has other ids.
         ids = "" if remembered.STORE in found.properties else found.fields

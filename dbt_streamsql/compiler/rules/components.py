@@ -70,13 +70,13 @@ class Components:
     components: list[Component] = field(default_factory=list)
     filled_by: list[Call] = field(default_factory=list)
     hidden: list[tuple[Column, Call]] = field(default_factory=list)
+    _columns: dict[Call, str] = field(default_factory=dict)
 
     def component(self, call: Call, kind: str, null_when_zero: str = "") -> str:
         """The column where `call` is stored, adding it when it is new."""
         bare = replace(call, name="")
-        for known, component in zip(self.filled_by, self.components, strict=True):
-            if replace(known, name="") == bare:
-                return component.column
+        if bare in self._columns:
+            return self._columns[bare]
         column = self.visible.get(bare)
         if column is None:
             label = call.function.lower() + (f"_{call.arg}" if call.arg else "")
@@ -84,6 +84,7 @@ class Components:
             self.hidden.append((Column(column, call.type), replace(call, name=column)))
         self.components.append(Component(column, kind, call.type, null_when_zero))
         self.filled_by.append(call)
+        self._columns[bare] = column
         return column
 
 

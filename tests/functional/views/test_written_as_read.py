@@ -113,6 +113,11 @@ SELECT id, `_w` AS y, `_w` FROM {s}.t
 SELECT CAST(10 AS INT), 10, id + 1, -id FROM {s}.t
 SELECT shop, b, sum(amount) AS s, grouping_id() AS g FROM {s}.t GROUP BY shop, b WITH CUBE
 SELECT shop, b, count(*) AS n FROM {s}.t GROUP BY 1, 2 WITH ROLLUP ORDER BY shop
+SELECT shop, b, sum(amount) AS s FROM {s}.t GROUP BY shop, b GROUPING SETS (shop, b)
+SELECT shop, b, count(*) AS n, grouping_id() AS g FROM {s}.t GROUP BY b, shop GROUPING SETS ((shop), ())
+SELECT shop, b, count(1) FROM {s}.t GROUP BY GROUPING SETS ((1), (b), (shop, 2))
+SELECT upper(shop) AS u, b, count(*) AS n FROM {s}.t GROUP BY u, b GROUPING SETS ((u), (2))
+SELECT shop, b, id, count(*) AS n FROM {s}.t GROUP BY CUBE (1, (b, 3)), ROLLUP (id)
 SELECT id, sum(amount) OVER (PARTITION BY shop ORDER BY id ROWS UNBOUNDED PRECEDING) AS s, sum(v) OVER (ORDER BY id ROWS 1 PRECEDING) AS u FROM {s}.t
 SELECT j.a, f.b FROM {s}.jan j FULL OUTER JOIN {s}.feb f WHERE j.k IN (SELECT k FROM {s}.mar)
 SELECT j.a, f.b FROM {s}.jan j LEFT JOIN {s}.feb f
