@@ -119,10 +119,16 @@ class PipeParser(SparkParser):
         query = super()._parse_select(
             nested, table, parse_subquery_alias, parse_set_operation, consume_pipe=False
         )
-        if query is None or not consume_pipe or self._curr.token_type is not TokenType.PIPE_GT:
+        # What follows a relation, `(…) AS q |> …`, is of the query that reads it.
+        return self._piped(query) if consume_pipe and not table else query
+
+    def _parse_wrapped_select(self, table: bool = False) -> exp.Expr | None:
+        return self._piped(super()._parse_wrapped_select(table))
+
+    def _piped(self, query: exp.Expr | None) -> exp.Expr | None:
+        if query is None or self._curr.token_type is not TokenType.PIPE_GT:
             return query
-        piped = self._parse_pipe_syntax_query(query)
-        return exp.Subquery(this=piped) if table else piped
+        return self._parse_pipe_syntax_query(query)
 
     def _parse_select_query(
         self,
@@ -145,6 +151,8 @@ class PipeParser(SparkParser):
             block.args["from_"].this.meta[BARE] = first.start
         if first.token_type is TokenType.FROM and self._is_from_alone(begin):
             block.meta[_BESIDE] = Counter(_FROM_ALONE)
+            joins = block.args["from_"].this.args.pop("joins", None) or []
+            block.set("joins", [*joins, *(block.args.get("joins") or [])])
         return found
 
     def _is_from_alone(self, begin: int) -> bool:
@@ -157,7 +165,7 @@ class PipeParser(SparkParser):
                 return kind not in (TokenType.SELECT, TokenType.INSERT)
         return True
 
-    def _parse_pipe_syntax_query(self, query: exp.Expr) -> Any:
+    def _parse_pipe_syntax_query(self, query: exp.Expr) -> exp.Select:
         """Read the operators behind a query; the parser stands at the first `|>`."""
         pipe = _Pipe(*_begun(query))
         if not pipe.open:

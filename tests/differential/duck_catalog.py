@@ -103,6 +103,10 @@ class DuckCatalog:
             )
         return self._schemas[sql]
 
+    def same_columns(self, sql: str, other: str) -> None:
+        """`other` says the same as `sql` in a way that DuckDB does not read."""
+        self._schemas[other] = self.schema(sql)
+
     def functions(self) -> frozenset[str]:
         """The functions that the grammar uses, and all whose kind the compiler knows."""
         return frozenset(_SCALARS.split()) | AGGREGATES | GENERATORS | WINDOWS | VOLATILE

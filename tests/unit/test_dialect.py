@@ -111,6 +111,12 @@ PIPES = {
     "FROM t |> AGGREGATE sum(b) AS s, count(*) GROUP BY a, c + 1 AS d |> AS u |> SELECT u.s": (
         "SELECT u.s FROM (SELECT a, c + 1 AS d, SUM(b) AS s, COUNT(*) FROM t GROUP BY a, c + 1) AS u"
     ),
+    "FROM (FROM t |> SELECT a) AS q |> WHERE a > 1 |> SELECT q.a + 1 AS b": (
+        "SELECT q.a + 1 AS b FROM (SELECT a FROM t) AS q WHERE a > 1"
+    ),
+    "SELECT a FROM ((SELECT a FROM t) |> WHERE a > 1) AS q": (
+        "SELECT a FROM (SELECT * FROM (SELECT a FROM t) WHERE a > 1) AS q"
+    ),
     "FROM t |> AGGREGATE GROUP BY a, b": "SELECT a, b FROM t GROUP BY a, b",
     "FROM t |> JOIN u USING (a) |> WHERE b > 1 |> LEFT JOIN v ON a = c": (
         "SELECT * FROM (SELECT * FROM t JOIN u USING (a) WHERE b > 1) LEFT JOIN v ON a = c"
