@@ -191,8 +191,10 @@ def _of_one_group(node: exp.Expr) -> exp.Expr | None:
     return exp.case().when(there, equal).else_(exp.false()) if having is not None else equal
 
 
-def _asked(tree: exp.Select, item: exp.Expr) -> exp.Subquery:
+def _asked(tree: exp.Select, item: exp.Expr) -> exp.Expr:
     """The value of one expression over the one row of an aggregate."""
+    if not find_calls([item]):
+        return item.copy()  # it names nothing of the rows that are aggregated
     one = tree.copy()
     one.set("having", None)
     one.set("expressions", [item.copy()])

@@ -87,7 +87,10 @@ def one_group(q: Queries, depth: int) -> Rel:
     test = f"{no}EXISTS (SELECT COUNT(*) {rest})"
     if pairs and q.chance(0.7):
         x, y = q.random.choice(pairs)
-        test = f"{x.text} {no}IN (SELECT {q.random.choice(('MIN', 'MAX'))}({y.text}) {rest})"
+        item = f"{q.random.choice(('MIN', 'MAX'))}({y.text})"
+        if "HAVING" in rest and q.chance(0.3):
+            item = q.random.choice([col.text for col in a.cols if col.kind == x.kind])
+        test = f"{x.text} {no}IN (SELECT {item} {rest})"
     return q.select(q.pick(a.cols), f"FROM {a.sql} WHERE {test}")
 
 
