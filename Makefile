@@ -104,7 +104,7 @@ services: install ## a Kafka broker and a PostgreSQL to play with: prints their 
 	@PYTHONPATH=. $(BIN)/python scripts/services.py
 
 demo: ## real flights, two dbt runs, what each view did and what a full refresh would cost
-	@$(PYTHON) scripts/demo.py
+	@$(PYTHON) scripts/demo.py $(ARGS)
 
 clean: ## remove what the verbs made; the cache of jars stays
 	rm -rf .venv .demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist build

@@ -7,6 +7,8 @@ does what happens to such tables later: delays reported late, a carrier or a pla
 flights diverted, flights struck out.
 
     python load.py base | arrive 2013-12-01 | correct 7      (works on ./warehouse)
+
+`base 30` has the same flights in each of the thirty years until 2013; only the last year changes.
 """
 
 from __future__ import annotations
@@ -72,8 +74,25 @@ _INSERT_FLIGHTS = """
 """
 
 
-def base(spark: SparkSession, landing: Path) -> int:
-    """Make the five tables anew; return the number of flights in them (January to November).
+_YEARS = "(SELECT id AS back FROM range(1, :years))"
+_EARLIER_FLIGHTS = f"""
+    INSERT INTO lake.flights_raw.flights BY NAME
+    SELECT f.* EXCEPT (flight_id, flight_date, time_hour),
+           flight_id + 1000000 * back AS flight_id,
+           add_months(flight_date, -12 * CAST(back AS INT)) AS flight_date,
+           time_hour - make_ym_interval(CAST(back AS INT)) AS time_hour
+    FROM lake.flights_raw.flights f CROSS JOIN {_YEARS}
+"""
+_EARLIER_WEATHER = f"""
+    INSERT INTO lake.flights_raw.weather BY NAME
+    SELECT w.* EXCEPT (year, time_hour), year - CAST(back AS INT) AS year,
+           time_hour - make_ym_interval(CAST(back AS INT)) AS time_hour
+    FROM lake.flights_raw.weather w CROSS JOIN {_YEARS}
+"""
+
+
+def base(spark: SparkSession, landing: Path, years: int = 1) -> int:
+    """Make the five tables anew; return the number of flights in them (until November).
 
     The files of the December days are put into `landing` for `arrive`.
     """
@@ -85,6 +104,9 @@ def base(spark: SparkSession, landing: Path) -> int:
         spark.sql(f"INSERT INTO lake.flights_raw.{table} SELECT * FROM {{rows}}", rows=rows)
     _create(spark, "flights", FLIGHTS)
     spark.sql(_INSERT_FLIGHTS, lines=_read(spark, landing / "until-november.csv", _LINE))
+    if years > 1:
+        for text in (_EARLIER_FLIGHTS, _EARLIER_WEATHER):
+            spark.sql(text, args={"years": years})
     return _count(spark, "true")
 
 
@@ -128,6 +150,7 @@ def corrections(spark: SparkSession, seed: int) -> dict[str, int]:
     done = {}
     for salt, (what, (text, where, one_in)) in enumerate(changes.items()):
         hit = f"{where} AND pmod(xxhash64(flight_id, :seed, :salt), {one_in}) = 0"
+        hit += " AND flight_date >= DATE'2013-01-01'"
         args = {"seed": seed, "salt": salt}
         done[what] = _count(spark, hit, args)
         spark.sql(text.format(f="lake.flights_raw.flights", hit=hit), args=args)
@@ -203,7 +226,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="load or change the flights of ./warehouse")
     parser.add_argument("--warehouse", default="warehouse")
     verbs = parser.add_subparsers(dest="verb", required=True)
-    verbs.add_parser("base", help="the tables, with the flights of January to November")
+    verbs.add_parser("base", help="the tables, with the flights until November").add_argument(
+        "years", type=int, nargs="?", default=1
+    )
     verbs.add_parser("arrive", help="the flights of a day of December").add_argument(
         "day", type=dt.date.fromisoformat
     )
@@ -213,7 +238,7 @@ def main() -> None:
     engine = Engine.open(warehouse=given.warehouse)
     try:
         if given.verb == "base":
-            print(base(engine.spark, landing), "flights")
+            print(base(engine.spark, landing, given.years), "flights")
         elif given.verb == "arrive":
             print(arrive(engine.spark, given.day, landing), "flights")
         else:
