@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import check_name, quote
@@ -224,11 +224,12 @@ def _classic(settings: SessionSettings) -> SparkSession:
     if SparkContext._active_spark_context is not None:  # noqa: SLF001 - no public getter
         return _join(SparkSession.builder.getOrCreate(), settings)
     java = find_java()
-    with _started_by(start_settings(settings), str(launch_home(java))):
+    wanted = start_settings(settings)
+    with _started_by(wanted, str(launch_home(java))):
         from dbt_streamsql.storage import delta
 
         try:
-            started = SparkSession.builder.getOrCreate()
+            started = _builder(wanted).getOrCreate()
             extensions = settings.spark_properties.get("spark.sql.extensions", "")
             return delta.keep_parser(started) if delta.EXTENSION in extensions else started
         except Exception as error:
@@ -238,6 +239,23 @@ def _classic(settings: SessionSettings) -> SparkSession:
                 given=f"{error}; Java {java}",
                 hint="`dbt debug` checks each part; the cause stands above, on stderr",
             ) from error
+
+
+def _builder(wanted: Mapping[str, str]) -> Any:
+    """What starts a Spark context with these settings.
+
+    Java outlives the context that it was started for, and has the settings of that one.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    gateway: Any = SparkContext._gateway  # noqa: SLF001 - no public getter
+    if gateway is None:
+        return SparkSession.builder
+    system = gateway.jvm.java.lang.System
+    for key in [key for key in system.getProperties() if key.startswith("spark.sql.")]:
+        system.clearProperty(key)
+    return SparkSession.builder.config(map=dict(wanted))
 
 
 def _prepare_catalog(session: SparkSession, settings: SessionSettings) -> None:
