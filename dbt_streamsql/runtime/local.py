@@ -68,6 +68,10 @@ class Local:
         """Rows of the driver under a temporary name."""
         return self.view(self.spark.createDataFrame(rows.data, schema=rows.schema))
 
+    def known(self, name: str) -> Kept | None:
+        """The kept result of that name, if there is one."""
+        return self._kept.get(name)
+
     def kept(self, relation: str, *, small: bool) -> Kept:
         """A relation as a kept result: itself when it is one already, else computed now."""
         return self._kept.get(relation) or self.collect(f"SELECT * FROM {relation}", small=small)

@@ -5,7 +5,7 @@ A printed program calls the same methods: its `epoch` is a `ProgramRunner`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -59,7 +59,7 @@ class Relations(Protocol):
     def stored(self) -> str:
         """The rows of the view itself before this epoch."""
 
-    def hinted(self, text: str) -> str:
+    def suited(self, text: str, frames: Mapping[str, Frame]) -> str:
         """The text of a query with those of its hints that hold in this epoch."""
 
     def relation(self, sql: str) -> str:
@@ -156,7 +156,7 @@ class ProgramRunner:
             return None
         if any(frame is not None for frame in unless):
             return None
-        filled = fill(self.relations.hinted(text), lambda name: str(frames[name]))
+        filled = fill(self.relations.suited(text, frames), lambda name: str(frames[name]))
         return self.relations.relation(f"\n{filled}\n")
 
     def union(self, *parts: Frame) -> Frame:

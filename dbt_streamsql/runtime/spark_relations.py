@@ -12,6 +12,7 @@ from dbt_streamsql.plan import steps
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.plan.steps import Fold, Meeting, asked
 from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.runtime import matching
 from dbt_streamsql.runtime.ages import Ages
 from dbt_streamsql.runtime.feed import Feed
 from dbt_streamsql.runtime.outcome import Outcome
@@ -64,6 +65,8 @@ class SparkRelations:
         self.writer.small = self._hinted
         self.recent = Recent(self.spark, self.local.view)
         self._rows_met: dict[str, str] = {}
+        big = self.writer.tuning.big_rows
+        self._beside_big = any(self.size(table) >= big for table in self.reads)
 
     # -- inputs ------------------------------------------------------------------------------
 
@@ -191,9 +194,14 @@ class SparkRelations:
         """The rows of the snapshot that the write starts from."""
         return inputs.version(self.writer.table, self.writer.base)
 
-    def hinted(self, text: str) -> str:
-        """Without hints to broadcast the change, where it is big."""
-        return text if self._hinted else _HINT.sub("", text)
+    def suited(self, text: str, frames: Mapping[str, Frame]) -> str:
+        """Without hints to broadcast the change, where it is big; beside big tables, with the
+        ranges of the keys that are looked up: a literal lets Spark compile the query anew."""
+        if not self._hinted:
+            return _HINT.sub("", text)
+        if not self._beside_big:
+            return text
+        return matching.within(text, lambda hole: self.local.known(frames.get(hole) or ""))
 
     def relation(self, sql: str) -> str:
         """The text of the query: Spark plans the whole of what it is part of."""

@@ -6,7 +6,7 @@ runs the same statements and they are translated once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2s
 
 from dbt_streamsql.plan import steps
@@ -110,8 +110,8 @@ class DuckRelations:
         """The rows of the view itself before this epoch."""
         return self.rows
 
-    def hinted(self, text: str) -> str:
-        """DuckDB has no hints: `to_duck` leaves them out."""
+    def suited(self, text: str, frames: Mapping[str, Frame]) -> str:
+        """DuckDB has no hints, which `to_duck` leaves out, and no files to skip."""
         return text
 
     def relation(self, sql: str) -> str:
