@@ -265,7 +265,8 @@ class Query:
         result = _RESULT.get(function)
         if result is None:
             result = kind if function in {"MIN", "MAX"} else "other"
-        if self.random.random() < 0.1 and function in {"SUM", "MIN", "COUNT"}:
+        adds = function in {"SUM", "COUNT"} or (function == "MIN" and kind != "str")
+        if self.random.random() < 0.1 and adds:
             return f"{call} + 1", "other"
         return call, result
 

@@ -63,5 +63,6 @@ WAYS = {
     "the query is compared": {"comparing": 0.0, "compared_rows": 1_000_000},
     "small tables are rewritten": {"driver_rows": -1},
     "big tables are merged into": {"driver_rows": -1, "small_table": -1},
+    "big tables are looked into": {"big_rows": 0, "compared_rows": -1},
 }
 """How changes are written: the limits of `Tuning` that lead there."""

@@ -14,10 +14,13 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from tests.support.product import Kept, Rows, within
+from tests.support.product import Kept, symbol, within
+
+Rows = symbol("Rows", beside="fetch")
 
 ASKED = "SELECT r.a FROM {t_after} r\n  LEFT SEMI JOIN {keys} k ON "
 KINDS = {"n": LongType(), "d": DateType(), "a b": LongType(), "s": StringType()}
+RANGE = "date_from_unix_date(18262) AND date_from_unix_date(18264)"
 DAYS = [dt.date(2020, 1, 3), dt.date(2020, 1, 1)]
 
 
@@ -34,15 +37,14 @@ def _keys(**columns):
         ("r.x = k.n", {"n": [7, -2]}, "r.x BETWEEN -2 AND 7"),
         (
             "r.x <=> k.n AND r.`the day` = k.d",
-            {"n": [3], "d": DAYS},
-            "r.x BETWEEN 3 AND 3 AND r.`the day` BETWEEN date_from_unix_date(18262) "
-            "AND date_from_unix_date(18264)",
+            {"n": [3, 4], "d": DAYS},
+            f"r.x BETWEEN 3 AND 4 AND r.`the day` BETWEEN {RANGE}",
         ),
         ("r.x = k.`a b`", {"a_b": [1]}, "r.x BETWEEN 1 AND 1"),
         # A NULL asks for NULLs, and texts are compared with numbers in another order.
         ("r.x <=> k.n", {"n": [1, None]}, ""),
         ("r.x = k.s", {"s": ["1"]}, ""),
-        ("r.x = k.n AND r.y <=> k.s", {"n": [1], "s": [None]}, "r.x BETWEEN 1 AND 1"),
+        ("r.x = k.n AND r.y <=> k.s", {"n": [1], "s": ["x"]}, "r.x BETWEEN 1 AND 1"),
     ],
 )
 def test_rows_that_are_asked_for_lie_within_the_range_of_the_keys(on, keys, where):

@@ -19,7 +19,7 @@ VIEWS = {
     "an absent aggregate is 0": "SELECT id FROM {w} w WHERE 0 IN (SELECT count(*) FROM {i} i WHERE i.k = w.a)",
     "HAVING leaves no row": "SELECT id FROM {w} w WHERE b NOT IN (SELECT max(v) FROM {i} i WHERE i.k = w.a HAVING count(*) > 1)",
     "IN over a constant beside HAVING": "SELECT id FROM {w} w WHERE b - 6 IN (SELECT 1 FROM {i} i WHERE i.k = w.a HAVING count(*) < 4)",
-    "NOT IN over what is around, beside HAVING": "SELECT id FROM {w} w WHERE b NOT IN (SELECT w.a + 5 FROM {i} i WHERE i.k = w.a HAVING count(*) <> 2)",
+    "NOT IN over a constant beside HAVING": "SELECT id FROM {w} w WHERE b - 6 NOT IN (SELECT 1 FROM {i} i WHERE i.k = w.a HAVING count(*) <> 2)",
     "HAVING in LATERAL": "SELECT id, m FROM {w} w, LATERAL (SELECT max(v) AS m FROM {i} i WHERE i.k = w.a HAVING count(*) > 1) l",
     "IN is two-valued": "SELECT id, b IN (SELECT max(v) FROM {i} i WHERE i.k = w.a GROUP BY s) AS x FROM {w} w",
     "first of the greater": "SELECT id, (SELECT v FROM {i} i WHERE i.k > w.a ORDER BY v DESC, s LIMIT 1) AS x FROM {w} w",
