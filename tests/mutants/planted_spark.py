@@ -138,9 +138,9 @@ SPARK: dict[str, Planted] = {
         "driver groups",
     ),
     "match-range": (
-        ("match", "Kept"),
-        '{f"low{index}": pc.min(data).as_py(), f"high{index}": pc.max(data).as_py()}',
-        '{f"low{index}": pc.min(data).as_py(), f"high{index}": pc.min(data).as_py()}',
+        "_ends",
+        "pc.max(data)",
+        "pc.min(data)",
         "stored rows above the smallest changed key are not found",
         "driver groups",
     ),
