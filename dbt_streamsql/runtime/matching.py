@@ -35,8 +35,10 @@ _RANGED: tuple[type[DataType], ...] = (
 _MONOTONE: tuple[type[DataType], ...] = (LongType, IntegerType, ShortType, ByteType, DateType)
 """Of these, the ones that another type of the other side is compared with in the same order."""
 _NAME = r"(`[^`{}]+`|\w+)"
-_ASKED = re.compile(r"LEFT SEMI JOIN \{(\w+)\} k ON (r\..*)$", re.MULTILINE)
-_EQUAL = re.compile(rf"(?:^|AND )r\.{_NAME} (?:=|<=>) k\.{_NAME}(?= AND |$)")
+_EQUAL = rf"r\.{_NAME} (?:=|<=>) k\.{_NAME}"
+_ASKED = re.compile(
+    rf"LEFT SEMI JOIN \{{(?P<keys>\w+)\}} k ON (?P<on>{_EQUAL}(?: AND {_EQUAL})*)(?! AND )"
+)
 
 
 def within(text: str, kept: Callable[[str], Kept | None]) -> str:
@@ -47,12 +49,12 @@ def within(text: str, kept: Callable[[str], Kept | None]) -> str:
     """
 
     def ranged(asked: re.Match[str]) -> str:
-        keys = kept(asked[1])
+        keys = kept(asked["keys"])
         if keys is None or keys.rows is None:
             return asked[0]
         types = {field.name: field.dataType for field in keys.rows.schema}
         terms = []
-        for own, key in _EQUAL.findall(asked[2]):
+        for own, key in re.findall(_EQUAL, asked["on"]):
             name = key.strip("`")
             data, kind = keys.rows.data.column(name), types[name]
             if isinstance(kind, _MONOTONE) and len(data) and not data.null_count:

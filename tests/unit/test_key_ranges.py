@@ -53,6 +53,13 @@ def test_rows_that_are_asked_for_lie_within_the_range_of_the_keys(on, keys, wher
     assert found == f"{ASKED}{on}{' WHERE ' + where if where else ''}\n) t"
 
 
+def test_the_range_stands_within_the_brackets_of_a_side_of_a_union():
+    side = "(SELECT r.a FROM {t} r\nLEFT SEMI JOIN {keys} k ON r.a <=> k.n AND r.b <=> k.d"
+    found = within(f"{side})\nUNION ALL\n{side})", {"keys": _keys(n=[1, 2], d=DAYS)}.get)
+    where = f" WHERE r.a BETWEEN 1 AND 2 AND r.b BETWEEN {RANGE}"
+    assert found == f"{side}{where})\nUNION ALL\n{side}{where})"
+
+
 def test_keys_that_the_driver_does_not_know_have_no_range():
     text = f"{ASKED}r.x = k.n"
     assert within(text, lambda _: None) == text
