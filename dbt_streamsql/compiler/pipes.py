@@ -24,9 +24,13 @@ BARE = "bare"
 _FROM_ALONE = {"select": 1, "*": 1}
 _BLOCK = {**_FROM_ALONE, "from": 1}
 _TABLE_ALONE = {**_BLOCK, "table": -1}
-_ENDS = (TokenType.SELECT, TokenType.INSERT, TokenType.PIPE_GT, *(
-    TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT
-))  # fmt: skip
+_ENDS = frozenset(
+    [
+        *(TokenType.SELECT, TokenType.INSERT, TokenType.PIPE_GT),
+        *(TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT),
+    ]
+)
+"""What can follow `FROM …` in its query."""
 _CUT = ("limit", "offset")
 _ORGANIZED = ("order", "sort", "distribute", "cluster", *_CUT)
 _OUTSIDE_LIST = ("from_", "joins", "laterals", "where", "group", "having", "qualify")
@@ -79,13 +83,9 @@ class _Pipe:
 def _begun(query: exp.Expr) -> tuple[exp.Select, bool]:
     if isinstance(query, exp.Select):
         return query, _BESIDE in query.meta and not any(query.args.get(k) for k in _ORGANIZED)
-    if isinstance(query, exp.Subquery):
-        block = _all_of(query)
-    elif isinstance(query, exp.Values):
-        alias = query.args.get("alias")
-        block = _all_of(query if alias else exp.Subquery(this=query))
-    else:
-        block = _all_of(exp.Subquery(this=query))
+    named = isinstance(query, exp.Values) and query.args.get("alias")
+    is_relation = isinstance(query, exp.Subquery) or named
+    block = _all_of(query if is_relation else exp.Subquery(this=query))
     block.meta[_BESIDE] = Counter(_BLOCK)
     return block, True
 
@@ -130,17 +130,9 @@ class PipeParser(SparkParser):
             return query
         return self._parse_pipe_syntax_query(query)
 
-    def _parse_select_query(
-        self,
-        nested: bool = False,
-        table: bool = False,
-        parse_subquery_alias: bool = True,
-        parse_set_operation: bool = True,
-    ) -> exp.Expr | None:
+    def _parse_select_query(self, *args: bool, **kwargs: bool) -> exp.Expr | None:
         first, begin = self._curr, self._index
-        found = super()._parse_select_query(
-            nested, table, parse_subquery_alias, parse_set_operation
-        )
+        found = super()._parse_select_query(*args, **kwargs)
         block = found
         while isinstance(block, exp.SetOperation):
             block = block.this
