@@ -36,7 +36,7 @@ _AGAIN_SECONDS = (1.0, 2.0, 4.0, 8.0)
 cancelled model cleans up takes less."""
 
 _COMMENT = re.compile(r"\A(?:\s+|--[^\n]*(?:\n|\Z)|/\*.*?\*/|;)+", re.DOTALL)
-_QUERY = re.compile(r"(select|with|from|values)\b|\(", re.IGNORECASE)
+_QUERY = re.compile(r"(select|with|from|values|table)\b|\(", re.IGNORECASE)
 _READER = re.compile(
     r"(insert|merge|update|delete|cache)\b|create\s+(or\s+replace\s+)?"
     r"((global\s+)?temp(orary)?\s+view|table)\b",
