@@ -9,8 +9,10 @@ from dbt_streamsql.adapter.connections import is_query
 
 @pytest.mark.parametrize(
     "text",
-    ["select 1", "-- a\n WITH q AS (SELECT 1) SELECT *", "from t |> where a", "(table t)"]
-    + ["VALUES (1)", "\ntable t |> set a = 1"],
+    [
+        *("select 1", "-- a\n WITH q AS (SELECT 1) SELECT *", "from t |> where a", "(table t)"),
+        *("VALUES (1)", "\ntable t |> set a = 1"),
+    ],
 )
 def test_what_begins_as_a_query_is_one(text):
     assert is_query(text)
