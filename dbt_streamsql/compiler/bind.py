@@ -150,7 +150,8 @@ def _reads_back(tree: exp.Query) -> bool:
         column.replace(exp.Anonymous(this="a_column", expressions=[name]))
     for identifier in plain.find_all(exp.Identifier):
         identifier.set("quoted", True)
-    return [_shape(read) for read in parse_all(to_sql(plain))] == [_shape(plain)]
+    shape = _shape(plain)
+    return [_shape(read) for read in parse_all(to_sql(plain, copy=False))] == [shape]
 
 
 def _shape(tree: exp.Expr) -> list[tuple[int, str, str]]:

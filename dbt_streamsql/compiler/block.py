@@ -90,7 +90,7 @@ class Block:
                 return part
             return exp.column(exp.to_identifier(ref[1]), table=exp.to_identifier(ref[0]))
 
-        return node.copy().transform(swap)
+        return node.transform(swap)
 
     def _expr(self, node: exp.Expr, *, generator: bool = False) -> Expr:
         swapped = self.swapped(node)

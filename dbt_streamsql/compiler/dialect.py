@@ -310,9 +310,9 @@ KNOWN = tuple(exp.FUNCTION_BY_NAME[name] for name in _KNOWN)
 """The calls that have a class of their own."""
 
 
-def to_sql(node: exp.Expr, *, pretty: bool = False) -> str:
-    """A node as Spark SQL, as it was read."""
-    return str(node.sql(dialect=DIALECT, comments=False, pretty=pretty))
+def to_sql(node: exp.Expr, *, pretty: bool = False, copy: bool = True) -> str:
+    """A node as Spark SQL, as it was read. Without a copy, the node is of no use afterwards."""
+    return str(node.sql(dialect=DIALECT, comments=False, pretty=pretty, copy=copy))
 
 
 def tokens_of(sql: str) -> list[Token]:

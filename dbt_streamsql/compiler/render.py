@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from dbt_streamsql.compiler.wide_sql import branches_sql, side_sql
 from dbt_streamsql.plan.expression import Expr, Ref, dotted, escape, fill, ident
@@ -201,6 +202,7 @@ def term(expr: Expr, resolve: Callable[[Ref], str] = dotted) -> str:
     return f"({expr.render(resolve)})"
 
 
+@lru_cache(maxsize=8192)
 def aliased(sql: str, name: str) -> str:
     """`sql AS name`, or `sql` alone where it already has that name."""
     quoted = escape(ident(name))

@@ -96,7 +96,7 @@ def to_expr(node: exp.Expr) -> Expr:
             marked = hole
         else:
             column.replace(hole)
-    text = escape(to_sql(marked))
+    text = escape(to_sql(marked, copy=False))
     for index in range(len(refs)):
         text = text.replace(f"streamsqlhole{index}x", f"{{{index}}}")
     return Expr(text, tuple(refs))

@@ -7,7 +7,7 @@ table is opened: the work grows with the text, not with its square.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
@@ -18,6 +18,8 @@ from dbt_streamsql.plan.catalog import Catalog, TableInfo
 from dbt_streamsql.plan.expression import escape, ident
 from dbt_streamsql.plan.relational import (
     CLOCK,
+    Aggregate,
+    Call,
     Chosen,
     Constant,
     Generate,
@@ -110,6 +112,8 @@ class Schemas:
             return self.of(node.input)
         if isinstance(node, UnionAll):
             return self._united([self.of(side) for side in node.inputs])
+        if isinstance(node, Aggregate):
+            return self._grouped(node)
         if not isinstance(node, Select | Match):
             return None
         if not all(_PICKED.fullmatch(output.expr.template) for output in node.outputs):
@@ -131,6 +135,16 @@ class Schemas:
             nullable = all(column.nullable for column in known)
             picked.append(Column(output.name, known[0].type, nullable))
         return tuple(picked)
+
+    def _grouped(self, node: Aggregate) -> tuple[Column, ...] | None:
+        if node.session is not None:
+            return None
+        given = {column.name: column for column in self.of(node.input)}
+        made = [_aggregated(call, given) for call in node.calls]
+        known = [column for column in made if column is not None]
+        if len(known) < len(made):
+            return None
+        return (*(given[key] for key in node.keys), *known)
 
     def _scanned(self, scan: Scan) -> tuple[Column, ...] | None:
         info = self.tables.get(scan.table)
@@ -191,6 +205,29 @@ def _over(node: Node, children: Sequence[Node]) -> Node:
         return UnionAll(tuple(children))
     assert isinstance(node, Keyed | Generate)
     return replace(node, input=children[0])
+
+
+def _aggregated(call: Call, given: Mapping[str, Column]) -> Column | None:
+    """The result of the calls whose types are plain (Spark's `Sum`, `Average`, `Count`, `Max`)."""
+    if call.template or call.cast:
+        return None
+    if call.function == "COUNT":
+        return Column(call.name, "bigint", nullable=False)
+    argument = given.get(call.arg or "")
+    if argument is None:
+        return None
+    if call.function in {"MIN", "MAX"}:
+        return Column(call.name, argument.type)
+    if call.function not in {"SUM", "AVG"}:
+        return None
+    if argument.decimal is not None:
+        precision, scale = argument.decimal
+        more = (10, 0) if call.function == "SUM" else (4, 4)
+        sizes = min(precision + more[0], 38), min(scale + more[1], 38)
+        return Column(call.name, f"decimal({sizes[0]},{sizes[1]})")
+    if argument.type in {"float", "double"} or (argument.is_integer and call.function == "AVG"):
+        return Column(call.name, "double")
+    return Column(call.name, "bigint") if argument.is_integer else None
 
 
 def _may_be_missing(node: Select | Match) -> set[str]:

@@ -111,6 +111,8 @@ class Expr:
     def render(self, resolve: Callable[[Ref], str] | None = None) -> str:
         """The text as a template of the enclosing SQL: literal braces stay doubled."""
         to_sql = resolve or dotted
+        if self.template == "{0}":
+            return to_sql(self.refs[0])
         return refill(self.template, lambda hole: to_sql(self.refs[int(hole)]))
 
 

@@ -24,9 +24,10 @@ def delta(node: Node, emitter: Emitter) -> str:
 
     The frame has at least the columns of `node` and the weight.
     """
-    if node not in emitter.deltas:
-        emitter.deltas[node] = _delta(node, emitter)
-    return emitter.deltas[node]
+    found = emitter.deltas.get(node)
+    if found is None:
+        found = emitter.deltas[node] = _delta(node, emitter)
+    return found
 
 
 def _delta(node: Node, emitter: Emitter) -> str:
