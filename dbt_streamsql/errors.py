@@ -40,6 +40,7 @@ CODES: dict[str, str] = {
     "META_UNREACHABLE": "MetaService, or its store, cannot be reached.",
     "META_VERSION": "The MetaService store was written by another version.",
     "NOT_A_VIEW": "The table exists and is not a materialized view of this warehouse.",
+    "PARSER_COMPILED": "The SQL parser is installed in a build that cannot be extended.",
     "PARTIAL_UPDATE_INVALID": "The branches of a wide table do not fit together.",
     "PARTIAL_UPDATE_KEY": "A branch of a wide table has a key twice, or a row without one.",
     "PATH_OUTSIDE": "A path leads out of the folders that the profile allows.",

@@ -16,6 +16,7 @@ from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
 
 from dbt_streamsql.compiler import pipes, tokens
+from dbt_streamsql.errors import StreamSqlError
 
 _RAW = "raw"
 """Where a node keeps the text that it was read from."""
@@ -303,7 +304,23 @@ class StreamSql(Spark):
     Generator = _Generator
 
 
-DIALECT = StreamSql()
+def _extended() -> StreamSql:
+    """The dialect; mypyc's classes, of which sqlglotc consists, cannot be extended."""
+    made = StreamSql()
+    try:
+        made.parser()
+    except TypeError as error:
+        raise StreamSqlError(
+            "PARSER_COMPILED",
+            f"the compiled SQL parser cannot be extended: {error}",
+            given="the package sqlglotc (the extra `c` of sqlglot)",
+            allowed="sqlglot in plain Python",
+            hint="pip uninstall sqlglotc; or give dbt-streamsql an environment of its own",
+        ) from error
+    return made
+
+
+DIALECT = _extended()
 
 
 KNOWN = tuple(exp.FUNCTION_BY_NAME[name] for name in _KNOWN)
