@@ -110,6 +110,7 @@ def _prepare(opened: Opened, sql: str, tree: exp.Query) -> None:
 def bind(opened: Opened, catalog: Catalog) -> Bound:
     """Qualify every column; raises `Unsupported` for names that Spark may read otherwise."""
     tree, tables = opened.tree.copy(), opened.tables
+    _quote_alike(tree)
     constants = put_aside(tree, catalog)
     without_pivots(tree, catalog)
     _name_time_windows(tree)
@@ -186,10 +187,15 @@ def _qualified(tree: exp.Query, schema: MappingSchema) -> exp.Query:
                 # As the parser reads it, which takes it for a value and not for a relation.
                 name = exp.to_identifier(item.alias)
                 item.replace(exp.Alias(this=exp.Subquery(this=item.this), alias=name))
-    for name in bound.find_all(exp.Identifier):
-        # `k` and k are one column, and so one expression where it is grouped by.
-        name.set("quoted", ident(name.name) != name.name)
+    _quote_alike(bound)
     return bound
+
+
+def _quote_alike(tree: exp.Query) -> None:
+    """`k` and k are one column, and so one expression where it is grouped or ordered by."""
+    for name in tree.find_all(exp.Identifier):
+        lower = name.name.lower()
+        name.set("quoted", ident(lower) != lower)
 
 
 def _columns_of(relation: exp.Expr, schema: MappingSchema) -> list[str]:
