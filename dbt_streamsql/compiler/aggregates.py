@@ -8,8 +8,8 @@ smallest value, the sorted list (docs/decisions/0010).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -17,6 +17,9 @@ from dbt_streamsql.compiler.dialect import to_sql
 from dbt_streamsql.compiler.functions import AGGREGATES
 from dbt_streamsql.compiler.reasons import obstacle
 from dbt_streamsql.compiler.scalar import called, direction, to_expr
+from dbt_streamsql.plan.likeness import stand_in
+from dbt_streamsql.plan.relational import Call
+from dbt_streamsql.plan.schema import Column
 
 _PLAIN = {
     "count": "COUNT",
@@ -34,6 +37,8 @@ _PLAIN = {
 _ANY = frozenset({"first", "first_value", "last", "last_value", "any_value"})
 _LISTS = frozenset({"collect_list", "array_agg", "collect_set"})
 _BY = frozenset({"max_by", "min_by"})
+_TIED = "struct({1}, {0})"
+"""What tells apart two rows of one greatest or least value."""
 _GROUPING = frozenset({"grouping", "grouping_id"})
 UNSTABLE = (
     "percentile_approx",
@@ -130,7 +135,7 @@ def _form(node: exp.Expr) -> Found:
     if name in _ANY and arguments:
         return _chosen("MIN", arguments[0], condition)
     if name in _BY and len(arguments) == 2:
-        text = f"{name}({{0}}, IF({{1}} IS NULL, NULL, struct({{1}}, {{0}})))"
+        text = f"{name}({{0}}, IF({{1}} IS NULL, NULL, {_TIED}))"
         return _templated(text, tuple(arguments), condition, chosen=True)
     if name in _LISTS:
         one = arguments[0]
@@ -145,6 +150,17 @@ def _form(node: exp.Expr) -> Found:
     if name in {"listagg", "string_agg"}:
         return _listagg(arguments, within, condition)
     return _general(call, condition)
+
+
+def told_apart(call: Call, types: Mapping[str, Column]) -> Call:
+    """A call that chooses between values, by stand-ins of those that Spark does not compare."""
+    if not call.uses or types[call.uses[0]].is_comparable:
+        return call
+    value = stand_in(types[call.uses[0]].type, "{0}")
+    if call.function == "MIN" and call.arg is not None:
+        text = f"min_by({{0}}, IF({{0}} IS NULL, NULL, {value}))"
+        return replace(call, function="", arg=None, template=text, args=(call.arg,))
+    return replace(call, template=call.template.replace(_TIED, f"struct({{1}}, {value})"))
 
 
 def _plain(call: exp.Expr, condition: exp.Expr | None) -> Found | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from dbt_streamsql.compiler import grouping, sources, subqueries, windows
-from dbt_streamsql.compiler.aggregates import Calls, find_calls
+from dbt_streamsql.compiler.aggregates import Calls, find_calls, told_apart
 from dbt_streamsql.compiler.asked import in_brackets
 from dbt_streamsql.compiler.bind import Bound
 from dbt_streamsql.compiler.block import Block
@@ -20,6 +20,7 @@ from dbt_streamsql.compiler.scalar import called, conjuncts, direction
 from dbt_streamsql.compiler.schemas import Schemas
 from dbt_streamsql.plan.catalog import Catalog
 from dbt_streamsql.plan.expression import Expr
+from dbt_streamsql.plan.likeness import has_likeness
 from dbt_streamsql.plan.relational import (
     CLOCK,
     Aggregate,
@@ -77,6 +78,14 @@ class Builder:
         """The columns of a node with the types that Spark gives them."""
         return self.schemas.of(node)
 
+    def ties(self, below: Node) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+        """The columns that tell rows apart: those that Spark sorts, and those that have stand-ins
+        for that, with their types."""
+        columns = self.schema(below)
+        unlike = (c for c in columns if not c.is_comparable and has_likeness(c))
+        sortable = (column.name for column in columns if column.is_sortable)
+        return tuple(sortable), tuple((column.name, column.type) for column in unlike)
+
     def constant(self, tree: exp.Expr) -> Constant:
         """A query of VALUES, which are the same at every epoch."""
         return rows_of(tree, "VALUES", tree, self.catalog).node
@@ -97,7 +106,7 @@ class Builder:
         given = {column.name: column for column in self.schema(below)}
         rows = Column("", "bigint", nullable=False)
         known = []
-        for call in calls:
+        for call in (told_apart(call, given) for call in calls):
             column = given[call.arg] if call.arg is not None else rows
             known.append(replace(call, arg_type=column.type, arg_nullable=column.nullable))
         node = Aggregate(below, keys, tuple(known), session)
@@ -342,9 +351,8 @@ class Builder:
     ) -> Node:
         """LIMIT and OFFSET of `tree` over `below`, cut to the columns `shown`."""
         limit, offset = rows_said(tree, "limit"), rows_said(tree, "offset") or 0
-        sortable = tuple(c.name for c in self.schema(below) if c.is_sortable)
         self.chosen = True
-        first = Limit(below, tuple(order), limit, offset, sortable)
+        first = Limit(below, tuple(order), limit, offset, *self.ties(below))
         return Select(
             (Input("i", first),), (), tuple(Output(name, Expr.column("i", name)) for name in shown)
         )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dbt_streamsql.compiler.meeting import meetings
-from dbt_streamsql.plan.expression import every_hole
+from dbt_streamsql.plan.expression import escape, every_hole, ident
+from dbt_streamsql.plan.likeness import stand_in
 from dbt_streamsql.plan.relational import Node, Scan, walk
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.plan.steps import (
@@ -108,13 +110,23 @@ class Emitter:
         self.steps.append(Collect(name, frame))
         return name
 
-    def consolidated(self, wanted: str, frame: str, columns: list[str]) -> str:
-        """Add up the weights of equal rows and drop those that cancel (`columns` as SQL)."""
-        names = ", ".join(columns)
+    def consolidated(
+        self, wanted: str, frame: str, columns: Sequence[str], unlike: Mapping[str, str]
+    ) -> str:
+        """Add up the weights of equal rows and drop those that cancel.
+
+        `unlike`: the columns that Spark does not compare, with their types.
+        """
+        names = {column: escape(ident(column)) for column in columns}
+        shown = (
+            f"any_value({name}) AS {name}" if column in unlike else name
+            for column, name in names.items()
+        )
+        keys = (escape(stand_in(unlike.get(column, ""), ident(column))) for column in columns)
         return self.query(
             wanted,
-            f"SELECT {names}, sum({WEIGHT}) AS {WEIGHT}\nFROM {{{frame}}}\n"
-            f"GROUP BY {names}\nHAVING sum({WEIGHT}) <> 0",
+            f"SELECT {', '.join(shown)}, sum({WEIGHT}) AS {WEIGHT}\nFROM {{{frame}}}\n"
+            f"GROUP BY {', '.join(keys)}\nHAVING sum({WEIGHT}) <> 0",
         )
 
     def finished(self) -> tuple[Step, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 from dbt_streamsql.plan.expression import Expr, columns_of
 from dbt_streamsql.plan.relational import (
@@ -20,6 +21,8 @@ from dbt_streamsql.plan.relational import (
     UnionAll,
     Window,
 )
+
+Tied = TypeVar("Tied", Window, Limit)
 
 
 def prune(node: Node, needed: frozenset[str] | None = None) -> Node:
@@ -53,7 +56,7 @@ def prune(node: Node, needed: frozenset[str] | None = None) -> Node:
     if isinstance(node, Limit):
         used = wanted | columns_of(node.order, "i")
         below = prune(node.input, used)
-        return replace(node, input=below, sortable=_among(node.sortable, below))
+        return _with_ties(replace(node, input=below))
     if isinstance(node, Generate):
         return replace(node, input=prune(node.input, wanted | columns_of([node.call], "i")))
     positions = [node.columns.index(name) for name in kept]
@@ -90,8 +93,14 @@ def _window(node: Window, wanted: frozenset[str]) -> Node:
     exprs = [expr for over in overs for expr in (over.call, *over.order)]
     used = (wanted & set(node.input.columns)) | columns_of(exprs, "i") | set(node.partition)
     below = prune(node.input, frozenset(used))
-    return replace(node, input=below, overs=overs, sortable=_among(node.sortable, below))
+    return _with_ties(replace(node, input=below, overs=overs))
 
 
-def _among(names: tuple[str, ...], node: Node) -> tuple[str, ...]:
-    return tuple(name for name in names if name in node.columns)
+def _with_ties(node: Tied) -> Tied:
+    """The node with the columns that its input still has."""
+    left = set(node.input.columns)
+    return replace(
+        node,
+        sortable=tuple(name for name in node.sortable if name in left),
+        unlike=tuple(pair for pair in node.unlike if pair[0] in left),
+    )

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from dbt_streamsql.compiler.wide_sql import branches_sql, side_sql
 from dbt_streamsql.plan.expression import Expr, Ref, dotted, escape, fill, ident
+from dbt_streamsql.plan.likeness import stand_in
 from dbt_streamsql.plan.relational import (
     CLOCK,
     Aggregate,
@@ -116,15 +117,20 @@ def keyed(node: Keyed, from_: str) -> str:
 
 def order_of(node: Limit) -> str:
     """What the rows under the alias `i` are ordered by, ties told apart ('' = nothing)."""
-    ties = [f"i.{escape(ident(column))}" for column in node.sortable]
-    return ", ".join([*(expr.render() for expr in node.order), *ties])
+    return ", ".join([*(expr.render() for expr in node.order), *_ties(node)])
+
+
+def _ties(node: Limit | Window) -> list[str]:
+    """What tells rows apart that an order leaves equal."""
+    likes = (escape(stand_in(type_, f"i.{ident(name)}")) for name, type_ in node.unlike)
+    return [*(f"i.{escape(ident(column))}" for column in node.sortable), *likes]
 
 
 def _over(node: Window, over: Over) -> str:
     parts = [f"PARTITION BY {listed(node.partition, 'i')}"] if node.partition else []
     order = [expr.render() for expr in over.order]
     if over.ties:
-        order += [f"i.{escape(ident(name))}" for name in node.sortable]
+        order += _ties(node)
     if order:
         parts.append(f"ORDER BY {', '.join(order)}")
     if over.frame:

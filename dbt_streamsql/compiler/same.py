@@ -108,12 +108,12 @@ def _window(new: Window, old: Window) -> dict[str, str]:
         raise Differs("other partitions")
     known: dict[Any, str] = {}
     for over in old.overs:
-        ties = old.sortable if over.ties else None
+        ties = (old.sortable, old.unlike) if over.ties else None
         key = (plain_of(over.call), tuple(map(plain_of, over.order)), over.frame, ties)
         known.setdefault(key, over.name)
     found = dict(names)
     for over in new.overs:
-        ties = tuple(names[name] for name in new.sortable) if over.ties else None
+        ties = _ties(new, names) if over.ties else None
         order = tuple(plain_of(moved(expr, at)) for expr in over.order)
         was = known.get((plain_of(moved(over.call, at)), order, over.frame, ties))
         if was is not None:
@@ -125,11 +125,19 @@ def _limit(new: Limit, old: Limit) -> dict[str, str]:
     names = same(new.input, old.input)
     at = {("i", name): Expr.column("i", was) for name, was in names.items()}
     order = tuple(plain_of(moved(expr, at)) for expr in new.order)
-    ties = tuple(names[name] for name in new.sortable)
-    asked = (order, new.limit, new.offset, ties)
-    if asked != (tuple(map(plain_of, old.order)), old.limit, old.offset, old.sortable):
+    asked = (order, new.limit, new.offset, _ties(new, names))
+    ties = (old.sortable, old.unlike)
+    if asked != (tuple(map(plain_of, old.order)), old.limit, old.offset, ties):
         raise Differs("another LIMIT")
     return names
+
+
+def _ties(
+    new: Window | Limit, names: Mapping[str, str]
+) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """What breaks ties, in the words of the old relation."""
+    unlike = ((names[name], kind) for name, kind in new.unlike)
+    return tuple(names[name] for name in new.sortable), tuple(unlike)
 
 
 def _generate(new: Generate, old: Generate) -> dict[str, str]:

@@ -9,6 +9,7 @@ from sqlglot import exp
 from dbt_streamsql.compiler.block import Block, fresh
 from dbt_streamsql.compiler.dialect import to_sql
 from dbt_streamsql.compiler.reasons import Reason, Unsupported, obstacle
+from dbt_streamsql.compiler.rules.view import refuse_incomparable
 from dbt_streamsql.compiler.scalar import conjuncts
 from dbt_streamsql.plan.expression import Expr, Ref
 from dbt_streamsql.plan.relational import (
@@ -187,7 +188,13 @@ def match(
     for side, block in (("l", left), ("r", right)):
         both.names.update({name: (side, ref[1]) for name, ref in block.names.items()})
         both.swaps.update({part: (side, ref[1]) for part, ref in block.swaps.items()})
-    conditions = (*pairs, *(both.expr(term) for term in terms))
+    rest = [both.expr(term) for term in terms]
+    if rest:
+        # The rows that meet are told apart by what the conditions read.
+        columns = {(s, c.name): c for s, node in sides_of.items() for c in builder.schema(node)}
+        read = (columns[ref] for expr in rest for ref in expr.refs)
+        refuse_incomparable(read, "a condition of an outer join")
+    conditions = (*pairs, *rest)
     return _matched(builder, left, right, how, sides_of, conditions)
 
 

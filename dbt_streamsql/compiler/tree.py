@@ -27,4 +27,5 @@ def node_of(tree: Any) -> Any:
     if isinstance(tree["node"], dict):  # the field of that name hides what it is
         return Input(tree["alias"], node_of(tree["node"]))
     kind = Expr if tree["node"] == "Expr" else getattr(relational, tree["node"])
-    return kind(**{field.name: node_of(tree[field.name]) for field in fields(kind)})
+    known = [field.name for field in fields(kind) if field.name in tree]
+    return kind(**{name: node_of(tree[name]) for name in known})

@@ -10,6 +10,7 @@ from dbt_streamsql.compiler.aggregates import WRAPPERS
 from dbt_streamsql.compiler.block import Block, fresh
 from dbt_streamsql.compiler.dialect import to_sql
 from dbt_streamsql.compiler.reasons import obstacle
+from dbt_streamsql.compiler.rules.view import refuse_incomparable
 from dbt_streamsql.compiler.scalar import called, check_scalar, direction, to_expr
 from dbt_streamsql.plan.expression import Expr
 from dbt_streamsql.plan.relational import Output, Over, Window
@@ -137,8 +138,11 @@ def _stage(
         name = fresh("__over", taken)
         overs.append(_over(block, whole, name, inside))
         swaps.append((window, name))
-    sortable = tuple(column.name for column in builder.schema(below) if column.is_sortable)
-    block.keep(Window(below, keys, tuple(overs), sortable))
+    node = Window(below, keys, tuple(overs), *builder.ties(below))
+    if node.unlike:
+        made = builder.schema(node)[len(below.columns) :]
+        refuse_incomparable(made, "the value of a window function")
+    block.keep(node)
     for window, name in swaps:
         block.swap(window, name)
     return any(over.ties for over in overs)

@@ -223,13 +223,14 @@ class Window:
     """The rows of `input` (under the alias `i`) with the values of window functions beside them.
 
     All functions share the `partition` (empty: all rows are one). `sortable` are the columns that
-    can break ties.
+    can break ties; `unlike` those that Spark does not compare, with their types.
     """
 
     input: Node
     partition: tuple[str, ...]
     overs: tuple[Over, ...]
     sortable: tuple[str, ...]
+    unlike: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         _unique(self.columns, "columns of a window")
@@ -247,7 +248,8 @@ class Window:
 class Limit:
     """The first rows of `input` (under the alias `i`) after `offset` others, in `order`.
 
-    Rows that the order leaves equal are told apart by the columns `sortable`.
+    Rows that the order leaves equal are told apart by the columns `sortable`, and by the stand-ins
+    of those that Spark does not compare: `unlike`, with their types.
     """
 
     input: Node
@@ -255,6 +257,7 @@ class Limit:
     limit: int | None
     offset: int
     sortable: tuple[str, ...]
+    unlike: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         _known(self.order, (Input("i", self.input),))

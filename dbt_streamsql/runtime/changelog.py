@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
+from dbt_streamsql.plan import likeness
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.context import Warehouse
@@ -74,6 +75,11 @@ def names_of(job: Job) -> tuple[str, ...]:
     return tuple(column["name"] for column in job.columns)
 
 
+def columns_of(job: Job) -> list[Column]:
+    """The visible columns of a view with their types."""
+    return [Column(column["name"], column["type"]) for column in job.columns]
+
+
 def check_columns(job: Job) -> None:
     """RESERVED_NAME when a column of the view has the name of one of ours."""
     for name in names_of(job):
@@ -105,7 +111,7 @@ def difference(new: str, old: str, job: Job) -> str:
     names = ", ".join(quote(column) for column in names_of(job))
     signed = changes.difference(new, old, names)
     # Rows that cannot be compared cannot be added up: then all go, and all come.
-    return changes.consolidated(signed, names) if _comparable(job) else f"({signed})"
+    return changes.consolidated(signed, columns_of(job)) if _comparable(job) else f"({signed})"
 
 
 def same_columns(spark: SparkSession, version: str, job: Job) -> bool:
@@ -116,7 +122,7 @@ def same_columns(spark: SparkSession, version: str, job: Job) -> bool:
 
 
 def _comparable(job: Job) -> bool:
-    return all(Column(column["name"], column["type"]).is_comparable for column in job.columns)
+    return all(map(likeness.has_likeness, columns_of(job)))
 
 
 @dataclass(frozen=True)

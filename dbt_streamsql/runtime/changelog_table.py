@@ -192,8 +192,7 @@ class _Table:
         files = self.epoch.warehouse.store.change_files(self.job.table, barrier - 1, barrier)
         if files and ROLLED_BACK not in self.version.stats:
             known = self.local.view(Feed(self.job, (files[-1].path,)).read(self.spark))
-            names = ", ".join(quote(name) for name in changelog.names_of(self.job))
-            return changes.consolidated(f"SELECT * FROM {known}", names)
+            return changes.consolidated(f"SELECT * FROM {known}", changelog.columns_of(self.job))
         if staged.at == self.view:
             return changelog.change(self.view, staged.meta, old, staged.snapshot, self.job)
         return changelog.difference(self._now, inputs.version(self.view, old), self.job)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from pyspark.sql import Row
 
-from dbt_streamsql.plan.schema import WEIGHT
+from dbt_streamsql.plan import likeness
+from dbt_streamsql.plan.schema import WEIGHT, Column
+from dbt_streamsql.quoting import quote
 
 TOLERANCE = 1e-9
 """Two floating point numbers this near (relative, absolute near 0) are the same sum."""
@@ -23,14 +25,16 @@ def signed(names: str, query: str, stored: str) -> str:
     )
 
 
-def differing(names: str, rows: str) -> str:
-    """What is left of signed rows, a SELECT of `names` and the weight: a query of the rows with
+def differing(columns: Sequence[Column], rows: str) -> str:
+    """What is left of signed rows, a SELECT of `columns` and the weight: a query of the rows with
     `_side`, `missing` for a positive weight and `surplus` for a negative one."""
+    names, keys = likeness.grouped(columns)
+    shown = ", ".join(quote(column.name) for column in columns)
     # What two EXCEPT ALLs give, with each relation computed once.
     return (
-        f"SELECT IF({WEIGHT} > 0, 'missing', 'surplus') AS _side, {names} FROM ("
+        f"SELECT IF({WEIGHT} > 0, 'missing', 'surplus') AS _side, {shown} FROM ("
         f"SELECT {names}, sum({WEIGHT}) AS {WEIGHT} FROM ({rows}) "
-        f"GROUP BY {names} HAVING sum({WEIGHT}) <> 0"
+        f"GROUP BY {keys} HAVING sum({WEIGHT}) <> 0"
         f") LATERAL VIEW explode(sequence(1, CAST(abs({WEIGHT}) AS INT))) AS _copy"
     )
 

@@ -323,6 +323,7 @@ class ViewJob:
             delta.supported(spark, meta) and (aged or not upkeep.scattered(meta, tuning)),
             aged=aged,
             tuning=tuning,
+            types={column.name: column.type for column in self._columns},
         )
         program: RunsPrograms
         if self.choice.way is COMPARE:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from dbt_streamsql.runtime.shared import Rows, fetch
+from dbt_streamsql.runtime.shared import Rows, rows_of, travels
 
 _numbers = itertools.count()
 
@@ -42,14 +42,13 @@ class Local:
     def collect(self, sql: str, *, small: bool, literals: Mapping[str, Any] | None = None) -> Kept:
         """Run a query once and keep its result; `literals` are its named parameters.
 
-        A small result becomes a local relation: Spark then knows its exact size, broadcasts it
-        without a job, and drops what joins with an empty one.
+        A small result becomes a local relation, if it can: Spark then knows its exact size,
+        broadcasts it without a job, and drops what joins with an empty one.
         """
-        if small:
-            return self.keep(fetch(self.spark, sql, literals))
-        cached = self.spark.sql(sql, args=dict(literals) if literals else None).persist()
-        self._cached.append(cached)
-        kept = Kept(self.view(cached), cached.count())
+        frame = self.spark.sql(sql, args=dict(literals) if literals else None)
+        if small and travels(frame):
+            return self.keep(rows_of(frame))
+        kept = Kept(self.cached(frame), frame.count())
         self._kept[kept.name] = kept
         return kept
 

@@ -12,7 +12,7 @@ from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime.context import Open, Version
 from dbt_streamsql.runtime.feed import Feed
 from dbt_streamsql.runtime.local import Local
-from dbt_streamsql.runtime.shared import SHARED_ROWS, Shared, fetch, hold
+from dbt_streamsql.runtime.shared import SHARED_ROWS, Shared, hold, keep
 from dbt_streamsql.runtime.spark_relations import InputChange
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import stamp
@@ -59,8 +59,8 @@ def _shared(epoch: Open, spark: SparkSession, source: str, reading: InputChange)
             else:
                 change = str(inputs.read(reading.name, reading.meta, move, columns))
             names = ", ".join(quote(column) for column in columns)
-            keep = fetch if small else hold
-            return keep(spark, f"SELECT {names}, {WEIGHT} FROM {change}")
+            how = keep if small else hold
+            return how(spark, f"SELECT {names}, {WEIGHT} FROM {change}")
         finally:
             local.close()
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from dbt_streamsql.storage.columns import nullable_within
+from dbt_streamsql.storage.columns import nullable_within, type_text
 
 SHARED_ROWS = 100_000
 """Changes up to this size are kept in the driver, bigger ones in Spark's cache."""
@@ -86,17 +86,36 @@ class SharedChanges:
 
 def fetch(spark: SparkSession, sql: str, args: Mapping[str, Any] | None = None) -> Rows:
     """Run a query and keep its rows."""
-    frame = spark.sql(sql, args=dict(args) if args else None)
+    return rows_of(spark.sql(sql, args=dict(args) if args else None))
+
+
+def rows_of(frame: DataFrame) -> Rows:
+    """The rows of a frame that `travels`."""
     schema = nullable_within(frame.schema)
     if schema != frame.schema:
         frame = frame.to(schema)
     return Rows(frame.toArrow(), schema)
 
 
+def travels(frame: DataFrame) -> bool:
+    """Whether rows can come to the driver: PySpark's Arrow has no NULL for a variant."""
+    return "variant" not in type_text(frame.schema)
+
+
+def keep(spark: SparkSession, sql: str) -> Shared:
+    """Run a query whose rows are few, and keep them in the driver, where they can come there."""
+    frame = spark.sql(sql)
+    return rows_of(frame) if travels(frame) else _held(frame)
+
+
 def hold(spark: SparkSession, sql: str) -> Held:
     """Run a query whose rows are too many for the driver, and keep them in Spark's cache."""
+    return _held(spark.sql(sql))
+
+
+def _held(frame: DataFrame) -> Held:
     name = f"streamsql_{uuid.uuid4().hex}"
-    frame = spark.sql(sql).persist()
+    frame.persist()
     held = Held(f"global_temp.{name}", frame)
     try:
         frame.createGlobalTempView(name)

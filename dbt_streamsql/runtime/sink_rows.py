@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from dbt_streamsql.meta import Job, Sink, TableVersion
+from dbt_streamsql.plan import likeness
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
 from dbt_streamsql.quoting import TableName, literal, quote
 from dbt_streamsql.runtime import changelog
@@ -65,12 +66,12 @@ class SinkRows:
         ]
         signed = " UNION ALL ".join(parts)
         columns = [Column(c["name"], c["type"]) for c in self.sink.columns]
-        if all(column.is_comparable for column in columns):
-            names = _names(column.name for column in columns)
+        if all(map(likeness.has_likeness, columns)):
+            names, keys = likeness.grouped(columns)
             total = f"sum({quote(_SIGN)})"
             signed = (
                 f"SELECT {names}, {total} AS {quote(_SIGN)} FROM ({signed}) "
-                f"GROUP BY {names} HAVING {total} <> 0"
+                f"GROUP BY {keys} HAVING {total} <> 0"
             )
         shaped = self._shaped(signed, keyed=keyed)
         if keyed and not self.is_sure:

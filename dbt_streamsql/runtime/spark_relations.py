@@ -99,7 +99,11 @@ class SparkRelations:
             return self._read(read, columns)
         names = ", ".join(quote(column) for column in columns)
         rows = f"SELECT {self._single(read)}{names}, {WEIGHT} FROM {known}"
-        return f"({rows})" if read.change.insert_only else changes.consolidated(rows, names)
+        return (
+            f"({rows})"
+            if read.change.insert_only
+            else changes.consolidated(rows, read.meta.typed(columns))
+        )
 
     def _around(
         self, table: str, columns: tuple[str, ...], meets: Sequence[Meeting], known: Known
@@ -130,7 +134,7 @@ class SparkRelations:
         sql = changes.around(read.name, read.meta, read.change, columns, unique)
         rows = self.local.collect(sql, small=False).name
         self._rows_met[table] = rows
-        return changes.change_around(rows, columns)
+        return changes.change_around(rows, read.meta, columns)
 
     def _collected(self, frame: Frame) -> Frame:
         if frame is None:

@@ -240,6 +240,7 @@ def write(
         winners.small,
         stager.epoch.ages(stager.job.table),
         stager.epoch.warehouse.tuning,
+        {column["name"]: column["type"] for column in stager.job.columns},
     )
     with staging.stamped(spark, origin):
         outcome = writer.replace(rows, winners.keys, winners.key, single=bool(winners.key))

@@ -8,6 +8,7 @@ from pyspark.sql import Row
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
+from dbt_streamsql.plan import likeness
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.moments import AFTER, BEFORE, Moments
 from dbt_streamsql.plan.redefinition import METADATA
@@ -46,8 +47,8 @@ def differing(
         raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
     _check_held(warehouse, job, version)
     if APPROXIMATE in version.stats:
-        columns, rows = oracle(plan_of(job), _moments(warehouse, job, version))
-        names = ", ".join(map(quote, columns))
+        forgetful, rows = oracle(plan_of(job), _moments(warehouse, job, version))
+        shown = likeness.typed(forgetful, {c["name"]: c["type"] for c in job.columns})
     else:
         shown = [Column(column["name"], column["type"]) for column in job.columns]
         names = ", ".join(quote(column.name) for column in shown)
@@ -60,7 +61,7 @@ def differing(
         # Spark cannot carry constraints of correlated sub-queries through a UNION.
         spark.conf.set(_CONSTRAINTS, False)
         try:
-            found = collected(spark.sql(compare.differing(names, rows)))
+            found = collected(spark.sql(compare.differing(shown, rows)))
         finally:
             spark.conf.unset(_CONSTRAINTS)
     floats = {c["name"] for c in job.columns if c["type"] in {"float", "double"}}

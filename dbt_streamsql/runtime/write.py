@@ -8,14 +8,15 @@ without readers of their change, one MERGE (`write_merge`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
+from dbt_streamsql.plan import likeness
 from dbt_streamsql.plan.fold_values import folded
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
+from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
 from dbt_streamsql.plan.steps import Fold
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import write_driver, write_merge
@@ -43,7 +44,8 @@ class Writer:
     those of the query; `base` is the snapshot that the `branch` starts from, `live` its number of
     rows; `feed` asks for the view's own change; `small` says that the change fits the driver,
     `driver` that the driver can write the table, `aged` that rows which stay are not to be written
-    again, since somebody tells by their commits how old they are.
+    again, since somebody tells by their commits how old they are; `types` are those of the columns
+    by name.
     """
 
     spark: SparkSession
@@ -60,7 +62,12 @@ class Writer:
     small: bool = True
     aged: bool = False
     tuning: Tuning = field(default_factory=Tuning)
+    types: Mapping[str, str] = field(default_factory=dict)
     _open: bool = False
+
+    def typed(self, names: Iterable[str]) -> list[Column]:
+        """Columns with their types."""
+        return likeness.typed(names, self.types)
 
     def signed(self, change: str) -> Outcome:
         """Add signed rows over the visible columns to a view without a key."""
@@ -173,8 +180,8 @@ class Writer:
             return Outcome()
         ids = ""
         if lost:
-            on = same(apart, "o", "d") or "true"
-            copies = ", ".join(f"o.{quote(column)}" for column in apart) or "1"
+            on = likeness.same(self.typed(apart), "o", "d") or "true"
+            copies = self._apart(apart, "o") or "1"
             ids = (
                 f"(SELECT {_ROW_ID} FROM (SELECT o.{_ROW_ID}, d.{WEIGHT}, row_number() OVER "
                 f"(PARTITION BY {copies} ORDER BY o.{_ROW_ID}) AS n FROM {old} o "
@@ -197,14 +204,23 @@ class Writer:
             sql += f" LEFT SEMI JOIN {keys} k ON {same(key, 't', 'k')}"
         return self.local.collect(sql, small=self.small)
 
+    def _apart(self, columns: Sequence[str], alias: str) -> str:
+        """The columns of a relation as what tells its rows apart."""
+        values = (
+            likeness.stand_in(column.type, f"{alias}.{quote(column.name)}")
+            for column in self.typed(columns)
+        )
+        return ", ".join(values)
+
     def _rows_like(self, diff: str, lost: int) -> str:
         """Row ids of as many copies of each negative row as it takes away."""
-        names = ", ".join(f"t.{quote(column)}" for column in self.visible)
+        names = self._apart(self.visible, "t")
+        alike = likeness.same(self.typed(self.visible), "t", "d")
         found = self.local.collect(
             f"SELECT {_ROW_ID} FROM (SELECT /*+ BROADCAST(d) */ t.{_ROW_ID}, d.{WEIGHT}, "
             f"row_number() OVER (PARTITION BY {names} ORDER BY t.{_ROW_ID}) AS n "
             f"FROM {self._with_ids} t "
-            f"JOIN {diff} d ON {same(self.visible, 't', 'd')} AND d.{WEIGHT} < 0) "
+            f"JOIN {diff} d ON {alike} AND d.{WEIGHT} < 0) "
             f"WHERE n <= -{WEIGHT}",
             small=self.small,
         )
@@ -216,10 +232,10 @@ class Writer:
 
     def _consolidated(self, change: str, columns: tuple[str, ...]) -> tuple[Kept, int, int]:
         """The change without rows that cancel, rows gained, rows lost."""
-        names = ", ".join(quote(column) for column in columns)
+        names, keys = likeness.grouped(self.typed(columns))
         kept = self.local.collect(
             f"SELECT {names}, sum({WEIGHT}) AS {WEIGHT} FROM {change} "
-            f"GROUP BY {names} HAVING sum({WEIGHT}) <> 0",
+            f"GROUP BY {keys} HAVING sum({WEIGHT}) <> 0",
             small=self.small,
         )
         if kept.rows is not None:

@@ -64,4 +64,6 @@ def read(name: TableName, meta: Metadata, change: Change, columns: tuple[str, ..
         signed = f"SELECT * FROM {delta_log.feed(name, change, columns)}"
     else:
         signed = changes.difference(version(name, change.new), version(name, change.old), names)
-    return f"({signed})" if change.insert_only else changes.consolidated(signed, names)
+    return (
+        f"({signed})" if change.insert_only else changes.consolidated(signed, meta.typed(columns))
+    )

@@ -17,7 +17,7 @@ from dbt_streamsql.plan.steps import Fold, Meeting, asked
 from dbt_streamsql.quoting import quote
 from tests.differential.duck_dialect import to_duck, to_duck_type
 from tests.differential.duck_world import DuckWorld
-from tests.support.product import Frame, Known, consolidated
+from tests.support.product import Column, Frame, Known, consolidated
 
 
 class Mismatch(AssertionError):
@@ -67,7 +67,8 @@ class DuckRelations:
             return None
         names = ", ".join(map(quote, columns))
         signed = f"SELECT {names}, {WEIGHT} FROM {self.world.changed(table)}"
-        return self.relation(f"SELECT * FROM {consolidated(signed, names)}")
+        typed = [Column(name, "") for name in columns]
+        return self.relation(f"SELECT * FROM {consolidated(signed, typed)}")
 
     def lapsing(self, table: str, columns: Sequence[str], ttl: int) -> Frame:
         """What the world says has come, and has gone before it expired."""

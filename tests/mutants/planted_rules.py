@@ -125,8 +125,8 @@ RULES: dict[str, Planted] = {
     ),
     "consolidate-retraction-lost": (
         "Emitter.consolidated",
-        Text("GROUP BY {names}\\nHAVING sum({WEIGHT}) <> 0"),
-        "GROUP BY {names}\\nHAVING sum({WEIGHT}) > 0",
+        Text("\\nHAVING sum({WEIGHT}) <> 0"),
+        "\\nHAVING sum({WEIGHT}) > 0",
         "consolidation drops what is taken back",
         "distinct,group basic,join",
     ),

@@ -224,8 +224,8 @@ SPARK: dict[str, Planted] = {
     ),
     "redefined-ties": (
         ("_window", "Differs"),
-        "ties = tuple(names[name] for name in new.sortable) if over.ties else None",
-        "ties = old.sortable if over.ties else None",
+        "ties = _ties(new, names) if over.ties else None",
+        "ties = (old.sortable, old.unlike) if over.ties else None",
         "ties of a window may be told apart by other columns",
         "verdicts",
     ),

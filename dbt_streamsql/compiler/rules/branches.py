@@ -104,7 +104,7 @@ def _moved(node: Branches, at: Layout, number: int, frame: str, emitter: Emitter
     """What the signed rows of a branch do to each key: rows more or fewer, and the new cells."""
     columns = node.inputs[number].node.columns
     width = len(node.keys)
-    signed = emitter.consolidated("moves", frame, [_name(column) for column in columns])
+    signed = emitter.consolidated("moves", frame, columns, {})
     keys = [key_sql(node, number, place, _name(columns[place])) for place in range(width)]
     items = [f"{sql} AS {_name(key)}" for sql, key in zip(keys, node.keys, strict=True)]
     items.append(f"sum({WEIGHT}) AS {_name(at.rows[number])}")

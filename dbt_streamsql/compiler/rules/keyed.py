@@ -17,8 +17,8 @@ from dbt_streamsql.compiler.render import Source, indent, keyed, listed, render
 from dbt_streamsql.compiler.restrict import Link, restrict
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.plan.expression import escape, ident
-from dbt_streamsql.plan.relational import Keyed, keys_of
-from dbt_streamsql.plan.schema import WEIGHT
+from dbt_streamsql.plan.relational import Aggregate, Keyed, keys_of
+from dbt_streamsql.plan.schema import WEIGHT, Column
 
 
 def delta(node: Keyed, emitter: Emitter) -> str:
@@ -32,7 +32,15 @@ def delta(node: Keyed, emitter: Emitter) -> str:
         sql = f"SELECT {listed(node.columns)}, CAST({weight} AS BIGINT) AS {WEIGHT}\n"
         parts.append(emitter.query(wanted, f"{sql}FROM (\n{indent(inner)}\n)", when))
     both = emitter.union("both", parts)
-    return emitter.consolidated("groups", both, [escape(ident(c)) for c in node.columns])
+    return emitter.consolidated("groups", both, node.columns, unlike(node))
+
+
+def unlike(node: Keyed) -> dict[str, str]:
+    """The columns of a node that Spark does not compare, with their types."""
+    if isinstance(node, Aggregate):
+        made = (Column(call.name, call.type) for call in node.calls)
+        return {column.name: column.type for column in made if not column.is_comparable}
+    return dict(node.unlike)
 
 
 def touched(node: Keyed, changed: str, emitter: Emitter) -> str:

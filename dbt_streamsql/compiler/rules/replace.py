@@ -13,7 +13,7 @@ from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.compiler.render import aliased, indent, select
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules.keyed import restricted, touched
-from dbt_streamsql.compiler.rules.view import View, keyed_view, refuse_incomparable
+from dbt_streamsql.compiler.rules.view import View, keyed_view, refuse_unlike
 from dbt_streamsql.plan.expression import dotted, escape, ident
 from dbt_streamsql.plan.relational import Aggregate, Output, Select, keys_of, scans
 from dbt_streamsql.plan.steps import Replace
@@ -49,7 +49,7 @@ def plan(view: View, emitter: Emitter) -> View:
     )
     single = isinstance(node, Aggregate) and node.session is None
     if not single:
-        refuse_incomparable(view.columns, "telling the rows of a key apart")
+        refuse_unlike(view.columns, "telling the rows of a key apart")
     emitter.steps.append(Replace(rows, stored, key.columns, single))
     full = shown if key.hidden else None
     return replace(view, strategy="replace", key=key.columns, full=full)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dbt_streamsql.compiler.emit import Emitter
 from dbt_streamsql.compiler.rules import delta as delta_of
-from dbt_streamsql.compiler.rules.view import View, refuse_incomparable
+from dbt_streamsql.compiler.rules.view import View, refuse_unlike
 from dbt_streamsql.plan.expression import escape, ident
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.plan.steps import Apply
@@ -14,7 +14,7 @@ from dbt_streamsql.plan.steps import Apply
 
 def plan(view: View, emitter: Emitter) -> View:
     """Emit the change of the whole query, under the view's own column names and types."""
-    refuse_incomparable(view.columns, "taking back single rows")
+    refuse_unlike(view.columns, "taking back single rows")
     changed = delta_of(view.root, emitter)
     items = ", ".join(
         f"CAST({escape(ident(old))} AS {column.type}) AS {escape(ident(column.name))}"

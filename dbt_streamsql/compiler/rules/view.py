@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dbt_streamsql.compiler.reasons import Reason, Unsupported
 from dbt_streamsql.plan.expression import Expr
+from dbt_streamsql.plan.likeness import has_likeness
 from dbt_streamsql.plan.relational import (
     Aggregate,
     Input,
@@ -85,13 +87,18 @@ def keyed_view(view: View) -> tuple[Keyed, Select, Key]:
     return node, select, Key(tuple(names), tuple(hidden))
 
 
-def refuse_incomparable(columns: tuple[Column, ...], what: str) -> None:
-    """Rows of maps and variants have no equality, so they cannot be taken back one by one."""
+def refuse_incomparable(columns: Iterable[Column], what: str) -> None:
+    """Maps and variants are no keys: Spark does not compare them."""
     for column in columns:
         if not column.is_comparable:
             raise Unsupported(
                 Reason(what, f"column {column.name} of type {column.type} cannot be compared")
             )
+
+
+def refuse_unlike(columns: Iterable[Column], what: str) -> None:
+    """What has no stand-in either cannot be told apart, so that it could be taken back."""
+    refuse_incomparable((column for column in columns if not has_likeness(column)), what)
 
 
 def refuse_collated(columns: tuple[Column, ...]) -> None:

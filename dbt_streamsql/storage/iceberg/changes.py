@@ -15,7 +15,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
+from dbt_streamsql.plan import likeness
+from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import summaries
@@ -226,7 +227,7 @@ def read(
         signed = _by_lineage(name, meta, change, names)
     else:
         signed = difference(version(name, change.new), version(name, change.old), names)
-    return consolidated(signed, names)
+    return consolidated(signed, meta.typed(columns))
 
 
 def lapsing(
@@ -287,11 +288,12 @@ def difference(new: str, old: str, names: str) -> str:
     )
 
 
-def consolidated(signed: str, names: str) -> str:
+def consolidated(signed: str, columns: Sequence[Column]) -> str:
     """Signed rows with one weight a row and none of weight 0: SQL that may follow FROM."""
+    shown, keys = likeness.grouped(columns)
     return (
-        f"(SELECT {names}, sum({WEIGHT}) AS {WEIGHT} FROM ({signed}) "
-        f"GROUP BY {names} HAVING sum({WEIGHT}) <> 0)"
+        f"(SELECT {shown}, sum({WEIGHT}) AS {WEIGHT} FROM ({signed}) "
+        f"GROUP BY {keys} HAVING sum({WEIGHT}) <> 0)"
     )
 
 
@@ -368,12 +370,12 @@ def around(
     )
 
 
-def change_around(rows: str, columns: tuple[str, ...]) -> str:
+def change_around(rows: str, meta: Metadata, columns: tuple[str, ...]) -> str:
     """The change alone, as `read` gives it, of the relation `rows` of an `around`."""
     names = ", ".join(quote(column) for column in columns)
     return consolidated(
         f"SELECT {names}, IF({GONE}, -1L, 1L) AS {WEIGHT} FROM {rows} WHERE {GONE} OR {FRESH}",
-        names,
+        meta.typed(columns),
     )
 
 

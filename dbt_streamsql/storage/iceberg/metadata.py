@@ -6,7 +6,7 @@ Over Spark Connect it may cost one: see `sql.py`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.quoting import TableName
+from dbt_streamsql.plan import likeness
+from dbt_streamsql.plan.schema import Column
+from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.iceberg.access import tables_of
 
 _NOT_OF_ROWS = frozenset(
@@ -96,6 +98,13 @@ class Metadata:
         """The fields of all levels with their ids, as JSON; another text is of other columns."""
         return json.dumps(shape(self.schemas.get(self.schema_id, ())), sort_keys=True)
 
+    def typed(self, names: Iterable[str]) -> list[Column]:
+        """Columns with their types, as far as these say which values are the same."""
+        types = {
+            part["name"]: _text(part["type"]) for part in self.schemas.get(self.schema_id, ())
+        }
+        return likeness.typed(names, types)
+
     def lineage(self, newest: int | None, oldest: int | None) -> list[Snapshot] | None:
         """The snapshots after `oldest` up to `newest`, oldest first; None if not an ancestor."""
         path: list[Snapshot] = []
@@ -154,6 +163,19 @@ def shape(part: Any) -> Any:
     if isinstance(part, Mapping):
         return {key: shape(value) for key, value in part.items() if key not in _NOT_OF_ROWS}
     return [shape(item) for item in part] if isinstance(part, (list, tuple)) else part
+
+
+def _text(kind: Any) -> str:
+    """A type of Iceberg or Delta, as text that `stand_in` reads."""
+    if not isinstance(kind, Mapping):
+        return str(kind)
+    parts = kind.get("fields")
+    if parts is not None:
+        fields = (f"{quote(part['name'])}:{_text(part['type'])}" for part in parts)
+        return f"struct<{','.join(fields)}>"
+    word = "map" if kind["type"] == "map" else "array"
+    names = ("key", "value", "element", "keyType", "valueType", "elementType")
+    return f"{word}<{','.join(_text(kind[name]) for name in names if name in kind)}>"
 
 
 def load(spark: SparkSession, name: TableName) -> Metadata | None:

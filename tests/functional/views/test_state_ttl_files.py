@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.storage.iceberg import changes, metadata, recent
@@ -200,7 +201,8 @@ def compared(shop):
                 rows = reads.rows(name, meta, snapshot, number)
                 wanted = changes.after(changes.with_lineage(name, snapshot), number)
                 counted = changes.difference(rows, wanted, "*")
-                columns = ", ".join(shop.spark.sql(f"SELECT * FROM {wanted}").columns)
+                names = shop.spark.sql(f"SELECT * FROM {wanted}").columns
+                columns = [Column(column, "") for column in names]
                 found = changes.consolidated(counted, columns)
                 assert shop.sql(f"SELECT * FROM {found}") == [], (snapshot, number)
     finally:
