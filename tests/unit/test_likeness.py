@@ -8,6 +8,11 @@ from tests.support.product import Column, Metadata, has_likeness, stand_in, symb
 
 grouped = symbol("grouped", beside="stand_in")
 
+NESTED = (
+    "array_sort(transform(map_entries(c), e0 -> "
+    "struct(e0.key, array_sort(map_entries(e0.value)))))"
+)
+
 
 @pytest.mark.parametrize(
     ("type_", "value"),
@@ -16,11 +21,7 @@ grouped = symbol("grouped", beside="stand_in")
         ("map<string,int>", "array_sort(map_entries(c))"),
         ("variant", "struct(schema_of_variant(c), to_json(c))"),
         ("array<map<int,string>>", "transform(c, e0 -> array_sort(map_entries(e0)))"),
-        (
-            "map<string,map<int,decimal(10,2)>>",
-            "array_sort(transform(map_entries(c), e0 -> struct(e0.key, "
-            + "array_sort(map_entries(e0.value)))))",
-        ),
+        ("map<string,map<int,decimal(10,2)>>", NESTED),
         (
             "struct<`a,b``<`:map<int,int>,n:int>",
             "IF(c IS NULL, NULL, struct(array_sort(map_entries(c.`a,b``<`)), c.`n`))",
