@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from dbt_streamsql.plan import steps
@@ -12,48 +13,74 @@ from dbt_streamsql.plan.steps import Step
 _WRITES = {steps.Apply: 2, steps.Replace: 3, steps.Fold: 3}
 """Statements of a write by the driver: the change, the stored rows that it meets, new groups."""
 
+_CUT = re.compile(r"\{(\w+)\} r\s+LEFT SEMI JOIN ")
+"""The rows of a table of which only those are taken that some keys ask for."""
+
+_OF_CUT = 0.25
+"""What a row costs that is read and not taken, in parts of one that the query goes on with."""
+
 
 @dataclass(frozen=True)
 class Work:
-    """Statements, and the characters of their texts, all frames written out."""
+    """Statements, the characters of their texts, all frames written out, and the rows of tables
+    that they read."""
 
-    statements: int
-    characters: int
+    statements: int = 0
+    characters: int = 0
+    rows: float = 0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(
+            self.statements + other.statements,
+            self.characters + other.characters,
+            self.rows + other.rows,
+        )
 
 
-def of_program(program: Sequence[Step], moved: Collection[str]) -> Work:
-    """The work of a program when the tables `moved` have changed."""
-    sizes: dict[str, int] = {}
-    statements = characters = 0
+_NOTHING = Work()
+
+
+def of_program(program: Sequence[Step], moved: Collection[str], tables: Mapping[str, int]) -> Work:
+    """The work of a program when the tables `moved` have changed; `tables` have so many rows."""
+    frames: dict[str, Work] = {}
+    done = _NOTHING
     for step in program:
-        size = _size(step, sizes, moved)
-        if size is None:
+        work = _frame(step, frames, moved, tables)
+        if work is None:
             continue
         if isinstance(step, steps.Collect):
-            statements, characters, size = statements + 1, characters + size, 0
+            done, work = done + work + Work(1), _NOTHING
         elif isinstance(step, steps.Apply | steps.Replace | steps.Fold):
-            statements, characters = statements + _WRITES[type(step)], characters + size
+            done += work + Work(_WRITES[type(step)])
             continue
-        sizes[step.name] = size
-    return Work(statements, characters)
+        frames[step.name] = work
+    return done
 
 
-def _size(step: Step, sizes: dict[str, int], moved: Collection[str]) -> int | None:
-    """The characters of a frame's text; None when the frame is known to be empty."""
+def _frame(
+    step: Step, frames: Mapping[str, Work], moved: Collection[str], tables: Mapping[str, int]
+) -> Work | None:
+    """What it takes to compute a frame; None when it is known to be empty."""
     if isinstance(step, steps.Changes):
-        return 0 if step.table in moved else None
-    if isinstance(step, steps.State | steps.Stored):
-        return 0
+        return _NOTHING if step.table in moved else None
+    if isinstance(step, steps.State):
+        rows = tables.get(step.table, 0)
+        return Work(rows=rows * _OF_CUT if step.met else rows)
+    if isinstance(step, steps.Stored):
+        return _NOTHING
     if isinstance(step, steps.Query):
         used = every_hole(step.sql)
-        if any(name not in sizes for name in (*used, *step.when)):
+        if any(name not in frames for name in (*used, *step.when)):
             return None
-        return len(step.sql) + sum(sizes[name] for name in used)
+        cut = sum(frames[name].rows for name in _CUT.findall(step.sql))
+        whole = sum((frames[name] for name in used), Work(characters=len(step.sql)))
+        return whole + Work(rows=-cut * (1 - _OF_CUT))
     if isinstance(step, steps.Union | steps.Together):
         parts = step.parts if isinstance(step, steps.Union) else [p.frame for p in step.parts]
-        found = [sizes[part] for part in parts if part in sizes]
-        return sum(found) if found else None
+        found = [frames[part] for part in parts if part in frames]
+        return sum(found, _NOTHING) if found else None
     frame = step.groups if isinstance(step, steps.Fold) else step.frame
-    if frame not in sizes:
+    if frame not in frames:
         return None
-    return sizes[frame] + (sizes.get(step.keys, 0) if isinstance(step, steps.Replace) else 0)
+    keys = frames.get(step.keys, _NOTHING) if isinstance(step, steps.Replace) else _NOTHING
+    return frames[frame] + keys

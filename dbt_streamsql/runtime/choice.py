@@ -12,7 +12,7 @@ from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import FROM_STORED
 from dbt_streamsql.plan.relational import CLOCK
-from dbt_streamsql.plan.work import of_program
+from dbt_streamsql.plan.work import Work, of_program
 from dbt_streamsql.runtime import upkeep
 from dbt_streamsql.runtime.context import Open, Version
 from dbt_streamsql.runtime.cost import WORTH, WORTH_TO_READERS, Estimate, estimate
@@ -56,11 +56,12 @@ class Choice:
         """Choose; why all rows are to be written anew ('' when they are not)."""
         guarded = self.job.refresh_mode == "auto" and self.epoch.start(self.job.table) is None
         dear = self._estimate.dear if guarded and not self.forgetful else ""
-        if not self._may_compare(spark, stored):
-            return dear
         moved = {source for source, move in self.moves.items() if move.kind != "none"}
         clock = {CLOCK} & set(self.plan.tables)
-        program = of_program(self.plan.steps, moved | clock)
+        sizes = {source: at.meta.live_rows(at.snapshot) for source, at in self.inputs.items()}
+        program = of_program(self.plan.steps, moved | clock, sizes)
+        if not self._may_compare(spark, stored, program):
+            return dear
         rows, text = stored.live_rows(stored.current), len(self.plan.full_sql)
         self._expected = {
             CHANGES: expected_from_changes(program, self._estimate.changed),
@@ -104,13 +105,15 @@ class Choice:
     def _view(self) -> View:
         return self.job.table, self.plan.fingerprint
 
-    def _may_compare(self, spark: SparkSession, stored: Metadata) -> bool:
+    def _may_compare(self, spark: SparkSession, stored: Metadata, program: Work) -> bool:
         tuning = self.epoch.warehouse.tuning
-        rows = max(self._estimate.every, stored.live_rows(stored.current))
+        # Of big inputs the query reads no more than a program that computes old values from them.
+        few = self._estimate.every <= max(tuning.compared_rows, program.rows)
         return (
             self.job.refresh_mode == "auto"
             and not (self.plan.is_wide or self.forgetful or self.epoch.replay)
-            and rows <= tuning.compared_rows
+            and few
+            and stored.live_rows(stored.current) <= tuning.compared_rows
             and tuning.driver_rows > 0
             and stored.live_bytes(stored.current) <= tuning.compared_bytes
             and delta.supported(spark, stored)

@@ -43,7 +43,8 @@ _OWN, _OTHERS = 5, 50
 def expected_from_changes(program: Work, changed: int) -> float:
     """Seconds of a program over so many changed rows; of a program without work, a little."""
     statements = max(1, program.statements)
-    return STATEMENT * statements + CHARACTER * program.characters + ANSWER * changed
+    text = CHARACTER * program.characters
+    return STATEMENT * statements + text + ROW * program.rows + ANSWER * changed
 
 
 def expected_by_comparing(characters: int, every: int, stored: int) -> float:

@@ -32,11 +32,28 @@ JOIN = (
 
 def test_only_what_has_changed_is_work():
     none, one, two = (
-        of_program(JOIN, moved) for moved in ((), ["lake.s.a"], {t.table for t in JOIN[:2]})
+        of_program(JOIN, moved, {"lake.s.a": 1000, "lake.s.b": 10})
+        for moved in ((), ["lake.s.a"], {t.table for t in JOIN[:2]})
     )
-    assert none == Work(0, 0)
+    assert none == Work()
+    assert (one.rows, two.rows) == (10, 1010)
     assert one.statements == two.statements == 3
     assert 0 < one.characters < two.characters
+
+
+def test_rows_that_keys_choose_count_less():
+    whole, cut = (
+        (
+            steps.Changes("d", "lake.s.a", ("k",)),
+            steps.State("a", "lake.s.a", "before"),
+            steps.Query("q", f"SELECT r.k FROM {{a}} r{rest}"),
+            steps.Apply("q"),
+        )
+        for rest in ("", "\nLEFT SEMI JOIN {d} k ON r.k <=> k.k")
+    )
+    rows = [of_program(each, {"lake.s.a"}, {"lake.s.a": 1000}).rows for each in (whole, cut)]
+    assert rows[0] == 1000
+    assert 0 < rows[1] < 500
 
 
 def test_long_programs_and_long_tables_cost_more():
