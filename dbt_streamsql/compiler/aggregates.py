@@ -34,6 +34,7 @@ _PLAIN = {
     "some": "MAX",
     "any": "MAX",
 }
+_OF_BOOLEANS = frozenset({"bool_and", "every", "bool_or", "some", "any"})
 _ANY = frozenset({"first", "first_value", "last", "last_value", "any_value"})
 _LISTS = frozenset({"collect_list", "array_agg", "collect_set"})
 _BY = frozenset({"max_by", "min_by"})
@@ -188,6 +189,8 @@ def _plain(call: exp.Expr, condition: exp.Expr | None) -> Found | None:
         raise obstacle(call, f"{function}(DISTINCT *)", "name the columns")
     if function in {"MIN", "MAX"}:
         distinct = False
+    if name in _OF_BOOLEANS:
+        argument = exp.cast(argument, exp.DType.BOOLEAN)
     if condition is not None:
         argument = exp.case().when(condition.copy(), argument.copy())
     return Found(function, (argument,), distinct)

@@ -15,6 +15,7 @@ from dbt_streamsql.compiler.constants import Rows, put_aside
 from dbt_streamsql.compiler.dialect import DIALECT, parse_all, to_sql, unfaithful
 from dbt_streamsql.compiler.functions import AGGREGATES
 from dbt_streamsql.compiler.names import table_uses, uses_without_tree
+from dbt_streamsql.compiler.orders import settle_orders
 from dbt_streamsql.compiler.parse import parse, unreadable
 from dbt_streamsql.compiler.pivots import without_pivots
 from dbt_streamsql.compiler.reasons import Reason, Unsupported, obstacle, written_in
@@ -111,9 +112,11 @@ def bind(opened: Opened, catalog: Catalog) -> Bound:
     """Qualify every column; raises `Unsupported` for names that Spark may read otherwise."""
     tree, tables = opened.tree.copy(), opened.tables
     _quote_alike(tree)
+    settle_orders(tree)
     constants = put_aside(tree, catalog)
     without_pivots(tree, catalog)
     _name_time_windows(tree)
+    _name_grouping_ids(tree)
     _name_positions(tree)
     _refuse_ambiguous_having(tree, tables)
     # Columns are in lower case here, and tables as their catalog writes them.
@@ -269,6 +272,20 @@ def _name_time_windows(tree: exp.Expr) -> None:
             for place in [*select.expressions, *(part for part in (order, having) if part)]:
                 for column in list(place.find_all(exp.Column)):
                     _meant(column, name, calls[0])
+
+
+def _name_grouping_ids(tree: exp.Expr) -> None:
+    """`grouping__id`, as Hive calls it, beside grouping sets is GROUPING_ID()."""
+    for select in tree.find_all(exp.Select):
+        group = select.args.get("group")
+        many = (exp.GroupingSets, exp.Cube, exp.Rollup)
+        if group is None or group.find(*many) is None:
+            continue
+        for column in list(select.find_all(exp.Column)):
+            if column.name.lower() != "grouping__id" or column.table:
+                continue
+            call: exp.Expr = exp.Anonymous(this="grouping_id", expressions=[])
+            column.replace(exp.alias_(call, column.name) if column.parent is select else call)
 
 
 def _name_positions(tree: exp.Expr) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from dbt_streamsql.compiler import grouping, sources, subqueries, windows
-from dbt_streamsql.compiler.aggregates import Calls, find_calls, told_apart
+from dbt_streamsql.compiler.aggregates import Calls, Found, find_calls, told_apart
 from dbt_streamsql.compiler.asked import in_brackets
 from dbt_streamsql.compiler.bind import Bound
 from dbt_streamsql.compiler.block import Block
@@ -288,14 +288,15 @@ class Builder:
         qualify = conjuncts(tree.args["qualify"].this if tree.args.get("qualify") else None)
         items = [*tree.expressions, *([having.this] if having else []), *qualify, *order]
         calls = find_calls(items)
+        if having is not None and group is None and not calls:
+            # All rows are one group, which is there without any.
+            calls = {exp.Count(this=exp.Star()): Found("COUNT", ())}
         if group is not None or calls:
             self.chosen |= any(found.chosen for found in calls.values())
             for found in calls.values():
                 subqueries.values(self, block, list(found.args))
             block = grouping.grouped(self, block, tree, calls)
         if having is not None:
-            if group is None and not calls:
-                raise obstacle(having, "HAVING", "there is no GROUP BY and no aggregate")
             subqueries.conditions(self, block, conjuncts(_truth(having.this)))
         shown = list(tree.expressions)
         subqueries.values(self, block, [*shown, *order])

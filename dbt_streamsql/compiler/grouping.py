@@ -128,6 +128,12 @@ def calls_over(builder: Builder, block: Block, keys: list[exp.Expr], calls: Call
     result = builder.block(block.outer)
     result.inputs = [Input("g", node)]
     result.swaps = {key: ("g", name) for key, name in columns.items()}
+    # `1 + k` is `k + 1`.
+    result.swaps |= {
+        type(key)(this=key.expression.copy(), expression=key.this.copy()): ("g", name)
+        for key, name in columns.items()
+        if isinstance(key, exp.Add | exp.Mul)
+    }
     result.swaps |= {node: ("g", call.name) for call, node in made}
     return result
 

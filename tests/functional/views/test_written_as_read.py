@@ -57,6 +57,16 @@ EPOCHS = (
 )
 
 VIEWS = r"""
+SELECT * FROM (SELECT id, v FROM {s}.t ORDER BY v DESC NULLS FIRST, id DESC) LIMIT 2
+SELECT -id AS id, shop FROM (SELECT id, shop FROM {s}.t ORDER BY id DESC) o WHERE shop <> 'x' LIMIT 1
+WITH o AS (SELECT * FROM {s}.t ORDER BY shop DESC, id) SELECT id, amount FROM o LIMIT 2
+SELECT k FROM (SELECT k, a FROM {s}.jan UNION ALL SELECT k, b FROM {s}.feb ORDER BY k DESC, a) u LIMIT 2
+SELECT shop, grain, grouping__id FROM {s}.t GROUP BY CUBE(shop, grain) ORDER BY grouping__id, shop
+SELECT shop, GROUPING(shop) AS g FROM {s}.t GROUP BY CUBE(shop, grain) HAVING grouping__id > 0 ORDER BY GROUPING(shop), shop
+SELECT concat_ws(' ', shop, name) FROM {s}.t ORDER BY `concat_ws( , shop, name)`
+SELECT 1 AS one FROM {s}.t WHERE id > 4 HAVING 1 < 2
+SELECT sum(v) AS s, 1 + id AS n FROM {s}.t GROUP BY id + 1, v * 2 HAVING 2 * v > 0
+SELECT every(b) AS a, bool_or(v > 1) AS o, bool_and(NULL) AS n, some('true') AS s FROM {s}.t
 SELECT j.k, z, jan.a FROM {s}.Jan j JOIN {s}.jan ON j.k = jan.k
 SELECT Jan.k, count(z) AS n FROM {s}.Jan GROUP BY jan.K
 SELECT jan.*, (SELECT count(*) FROM {s}.feb WHERE feb.k = jan.k) FROM {s}.jan

@@ -1,0 +1,76 @@
+"""ORDER BY where it means something: beside the LIMIT or OFFSET that it chooses rows for."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from dbt_streamsql.compiler.aggregates import find_calls
+from dbt_streamsql.compiler.reasons import obstacle
+
+_MIXED = ("joins", "laterals", "group", "having", "distinct", "pivots")
+"""Clauses behind which the rows of a sub-query have no order any more."""
+
+
+def settle_orders(tree: exp.Expr) -> None:
+    """Put the order of a sub-query beside the LIMIT around it, and leave out all others."""
+    for select in tree.find_all(exp.Select):
+        if _cuts(select) and not select.args.get("order"):
+            _take_order(select)
+    for query in list(tree.find_all(exp.Select, exp.SetOperation)):
+        holder: exp.Expr | None = query
+        while isinstance(holder, exp.Query) and not _cuts(holder):
+            # A clause behind brackets is one of what they hold.
+            holder = holder.parent if isinstance(holder.parent, exp.Subquery) else None
+        if holder is None:
+            query.set("order", None)
+
+
+def _cuts(query: exp.Expr) -> bool:
+    return bool(query.args.get("limit") or query.args.get("offset"))
+
+
+def _take_order(select: exp.Select) -> None:
+    """Order a block with LIMIT as what it reads is ordered, which Spark keeps to."""
+    from_ = select.args.get("from_")
+    relation: exp.Expr = from_.this if from_ is not None else exp.Null()
+    inner = _query_of(relation)
+    order = inner.args.get("order") if inner is not None else None
+    if inner is None or order is None or _cuts(inner):
+        return
+    if any(select.args.get(clause) for clause in _MIXED) or find_calls(select.expressions):
+        return
+    if not relation.alias_or_name:
+        relation.set("alias", exp.TableAlias(this=exp.to_identifier("__ordered")))
+    shown = {name.lower() for name in inner.named_selects}
+    made = []
+    for item in order.expressions:
+        column = item.this if isinstance(item, exp.Ordered) else item
+        name = column.name.lower() if isinstance(column, exp.Column) else ""
+        if not name or not (name in shown or inner.is_star):
+            raise obstacle(
+                item,
+                "LIMIT over a sub-query with an order",
+                "its order is not one of columns that it shows",
+                "put the ORDER BY beside the LIMIT",
+            )
+        ordered = item.copy() if isinstance(item, exp.Ordered) else exp.Ordered(this=item.copy())
+        ordered.set("this", exp.column(name, table=relation.alias_or_name))
+        made.append(ordered)
+    select.set("order", exp.Order(expressions=made))
+
+
+def _query_of(relation: exp.Expr) -> exp.Query | None:
+    """The query that a relation is: a sub-query, or a CTE by its name."""
+    if isinstance(relation, exp.Subquery):
+        inner = relation.this
+        return inner if isinstance(inner, exp.Select | exp.SetOperation) else None
+    if not isinstance(relation, exp.Table) or relation.args.get("db"):
+        return None
+    holder = relation.parent
+    while holder is not None:
+        with_ = holder.args.get("with_")
+        for cte in with_.expressions if isinstance(with_, exp.With) else []:
+            if cte.alias.lower() == relation.name.lower():
+                return cte.this if isinstance(cte.this, exp.Query) else None
+        holder = holder.parent
+    return None
