@@ -13,8 +13,9 @@ _MIXED = ("joins", "laterals", "group", "having", "distinct", "pivots")
 
 def settle_orders(tree: exp.Expr) -> None:
     """Put the order of a sub-query beside the LIMIT around it, and leave out all others."""
-    for select in tree.find_all(exp.Select):
-        if _cuts(select) and not select.args.get("order"):
+    # The innermost first: an order goes up through all blocks that keep to it.
+    for select in reversed(list(tree.find_all(exp.Select))):
+        if not select.args.get("order"):
             _take_order(select)
     for query in list(tree.find_all(exp.Select, exp.SetOperation)):
         holder: exp.Expr | None = query
@@ -30,7 +31,7 @@ def _cuts(query: exp.Expr) -> bool:
 
 
 def _take_order(select: exp.Select) -> None:
-    """Order a block with LIMIT as what it reads is ordered, which Spark keeps to."""
+    """Order a block as what it reads is ordered, which Spark keeps to."""
     from_ = select.args.get("from_")
     relation: exp.Expr = from_.this if from_ is not None else exp.Null()
     inner = _query_of(relation)
@@ -47,6 +48,8 @@ def _take_order(select: exp.Select) -> None:
         column = item.this if isinstance(item, exp.Ordered) else item
         name = column.name.lower() if isinstance(column, exp.Column) else ""
         if not name or not (name in shown or inner.is_star):
+            if not _cuts(select):
+                return
             raise obstacle(
                 item,
                 "LIMIT over a sub-query with an order",

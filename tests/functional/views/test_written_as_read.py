@@ -59,6 +59,7 @@ EPOCHS = (
 VIEWS = r"""
 SELECT * FROM (SELECT id, v FROM {s}.t ORDER BY v DESC NULLS FIRST, id DESC) LIMIT 2
 SELECT -id AS id, shop FROM (SELECT id, shop FROM {s}.t ORDER BY id DESC) o WHERE shop <> 'x' LIMIT 1
+SELECT * FROM (SELECT id, v FROM (SELECT * FROM {s}.t ORDER BY v DESC NULLS FIRST, id DESC) WHERE id > 0) LIMIT 2
 WITH o AS (SELECT * FROM {s}.t ORDER BY shop DESC, id) SELECT id, amount FROM o LIMIT 2
 SELECT k FROM (SELECT k, a FROM {s}.jan UNION ALL SELECT k, b FROM {s}.feb ORDER BY k DESC, a) u LIMIT 2
 SELECT shop, grain, grouping__id FROM {s}.t GROUP BY CUBE(shop, grain) ORDER BY grouping__id, shop
