@@ -42,12 +42,11 @@ def _take_order(select: exp.Select) -> None:
         return
     if not relation.alias_or_name:
         relation.set("alias", exp.TableAlias(this=exp.to_identifier("__ordered")))
-    shown = {name.lower() for name in inner.named_selects}
     made = []
     for item in order.expressions:
         column = item.this if isinstance(item, exp.Ordered) else item
-        name = column.name.lower() if isinstance(column, exp.Column) else ""
-        if not name or not (name in shown or inner.is_star):
+        name = _shown_as(column, inner)
+        if not name:
             if not _cuts(select):
                 return
             raise obstacle(
@@ -60,6 +59,16 @@ def _take_order(select: exp.Select) -> None:
         ordered.set("this", exp.column(name, table=relation.alias_or_name))
         made.append(ordered)
     select.set("order", exp.Order(expressions=made))
+
+
+def _shown_as(column: exp.Expr, inner: exp.Query) -> str:
+    """The name under which a query shows what it is ordered by; '' when that is not told."""
+    if not isinstance(column, exp.Column):
+        return ""
+    name = column.name.lower()
+    # `t.a` is a column that is read, whatever is shown as `a`.
+    shown = not column.table and name in {each.lower() for each in inner.named_selects}
+    return name if shown or inner.is_star else ""
 
 
 def _query_of(relation: exp.Expr) -> exp.Query | None:
