@@ -128,7 +128,13 @@ class RelationsAdapter(SparkAdapter):
     def create_schema(self, relation: StreamSqlRelation) -> None:
         with self.connections.exception_handler(""):
             check_name(relation.schema or "", "schema")
-        super().create_schema(relation)
+        try:
+            super().create_schema(relation)
+        except DbtRuntimeError:
+            # To a JDBC catalog IF NOT EXISTS is a look and then an insert: another process was
+            # quicker.
+            if not self.check_schema_exists(relation.database, relation.schema or ""):
+                raise
 
     def drop_schema(self, relation: StreamSqlRelation) -> None:
         # Iceberg's catalogs do not cascade.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dbt_streamsql.adapter.invoking import Invocation
+from dbt_streamsql.errors import StreamSqlError
 
 _FILES = (".sql", ".yml", ".yaml", ".py", ".md", ".csv")
 _NOT_ITS_OWN = frozenset(("target", "logs", "warehouse", "node_modules", "venv", "__pycache__"))
@@ -42,7 +43,11 @@ class DbtProject:
         models = self._invocation.maintained()
         if self._invocation.select or self._invocation.exclude:
             self._selected = frozenset(models)
-        failed = self._invocation.run(sorted(models.values())) if models else {}
+        try:
+            failed = self._invocation.run(sorted(models.values())) if models else {}
+        except StreamSqlError as error:
+            # It could be read, so it may be for what the tables or the catalog hold now.
+            failed = dict.fromkeys(models, f"{error.message}: {error.given}")
         return {"models": len(models), "failed": failed}
 
     def selected(self) -> frozenset[str] | None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from dbt_streamsql.cli.progress import Board, Lines
+from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runner.events import Event
 from dbt_streamsql.runner.patience import LONGEST_SECONDS, Patience
+from dbt_streamsql.runner.project import DbtProject
 
 
 def tick(at: float = 0.0, **told: Any) -> Event:
@@ -97,3 +100,22 @@ def test_what_fails_again_and_again_rests_longer_and_longer() -> None:
     assert patience.failed("a") > 40
     patience.succeeded(["a"])
     assert patience.failed("a") <= 1
+
+
+class _Unlucky:
+    """dbt reads the project, and then its run ends with an error of its own."""
+
+    select = exclude = ()
+
+    def maintained(self) -> dict[str, str]:
+        return {"model.shop.a": "fqn:shop.a", "model.shop.b": "fqn:shop.b"}
+
+    def run(self, selectors: list[str]) -> dict[str, str]:
+        raise StreamSqlError("PROJECT_INVALID", "dbt could not run the project", given="locked")
+
+
+def test_a_project_that_could_be_read_but_not_run_is_tried_again(tmp_path: Path) -> None:
+    told = DbtProject(tmp_path, _Unlucky()).register()  # type: ignore[arg-type]
+    assert told["models"] == 2
+    assert set(told["failed"]) == {"model.shop.a", "model.shop.b"}
+    assert "locked" in told["failed"]["model.shop.a"]

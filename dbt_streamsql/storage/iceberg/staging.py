@@ -209,9 +209,14 @@ def create_schema(spark: SparkSession, catalog: str, schema: str) -> None:
     """Create a schema unless it is there."""
     if tables_of(spark).knows_schema(catalog, schema):
         return
-    # To the JDBC catalog IF NOT EXISTS is a look and then an insert: two threads can both insert.
+    # To the JDBC catalog IF NOT EXISTS is a look and then an insert: two can both insert.
     with _creating:
-        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quote(catalog)}.{quote(schema)}")
+        try:
+            spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quote(catalog)}.{quote(schema)}")
+        except PySparkException:
+            rows = spark.sql(f"SHOW NAMESPACES IN {quote(catalog)}").collect()
+            if schema not in {row["namespace"].strip("`") for row in rows}:
+                raise
 
 
 def staged_barrier(name: TableName, store: str) -> int:
