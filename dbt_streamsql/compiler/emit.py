@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from dbt_streamsql.compiler.meeting import meetings
 from dbt_streamsql.plan.expression import escape, every_hole, ident
-from dbt_streamsql.plan.likeness import stand_in
+from dbt_streamsql.plan.likeness import grouped, typed
 from dbt_streamsql.plan.relational import Node, Scan, walk
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.plan.steps import (
@@ -117,16 +117,11 @@ class Emitter:
 
         `unlike`: the columns that Spark does not compare, with their types.
         """
-        names = {column: escape(ident(column)) for column in columns}
-        shown = (
-            f"any_value({name}) AS {name}" if column in unlike else name
-            for column, name in names.items()
-        )
-        keys = (escape(stand_in(unlike.get(column, ""), ident(column))) for column in columns)
+        shown, keys = map(escape, grouped(typed(columns, unlike), ident))
         return self.query(
             wanted,
-            f"SELECT {', '.join(shown)}, sum({WEIGHT}) AS {WEIGHT}\nFROM {{{frame}}}\n"
-            f"GROUP BY {', '.join(keys)}\nHAVING sum({WEIGHT}) <> 0",
+            f"SELECT {shown}, sum({WEIGHT}) AS {WEIGHT}\nFROM {{{frame}}}\n"
+            f"GROUP BY {keys}\nHAVING sum({WEIGHT}) <> 0",
         )
 
     def finished(self) -> tuple[Step, ...]:

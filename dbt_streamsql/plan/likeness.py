@@ -7,7 +7,7 @@ map its entries in an order of their own, of a variant its type and its JSON.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from dbt_streamsql.plan.schema import Column
@@ -51,11 +51,11 @@ def has_likeness(column: Column) -> bool:
     return _NEVER.search(column.type) is None
 
 
-def grouped(columns: Iterable[Column]) -> tuple[str, str]:
-    """What a grouping of equal rows shows, and what it groups by."""
+def grouped(columns: Iterable[Column], written: Callable[[str], str] = quote) -> tuple[str, str]:
+    """What a grouping of equal rows shows, and what it groups by; names as `written`."""
     shown, keys = [], []
     for column in columns:
-        name = quote(column.name)
+        name = written(column.name)
         key = stand_in(column.type, name)
         shown.append(name if key == name else f"any_value({name}) AS {name}")
         keys.append(key)

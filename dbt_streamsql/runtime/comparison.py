@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dbt_streamsql.plan import likeness
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import quote
@@ -37,17 +36,16 @@ class Comparison:
         """The rows that one side has more often than the other, as `write_driver.different` takes
         them."""
         names = ", ".join(quote(name) for name in self.writer.columns)
-        grouped, keys = likeness.grouped(self.writer.typed(self.writer.columns))
         place = write_driver.PLACE_IN_NUMBERS
         nowhere = ", ".join(f"NULL AS {name}" for name in place)
         here = ", ".join(f"{value} AS {name}" for name, value in place.items())
         found = ", ".join(f"max({name}) AS {name}" for name in place)
         return (
-            f"SELECT {grouped}, sum({WEIGHT}) AS {WEIGHT}, "
+            f"SELECT {names}, sum({WEIGHT}) AS {WEIGHT}, "
             f"count_if({WEIGHT} < 0) AS {write_driver.COPIES}, {found} "
             f"FROM (SELECT {names}, 1L AS {WEIGHT}, {nowhere} FROM ({self.query}) UNION ALL "
             f"SELECT {names}, -1L AS {WEIGHT}, {here} FROM {write_driver.stored(self.writer)}) "
-            f"GROUP BY {keys} HAVING sum({WEIGHT}) <> 0"
+            f"GROUP BY {names} HAVING sum({WEIGHT}) <> 0"
         )
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import compare
 from dbt_streamsql.runtime.ages import APPROXIMATE, CLOCKED, expired_at
+from dbt_streamsql.runtime.changelog import columns_of
 from dbt_streamsql.runtime.context import Warehouse, plan_of, readable
 from dbt_streamsql.runtime.job import Rewrite
 from dbt_streamsql.runtime.program_runner import clock_row
@@ -50,7 +51,7 @@ def differing(
         forgetful, rows = oracle(plan_of(job), _moments(warehouse, job, version))
         shown = likeness.typed(forgetful, {c["name"]: c["type"] for c in job.columns})
     else:
-        shown = [Column(column["name"], column["type"]) for column in job.columns]
+        shown = columns_of(job)
         names = ", ".join(quote(column.name) for column in shown)
         query = f"({_meant(warehouse, job, version, rewritten)})"
         if any(column.stored_type != column.type for column in shown):

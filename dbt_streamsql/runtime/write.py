@@ -65,7 +65,7 @@ class Writer:
     types: Mapping[str, str] = field(default_factory=dict)
     _open: bool = False
 
-    def typed(self, names: Iterable[str]) -> list[Column]:
+    def _typed(self, names: Iterable[str]) -> list[Column]:
         """Columns with their types."""
         return likeness.typed(names, self.types)
 
@@ -180,7 +180,7 @@ class Writer:
             return Outcome()
         ids = ""
         if lost:
-            on = likeness.same(self.typed(apart), "o", "d") or "true"
+            on = likeness.same(self._typed(apart), "o", "d") or "true"
             copies = self._apart(apart, "o") or "1"
             ids = (
                 f"(SELECT {_ROW_ID} FROM (SELECT o.{_ROW_ID}, d.{WEIGHT}, row_number() OVER "
@@ -208,14 +208,14 @@ class Writer:
         """The columns of a relation as what tells its rows apart."""
         values = (
             likeness.stand_in(column.type, f"{alias}.{quote(column.name)}")
-            for column in self.typed(columns)
+            for column in self._typed(columns)
         )
         return ", ".join(values)
 
     def _rows_like(self, diff: str, lost: int) -> str:
         """Row ids of as many copies of each negative row as it takes away."""
         names = self._apart(self.visible, "t")
-        alike = likeness.same(self.typed(self.visible), "t", "d")
+        alike = likeness.same(self._typed(self.visible), "t", "d")
         found = self.local.collect(
             f"SELECT {_ROW_ID} FROM (SELECT /*+ BROADCAST(d) */ t.{_ROW_ID}, d.{WEIGHT}, "
             f"row_number() OVER (PARTITION BY {names} ORDER BY t.{_ROW_ID}) AS n "
@@ -232,7 +232,7 @@ class Writer:
 
     def _consolidated(self, change: str, columns: tuple[str, ...]) -> tuple[Kept, int, int]:
         """The change without rows that cancel, rows gained, rows lost."""
-        names, keys = likeness.grouped(self.typed(columns))
+        names, keys = likeness.grouped(self._typed(columns))
         kept = self.local.collect(
             f"SELECT {names}, sum({WEIGHT}) AS {WEIGHT} FROM {change} "
             f"GROUP BY {keys} HAVING sum({WEIGHT}) <> 0",
