@@ -76,10 +76,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="streamsql-kinds-") as folder:
         world = data.open_world(Path(folder), with_delta=False)
         try:
-            views = _make(world, given.views, given.rows)
+            views = make(world, given.views, given.rows)
             for number in range(given.rounds):
                 for way in given.ways.split(","):
-                    _change(world, rng, given.rows)
+                    change(world, rng, given.rows)
                     print(_epoch(world, way), flush=True)
                 _queries(world, views, number)
             differing = sum(len(world.engine.verify(view)) for view in views)
@@ -89,7 +89,7 @@ def main() -> int:
     return 1 if differing else 0
 
 
-def _make(world: World, views: int, rows: int) -> dict[str, str]:
+def make(world: World, views: int, rows: int) -> dict[str, str]:
     spark = world.spark
     spark.sql(f"CREATE NAMESPACE {SCHEMA}")
     for table in (*BIG, *SMALL):
@@ -118,7 +118,7 @@ def _make(world: World, views: int, rows: int) -> dict[str, str]:
     return made
 
 
-def _change(world: World, rng: random.Random, rows: int) -> None:
+def change(world: World, rng: random.Random, rows: int) -> None:
     """24 rows of every table: 8 come, 8 go, 8 are others."""
     for table in (*BIG, *SMALL):
         name, size = f"{SCHEMA}.{table}", 5 * rows if table in BIG else rows

@@ -1,21 +1,24 @@
 """Where the time of one epoch goes: its durable steps, its SQL executions and their Spark jobs.
 
 python -m benchmarks.profile_epoch --rows 1000000 --keys scattered
+python -m benchmarks.profile_epoch --kinds 100 --java
 
 Steps are measured in this process, executions and jobs come from Spark's own status stores, all on
 one clock. Executions lie inside steps or between them; what no line covers is analysis, metadata
-and MetaService (`--calls` shows the calls too).
+and MetaService (`--calls` shows the calls too). `--kinds` takes that many views of all kinds
+(`benchmarks.kinds`) and shows each; `--java` says what Spark's Java did all the while.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,9 +28,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from benchmarks import contestants, data, measure
+from benchmarks import contestants, data, java_profile, kinds, measure
 from dbt_streamsql.runtime import durable
 from dbt_streamsql.runtime.durable import Moment
+from dbt_streamsql.runtime.report import TableReport
 
 
 @dataclass(frozen=True)
@@ -86,53 +90,96 @@ class Recorder:
             setattr(SparkSession, "sql", original)  # noqa: B010
 
 
+class OneView:
+    """A view of one row a group, over which rows of some keys come."""
+
+    def __init__(self, world: data.World, given: argparse.Namespace) -> None:
+        self._world, self._given = world, given
+        data.create_base(world.spark, given.rows, given.seed)
+        data.create_view(world.engine)
+
+    @contextmanager
+    def changed(self, number: int) -> Iterator[None]:
+        given = self._given
+        change = data.Change(given.keys, given.rows, given.change, number, given.seed)
+        with data.batch([self._world.spark], change):
+            contestants.append(self._world)
+            yield
+
+
+class Kinds:
+    """Views of all kinds over five tables, of which 120 rows change."""
+
+    def __init__(self, world: data.World, given: argparse.Namespace) -> None:
+        self._world, self._rows = world, given.rows
+        self._rng = random.Random(given.seed)  # noqa: S311
+        kinds.make(world, given.kinds, given.rows)
+
+    @contextmanager
+    def changed(self, _: int) -> Iterator[None]:
+        kinds.change(self._world, self._rng, self._rows)
+        yield
+
+
 def main() -> None:
     """Warm up, run one epoch, print its time line and sums."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--rows", type=int, default=1_000_000, help="groups: %(default)s")
-    parser.add_argument("--keys", choices=data.KEYS, default="scattered", help="%(default)s")
-    parser.add_argument("--change", type=int, default=1000, help="changed rows: %(default)s")
-    parser.add_argument("--warm", type=int, default=3, help="epochs before: %(default)s")
-    parser.add_argument("--calls", action="store_true", help="also each call of spark.sql")
-    parser.add_argument("--seed", type=int, default=1, help="of the data: %(default)s")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="streamsql-profile-") as folder:
+    given = _arguments()
+    with tempfile.TemporaryDirectory(prefix="streamsql-profile-") as folder, ExitStack() as stack:
         world = data.open_world(Path(folder), with_delta=False)
         try:
-            data.create_base(world.spark, given.rows, given.seed)
-            data.create_view(world.engine)
+            scene = Kinds(world, given) if given.kinds else OneView(world, given)
             for number in range(given.warm):
-                _epoch(world, given, number)
+                with scene.changed(number):
+                    world.engine.advance()
             recorder = Recorder()
             durable.observers.append(recorder.observe)
             before = (measure.jobs_so_far(world), _last_execution(world.spark))
             if given.calls:
-                with recorder.calls():
-                    _epoch(world, given, given.warm, recorder)
-            else:
-                _epoch(world, given, given.warm, recorder)
+                stack.enter_context(recorder.calls())
+            with scene.changed(given.warm):
+                measure.settle(world)
+                java = (
+                    stack.enter_context(java_profile.recorded(world.spark)) if given.java else None
+                )
+                recorder.begin()
+                start, used = time.time(), time.process_time()
+                reports = world.engine.advance().tables
+                recorder.add("epoch", "advance()", start)
+                used = time.process_time() - used
+                stack.close()
             seen = [*recorder.spans, *_from_spark(world.spark, recorder.zero, before)]
         finally:
             durable.observers.clear()
             world.close()
     # The rows of the change were made and appended before the clock was set to zero.
-    spans = [span for span in seen if span.start >= 0]
-    _show(sorted(spans, key=lambda span: (span.start, -span.end)))
+    spans = sorted(
+        (span for span in seen if span.start >= 0), key=lambda span: (span.start, -span.end)
+    )
+    console = Console()
+    if given.kinds:
+        _show_views(console, reports)
+    else:
+        _show_line(console, spans)
+    _show_sums(console, spans, used)
+    if java is not None:
+        _show_java(console, java)
 
 
-def _epoch(
-    world: data.World, given: argparse.Namespace, number: int, recorder: Recorder | None = None
-) -> None:
-    change = data.Change(given.keys, given.rows, given.change, number, given.seed)
-    with data.batch([world.spark], change):
-        contestants.append(world)
-        measure.settle(world)
-        if recorder is not None:
-            recorder.begin()
-        start = time.time()
-        mode = contestants.epoch(world)
-        if recorder is not None:
-            recorder.add("epoch", f"advance(): {mode}", start)
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="benchmarks.profile_epoch", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--rows", type=int, help="groups: 1000000; of small tables: 20000")
+    parser.add_argument("--keys", choices=data.KEYS, default="scattered", help="%(default)s")
+    parser.add_argument("--change", type=int, default=1000, help="changed rows: %(default)s")
+    parser.add_argument("--kinds", type=int, default=0, help="views of all kinds instead of one")
+    parser.add_argument("--warm", type=int, default=3, help="epochs before: %(default)s")
+    parser.add_argument("--calls", action="store_true", help="also each call of spark.sql")
+    parser.add_argument("--java", action="store_true", help="also what Spark's Java did")
+    parser.add_argument("--seed", type=int, default=1, help="of the data: %(default)s")
+    given = parser.parse_args()
+    given.rows = given.rows or (20_000 if given.kinds else 1_000_000)
+    return given
 
 
 def _last_execution(spark: SparkSession) -> int:
@@ -184,19 +231,26 @@ def _plan(text: str) -> str:
     return " < ".join(names[:3])
 
 
-def _show(spans: list[Span]) -> None:
-    console = Console()
-    table = Table(title="one epoch", title_justify="left")
-    table.add_column("from", justify="right")
-    table.add_column("seconds", justify="right")
-    table.add_column("kind")
-    table.add_column("what")
+def _show_views(console: Console, reports: Mapping[str, TableReport]) -> None:
+    table = _table("the views of one epoch", "view", "seconds", "jobs", "how", "rows")
+    for name, report in sorted(reports.items()):
+        how = report.mode if report.mode == "noop" else report.strategy
+        rows = f"+{report.rows_inserted} -{report.rows_deleted}"
+        table.add_row(name, f"{report.seconds:.3f}", str(report.jobs), how, rows)
+    console.print(table)
+
+
+def _show_line(console: Console, spans: Sequence[Span]) -> None:
+    table = _table("one epoch", "from", "seconds", "kind", "what")
     room = max(30, console.width - 32)
     indent = {"epoch": "", "step": " ", "call": "  ", "sql": "   ", "job": "    "}
     for span in spans:
         what = escape((indent[span.kind] + " ".join(span.what.split()))[:room])
         table.add_row(f"{span.start:.3f}", f"{span.seconds:.3f}", span.kind, what)
     console.print(table)
+
+
+def _show_sums(console: Console, spans: Sequence[Span], used: float) -> None:
     whole = next(span for span in spans if span.kind == "epoch").seconds
     for kind in ("step", "call", "sql", "job"):
         chosen = [span for span in spans if span.kind == kind]
@@ -205,6 +259,31 @@ def _show(spans: list[Span]) -> None:
             console.print(f"{kind}: {len(chosen)} in {share:.2f} s of {whole:.2f}", markup=False)
     rest = whole - _covered([span for span in spans if span.kind != "epoch"])
     console.print(f"in none of them: {rest:.2f} s")
+    console.print(f"Python: {used:.2f} s of a processor")
+    steps = defaultdict(list)
+    for span in spans:
+        if span.kind == "step":
+            steps[span.what].append(span)
+    table = _table("durable steps", "step", "times", "seconds")
+    for step, each in sorted(steps.items(), key=lambda item: -_covered(item[1])):
+        table.add_row(step, str(len(each)), f"{_covered(each):.3f}")
+    console.print(table)
+
+
+def _show_java(console: Console, java: java_profile.Told) -> None:
+    table = _table(f"Java: {java.classes} classes generated", "what", "processor ms", "%")
+    whole = sum(ms for _, ms in java.lines())
+    for what, ms in java.lines():
+        table.add_row(what, f"{ms:,}", f"{100 * ms / whole:.0f}")
+    console.print(table)
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        is_number = column in ("from", "seconds", "jobs", "times", "processor ms", "%")
+        table.add_column(column, justify="right" if is_number else "left")
+    return table
 
 
 def _covered(spans: list[Span]) -> float:

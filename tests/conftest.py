@@ -25,6 +25,7 @@ enable_test_caching()
 pytest_plugins = [
     "tests.support.spark_servers",
     "tests.support.kafka_broker",
+    "tests.support.rest_catalog",
     "tests.support.tiers",
 ]
 

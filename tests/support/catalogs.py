@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 
@@ -20,6 +21,18 @@ def drop_schema(engine, name):
         for row in engine.spark.sql(f"SHOW {kind}S IN lake.{name}").collect():
             engine.spark.sql(f"DROP {kind} lake.{name}.`{row[column]}`")
     engine.spark.sql(f"DROP NAMESPACE lake.{name}")
+
+
+@contextmanager
+def configured(spark, settings):
+    """A session with some settings, for the length of the block."""
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key in settings:
+            spark.conf.unset(key)
 
 
 def own_catalog(spark, folder):

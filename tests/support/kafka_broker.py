@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import tempfile
 import time
@@ -13,14 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from dbt_streamsql.runtime import jars
-from dbt_streamsql.runtime.jars import Jar
 from dbt_streamsql.runtime.java import find_java
+from tests.support.java_parts import class_path
 from tests.support.spark_servers import end, free_port, is_open, wait
 
 SECONDS = 60
 JARS = Path(__file__).parent / "kafka_broker.jars"
-"""`group:artifact:version sha256` of the broker and of all that it needs."""
+"""Of the broker and of all that it needs."""
 
 SETTINGS = {
     "process.roles": "broker,controller",
@@ -124,15 +122,6 @@ class Broker:
             producer.abort_transaction(SECONDS)
 
 
-def class_path() -> str:
-    """The broker's jars, fetched once."""
-    wanted = []
-    for line in JARS.read_text(encoding="utf-8").splitlines():
-        name, sha256 = line.split()
-        wanted.append(Jar(*name.split(":"), sha256))
-    return os.pathsep.join(map(str, jars.ensure(tuple(wanted))))
-
-
 @contextmanager
 def server(settings: Mapping[str, str] | None = None) -> Iterator[Broker]:
     """A broker for the length of the block."""
@@ -150,7 +139,7 @@ def server(settings: Mapping[str, str] | None = None) -> Iterator[Broker]:
         file = folder / "server.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in wanted.items()))
         home = find_java()
-        java = [str(home.binary), "-cp", class_path()]
+        java = [str(home.binary), "-cp", class_path(JARS)]
         storage = ["kafka.tools.StorageTool", "format", "-c", str(file), "-t"]
         identity = "MkU3OEVBNTcwNTJENDM2Qg"
         subprocess.run(

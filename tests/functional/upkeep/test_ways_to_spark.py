@@ -20,8 +20,12 @@ pytestmark = pytest.mark.processes
 ROOT = Path(__file__).resolve().parents[3]
 DBT = "tests/functional/dbt"
 VIEWS = f"{DBT}/test_dbt_materialized_view.py"
+READ_ONLY = "tests/functional/views/test_read_only_sources.py"
 SHARES = {
-    "views": (f"{VIEWS}::test_a_build_makes_the_views_and_the_next_run_follows_the_changes",),
+    "views": (
+        f"{VIEWS}::test_a_build_makes_the_views_and_the_next_run_follows_the_changes",
+        f"{READ_ONLY}::test_a_source_that_may_only_be_read_stops_no_run_and_is_told_once[rest]",
+    ),
     "shop": (
         f"{DBT}/test_examples.py::test_the_shop_is_kept_up_from_changes_and_passes_its_tests",
     ),
@@ -40,6 +44,9 @@ SHARES = {
 }
 
 
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "")
+
+
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("way", ["connect_server", "standalone_master"])
 def test_views_the_shop_and_a_share_of_dbts_suite_pass_by_every_way(way, share, request, tmp_path):
@@ -48,7 +55,7 @@ def test_views_the_shop_and_a_share_of_dbts_suite_pass_by_every_way(way, share, 
     with log.open("w") as out:
         try:
             done = patience.run(
-                [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SHARES[share]],
+                [*PYTEST, *SHARES[share]],
                 *spark_servers.pids(),
                 cwd=ROOT,
                 env={**os.environ, spark_way.VARIABLE: address},

@@ -1,0 +1,150 @@
+"""What Spark's Java does during an epoch: samples of its threads, its compilers, its collector.
+
+The samples are Java Flight Recorder's, every 10 ms of a thread that runs Java. Each is put down to
+the first of `KINDS` that has a frame of it. Java's own compilers are native threads: their time,
+like the collector's, is what the process tells of itself.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+PERIOD_MS = 10
+KINDS = {
+    "compiling generated code": ("org.codehaus.",),
+    "generating code": (
+        "org.apache.spark.sql.catalyst.expressions.codegen.",
+        "org.apache.spark.sql.execution.WholeStageCodegenExec.doCodeGen",
+    ),
+    "parsing": ("org.antlr.", "org.apache.spark.sql.catalyst.parser."),
+    "Iceberg: planning and metadata": (
+        "org.apache.iceberg.BaseMetastoreTableOperations",
+        "org.apache.iceberg.TableMetadata",
+        "org.apache.iceberg.ManifestGroup",
+        "org.apache.iceberg.ManifestReader",
+        "org.apache.iceberg.ManifestLists",
+        "org.apache.iceberg.BaseTable",
+        "org.apache.iceberg.DataTableScan",
+        "org.apache.iceberg.SnapshotScan",
+        "org.apache.iceberg.jdbc.",
+    ),
+    "Iceberg: commits": (
+        "org.apache.iceberg.SnapshotProducer",
+        "org.apache.iceberg.BaseTransaction",
+    ),
+    "tasks": ("org.apache.spark.executor.Executor$TaskRunner",),
+    "scheduling": ("org.apache.spark.scheduler.", "org.apache.spark.util.EventLoop"),
+    "status and listeners": ("org.apache.spark.status.", "org.apache.spark.sql.execution.ui."),
+    "optimizing": (
+        "org.apache.spark.sql.catalyst.optimizer.",
+        "org.apache.spark.sql.execution.SparkOptimizer",
+    ),
+    "adaptive execution": ("org.apache.spark.sql.execution.adaptive.",),
+    "analysis": ("org.apache.spark.sql.catalyst.analysis.",),
+    "planning": (
+        "org.apache.spark.sql.catalyst.planning.",
+        "org.apache.spark.sql.execution.SparkPlanner",
+        "org.apache.spark.sql.execution.QueryExecution",
+    ),
+    "Iceberg, other": ("org.apache.iceberg.",),
+    "Spark, other": ("org.apache.spark.",),
+    "gateway": ("py4j.",),
+}
+"""By class or method, as a frame begins. A sample of none of them is `other`."""
+
+
+@dataclass
+class Told:
+    """Milliseconds of processor time by kind, and what the process counted."""
+
+    samples: Counter[str] = field(default_factory=Counter)
+    compilers: int = 0
+    collector: int = 0
+    classes: int = 0
+
+    def lines(self) -> list[tuple[str, int]]:
+        sampled = [(kind, count * PERIOD_MS) for kind, count in self.samples.most_common()]
+        own = [("Java's compilers", self.compilers), ("Java's collector", self.collector)]
+        return sorted([*sampled, *own], key=lambda line: -line[1])
+
+
+@contextmanager
+def recorded(spark: SparkSession) -> Iterator[Told]:
+    """What happens in the block; it is filled in at its end."""
+    jvm: Any = spark._jvm  # noqa: SLF001 - Java's own management classes
+    told = Told()
+    _deepen(spark)
+    recording = jvm.jdk.jfr.Recording()
+    period = jvm.java.time.Duration.ofMillis(PERIOD_MS)
+    recording.enable("jdk.ExecutionSample").withPeriod(period)
+    before = _counts(jvm)
+    recording.start()
+    try:
+        yield told
+    finally:
+        recording.stop()
+        told.compilers, told.collector, told.classes = (
+            now - then for now, then in zip(_counts(jvm), before, strict=True)
+        )
+        with tempfile.TemporaryDirectory(prefix="streamsql-jfr-") as folder:
+            file = jvm.java.nio.file.Path.of(str(Path(folder) / "samples.jfr"), _texts(spark))
+            recording.dump(file)
+            recording.close()
+            told.samples = _sorted_by_kind(jvm.jdk.jfr.consumer.RecordingFile.readAllEvents(file))
+
+
+def _deepen(spark: SparkSession) -> None:
+    """Ask for whole stacks: 64 frames from the top do not reach what a rule is called by.
+
+    It has an effect before the first recording of a process only.
+    """
+    jvm: Any = spark._jvm  # noqa: SLF001 - see `recorded`
+    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
+    given = gateway.new_array(jvm.String, 1)
+    given[0] = "stackdepth=512"
+    arguments, kinds = gateway.new_array(jvm.Object, 1), gateway.new_array(jvm.String, 1)
+    arguments[0], kinds[0] = given, "[Ljava.lang.String;"
+    server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
+    name = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
+    server.invoke(name, "jfrConfigure", arguments, kinds)
+
+
+def _counts(jvm: Any) -> tuple[int, int, int]:
+    """Milliseconds of the compilers and of the collectors, and classes that were generated."""
+    beans = jvm.java.lang.management.ManagementFactory
+    collectors = beans.getGarbageCollectorMXBeans()
+    metrics = jvm.org.apache.spark.metrics.source.CodegenMetrics
+    return (
+        beans.getCompilationMXBean().getTotalCompilationTime(),
+        sum(each.getCollectionTime() for each in collectors),
+        metrics.METRIC_COMPILATION_TIME().getCount(),
+    )
+
+
+def _sorted_by_kind(events: Any) -> Counter[str]:
+    # Whole stacks as one text each: one call of Java a sample, not one a frame.
+    found: Counter[str] = Counter()
+    for event in events:
+        trace = event.getStackTrace()
+        found[_kind(str(trace)) if trace is not None else "other"] += 1
+    return found
+
+
+def _kind(stack: str) -> str:
+    for kind, marks in KINDS.items():
+        if any(mark in stack for mark in marks):
+            return kind
+    return "other"
+
+
+def _texts(spark: SparkSession) -> Any:
+    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
+    return gateway.new_array(gateway.jvm.java.lang.String, 0)
