@@ -7,6 +7,7 @@ like the collector's, is what the process tells of itself.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -76,12 +77,16 @@ class Told:
         return sorted([*sampled, *own], key=lambda line: -line[1])
 
 
+def ask_for_whole_stacks() -> None:
+    """To be called before Java starts: 64 frames do not reach what called a deep rule."""
+    os.environ["JDK_JAVA_OPTIONS"] = "-XX:FlightRecorderOptions=stackdepth=512"
+
+
 @contextmanager
 def recorded(spark: SparkSession) -> Iterator[Told]:
     """What happens in the block; it is filled in at its end."""
     jvm: Any = spark._jvm  # noqa: SLF001 - Java's own management classes
     told = Told()
-    _deepen(spark)
     recording = jvm.jdk.jfr.Recording()
     period = jvm.java.time.Duration.ofMillis(PERIOD_MS)
     recording.enable("jdk.ExecutionSample").withPeriod(period)
@@ -99,22 +104,6 @@ def recorded(spark: SparkSession) -> Iterator[Told]:
             recording.dump(file)
             recording.close()
             told.samples = _sorted_by_kind(jvm.jdk.jfr.consumer.RecordingFile.readAllEvents(file))
-
-
-def _deepen(spark: SparkSession) -> None:
-    """Ask for whole stacks: 64 frames from the top do not reach what a rule is called by.
-
-    It has an effect before the first recording of a process only.
-    """
-    jvm: Any = spark._jvm  # noqa: SLF001 - see `recorded`
-    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
-    given = gateway.new_array(jvm.String, 1)
-    given[0] = "stackdepth=512"
-    arguments, kinds = gateway.new_array(jvm.Object, 1), gateway.new_array(jvm.String, 1)
-    arguments[0], kinds[0] = given, "[Ljava.lang.String;"
-    server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
-    name = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
-    server.invoke(name, "jfrConfigure", arguments, kinds)
 
 
 def _counts(jvm: Any) -> tuple[int, int, int]:

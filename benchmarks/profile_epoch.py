@@ -18,7 +18,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,6 +124,8 @@ class Kinds:
 def main() -> None:
     """Warm up, run one epoch, print its time line and sums."""
     given = _arguments()
+    if given.java:
+        java_profile.ask_for_whole_stacks()
     with tempfile.TemporaryDirectory(prefix="streamsql-profile-") as folder, ExitStack() as stack:
         world = data.open_world(Path(folder), with_delta=False)
         try:
@@ -138,9 +140,8 @@ def main() -> None:
                 stack.enter_context(recorder.calls())
             with scene.changed(given.warm):
                 measure.settle(world)
-                java = (
-                    stack.enter_context(java_profile.recorded(world.spark)) if given.java else None
-                )
+                recording = java_profile.recorded(world.spark) if given.java else nullcontext()
+                java = stack.enter_context(recording)
                 recorder.begin()
                 start, used = time.time(), time.process_time()
                 reports = world.engine.advance().tables

@@ -401,7 +401,7 @@ def _time_windows(block: Block, items: list[exp.Expr]) -> None:
         call
         for item in items
         for call in item.find_all(exp.Anonymous)
-        if called(call) == "window" and call not in block.swaps
+        if called(call) == "window" and not {call, call.parent} & block.swaps.keys()
     )
     for number, call in enumerate(found):
         name = f"__time{number}"

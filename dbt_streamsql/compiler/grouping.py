@@ -28,7 +28,7 @@ def grouped(builder: Builder, block: Block, tree: exp.Select, calls: Calls) -> B
     keys, sets = keys_of(tree, group)
     if sets is not None:
         return _grouping_sets(builder, block, tree, keys, sets, calls)
-    return calls_over(builder, block, keys, calls)
+    return calls_over(builder, block, [part for key in keys for part in _parts(tree, key)], calls)
 
 
 def keys_of(
@@ -106,7 +106,8 @@ def calls_over(builder: Builder, block: Block, keys: list[exp.Expr], calls: Call
             session = _session(block, key, outputs, taken)
             columns[key] = session.name
             continue
-        name = fresh(key.name.lower() if isinstance(key, exp.Column) else "key", taken)
+        wanted = key.name.lower() if isinstance(key, exp.Column | exp.Dot) else "key"
+        name = fresh(wanted, taken)
         outputs.append(Output(name, _key(block, key)))
         columns[key] = name
         known[key] = name
@@ -138,7 +139,32 @@ def calls_over(builder: Builder, block: Block, keys: list[exp.Expr], calls: Call
     return result
 
 
+def _parts(tree: exp.Select, key: exp.Expr) -> list[exp.Expr]:
+    """What a group is told by: of a time window the fields that are shown, where they all are.
+
+    Either is known by the other, and a time is stored and looked up as a struct is not.
+    """
+    if not _is(key, "window"):
+        return [key]
+    shown = [
+        node.parent
+        for node in tree.find_all(exp.Anonymous)
+        if node == key and node.find_ancestor(exp.Group, exp.Select) is tree
+    ]
+    if not all(isinstance(one, exp.Dot) and one.name.lower() in _FIELDS for one in shown):
+        return [key]
+    start: exp.Expr = exp.Dot(this=key.copy(), expression=exp.to_identifier(_FIELDS[0]))
+    return list(dict.fromkeys(one.copy() for one in shown if one is not None)) or [start]
+
+
+_FIELDS = ("start", "end")
+"""Of a time window."""
+
+
 def _key(block: Block, key: exp.Expr) -> Expr:
+    if isinstance(key, exp.Dot) and _is(key.this, "window"):
+        whole = block.expr_of_generator(key.this)
+        return Expr(f"{whole.template}.{key.name.lower()}", whole.refs)
     return block.expr_of_generator(key) if _is(key, "window") else block.expr(key)
 
 

@@ -65,10 +65,16 @@ def _shown_as(column: exp.Expr, inner: exp.Query) -> str:
     """The name under which a query shows what it is ordered by; '' when that is not told."""
     if not isinstance(column, exp.Column):
         return ""
-    name = column.name.lower()
+    name, table = column.name.lower(), column.table.lower()
     # `t.a` is a column that is read, whatever is shown as `a`.
-    shown = not column.table and name in {each.lower() for each in inner.named_selects}
-    return name if shown or inner.is_star else ""
+    if not table and name in {each.lower() for each in inner.named_selects}:
+        return name
+    for item in inner.selects:
+        read = item.unalias()
+        is_it = isinstance(read, exp.Column) and read.name.lower() == name
+        if is_it and (not table or read.table.lower() in ("", table)):
+            return item.alias_or_name.lower()
+    return name if inner.is_star else ""
 
 
 def _query_of(relation: exp.Expr) -> exp.Query | None:

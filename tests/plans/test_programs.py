@@ -123,3 +123,12 @@ def test_the_engine_s_own_columns_do_not_show(engine, shop):
 def test_incremental_strict_refuses_with_the_reason(engine, shop):
     with pytest.raises(Exception, match=r"INCREMENTAL_IMPOSSIBLE.*rand\(\)"):
         engine.compile(sql_of(FULL["rand()"], shop), refresh_mode="incremental_strict")
+
+
+def test_a_time_window_is_stored_by_what_is_shown_of_it(engine, shop):
+    source = f"(SELECT timestamp_seconds(id) AS ts, qty FROM {shop}.orders) GROUP BY window(ts, '9 seconds')"
+    shown = {"window.end AS e": ["e", "n"], "window.start AS a, window.end AS e": ["a", "e", "n"]}
+    for number, (items, columns) in enumerate(shown.items()):
+        table = f"{shop}.v{number}"
+        engine.create_materialized_view(table, f"SELECT {items}, count(*) AS n FROM {source}")
+        assert engine.spark.table(table).columns == columns

@@ -57,9 +57,14 @@ EPOCHS = (
 )
 
 VIEWS = r"""
+SELECT window.start AS a, window.end AS b, count(*) AS n FROM {s}.t GROUP BY window(at, '6 hours', '2 hours') HAVING window.end > TIMESTAMP'2000-01-01'
+SELECT shop, count(*) AS n, min(v) AS m FROM {s}.t GROUP BY window(at, '1 day'), shop
+SELECT window.START AS w, sum(v) AS n FROM {s}.t GROUP BY window(at, '6 hours') ORDER BY window.end DESC LIMIT 2
+SELECT window, sum(v) AS n FROM {s}.t GROUP BY window(at, '1 day') HAVING window.start > TIMESTAMP'2000-01-01'
 SELECT * FROM (SELECT id, v FROM {s}.t ORDER BY v DESC NULLS FIRST, id DESC) LIMIT 2
 SELECT -id AS id, shop FROM (SELECT id, shop FROM {s}.t ORDER BY id DESC) o WHERE shop <> 'x' LIMIT 1
 SELECT * FROM (SELECT id, v FROM (SELECT * FROM {s}.t ORDER BY v DESC NULLS FIRST, id DESC) WHERE id > 0) LIMIT 2
+SELECT * FROM (SELECT q.id AS shop, q.shop AS id FROM (SELECT * FROM {s}.t) q ORDER BY q.id DESC) LIMIT 2
 WITH o AS (SELECT * FROM {s}.t ORDER BY shop DESC, id) SELECT id, amount FROM o LIMIT 2
 SELECT k FROM (SELECT k, a FROM {s}.jan UNION ALL SELECT k, b FROM {s}.feb ORDER BY k DESC, a) u LIMIT 2
 SELECT shop, grain, grouping__id FROM {s}.t GROUP BY CUBE(shop, grain) ORDER BY grouping__id, shop
