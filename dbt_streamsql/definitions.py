@@ -15,6 +15,7 @@ from dbt_streamsql.compiler.identity import identity
 from dbt_streamsql.compiler.redefine import redefinition
 from dbt_streamsql.compiler.sinks import compile_sink
 from dbt_streamsql.compiler.streaming import Upserts, compile_stream, timed_columns
+from dbt_streamsql.compiler.unsent import OPERATION, carrying_of
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Job, Sink
 from dbt_streamsql.plan import drift
@@ -24,11 +25,14 @@ from dbt_streamsql.plan.meaning import differing, meaning
 from dbt_streamsql.plan.redefinition import METADATA, SHADOW, Redefinition
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.plan.state import KEPT, StateTtl
-from dbt_streamsql.quoting import TableName
+from dbt_streamsql.plan.unsent import Carrying
+from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import sinks
 from dbt_streamsql.runtime.context import plan_of
+from dbt_streamsql.runtime.sequenced import extended
 from dbt_streamsql.runtime.spark_catalog import SparkCatalog
 from dbt_streamsql.runtime.streams import (
+    CARRIES,
     MAKES,
     READS,
     STREAM,
@@ -39,9 +43,9 @@ from dbt_streamsql.runtime.streams import (
     opened,
     stream_of,
 )
-from dbt_streamsql.runtime.upserts import extended
 from dbt_streamsql.state_ttl import as_data, state_ttl_of
 from dbt_streamsql.storage.conf import settings_of
+from dbt_streamsql.storage.streams.source import Omitting, Source
 
 _NOT_OF_QUERIES = ("spark.sql.catalog.", "spark.sql.iceberg.", "spark.sql.warehouse.")
 
@@ -148,6 +152,7 @@ class Definitions:
         if stream.by_event_time:
             timed = timed_columns(sql, stream.event_time, info, self._known, table=table)
             waiting[WAITING] = [{"name": c.name, "type": c.type} for c in timed]
+        omitted = self._carrying(plan, stream, source, info, text)
         job = Job(
             table=table,
             unique_id=unique_id or (current.unique_id if current is not None else ""),
@@ -157,6 +162,7 @@ class Definitions:
                 **({"sequence": plan.hidden[0].type} if plan.hidden else {}),
                 **_options(properties, changelog=False),
                 **waiting,
+                **({CARRIES: omitted.to_json()} if omitted is not None else {}),
                 STREAM: asdict(stream),
                 READS: [[column.name, column.type] for column in columns],
                 MAKES: [[column.name, column.type] for column in made],
@@ -169,6 +175,31 @@ class Definitions:
             kept = (current.created_barrier, current.table_uuid)
             job = replace(job, created_barrier=kept[0], table_uuid=kept[1])
         return job, plan, change
+
+    def _carrying(
+        self, plan: CompiledPlan, stream: Stream, source: Source, info: TableInfo, text: str
+    ) -> Carrying | None:
+        """What a table by key does about values that its stream may leave out; None for any other
+        table."""
+        if not stream.key or not isinstance(source, Omitting):
+            return None
+        found = source.omissions(self._known.spark)
+        if found is None:
+            return None
+        if stream.by_event_time:
+            return Carrying(reason="the table has a `lateness`, by which records wait")
+        names = found.columns, found.identity
+        carrying, conditions = carrying_of(
+            plan, text, info, self._known, omitted=names[0], identity=names[1]
+        )
+        operation = quote(OPERATION)
+        for condition in conditions:
+            passed = (
+                f"SELECT 1 FROM VALUES ('c'), ('r'), ('u') AS s({operation}) WHERE {condition}"
+            )
+            if len(self._known.spark.sql(passed).collect()) < len(("c", "r", "u")):
+                return Carrying(reason=f"the WHERE of the query leaves changes out: {condition}")
+        return carrying
 
     def define_sink(
         self,

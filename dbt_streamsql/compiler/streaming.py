@@ -32,7 +32,7 @@ class Upserts:
 
 
 @dataclass
-class _OneStream:
+class OneStream:
     """A catalog whose only table is the stream."""
 
     known: Catalog
@@ -72,7 +72,7 @@ def compile_stream(
             table,
             f"reads {', '.join(others)}" if others else f"reads its stream {len(uses)} times",
         )
-    alone = _OneStream(catalog, stream, catalog.default_catalog)
+    alone = OneStream(catalog, stream, catalog.default_catalog)
     found = compile_view(sql, alone, table=table)
     if found.mode != "incremental":
         raise _refused(table, "; ".join(found.reasons))

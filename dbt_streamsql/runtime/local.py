@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime.shared import Rows, rows_of, travels
 
 _numbers = itertools.count()
@@ -16,11 +18,13 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Kept:
-    """A computed relation: its name as a view, its size, and the rows themselves when small."""
+    """A computed relation: its name as a view, its size, and the rows themselves when small.
+    `marked`: how many have a value in the column that was asked about."""
 
     name: str
     count: int
     rows: Rows | None = None
+    marked: int = 0
 
 
 @dataclass
@@ -39,16 +43,32 @@ class Local:
         self._views.append(name)
         return name
 
-    def collect(self, sql: str, *, small: bool, literals: Mapping[str, Any] | None = None) -> Kept:
-        """Run a query once and keep its result; `literals` are its named parameters.
+    def collect(
+        self,
+        sql: str,
+        *,
+        small: bool,
+        literals: Mapping[str, Any] | None = None,
+        mark: str = "",
+    ) -> Kept:
+        """Run a query once and keep its result; `literals` are its named parameters, `mark` a
+        column whose values are counted.
 
         A small result becomes a local relation, if it can: Spark then knows its exact size,
         broadcasts it without a job, and drops what joins with an empty one.
         """
         frame = self.spark.sql(sql, args=dict(literals) if literals else None)
         if small and travels(frame):
-            return self.keep(rows_of(frame))
-        kept = Kept(self.cached(frame), frame.count())
+            rows = rows_of(frame)
+            marked = rows.data.num_rows - rows.data.column(mark).null_count if mark else 0
+            return replace(self.keep(rows), marked=marked)
+        name = self.cached(frame)
+        if mark:
+            counts = frame.agg(F.count(F.lit(1)), F.count(quote(mark))).first()
+            assert counts is not None
+            kept = Kept(name, counts[0], marked=counts[1])
+        else:
+            kept = Kept(name, frame.count())
         self._kept[kept.name] = kept
         return kept
 

@@ -29,6 +29,7 @@ from dbt_streamsql.runtime.stager import Stager
 from dbt_streamsql.runtime.stream_read import StreamReading
 from dbt_streamsql.runtime.streams import (
     EARLY,
+    LOST,
     POSITION,
     QUARANTINE,
     TOMBSTONES,
@@ -36,13 +37,14 @@ from dbt_streamsql.runtime.streams import (
     all_beside,
     beside,
 )
+from dbt_streamsql.runtime.unsent import Carry, Settled, Stored
 from dbt_streamsql.runtime.upserts import Upsert
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.conf import over_few_rows
 from dbt_streamsql.storage.iceberg import refs, staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.refs import Moves
-from dbt_streamsql.storage.streams.source import AT, PROBLEM, RAW, End, Position
+from dbt_streamsql.storage.streams.source import End, Position
 
 
 @dataclass
@@ -144,14 +146,16 @@ class StreamJob:
         position = end.position if end is not None else after
         records = self.reading.records(spark, local, after, end)
         select, split, kept = self.reading.query(spark, records), None, None
+        settled: Settled | None = None
         if self.stream.by_event_time:
             new = end is not None
             split, now = self.reading.split(spark, local, select, progress, previous, new=new)
             select, kept = split.ripe, now.kept()
         stager = Stager(self.epoch, self.job, {}, position, kept)
         if self.stream.key:
-            found = Upsert(self.stream, self.plan, local, select, few)
+            found = Upsert(self.stream, self.plan, local, select, few, self._carry(few))
             staged = self._upsert(spark, stager, found, previous, meta)
+            settled = found.settled
         elif previous is None:
             names = ", ".join(quote(column.name) for column in self.plan.columns)
             staged = [self._build(spark, stager, f"SELECT {names} FROM ({select})", meta)]
@@ -162,17 +166,46 @@ class StreamJob:
             assert meta is not None
             staged = [self._append(spark, stager, select, meta)]
         if self.stream.quarantines:
-            bad = (
-                f"SELECT {RAW} AS raw, {AT} AS at, {PROBLEM} AS reason "
-                f"FROM {records} WHERE {PROBLEM} IS NOT NULL"
-            )
+            bad = self.reading.refused(records)
             bad += f" UNION ALL {split.refused}" if split is not None else ""
+            if settled is not None and settled.refused:
+                bad += f" UNION ALL {settled.refused}"
             bad = f"SELECT *, {self.epoch.barrier()}L AS barrier FROM ({bad})"
             staged += self._beside(spark, QUARANTINE, bad)
+        if settled is not None and self.stream.forgives:
+            staged += self._lost(spark, settled, anew=previous is None)
         if split is not None:
             staged[0] = replace(staged[0], stats={EVENT_TIME: kept})
             staged += self._waiting(spark, split, progress, previous)
         return staged
+
+    def _carry(self, few: bool) -> Carry | None:
+        """How records that lack values get them; None where none may lack any, or none can."""
+        carrying = self.reading.carrying
+        if carrying is None or carrying.reason:
+            return None
+        return Carry(carrying, self.stream.key, self.plan.columns, self.stream.forgives, few)
+
+    def _lost_before(self, found: Upsert) -> str:
+        """The keys of records that were put aside, as SQL that may follow FROM ('': none are)."""
+        if found.carry is None or not self.stream.forgives:
+            return ""
+        job = beside(self.job, LOST)
+        known = self.epoch.before(job.table) is not None
+        meta = self.reading.meta(job.table) if known else None
+        return inputs.version(TableName.parse(job.table), meta.current) if meta else ""
+
+    def _lost(self, spark: SparkSession, settled: Settled, *, anew: bool) -> list[TableVersion]:
+        """Stage the keys of records that are put aside."""
+        job = beside(self.job, LOST)
+        if settled.lost:
+            return self._beside(spark, LOST, settled.lost, anew=anew)
+        if not anew and self.epoch.before(job.table) is not None:
+            return []
+        names = ", ".join(
+            f"CAST(NULL AS {column['type']}) AS {quote(column['name'])}" for column in job.columns
+        )
+        return self._beside(spark, LOST, f"SELECT {names} WHERE false", anew=True)
 
     def _waiting(
         self, spark: SparkSession, split: Split, progress: Progress, previous: TableVersion | None
@@ -271,8 +304,12 @@ class StreamJob:
             graves = self.reading.meta(deletes.table)
             assert graves is not None
             winners = found.winners(
-                inputs.version(self.name, meta.current),
-                inputs.version(TableName.parse(deletes.table), graves.current),
+                Stored(
+                    inputs.version(self.name, meta.current),
+                    inputs.version(TableName.parse(deletes.table), graves.current),
+                    self._lost_before(found),
+                    frozenset(spark.table(self.name.sql).columns) if found.carry else frozenset(),
+                )
             )
             parts = [
                 (stager, meta, winners.rows, readers),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pyspark.errors import PySparkException
@@ -12,12 +13,15 @@ from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.meta.history import EVENT_TIME
 from dbt_streamsql.plan import drift
 from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.expression import fill
 from dbt_streamsql.plan.schema import Column
-from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.plan.unsent import LACKS, Carrying
+from dbt_streamsql.quoting import TableName, literal, quote
 from dbt_streamsql.runtime.context import Open, log, pin, plan_of
 from dbt_streamsql.runtime.event_time import TIME, Progress, Root, Split, watermark
 from dbt_streamsql.runtime.job import Rewrite
 from dbt_streamsql.runtime.local import Local
+from dbt_streamsql.runtime.sequenced import BAD, bad_record, or_fail
 from dbt_streamsql.runtime.streams import (
     EARLY,
     MAKES,
@@ -25,6 +29,7 @@ from dbt_streamsql.runtime.streams import (
     WAITING,
     Stream,
     beside,
+    carrying_in,
     opened,
     stream_of,
     timed,
@@ -33,11 +38,16 @@ from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import stamp
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.stamp import Stamp
-from dbt_streamsql.storage.streams.source import AT, PROBLEM, RAW, End, Position, Source
-
-_BAD = "STREAMSQL_BAD_RECORD "
-_SHOWN = 200
-"""Characters of a bad record."""
+from dbt_streamsql.storage.streams.source import (
+    AS_READ,
+    AT,
+    PROBLEM,
+    RAW,
+    UNSENT,
+    End,
+    Position,
+    Source,
+)
 
 
 @dataclass
@@ -99,6 +109,9 @@ class StreamReading:
         if end is None:
             columns = [*self.source.columns(spark)]
             columns += [(name, "STRING") for name in (RAW, AT, PROBLEM)]
+            if self.carrying is not None:
+                read = ", ".join(f"{quote(name)}: {kind}" for name, kind in columns[:-3])
+                columns += [(UNSENT, "ARRAY<STRING>"), (AS_READ, f"STRUCT<{read}>")]
             empty = ", ".join(f"CAST(NULL AS {kind}) AS {quote(name)}" for name, kind in columns)
             return f"(SELECT {empty} WHERE false)"
         frame = self.source.read(spark, after, end.position)
@@ -107,18 +120,62 @@ class StreamReading:
 
     def query(self, spark: SparkSession, records: str) -> str:
         """The model's query over those records that can be read."""
-        names = ", ".join(quote(name) for name, _ in self.source.columns(spark))
-        good = f"{PROBLEM} IS NULL"
-        if not self.stream.forgives:
-            raw = f"left(coalesce({RAW}, 'NULL'), {_SHOWN})"
-            told = f"concat('{_BAD}', {AT}, ': ', {PROBLEM}, ': ', {raw})"
-            good = f"coalesce({good} OR raise_error({told}), true)"
-        rows = f"(SELECT {names} FROM {records} WHERE {good})"
-        select = self.rewrite(
-            self.job.sql, lambda name: rows if str(name) == self.stream.name else None
-        )
+        columns = [name for name, _ in self.source.columns(spark)]
+        if self.carrying is not None and not self.carrying.reason:
+            rows = self._sparse(records, columns, self.carrying)
+            select = fill(self.carrying.text, lambda _: rows)
+        else:
+            good = f"{PROBLEM} IS NULL"
+            if not self.stream.forgives:
+                good = or_fail(good, bad_record(AT, self._problem, RAW))
+            names = ", ".join(map(quote, columns))
+            rows = f"(SELECT {names} FROM {records} WHERE {good})"
+            select = self.rewrite(
+                self.job.sql, lambda name: rows if str(name) == self.stream.name else None
+            )
         made = [Column(*each) for each in self.job.config.get(MAKES, [])] or self.plan.columns
         return drift.conformed(select, made, self.plan.columns)
+
+    def _sparse(self, records: str, columns: Sequence[str], carrying: Carrying) -> str:
+        """The records with LACKS: SQL that may follow FROM. Those that cannot be read are there
+        too if they are put aside, with what tells their key: they may have changed a value."""
+        good, found = "true", {name: quote(name) for name in columns}
+        if self.stream.forgives:
+            found |= {
+                name: f"coalesce({own}, {AS_READ}.{own}) AS {own}"
+                for name, own in found.items()
+                if name.lower() in carrying.places
+            }
+        else:
+            good = f"({PROBLEM} IS NULL OR {UNSENT} IS NOT NULL)"
+            good = or_fail(good, bad_record(AT, self._problem, RAW))
+        shown = ", ".join(found.values())
+        lacks = (
+            f"CASE WHEN {PROBLEM} IS NOT NULL THEN named_struct("
+            f"'names', {UNSENT}, 'raw', {RAW}, 'at', {AT}, 'problem', {PROBLEM}) END"
+        )
+        return f"(SELECT {shown}, {lacks} AS {LACKS} FROM {records} WHERE {good})"
+
+    def refused(self, records: str) -> str:
+        """A query of those records that cannot be read, as rows of a quarantine without barrier;
+        not of those that only lack values, if these may be known."""
+        bad = f"{PROBLEM} IS NOT NULL"
+        if self.carrying is not None and not self.carrying.reason:
+            bad += f" AND {UNSENT} IS NULL"
+        shown = f"{RAW} AS raw, {AT} AS at, {self._problem} AS reason"
+        return f"SELECT {shown} FROM {records} WHERE {bad}"
+
+    @property
+    def carrying(self) -> Carrying | None:
+        return carrying_in(self.job)
+
+    @property
+    def _problem(self) -> str:
+        """Why a record cannot be read, and why no stored value helps."""
+        if self.carrying is None or not self.carrying.reason:
+            return PROBLEM
+        why = literal(f"; the stored value does not stand for it: {self.carrying.reason}")
+        return f"if({UNSENT} IS NULL, {PROBLEM}, concat({PROBLEM}, {why}))"
 
     # -- event time --------------------------------------------------------------------------
 
@@ -227,7 +284,7 @@ class StreamReading:
 
     def told(self, error: PySparkException) -> Exception:
         """A bad record in our words, any other error as it is."""
-        _, found, what = str(error).partition(_BAD)
+        _, found, what = str(error).partition(BAD)
         if not found:
             return error
         return StreamSqlError(

@@ -14,6 +14,7 @@ from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.meta.history import EVENT_TIME
 from dbt_streamsql.plan import drift
 from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.unsent import Carrying
 from dbt_streamsql.quoting import TableName, expression
 from dbt_streamsql.runtime.context import Warehouse, log
 from dbt_streamsql.runtime.durable import durable
@@ -27,6 +28,9 @@ STREAM = "stream"
 READS, MAKES = "reads", "makes"
 """Keys of `Job.config`: the columns of the stream, and those of the query that are stored."""
 
+CARRIES = "carries"
+"""The key of `Job.config` that says what becomes of values that a record lacks, as `Carrying`."""
+
 BESIDE = "beside"
 """The key of `Job.config` that says which table writes this one."""
 
@@ -36,6 +40,10 @@ POSITION = "position"
 QUARANTINE, TOMBSTONES, EARLY = "__quarantine", "__tombstones", "__early"
 """Suffixes of the tables beside: records that are put aside, keys that were deleted, and records
 that wait for their barrier."""
+
+LOST = "__lost"
+"""The suffix of one more: the keys of records that are put aside, whose stored rows no later
+record may take a value from."""
 
 WAITING = "early"
 """The key of `Job.config` with the columns, as `Job.columns`, of records that may have to wait."""
@@ -194,6 +202,12 @@ def stream_of(job: Job) -> Stream | None:
     return from_json(known) if known else None
 
 
+def carrying_in(job: Job) -> Carrying | None:
+    """What becomes of values that a record lacks; None where every record has all."""
+    known = job.config.get(CARRIES)
+    return Carrying.of(known) if known else None
+
+
 def from_json(known: Mapping[str, Any]) -> Stream:
     """A stream as it was kept."""
     lists = {name: tuple(known[name]) for name in ("key", "leave_out")}
@@ -212,7 +226,7 @@ def beside(job: Job, suffix: str) -> Job:
     columns, key = [{"name": name, "type": kind} for name, kind in _QUARANTINED], tuple[str, ...]()
     if suffix == EARLY:
         columns = [*job.config[WAITING], {"name": TIME, "type": "timestamp"}]
-    if suffix == TOMBSTONES:
+    if suffix in (TOMBSTONES, LOST):
         stream = stream_of(job)
         assert stream is not None
         types = {column["name"]: column["type"] for column in job.columns}
@@ -241,6 +255,8 @@ def all_beside(job: Job) -> list[Job]:
     suffixes = [TOMBSTONES] if stream.key and not stream.whole else []
     suffixes += [QUARANTINE] if stream.quarantines else []
     suffixes += [EARLY] if stream.by_event_time else []
+    carries = carrying_in(job)
+    suffixes += [LOST] if stream.forgives and carries is not None and not carries.reason else []
     return [beside(job, suffix) for suffix in suffixes]
 
 

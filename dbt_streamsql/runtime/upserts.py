@@ -11,7 +11,7 @@ A stream that is read as a whole at every barrier has no sequences: the table ho
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
@@ -23,17 +23,23 @@ from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.local import Kept, Local
 from dbt_streamsql.runtime.matching import match, same
+from dbt_streamsql.runtime.sequenced import (
+    CLEARED,
+    CLEARS,
+    DELETED,
+    GONE,
+    broadcast,
+    extended,
+    or_fail,
+)
 from dbt_streamsql.runtime.shared import Rows
 from dbt_streamsql.runtime.stager import Stager
 from dbt_streamsql.runtime.streams import SEQUENCE, Stream
+from dbt_streamsql.runtime.unsent import Carry, Settled, Stored
 from dbt_streamsql.runtime.write import Writer
 from dbt_streamsql.storage.iceberg import delta, staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
-DELETED = f"{HIDDEN_PREFIX}deleted"
-CLEARED = f"{HIDDEN_PREFIX}cleared"
-_CLEARS = f"coalesce({CLEARED}, false)"
-_GONE = f"(coalesce({DELETED}, false) OR {_CLEARS})"
 _NUMBER = f"{HIDDEN_PREFIX}number"
 _BAD = "STREAMSQL_BAD_RECORD a record "
 _BAD_KEY = f"{_BAD}has NULL in its key or sequence: "
@@ -63,30 +69,58 @@ class Upsert:
     local: Local
     select: str
     few: bool = False
+    carry: Carry | None = None
+    settled: Settled | None = field(default=None, init=False)
+    """What became of records that lack values; known when the newest ones are."""
 
     def rows(self) -> str:
         """A query of the rows of a new table."""
-        return f"SELECT {self._stored} FROM {self._newest()} WHERE NOT {_GONE}"
+        return f"SELECT {self._stored} FROM {self._first()} WHERE NOT {GONE}"
 
     def deleted(self) -> str:
         """A query of the keys that are deleted in a new table."""
-        return f"SELECT {self._graves} FROM {self._newest()} WHERE {_GONE}"
+        return f"SELECT {self._graves} FROM {self._first()} WHERE {GONE}"
 
-    def winners(self, rows: str, graves: str) -> Winners:
+    def _first(self) -> str:
+        """The newest records when nothing is stored: SQL that may follow FROM."""
+        if self.carry is None:
+            return self._newest()
+        if self.settled is None:
+            self._settle(self.carry, None)
+        assert self.settled is not None
+        return self.settled.newest.name
+
+    def _settle(self, carry: Carry, stored: Stored | None) -> Kept:
+        records = extended(self.stream, self.select)
+        newest = carry.newest(
+            records,
+            self._placed,
+            lambda of, clearing: self._after_clearing(of, f"{clearing} WHERE {CLEARS}"),
+        )
+        clearing = ""
+        if self.stream.truncate_when:
+            clearing = f"SELECT max({SEQUENCE}) FROM ({records}) WHERE {CLEARS}"
+        self.settled = carry.settled(self.local, newest, clearing, stored)
+        return self.settled.newest
+
+    def winners(self, stored: Stored) -> Winners:
         """Those records that are newer than what is stored in the table and beside it."""
-        key = self.stream.key
+        key, rows, graves = self.stream.key, stored.rows, stored.graves
         names = ", ".join(quote(name) for name in key)
-        newest = self.local.collect(f"SELECT * FROM {self._newest()}", small=self.few)
+        if self.carry is None:
+            newest = self.local.collect(f"SELECT * FROM {self._newest()}", small=self.few)
+        else:
+            newest = self._settle(self.carry, stored)
         condition, literals = match(newest, key)
         # Only the stored rows of those keys are met: the table is not shuffled for a few records.
-        stored = " UNION ALL ".join(
-            f"SELECT {_broadcast('s', self.few)} {names}, {SEQUENCE} FROM {of} t "
+        there = " UNION ALL ".join(
+            f"SELECT {broadcast('s', self.few)} {names}, {SEQUENCE} FROM {of} t "
             f"LEFT SEMI JOIN {newest.name} s ON {condition}"
             for of in (rows, graves)
         )
         won = self.local.collect(
-            f"SELECT {_broadcast('o', self.few)} l.* FROM {newest.name} l "
-            f"LEFT ANTI JOIN ({stored}) o "
+            f"SELECT {broadcast('o', self.few)} l.* FROM {newest.name} l "
+            f"LEFT ANTI JOIN ({there}) o "
             f"ON {same(key, 'l', 'o')} AND NOT l.{SEQUENCE} > o.{SEQUENCE} "
             f"WHERE {self._after_clearing('l', f'{graves} WHERE {quote(key[0])} IS NULL')}",
             small=self.few,
@@ -95,7 +129,7 @@ class Upsert:
         small = won.rows is not None
         stays, goes, keys = self._parted(won)
         if self.stream.truncate_when and self._clear(won.name):
-            older = f"WHERE {SEQUENCE} < (SELECT max({SEQUENCE}) FROM {won.name} WHERE {_CLEARS})"
+            older = f"WHERE {SEQUENCE} < (SELECT max({SEQUENCE}) FROM {won.name} WHERE {CLEARS})"
             cleared = "".join(f" UNION SELECT {names} FROM {of} {older}" for of in (rows, graves))
             keys = f"(SELECT {names} FROM {won.name}{cleared})"
             small = False
@@ -105,7 +139,7 @@ class Upsert:
         """The rows to be stored, the keys that are deleted, and the keys of both."""
         asked = self._columns, [*self.stream.key, SEQUENCE], [*self.stream.key]
         if won.rows is None:
-            wheres = f" WHERE NOT {_GONE}", f" WHERE {_GONE}", ""
+            wheres = f" WHERE NOT {GONE}", f" WHERE {GONE}", ""
             stays, goes, keys = (
                 f"(SELECT {', '.join(map(quote, names))} FROM {won.name}{where})"
                 for names, where in zip(asked, wheres, strict=True)
@@ -128,7 +162,7 @@ class Upsert:
         return Winners(f"(SELECT * FROM {all_.name})", "", "", (), small=False)
 
     def _clear(self, records: str) -> bool:
-        text = f"SELECT 1 FROM {records} WHERE {_CLEARS} LIMIT 1"
+        text = f"SELECT 1 FROM {records} WHERE {CLEARS} LIMIT 1"
         return bool(self.local.spark.sql(text).collect())
 
     @property
@@ -152,9 +186,9 @@ class Upsert:
         else:
             number = (
                 f"row_number() OVER (PARTITION BY {keys} ORDER BY "
-                f"q.{SEQUENCE} DESC, {_GONE}, to_json(struct(q.*)))"
+                f"q.{SEQUENCE} DESC, {GONE}, to_json(struct(q.*)))"
             )
-            since = f"({extended(self.stream, self.select)}) WHERE {_CLEARS}"
+            since = f"({extended(self.stream, self.select)}) WHERE {CLEARS}"
             chosen = f"{_NUMBER} = 1 AND {self._after_clearing('r', since)}"
         return (
             f"(SELECT * FROM (SELECT q.*, {number} AS {_NUMBER} "
@@ -167,38 +201,23 @@ class Upsert:
         """Whether a record has a key and a sequence; it fails if not."""
         key = self.stream.key
         some = " OR ".join(f"q.{quote(name)} IS NULL" for name in key)
-        placed = _or_fail(f"q.{SEQUENCE} IS NOT NULL AND ({_CLEARS} OR NOT ({some}))", _BAD_KEY)
+        placed = _or_fail(f"q.{SEQUENCE} IS NOT NULL AND ({CLEARS} OR NOT ({some}))", _BAD_KEY)
         if not self.stream.truncate_when:
             return placed
         none = " AND ".join(f"q.{quote(name)} IS NULL" for name in key)
-        return f"{placed} AND {_or_fail(f'NOT {_CLEARS} OR ({none})', _CLEARS_ONE)}"
+        return f"{placed} AND {_or_fail(f'NOT {CLEARS} OR ({none})', _CLEARS_ONE)}"
 
     def _after_clearing(self, of: str, clearing: str) -> str:
         """Whether a record of `of` truncates, or is newer than those in `clearing`."""
         if not self.stream.truncate_when:
             return "true"
         newest = f"(SELECT max({SEQUENCE}) FROM {clearing})"
-        return f"({_CLEARS} OR coalesce({of}.{SEQUENCE} > {newest}, true))"
-
-
-def _broadcast(name: str, few: bool) -> str:
-    return f"/*+ BROADCAST({name}) */" if few else ""
+        return f"({CLEARS} OR coalesce({of}.{SEQUENCE} > {newest}, true))"
 
 
 def _or_fail(condition: str, message: str, record: str = "q.*") -> str:
     """The condition; a record for which it is not true fails."""
-    told = f"concat('{message}', to_json(struct({record})))"
-    return f"coalesce({condition} OR raise_error({told}), true)"
-
-
-def extended(stream: Stream, select: str) -> str:
-    """The model's query with each record's sequence, and whether it is a delete of its key or of
-    all."""
-    return (
-        f"SELECT *, {stream.sequence_by or '0'} AS {SEQUENCE}, "
-        f"{stream.delete_when or 'false'} AS {DELETED}, "
-        f"{stream.truncate_when or 'false'} AS {CLEARED} FROM ({select})"
-    )
+    return or_fail(condition, f"concat('{message}', to_json(struct({record})))")
 
 
 def write(

@@ -18,6 +18,7 @@ from dbt_streamsql.storage.streams.records.json_text import MARK, ROW
 from dbt_streamsql.storage.streams.records.sql import coalesce, field, let, one_of, struct, when
 from dbt_streamsql.storage.streams.records.values import as_texts
 from dbt_streamsql.storage.streams.rows import Columns
+from dbt_streamsql.storage.streams.source import Omissions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,6 +62,7 @@ class Debezium:
             for at, each in enumerate(types)
         ]
         texts = [(cell.name, *cell.text(_FIELDS)) for cell in cells]
+        unsent = {cell.name: cell.unsent for cell in cells if not cell.is_always_sent}
         row = struct((name, text) for name, text, _ in texts)
         # What one step makes is a column for the next, since that uses it several times.
         steps: list[dict[str, str]] = [
@@ -97,8 +99,16 @@ class Debezium:
             _told(TEXT, _ENVELOPE, types),
             *_not_a_change(_OP, ROW),
             _TOLD,
+            # Only of an update is there a row from before that may tell.
+            *(when(f"{_OP} <> 'u'", why) for why in unsent.values()),
         ]
-        return formats.finished(known, values, own, SHOWN, [*broken, *problems])
+        return formats.finished(known, values, own, SHOWN, [*broken, *problems], unsent)
+
+    def omissions(self, spark: SparkSession) -> Omissions | None:
+        kinds = [(each.name, each.dataType) for each in self.declared.types(spark)]
+        cells = [Cell(at, *each, self.unavailable, None) for at, each in enumerate(kinds)]
+        found = tuple(cell.name for cell in cells if not cell.is_always_sent)
+        return Omissions(found) if found else None
 
 
 def debezium_of(options: Options, declared: Declared) -> Debezium:

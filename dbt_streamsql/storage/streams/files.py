@@ -21,7 +21,7 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.streams import files_read, formats
 from dbt_streamsql.storage.streams.files_list import Entry, Files, Ledger, base_of, files_of
 from dbt_streamsql.storage.streams.options import EARLIEST, LATEST, Options
-from dbt_streamsql.storage.streams.source import End, Position
+from dbt_streamsql.storage.streams.source import End, Omissions, Omitting, Position
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,6 +59,9 @@ class FileStream:
     def columns(self, spark: SparkSession) -> tuple[tuple[str, str], ...]:
         found = self.reader.columns(spark, lambda: self._first(spark))
         return formats.with_own(found, OWN, self.place)
+
+    def omissions(self, spark: SparkSession) -> Omissions | None:
+        return self.reader.omissions(spark) if isinstance(self.reader, Omitting) else None
 
     def end(self, spark: SparkSession, after: Position | None) -> End | None:
         """The files that are new, the oldest first.

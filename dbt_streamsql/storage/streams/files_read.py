@@ -26,7 +26,7 @@ from dbt_streamsql.storage.streams.records.json_text import CORRUPT, ROW
 from dbt_streamsql.storage.streams.records.sql import field, struct, when
 from dbt_streamsql.storage.streams.records.values import as_texts
 from dbt_streamsql.storage.streams.rows import Columns, records
-from dbt_streamsql.storage.streams.source import AT
+from dbt_streamsql.storage.streams.source import AT, Omissions
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -60,6 +60,9 @@ class Lines:
     def columns(self, spark: SparkSession, first: Callable[[], Sequence[Entry]]) -> Columns:
         del first
         return self.format.columns(spark)
+
+    def omissions(self, spark: SparkSession) -> Omissions | None:
+        return formats.omissions(self.format, spark)
 
     def read(
         self, spark: SparkSession, files: Sequence[Entry], columns: Columns, base: str

@@ -18,7 +18,7 @@ from dbt_streamsql.storage.streams import avro
 from dbt_streamsql.storage.streams.options import Options
 from dbt_streamsql.storage.streams.records import json_text, times
 from dbt_streamsql.storage.streams.records.json_text import CORRUPT, MARK, ROW
-from dbt_streamsql.storage.streams.records.sql import coalesce, field, when
+from dbt_streamsql.storage.streams.records.sql import coalesce, field, struct, when
 from dbt_streamsql.storage.streams.records.values import (
     Values,
     as_texts,
@@ -28,7 +28,15 @@ from dbt_streamsql.storage.streams.records.values import (
     unfit,
 )
 from dbt_streamsql.storage.streams.rows import Columns
-from dbt_streamsql.storage.streams.source import AT, PROBLEM, RAW
+from dbt_streamsql.storage.streams.source import (
+    AS_READ,
+    AT,
+    PROBLEM,
+    RAW,
+    UNSENT,
+    Omissions,
+    Omitting,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,6 +49,7 @@ BROKEN = f"{HIDDEN_PREFIX}broken"
 """A column that such a frame may have: what is wrong with the record whatever its format."""
 
 PARSED = f"{HIDDEN_PREFIX}parsed"
+_WHY = f"{HIDDEN_PREFIX}why"
 NOT_TEXT = "it is not UTF-8"
 TEXT = f"CAST({VALUE} AS STRING)"
 IS_NOT_TEXT = when(f"NOT is_valid_utf8({TEXT})", literal(NOT_TEXT))
@@ -257,9 +266,16 @@ def finished(
     own: Sequence[str],
     raw: str,
     problems: Sequence[str],
+    unsent: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """What `Format.decode` gives, of expressions of SQL: those of `problems` may use the values as
-    they are `held`. The first of the problems is told."""
+    they are `held`. The first of the problems is told.
+
+    `unsent`: of columns whose values may not have been sent, what is to be said where one was not
+    (else NULL); then UNSENT and AS_READ are there too.
+    """
+    unsent = unsent or {}
+    is_sparse = bool(unsent)
     if BROKEN in frame.columns:
         problems = [BROKEN, *problems]
     made = (f"{value} AS {held(name)}" for name, value in values.items())
@@ -269,11 +285,29 @@ def finished(
         *map(quote, own),
         *ends,
         f"{coalesce([*problems, _NOT_MOVED])} AS {PROBLEM}",
+        *([f"{_names(unsent)} AS {UNSENT}", f"{coalesce(unsent.values())} AS {_WHY}"] * is_sparse),
     )
     if not problems:
         return known
     columns = [f"{when(f'{PROBLEM} IS NULL', quote(n))} AS {quote(n)}" for n in (*values, *own)]
-    return known.selectExpr(*columns, RAW, AT, PROBLEM)
+    if not is_sparse:
+        return known.selectExpr(*columns, RAW, AT, PROBLEM)
+    read = struct((name, quote(name)) for name in (*values, *own))
+    rest = f"{when(f'{PROBLEM} IS NOT NULL', read)} AS {AS_READ}"
+    told = f"coalesce({PROBLEM}, {_WHY}) AS {PROBLEM}"
+    left = f"{when(f'{PROBLEM} IS NULL AND {_WHY} IS NOT NULL', UNSENT)} AS {UNSENT}"
+    return known.selectExpr(*columns, RAW, AT, told, left, rest)
+
+
+def _names(unsent: Mapping[str, str]) -> str:
+    """The columns that were not sent."""
+    names = (when(f"{why} IS NOT NULL", literal(name)) for name, why in unsent.items())
+    return f"filter(array({', '.join(names)}), x -> x IS NOT NULL)"
+
+
+def omissions(form: Format, spark: SparkSession) -> Omissions | None:
+    """What changes in a format may leave out; most formats have no changes."""
+    return form.omissions(spark) if isinstance(form, Omitting) else None
 
 
 def with_own(columns: Columns, own: Columns, place: Place) -> Columns:

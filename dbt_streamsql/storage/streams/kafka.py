@@ -19,7 +19,7 @@ from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.storage.streams import formats, kafka_brokers
 from dbt_streamsql.storage.streams.kafka_brokers import Brokers, Offsets, Partition, Seen
 from dbt_streamsql.storage.streams.options import LATEST, Options
-from dbt_streamsql.storage.streams.source import AT, End, Position
+from dbt_streamsql.storage.streams.source import AT, End, Omissions, Position
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,6 +69,10 @@ class Kafka:
 
     def columns(self, spark: SparkSession) -> tuple[tuple[str, str], ...]:
         return formats.with_own(self.format.columns(spark), self._own, self.place)
+
+    def omissions(self, spark: SparkSession) -> Omissions | None:
+        # What is passed over may have changed the value.
+        return formats.omissions(self.format, spark) if self.on_lost == FAIL else None
 
     def end(self, spark: SparkSession, after: Position | None) -> End | None:
         """The newest offsets, or as far as the bound goes.

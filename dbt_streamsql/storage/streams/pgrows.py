@@ -25,7 +25,7 @@ from dbt_streamsql.storage.streams.pgoutput import (
 )
 from dbt_streamsql.storage.streams.pgtable import UNBOUNDED, PgTable
 from dbt_streamsql.storage.streams.rows import Columns, records
-from dbt_streamsql.storage.streams.source import AT, Position
+from dbt_streamsql.storage.streams.source import AT, UNSENT, Position
 
 if TYPE_CHECKING:
     from psycopg import Cursor
@@ -35,7 +35,7 @@ OWN = (("_op", "string"), ("_lsn", "bigint"), ("_seq", "decimal(38,0)"), ("_ts",
 """`_lsn` is the log position after the transaction, `_ts` when it was committed; `_seq` is greater
 for each later change, also inside a transaction."""
 
-_BROKEN, _NUMBER = f"{HIDDEN_PREFIX}broken", f"{HIDDEN_PREFIX}number"
+_BROKEN, _NUMBER, _WHY = (f"{HIDDEN_PREFIX}{name}" for name in ("broken", "number", "why"))
 _MOST_IN_ONE = 10**10
 """Changes of one transaction that `_seq` has room for."""
 
@@ -133,6 +133,7 @@ class Rows:
             place,
             broken=F.col(_BROKEN),
             inexact=binary | rounded,
+            unsent=(F.col(UNSENT), F.col(_WHY)),
         )
 
     def _rows_of(self, change: Change, refuse: Callable[[str], Any]) -> list[tuple[str, Any]]:
@@ -171,22 +172,25 @@ class Rows:
         unsent = [
             name for name, value in zip(self._names, values, strict=True) if value is UNCHANGED
         ]
-        broken = None
+        why = None
         if unsent:
             values = [None if value is UNCHANGED else value for value in values]
-            broken = (
+            why = (
                 f"column {', '.join(unsent)}: PostgreSQL does not send a long value that an "
                 "update left as it was; ALTER TABLE … REPLICA IDENTITY FULL lets it"
             )
+        # A new key has no row from before that may tell.
+        told = (None, unsent, why) if unsent and op == "u" else (why, None, None)
         for column, value in zip(self._values, values, strict=True):
             column.append(value)
-        self._own.append((op, lsn, seq, at, f"{lsn_text(lsn)}:{seq}", broken))
+        self._own.append((op, lsn, seq, at, f"{lsn_text(lsn)}:{seq}", *told))
 
     def _schema(self) -> pa.Schema:
         texts = [(name, pa.string()) for name in self._names]
         stamp = pa.timestamp("us", tz="UTC")
         own = [("_op", pa.string()), ("_lsn", pa.int64()), (_NUMBER, pa.int64()), ("_ts", stamp)]
-        return pa.schema([*texts, *own, (AT, pa.string()), (_BROKEN, pa.string())])
+        left = [(UNSENT, pa.list_(pa.string())), (_WHY, pa.string())]
+        return pa.schema([*texts, *own, (AT, pa.string()), (_BROKEN, pa.string()), *left])
 
     def _flush(self) -> None:
         if self._own:

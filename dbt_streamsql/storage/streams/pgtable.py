@@ -14,7 +14,7 @@ from dbt_streamsql.storage.streams.pgoutput import lsn_of
 if TYPE_CHECKING:
     from psycopg import Connection
 
-_PLAIN = {
+PLAIN = {
     "int2": "smallint",
     "int4": "int",
     "int8": "bigint",
@@ -206,7 +206,7 @@ def published(connection: Connection[Any], publication: str, table: PgTable) -> 
 
 def _type(name: str, modifier: int) -> str:
     if name != "numeric":
-        return _PLAIN.get(name, "string")
+        return PLAIN.get(name, "string")
     if modifier < 0:
         return UNBOUNDED
     precision, scale = (modifier - 4) >> 16, (modifier - 4) & 0x7FF

@@ -26,7 +26,7 @@ from dbt_streamsql.storage.streams.options import Options
 from dbt_streamsql.storage.streams.pgoutput import end_of, lsn_of, lsn_text, transactions
 from dbt_streamsql.storage.streams.pgtable import PgTable, Slot
 from dbt_streamsql.storage.streams.rows import columns_of
-from dbt_streamsql.storage.streams.source import End, Position
+from dbt_streamsql.storage.streams.source import End, Omissions, Position
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -37,6 +37,9 @@ OPERATIONS = ("insert", "update", "delete", "truncate")
 FAR = 64 << 20
 """Bytes of log, without a change of the table, after which its position moves on all the same: a
 slot that stands still keeps the server's log from being removed."""
+
+_SHORT = frozenset(pgtable.PLAIN.values()) - {"binary"}
+"""Types whose values are never so long that one is not sent."""
 
 _NAME = re.compile(r"[a-z0-9_]{1,63}")
 _AT_ONCE = 10_000
@@ -78,6 +81,16 @@ class Postgres:
         del spark
         with self._connected() as connection:
             return self._columns(self._table(connection))
+
+    def omissions(self, spark: SparkSession) -> Omissions | None:
+        """Values that may be long (TOAST), unless rows come or change their key unseen."""
+        del spark
+        with self._connected() as connection:
+            table = self._table(connection)
+        kinds = dict(table.columns)
+        names = tuple(name for name, kind in kinds.items() if kind not in _SHORT)
+        is_told = {"insert", "update"} <= set(self.publish) and table.identity in ("d", "f")
+        return Omissions(names, table.key) if is_told and table.key else None
 
     def end(self, spark: SparkSession, after: Position | None) -> End | None:
         """What is committed by now, in whole transactions, at most about the bound.

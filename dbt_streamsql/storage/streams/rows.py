@@ -10,7 +10,7 @@ from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.streams.records.values import converted, not_of
-from dbt_streamsql.storage.streams.source import AT, PROBLEM, RAW
+from dbt_streamsql.storage.streams.source import AS_READ, AT, PROBLEM, RAW, UNSENT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -57,12 +57,15 @@ def records(
     *,
     broken: Column | None = None,
     inexact: Mapping[str, Column] | None = None,
+    unsent: tuple[Column, Column] | None = None,
 ) -> DataFrame:
     """`columns`, cast to their types, and what every record has.
 
     A value that does not fit its type makes its record one with a problem, as does `broken` (a
     text, or NULL). `frame` may hold fewer columns: they are NULL. `inexact`: another way to make
-    the value of a column than a cast. Error: CONFIG_INVALID when no value could be cast.
+    the value of a column than a cast. `unsent`: the names of columns whose values an update did
+    not send, and what to say of it (both NULL in other records); then UNSENT and AS_READ are there
+    too. Error: CONFIG_INVALID when no value could be cast.
     """
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F  # noqa: N812 - its usual name
@@ -88,7 +91,14 @@ def records(
     )
     wanted = [F.when(problem.isNull(), value).alias(name) for name, value in values.items()]
     plain = [value.alias(name) for name, value in values.items()]
-    ends = [text.alias(RAW), at.cast("string").alias(AT), problem.alias(PROBLEM)]
+    ends = [text.alias(RAW), at.cast("string").alias(AT)]
+    if unsent is None:
+        ends += [problem.alias(PROBLEM)]
+    else:
+        names, why = unsent
+        ends += [F.coalesce(problem, why).alias(PROBLEM)]
+        ends += [F.when(problem.isNull(), names).alias(UNSENT)]
+        ends += [F.when(problem.isNotNull(), F.struct(*plain)).alias(AS_READ)]
     try:
         found = frame.select(*(wanted if problems else plain), *ends)
         _ = found.schema  # over Spark Connect nothing is looked at before

@@ -17,6 +17,15 @@ Position = Mapping[str, Any]
 RAW, AT, PROBLEM = (f"{HIDDEN_PREFIX}{name}" for name in ("raw", "at", "problem"))
 """Columns of every record: its text, where it was, and why it cannot be read (NULL: it can)."""
 
+UNSENT = f"{HIDDEN_PREFIX}unsent"
+"""A column that some sources give beside them: of an update, the names of the columns that it left
+as they were and whose values were not sent. NULL in all other records. To who does not know the
+values such a record cannot be read: PROBLEM says so, though its columns are given."""
+
+AS_READ = f"{HIDDEN_PREFIX}as_read"
+"""A column beside UNSENT: of any other record with a PROBLEM a struct of all columns, as far as
+they could be read; else NULL. It serves to tell which key the record may have changed."""
+
 
 @dataclass(frozen=True)
 class End:
@@ -51,11 +60,29 @@ class Source(Protocol):
     def read(self, spark: SparkSession, after: Position | None, upto: Position) -> DataFrame:
         """The records after `after`, up to and with `upto`: `columns`, then RAW, AT and PROBLEM.
 
-        A record with a PROBLEM has NULL in all columns.
+        A record with a PROBLEM has NULL in all columns; where UNSENT tells some, only in those.
         """
 
     def release(self, spark: SparkSession, upto: Position) -> None:
         """A barrier that read up to here is published. Most connectors have nothing to do."""
+
+
+@dataclass(frozen=True)
+class Omissions:
+    """What the updates of a source may leave out: `columns`, by name. `identity`: the columns by
+    which the source itself tells rows apart (None: it does not say)."""
+
+    columns: tuple[str, ...]
+    identity: tuple[str, ...] | None = None
+
+
+@runtime_checkable
+class Omitting(Protocol):
+    """A source with changes in order, of which updates may leave values out."""
+
+    def omissions(self, spark: SparkSession) -> Omissions | None:
+        """None: nothing is left out, or records may be missing between two others, so that an
+        older value says nothing."""
 
 
 @runtime_checkable

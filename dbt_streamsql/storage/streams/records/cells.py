@@ -16,7 +16,6 @@ from dbt_streamsql.quoting import literal
 from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.streams.records import connect, json_text
 from dbt_streamsql.storage.streams.records.sql import (
-    NULL,
     concat,
     field,
     one_of,
@@ -92,7 +91,7 @@ class Cell:
             self._named("new"): json_text.plain_texts(new, shape, mark),
             self._named("new_number"): is_number(new),
         }
-        if not self._is_always_sent:
+        if not self.is_always_sent:
             found[self._named("old")] = json_text.plain_texts(old, shape, mark)
             found[self._named("old_number")] = is_number(old)
         return found
@@ -102,9 +101,8 @@ class Cell:
         new, is_number = self._named("new"), self._named("new_number")
         own = f"get(filter({fields}, x -> x.field = {literal(self.name)}), 0)"
         found = {self._named("field"): own}
-        if self._is_always_sent:
-            value = {self._named("value"): new, self._named("number"): is_number}
-            return {**found, **value, self._named("unsent"): NULL}
+        if self.is_always_sent:
+            return {**found, self._named("value"): new, self._named("number"): is_number}
         old, unsent = self._named("old"), self.unavailable.says(new, self.kind)
         # The row before may be its key alone; but no value that is not sent is NULL.
         is_known = f"({old} IS NOT NULL AND NOT {self.unavailable.says(old, self.kind)})"
@@ -113,7 +111,7 @@ class Cell:
             **found,
             self._named("value"): f"if({unsent}, {when(is_known, old)}, {new})",
             self._named("number"): f"if({unsent}, {self._named('old_number')}, {is_number})",
-            self._named("unsent"): when(is_lost, literal(f"column {self.name}{_UNSENT}")),
+            self.unsent: when(is_lost, literal(f"column {self.name}{_UNSENT}")),
         }
 
     def stated(self) -> dict[str, str]:
@@ -130,14 +128,15 @@ class Cell:
         return {self._named("text"): text, self._named("bytes"): number}
 
     def text(self, fields: str) -> tuple[str, list[str]]:
-        """The text of SQL, and what is wrong. `fields`: the schemas of the row's fields."""
-        value, text, unsent = (self._named(name) for name in ("value", "text", "unsent"))
+        """The text of SQL, and what is wrong with it. `fields`: the schemas of the row's
+        fields."""
+        value, text = self._named("value"), self._named("text")
         kind = type_text(self.kind)
         if not self._is_leaf:
-            return text, [unsent]
+            return text, []
         told = concat(literal(f"column {self.name}: "), value)
         why = concat(told, "' is not '", field(self._named("field"), "name"))
-        problems = [unsent, when(f"{value} IS NOT NULL AND {text} IS NULL", why)]
+        problems = [when(f"{value} IS NOT NULL AND {text} IS NULL", why)]
         if not kind.startswith("decimal"):
             return text, problems
         is_silent = f"{fields} IS NULL AND NOT {self._named('number')} AND {value} IS NOT NULL"
@@ -162,8 +161,14 @@ class Cell:
         return not is_nested(self.kind) and type_text(self.kind) != "variant"
 
     @property
-    def _is_always_sent(self) -> bool:
+    def is_always_sent(self) -> bool:
         return type_text(self.kind) in _SHORT
+
+    @property
+    def unsent(self) -> str:
+        """A column of `sent`: what to say of a value that was not sent and that the row before
+        does not have; else NULL. Of cells that are not always sent."""
+        return self._named("unsent")
 
     def _named(self, what: str) -> str:
         return f"{HIDDEN_PREFIX}{what}_{self.number}"
