@@ -184,7 +184,8 @@ class StreamJob:
         carrying = self.reading.carrying
         if carrying is None or carrying.reason:
             return None
-        return Carry(carrying, self.stream.key, self.plan.columns, self.stream.forgives, few)
+        most = self.epoch.warehouse.tuning.driver_rows
+        return Carry(carrying, self.stream.key, self.plan.columns, self.stream.forgives, few, most)
 
     def _lost_before(self, found: Upsert) -> str:
         """The keys of records that were put aside, as SQL that may follow FROM ('': none are)."""

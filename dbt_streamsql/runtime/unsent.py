@@ -64,22 +64,26 @@ class Stored:
 @dataclass(frozen=True)
 class Settled:
     """The newest records with all their values, and queries of the records that are put aside (as
-    rows of a quarantine without barrier) and of their keys; '' where there are none."""
+    rows of a quarantine without barrier) and of their keys; '' where there are none. `few`: the
+    driver can hold them."""
 
     newest: Kept
     refused: str = ""
     lost: str = ""
+    few: bool = False
 
 
 @dataclass(frozen=True)
 class Carry:
-    """How records that lack values get them. `forgives`: one that cannot is put aside."""
+    """How records that lack values get them. `forgives`: one that cannot is put aside. `few`: the
+    driver can hold all records; it can hold `most`."""
 
     carrying: Carrying
     key: tuple[str, ...]
     columns: tuple[Column, ...]
     forgives: bool
     few: bool
+    most: int
 
     # -- the records of a barrier ------------------------------------------------------------
 
@@ -215,19 +219,19 @@ class Carry:
         """
         first = local.collect(f"SELECT * FROM {newest}", small=self.few, mark=HELD)
         if not first.marked:
-            return Settled(first)
+            return Settled(first, few=self.few)
+        # Once they are counted, they may turn out to be few.
+        few = self.few or first.count <= self.most
         plain = (
             f"SELECT {self._shown}, {HELD}, false AS {_UNKNOWN} FROM {first.name} "
             f"WHERE {HELD} IS NULL OR {HELD}.role <> '{NEWEST}'"
         )
-        held, literals = self._filled(local, first, clearing, stored)
-        found = local.collect(f"{plain} UNION ALL {held}", small=self.few, literals=literals)
+        held, literals = self._filled(local, first, clearing, stored, few)
+        found = local.collect(f"{plain} UNION ALL {held}", small=few, literals=literals)
         wins = f"NOT {_UNKNOWN} AND ({HELD} IS NULL OR {HELD}.role = '{NEWEST}')"
-        kept = local.collect(
-            f"SELECT {self._shown} FROM {found.name} WHERE {wins}", small=self.few
-        )
+        kept = local.collect(f"SELECT {self._shown} FROM {found.name} WHERE {wins}", small=few)
         if not self.forgives:
-            return Settled(kept)
+            return Settled(kept, few=few)
         unknown = f"SELECT * FROM {found.name} WHERE {_UNKNOWN}"
         older = (
             f"{HELD}.role = '{EARLIER}' AND EXISTS "
@@ -242,13 +246,13 @@ class Carry:
             f"SELECT {names} FROM {found.name} f "
             f"WHERE ({_UNKNOWN} OR {HELD}.role IN ('{BAD}', '{LOST}')) AND {placed}"
         )
-        return Settled(kept, refused, lost)
+        return Settled(kept, refused, lost, few)
 
     def _filled(
-        self, local: Local, first: Kept, clearing: str, stored: Stored | None
+        self, local: Local, first: Kept, clearing: str, stored: Stored | None, few: bool
     ) -> tuple[str, dict[str, object]]:
         """A query of the records that hold something, with their values, and its parameters."""
-        held = self._those(local, first)
+        held = self._those(local, first, few)
         literals: dict[str, object] = {}
         joins, marks = "", [f"({clearing})"] if clearing else []
         seen = "CAST(NULL AS BOOLEAN)"
@@ -260,7 +264,7 @@ class Carry:
             more = "".join(f", {quote(name)}" for name in shown)
 
             def of(rows: str, what: str, end: str = "") -> str:
-                hint = broadcast("s", self.few)
+                hint = broadcast("s", few)
                 return (
                     f"(SELECT {hint} {names}, {what} FROM {rows} t "
                     f"LEFT SEMI JOIN {held.name} s ON {condition}{end})"
@@ -312,13 +316,15 @@ class Carry:
             text += f" WHERE {or_fail(f'NOT {is_unknown}', self._told(f'n.{HELD}.lacks'))}"
         return text, literals
 
-    def _those(self, local: Local, first: Kept) -> Kept:
+    def _those(self, local: Local, first: Kept, few: bool) -> Kept:
         """The newest records that hold something."""
         if first.rows is not None:
             rows = first.rows
             role = pc.struct_field(rows.data.column(HELD), "role")
             return local.keep(Rows(rows.data.filter(pc.equal(role, NEWEST)), rows.schema))
         text = f"SELECT * FROM {first.name} WHERE {HELD}.role = '{NEWEST}'"
+        if few:
+            return local.collect(text, small=True)
         return Kept(local.view(local.spark.sql(text)), first.marked)
 
 

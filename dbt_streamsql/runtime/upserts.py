@@ -111,6 +111,7 @@ class Upsert:
             newest = self.local.collect(f"SELECT * FROM {self._newest()}", small=self.few)
         else:
             newest = self._settle(self.carry, stored)
+            self.few = self.settled is not None and self.settled.few
         condition, literals = match(newest, key)
         # Only the stored rows of those keys are met: the table is not shuffled for a few records.
         there = " UNION ALL ".join(

@@ -228,7 +228,7 @@ def test_a_table_by_key_never_holds_the_word(engine, schema, tmp_path):
     )
     full = {"id": 1, "body": "long", "n": 1}
     put("b.json", change({"id": 1, "body": WORD, "n": 2}, full))
-    put("c.json", change({"id": 1, "body": WORD, "n": 3}))
+    put("c.json", change({"id": 2, "body": WORD, "n": 3}))
     engine.advance()
     rows = engine.sql(f"SELECT id, body, n FROM {table}").collect()
     assert [tuple(row) for row in rows] == [(1, "long", 2)]
