@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
@@ -85,7 +86,11 @@ class Local:
 
     def rows(self, rows: Rows) -> str:
         """Rows of the driver under a temporary name."""
-        return self.view(self.spark.createDataFrame(rows.data, schema=rows.schema))
+        data = rows.data
+        if not data.num_rows:
+            # PySpark cannot tell the type of a struct from a column without chunks.
+            data = pa.Table.from_batches([pa.RecordBatch.from_pylist([], schema=data.schema)])
+        return self.view(self.spark.createDataFrame(data, schema=rows.schema))
 
     def known(self, name: str) -> Kept | None:
         """The kept result of that name, if there is one."""

@@ -172,8 +172,10 @@ class Carry:
         nothing (NULL)."""
         kind = next(column.type for column in self.columns if column.name == name)
         value = f"CAST({quote(name)} AS {kind})"
-        silent = f"{LACKS} IS NOT NULL AND {_lacks_some(self.carrying.depends[name])}"
-        cut = f"{GONE} OR ({LACKS} IS NOT NULL AND ({_IS_LOST} OR {self._is_needed}))"
+        silent = f"({LACKS} IS NOT NULL AND {_lacks_some(self.carrying.depends[name])})"
+        # Made of values of which one is new and one is not known.
+        torn = f"({silent} AND NOT {self._all(name)})"
+        cut = f"{GONE} OR coalesce({torn}, false) OR {_IS_LOST} OR {self._is_needed}"
         return (
             f"CASE WHEN {cut} THEN named_struct("
             f"'value', CAST(NULL AS {kind}), 'since', {SEQUENCE}, 'cut', true) "
