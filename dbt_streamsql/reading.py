@@ -22,9 +22,11 @@ from dbt_streamsql.runtime.context import Open, Warehouse, readable
 from dbt_streamsql.runtime.leasing import Leasing
 from dbt_streamsql.runtime.published_views import CURRENT
 from dbt_streamsql.runtime.spark_catalog import SparkCatalog
-from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage import delta_log, inputs
 from dbt_streamsql.storage.columns import type_text
+from dbt_streamsql.storage.file_tables import NoVersionsError
 from dbt_streamsql.storage.iceberg import metadata, staging
+from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.texts import has_own_tables, written_out
 
 if TYPE_CHECKING:
@@ -130,7 +132,8 @@ class Reading:
             pinned = epoch.pins.get(table) if beside_views else None
             if pinned is None:
                 return self._of_others(name)
-            return readable(None, inputs.version(name, pinned.snapshot), pinned.meta)
+            text = inputs.version(name, pinned.snapshot, pinned.meta)
+            return readable(None, text, pinned.meta)
 
         return written_out(self._warehouse, asked, self.rewritten(sql, current), epoch)
 
@@ -222,8 +225,8 @@ class Reading:
             seen = found.tables.get(str(name))
             if seen is None:
                 return self._of_others(name)
-            self._demand_there(name, seen, found.barrier)
-            return self.shown(inputs.version(self._where(name, seen), seen.snapshot))
+            meta = self._demand_there(name, seen, found.barrier)
+            return self.shown(inputs.version(self._where(name, seen), seen.snapshot, meta))
 
         return written_out(self._warehouse, asked, self.rewritten(sql, chosen))
 
@@ -258,19 +261,25 @@ class Reading:
         shown = readable(None, name.sql, meta)
         return None if shown == name.sql else shown
 
-    def _demand_there(self, name: TableName, seen: Seen, barrier: int) -> None:
+    def _demand_there(self, name: TableName, seen: Seen, barrier: int) -> Metadata | None:
+        """The versions of a table, if that has to be looked at: it has to have this one."""
         if str(name) != seen.table or seen.snapshot is None:
-            return
-        meta = inputs.load(self._warehouse.sessions.main, name)
-        listed = meta is not None and meta.format == "iceberg"
-        if meta is not None and listed and seen.snapshot not in meta.snapshots:
+            return None
+        gone = False
+        try:
+            meta = inputs.load(self._warehouse.sessions.main, name)
+        except NoVersionsError:
+            meta, gone = None, True
+        listed = meta is not None and meta.format != delta_log.FORMAT
+        if gone or (meta is not None and listed and seen.snapshot not in meta.snapshots):
             raise StreamSqlError(
                 "CONSISTENCY_UNAVAILABLE",
                 f"the version of {name} at barrier {barrier} is gone",
-                given="somebody has replaced the table, or expired its snapshots",
+                given="somebody has replaced the table, expired its snapshots, or removed files",
                 hint="run what reads it (`dbt run`, or Engine.advance()), "
                 "or read with consistency read_uncommitted",
             )
+        return meta
 
     def _where(self, name: TableName, seen: Seen) -> TableName:
         """Where a version lies: a staged table may have been published by a rename just now."""

@@ -42,6 +42,9 @@ from dbt_streamsql.plan.relational import (
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
 from dbt_streamsql.plan.state import StateTtl
 
+_FILE_OF_ROW = "_metadata"
+"""Spark's hidden column of tables of files, which says where a row is from."""
+
 MODES = ("auto", "incremental", "incremental_strict", "full")
 """auto: incremental where possible. incremental: the same, but a full refresh is logged as a
 warning. incremental_strict: a query that cannot be incremental is refused. full: always full."""
@@ -91,6 +94,7 @@ def _compiled(
         columns = _columns(sql, opened, catalog)
     except StreamSqlError as error:
         raise error.at(Place(model or table)) from error
+    opened = _without_versions(opened, sql)
     inputs = opened.tables
     versioned = tuple(name for name, info in inputs.items() if info.versioned)
     _check_columns(columns, model or table)
@@ -146,6 +150,21 @@ def _compiled(
     if state_ttl is not None:
         raise _stateless(plan, place)
     return plan
+
+
+def _without_versions(opened: Opened, sql: str) -> Opened:
+    """The tables without those versions that lack a column which some text seems to name."""
+    texts = (sql, *opened.views.values())
+    if not any(_FILE_OF_ROW in text.lower() for text in texts):
+        return opened
+    why = f"the query reads {_FILE_OF_ROW}, which its versions do not have"
+    return replace(
+        opened,
+        tables={
+            name: replace(info, versioned=False, unversioned=why) if info.bare else info
+            for name, info in opened.tables.items()
+        },
+    )
 
 
 def _columns(sql: str, opened: Opened, catalog: Catalog) -> tuple[Column, ...]:

@@ -106,7 +106,7 @@ def _relation(builder: Builder, source: exp.Expr) -> Node:
         raise obstacle(
             source,
             name,
-            "the table has no snapshots to take changes from",
+            info.unversioned or "the table has no snapshots to take changes from",
             "store it as an Iceberg table",
         )
     return renamed(Scan(name, tuple(column.name.lower() for column in info.columns)), columns)

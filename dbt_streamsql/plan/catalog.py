@@ -13,7 +13,9 @@ from dbt_streamsql.quoting import TableName
 class TableInfo:
     """A table with its visible columns; a view has its text and the place its names start from.
 
-    `versioned` is false for a table without snapshots: it can be read only as it is now. `fields`
+    `versioned` is false for a table without snapshots: it can be read only as it is now, and
+    `unversioned` says why, if more is to be said. `bare`: a version of it has its columns and no
+    hidden ones of Spark. `fields`
     has the fields of all levels with their ids: a column that was dropped and added again, or
     swapped for another, is another column under the same name.
     """
@@ -25,6 +27,8 @@ class TableInfo:
     view_catalog: str = ""
     view_schema: str = ""
     fields: str = ""
+    unversioned: str = ""
+    bare: bool = False
 
 
 class Catalog(Protocol):

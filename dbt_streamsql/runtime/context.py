@@ -229,6 +229,8 @@ def pin(epoch: Open, table: str) -> Version:
         if table not in epoch.pins:
             name = TableName.parse(table)
             found = inputs.load(epoch.warehouse.sessions.main, name)
+            if found is not None:
+                found = inputs.as_read(found, int(epoch.warehouse.clock.time() * 1000))
             if found is None:
                 raise StreamSqlError(
                     "TABLE_MISSING",

@@ -153,6 +153,7 @@ class ViewJob:
         self.ages = self._ages(previous)
         now = int(self.epoch.warehouse.clock.time() * 1000)
         self.listings = unversioned.looked_at(spark, self.plan.unversioned, now)
+        inputs.look_again(spark, {at.at: at.meta for at in self.inputs.values()})
         reason = self._why_full(previous)
         meta = self._own()
         if previous is None or meta is None:
@@ -225,14 +226,19 @@ class ViewJob:
             return self.redefined
         if previous is None:
             return ""
-        listed = all(self.listings.values()) and self.listings == previous.stats.get(LISTINGS, {})
+        before = previous.stats.get(LISTINGS, {})
+        listed = all(told and told == before.get(at) for at, told in self.listings.items())
         if self.plan.volatile or not listed:
             return "; ".join(self.plan.reasons)
-        lost = [source for source, move in self.moves.items() if move.kind == "lost"]
+        lost = [
+            inputs.why_lost(source, self.inputs[source].meta, previous.inputs.get(source))
+            for source, move in self.moves.items()
+            if move.kind == "lost"
+        ]
         if self.clocked and CLOCK not in previous.inputs:
-            lost.append(CLOCK)
+            lost.append(f"the earlier version of {CLOCK} is gone")
         if lost:
-            return f"the earlier version of {', '.join(lost)} is gone"
+            return "; ".join(lost)
         moved = [source for source, move in self.moves.items() if move.kind != "none"]
         # Read as it was, such an input has not the columns that the plan was made for.
         lagging = [
@@ -358,9 +364,10 @@ class ViewJob:
             if hole == NOW:
                 return f"{self.ages.written}L"
             source = self.plan.tables[int(hole.removeprefix("t"))]
+            at = self.inputs[source]
             if source in previous.inputs:
-                return inputs.version(TableName.parse(source), previous.inputs[source])
-            return self._version(spark, self.inputs[source])
+                return inputs.version(TableName.parse(source), previous.inputs[source], at.meta)
+            return self._version(spark, at)
 
         at, staged = self.stager.build(spark, self._sorted(fill(follows, read)), meta)
         if any(move.kind != "none" for move in self.moves.values()):

@@ -14,8 +14,9 @@ from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.schema import Column, visible
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import remembered
-from dbt_streamsql.storage import information_schema, inputs
+from dbt_streamsql.storage import file_tables, information_schema, inputs
 from dbt_streamsql.storage.columns import type_text
+from dbt_streamsql.storage.file_tables import NoVersionsError
 from dbt_streamsql.storage.iceberg import nearby
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
@@ -67,18 +68,21 @@ class SparkCatalog:
                 ) from error
             raise _refused(error) from error
         columns = visible(tuple(Column(f.name, type_text(f.dataType), f.nullable) for f in fields))
+        found, why = None, ""
         try:
             found = inputs.load(self.spark, self._at(name))
+        except NoVersionsError as error:
+            why = error.why
         except (StreamSqlError, PySparkException):
-            found = None
+            pass
         if found is None:
             view = self._view(name)
             if view:
                 return TableInfo(name, columns, True, view, name.catalog, name.schema)
-            return TableInfo(name, columns, versioned=False)
+            return TableInfo(name, columns, versioned=False, unversioned=why)
         # A table of ours changes by its definition alone; staged, it has other ids.
         ids = "" if remembered.STORE in found.properties else found.fields
-        return TableInfo(name, columns, fields=ids)
+        return TableInfo(name, columns, fields=ids, bare=found.format == file_tables.FORMAT)
 
     def schema(self, sql: str) -> tuple[Column, ...]:
         """Columns and types of a query; SQL_INVALID with Spark's own words when it refuses."""

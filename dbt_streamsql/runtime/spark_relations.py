@@ -174,7 +174,7 @@ class SparkRelations:
         read = self.reads[table]
         if ttl:
             return self._live(read, read.change.old, self.ages.expired(table, ttl))
-        return inputs.version(read.name, read.change.old)
+        return inputs.version(read.name, read.change.old, read.meta)
 
     def after(self, table: str, *, met: bool, ttl: int) -> str:
         """The rows of the snapshot that this epoch reads."""
@@ -185,11 +185,11 @@ class SparkRelations:
             # What came in this epoch is there in it, however long ago it was written.
             expired = min(self.ages.expired(table, ttl), changes.sequence(read.meta, read.change))
             return self._live(read, read.change.new, expired)
-        return inputs.version(read.name, read.change.new)
+        return inputs.version(read.name, read.change.new, read.meta)
 
     def _live(self, read: InputChange, snapshot: int | None, expired: int) -> str:
         if snapshot is None or expired <= 0:
-            return inputs.version(read.name, snapshot)
+            return inputs.version(read.name, snapshot, read.meta)
         return changes.live(self.recent.rows(read.name, read.meta, snapshot, expired))
 
     # -- queries and the view ----------------------------------------------------------------

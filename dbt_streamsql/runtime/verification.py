@@ -24,6 +24,7 @@ from dbt_streamsql.runtime.program_runner import clock_row
 from dbt_streamsql.storage import inputs, unversioned
 from dbt_streamsql.storage.columns import collected
 from dbt_streamsql.storage.iceberg import changes, metadata
+from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 _CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
 
@@ -46,7 +47,7 @@ def differing(
     job, version = store.jobs().get(str(table)), store.latest(str(table))
     if job is None or version is None:
         raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
-    _check_held(warehouse, job, version)
+    sources = _held(warehouse, job, version)
     if APPROXIMATE in version.stats:
         forgetful, rows = oracle(plan_of(job), _moments(warehouse, job, version))
         shown = likeness.typed(forgetful, {c["name"]: c["type"] for c in job.columns})
@@ -59,6 +60,7 @@ def differing(
         rows = compare.signed(names, query, inputs.version(table, version.snapshot))
     with warehouse.sessions.use() as spark:
         unversioned.looked_at(spark, plan_of(job).unversioned, 0)
+        inputs.look_again(spark, sources)
         # Spark cannot carry constraints of correlated sub-queries through a UNION.
         spark.conf.set(_CONSTRAINTS, False)
         try:
@@ -76,12 +78,16 @@ def _as_stored(column: Column) -> str:
     return name if same else f"CAST({name} AS {column.stored_type}) AS {name}"
 
 
-def _check_held(warehouse: Warehouse, job: Job, version: TableVersion) -> None:
-    """What is pinned goes only when somebody writes to a table by hand, drops or restores it."""
-    gone = []
+def _held(warehouse: Warehouse, job: Job, version: TableVersion) -> dict[TableName, Metadata]:
+    """The view and what it reads, as they are there. What is pinned goes only when somebody writes
+    to a table by hand, drops or restores it, or removes files of it."""
+    gone, found = [], {}
     read = {source: version.inputs.get(source) for source in job.sources}
-    for name, at in {job.table: version.snapshot, **read}.items():
-        meta = inputs.load(warehouse.sessions.main, TableName.parse(name))
+    for table, at in {job.table: version.snapshot, **read}.items():
+        name = TableName.parse(table)
+        meta = inputs.load(warehouse.sessions.main, name)
+        if meta is not None:
+            found[name] = meta
         if at is not None and (meta is None or at not in meta.snapshots):
             gone.append(f"snapshot {at} of {name}")
     if gone:
@@ -93,6 +99,7 @@ def _check_held(warehouse: Warehouse, job: Job, version: TableVersion) -> None:
             hint="the next run builds the view anew (`dbt run`, or Engine.advance()): verify it "
             "after that",
         )
+    return found
 
 
 def _moments(warehouse: Warehouse, job: Job, version: TableVersion) -> Moments:

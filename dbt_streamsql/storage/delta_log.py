@@ -16,12 +16,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.storage import metastore
 from dbt_streamsql.storage.iceberg import files
 from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.java import is_connect, java_class
@@ -74,18 +72,13 @@ class Commits(Mapping[int, Snapshot]):
         return _snapshot(self, key, version, [json.loads(line) for line in lines if line])
 
 
-def load(spark: SparkSession, name: TableName) -> Metadata | None:
-    """The versions of a Delta table; None when the table is none, or out of reach.
+def load(spark: SparkSession, told: Mapping[str, str]) -> Metadata | None:
+    """The versions of a Delta table, of which `told` is its description; None when the table is
+    none, or out of reach.
 
     Out of reach is every table over Spark Connect: it is read in full then.
     """
-    if is_connect(spark):
-        return None
-    try:
-        told = metastore.described(spark, name)
-    except (PySparkException, StopIteration):
-        return None
-    if told.get("Provider", "").lower() != FORMAT:
+    if is_connect(spark) or told.get("Provider", "").lower() != FORMAT:
         return None
     log = java_class(spark, "org.apache.spark.sql.delta.DeltaLog").forTable(
         spark._jsparkSession, told["Location"]

@@ -1,15 +1,20 @@
 """The tables that views read, of whatever format: their versions, and what changed between two.
 
-A version is an Iceberg snapshot id, or a Delta version as `delta_log` numbers it.
+A version is an Iceberg snapshot id, a Delta version as `delta_log` numbers it, or the number of a
+list of files (`file_listing`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.storage import delta_log
+from dbt_streamsql.storage import delta_log, file_tables, metastore
+from dbt_streamsql.storage.file_tables import FileTable
 from dbt_streamsql.storage.iceberg import changes, metadata
 from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
@@ -18,26 +23,59 @@ from dbt_streamsql.storage.iceberg.metadata import Metadata
 def load(spark: SparkSession, name: TableName) -> Metadata | None:
     """The versions of a table, or None when there is no such table.
 
-    Errors: SQL_UNSUPPORTED when it is of a format without versions.
+    Errors: SQL_UNSUPPORTED when it is of a format without versions; `NoVersionsError` says why a
+    table of files has none.
     """
     try:
         return metadata.load(spark, name)
     except StreamSqlError:
-        found = delta_log.load(spark, name)
+        try:
+            rows = metastore.description(spark, name)
+            told = metastore.details(rows)
+        except (PySparkException, StopIteration):
+            rows, told = [], {}
+        found = delta_log.load(spark, told) or file_tables.load(spark, name, rows, told)
         if found is None:
             raise
         return found
 
 
+def as_read(meta: Metadata, now: int) -> Metadata:
+    """The versions of a table as they are told apart at `now` (milliseconds since 1970)."""
+    return file_tables.as_read(meta, now) if isinstance(meta, FileTable) else meta
+
+
+def look_again(spark: SparkSession, tables: Mapping[TableName, Metadata]) -> None:
+    """Let a session see the files that these versions have."""
+    names = [name for name, meta in tables.items() if isinstance(meta, FileTable)]
+    if names:
+        file_tables.look_again(spark, names)
+
+
 def classify(meta: Metadata, old: int | None, new: int | None) -> Change:
     """Look at the commits between two versions and choose the cheapest exact way."""
+    if isinstance(meta, FileTable):
+        return file_tables.classify(meta, old, new)
     if meta.format == delta_log.FORMAT:
         return delta_log.classify(meta, old, new)
     return changes.classify(meta, old, new)
 
 
-def version(name: TableName, number: int | None) -> str:
-    """The SQL of a table as it was at a version (None: before its first)."""
+def why_lost(source: str, meta: Metadata, old: int | None) -> str:
+    """What has become of a version that `classify` calls lost."""
+    if isinstance(meta, FileTable) and old is not None:
+        return file_tables.why_lost(source, old)
+    return f"the earlier version of {source} is gone"
+
+
+def version(name: TableName, number: int | None, meta: Metadata | None = None) -> str:
+    """The SQL of a table as it was at a version (None: before its first).
+
+    `meta`: of a table of others, which may be one of files. Error: CONSISTENCY_UNAVAILABLE when
+    files of the version are gone.
+    """
+    if isinstance(meta, FileTable):
+        return file_tables.version(name, meta, number)
     if number is not None and number < 0:
         return delta_log.version(name, number)
     return changes.version(name, number)
@@ -45,8 +83,8 @@ def version(name: TableName, number: int | None) -> str:
 
 def as_now(spark: SparkSession, name: TableName, meta: Metadata, number: int | None) -> str:
     """The SQL of a table as it was at a version, with the columns that it has now."""
-    if meta.format == delta_log.FORMAT:
-        return version(name, number)
+    if meta.format != "iceberg":
+        return version(name, number, meta)
     return changes.as_now(spark, name, meta, number)
 
 
@@ -55,10 +93,12 @@ def read(name: TableName, meta: Metadata, change: Change, columns: tuple[str, ..
 
     None when there is none.
     """
-    if meta.format != delta_log.FORMAT:
+    if meta.format == "iceberg":
         return changes.read(name, meta, change, columns)
     if change.kind == "none":
         return None
+    if isinstance(meta, FileTable):
+        return file_tables.feed(name, meta, change, columns)
     names = ", ".join(quote(column) for column in columns)
     if change.kind != "difference":
         signed = f"SELECT * FROM {delta_log.feed(name, change, columns)}"

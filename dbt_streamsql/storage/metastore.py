@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Sequence
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName, quote
@@ -16,11 +17,21 @@ from dbt_streamsql.storage.staged import TableSpec
 def described(spark: SparkSession, name: TableName) -> dict[str, str]:
     """What DESCRIBE EXTENDED tells of the table itself; {} when there is none."""
     try:
-        rows = spark.sql(f"DESCRIBE EXTENDED {name.sql}").collect()
+        rows = description(spark, name)
     except PySparkException as error:
         if error.getCondition() in {"SCHEMA_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND"}:
             return {}
         raise
+    return details(rows)
+
+
+def description(spark: SparkSession, name: TableName) -> list[Row]:
+    """The rows of DESCRIBE EXTENDED: first the columns."""
+    return spark.sql(f"DESCRIBE EXTENDED {name.sql}").collect()
+
+
+def details(rows: Sequence[Row]) -> dict[str, str]:
+    """What of a description is about the table itself. Error: StopIteration, nothing is."""
     start = next(i for i, row in enumerate(rows) if row[0].startswith("# Detailed Table"))
     return {row[0]: row[1] for row in rows[start:]}
 

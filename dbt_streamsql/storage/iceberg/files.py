@@ -39,6 +39,19 @@ def read(spark: SparkSession, path: str) -> bytes:
         stream.close()
 
 
+def read_at(spark: SparkSession, address: str, start: int) -> bytes:
+    """The content of a file from a byte on, by its URI; not over Spark Connect."""
+    at = java_class(spark, "org.apache.hadoop.fs.Path")(java_class(spark, "java.net.URI")(address))
+    context: Any = spark._jsc
+    stream = at.getFileSystem(context.hadoopConfiguration()).open(at)
+    try:
+        stream.seek(start)
+        content: bytes = java_class(spark, "org.apache.commons.io.IOUtils").toByteArray(stream)
+        return content
+    finally:
+        stream.close()
+
+
 def names(spark: SparkSession, folder: str) -> list[str]:
     """The names of what lies in a folder, none where there is no such folder; over Spark Connect
     only a local one can be seen."""

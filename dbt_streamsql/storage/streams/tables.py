@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.storage import delta_log, inputs
+from dbt_streamsql.storage import delta_log, file_tables, inputs
 from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import summaries
 from dbt_streamsql.storage.iceberg.changes import UNCOUNTED, Change
@@ -172,6 +172,14 @@ class Table:
             raise StreamSqlError(
                 "TABLE_MISSING",
                 f"the table {self.table}, which is read as a stream, does not exist",
+                place=self.place,
+            )
+        if meta.format == file_tables.FORMAT:
+            raise StreamSqlError(
+                "SQL_UNSUPPORTED",
+                f"{self.table} is a table of files",
+                allowed="Iceberg and Delta tables",
+                hint="read its folder by the connector `files`, or the table by a view",
                 place=self.place,
             )
         return meta

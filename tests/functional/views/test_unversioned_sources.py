@@ -8,6 +8,7 @@ import uuid
 
 import pytest
 
+from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.storage.iceberg.java import is_connect
 
 pytestmark = pytest.mark.spark
@@ -65,12 +66,15 @@ def test_files_that_come_and_go_are_seen_and_without_news_nothing_is_computed(
     assert _numbers(engine, view) == [0, 1, 2]
     assert engine.advance().tables[view].mode == "noop"
     files.add([7])
-    assert engine.verify(view) != []
-    assert engine.advance().tables[view].mode == "full"
+    assert engine.verify(view) == []
+    assert engine.advance().tables[view].mode == "append"
     assert _numbers(engine, view) == [0, 1, 2, 7]
     assert engine.verify(view) == []
     files.remove()
-    assert engine.advance().tables[view].mode == "full"
+    with pytest.raises(StreamSqlError, match="CONSISTENCY_UNAVAILABLE"):
+        engine.verify(view)
+    report = engine.advance().tables[view]
+    assert (report.mode, "removed" in report.reason) == ("full", True)
     assert _numbers(engine, view) == [0, 1, 2]
     assert engine.verify(view) == []
     assert engine.advance().tables[view].mode == "noop"
@@ -78,7 +82,7 @@ def test_files_that_come_and_go_are_seen_and_without_news_nothing_is_computed(
 
 def test_a_file_that_was_written_just_now_is_looked_at_once_more(engine, schema, source):
     files, view = source("json"), f"lake.{schema}.v"
-    os.utime(files.files[0])
+    os.utime(files.files[0], (int(time.time()),) * 2)
     engine.create_materialized_view(view, f"SELECT n FROM {files.name}")
     assert engine.advance().tables[view].mode == "full"
 
@@ -90,7 +94,7 @@ def test_news_of_another_input_are_seen_beside_files_that_stayed(engine, spark, 
     engine.create_materialized_view(view, query)
     assert engine.advance().tables[view].mode == "noop"
     spark.sql(f"INSERT INTO lake.{schema}.names VALUES (2, 'two')")
-    assert engine.advance().tables[view].mode == "full"
+    assert engine.advance().tables[view].mode == "append"
     assert _numbers(engine, view) == [1, 2]
 
 
