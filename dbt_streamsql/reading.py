@@ -24,7 +24,6 @@ from dbt_streamsql.runtime.published_views import CURRENT
 from dbt_streamsql.runtime.spark_catalog import SparkCatalog
 from dbt_streamsql.storage import delta_log, inputs
 from dbt_streamsql.storage.columns import type_text
-from dbt_streamsql.storage.file_tables import NoVersionsError
 from dbt_streamsql.storage.iceberg import metadata, staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.texts import has_own_tables, written_out
@@ -265,13 +264,9 @@ class Reading:
         """The versions of a table, if that has to be looked at: it has to have this one."""
         if str(name) != seen.table or seen.snapshot is None:
             return None
-        gone = False
-        try:
-            meta = inputs.load(self._warehouse.sessions.main, name)
-        except NoVersionsError:
-            meta, gone = None, True
+        meta = inputs.find(self._warehouse.sessions.main, name)
         listed = meta is not None and meta.format != delta_log.FORMAT
-        if gone or (meta is not None and listed and seen.snapshot not in meta.snapshots):
+        if meta is not None and listed and seen.snapshot not in meta.snapshots:
             raise StreamSqlError(
                 "CONSISTENCY_UNAVAILABLE",
                 f"the version of {name} at barrier {barrier} is gone",

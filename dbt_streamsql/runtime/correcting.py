@@ -67,7 +67,7 @@ def sweep(spark: SparkSession, names: Iterable[TableName], store: str) -> int:
 
 def drop(spark: SparkSession, name: TableName, store: str) -> int:
     """Remove what a correction has left; how many branches."""
-    found = inputs.load(spark, name)
+    found = inputs.find(spark, name)
     if found is None or PREFIX + store not in found.refs:
         return 0
     with durable("sweep.branch"):

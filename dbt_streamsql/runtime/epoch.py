@@ -39,6 +39,7 @@ from dbt_streamsql.runtime.refusals import reopen, told
 from dbt_streamsql.runtime.sinks import Delivered
 from dbt_streamsql.runtime.stream_job import StreamJob
 from dbt_streamsql.runtime.streams import Stream
+from dbt_streamsql.storage.file_tables import NoVersionsError
 from dbt_streamsql.storage.iceberg import metadata, staging, stamp
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
@@ -81,6 +82,8 @@ class Epoch:
             if source not in jobs and source not in self.open.latest:
                 try:
                     pin(self.open, source)
+                except NoVersionsError:
+                    pass  # it had some: what reads it is compiled anew
                 except StreamSqlError as error:
                     if error.code != "TABLE_MISSING":
                         raise

@@ -185,7 +185,7 @@ def move_pins(warehouse: Warehouse, fence: Fence, *, everywhere: bool) -> int:
         wanted |= {table: set() for table in known}
     for table, snapshots in to_pin(warehouse, latest).items():
         wanted.setdefault(table, set()).update(snapshots)
-    metas = {source: inputs.load(spark, TableName.parse(source)) for source in sorted(wanted)}
+    metas = {source: inputs.find(spark, TableName.parse(source)) for source in sorted(wanted)}
     # A runner that has lost its lock unnoticed must not drop the tags of its successor: those that
     # it knows were there before this.
     store.newest_barrier(fence)

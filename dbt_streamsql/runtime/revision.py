@@ -289,7 +289,7 @@ class _Planner:
 
     def _meta(self, table: str) -> Metadata | None:
         if table not in self._metas:
-            self._metas[table] = inputs.load(self._spark, TableName.parse(table))
+            self._metas[table] = inputs.find(self._spark, TableName.parse(table))
         return self._metas[table]
 
 

@@ -20,7 +20,7 @@ def of_roots(warehouse: Warehouse, roots: Mapping[str, int | None]) -> dict[str,
     now = clock.time()
     found = {}
     for root, snapshot in roots.items():
-        meta = inputs.load(warehouse.sessions.main, TableName.parse(root))
+        meta = inputs.find(warehouse.sessions.main, TableName.parse(root))
         if meta is None:
             continue
         unseen = meta.lineage(meta.current, snapshot)

@@ -85,7 +85,7 @@ def _held(warehouse: Warehouse, job: Job, version: TableVersion) -> dict[TableNa
     read = {source: version.inputs.get(source) for source in job.sources}
     for table, at in {job.table: version.snapshot, **read}.items():
         name = TableName.parse(table)
-        meta = inputs.load(warehouse.sessions.main, name)
+        meta = inputs.find(warehouse.sessions.main, name)
         if meta is not None:
             found[name] = meta
         if at is not None and (meta is None or at not in meta.snapshots):
@@ -106,7 +106,7 @@ def _moments(warehouse: Warehouse, job: Job, version: TableVersion) -> Moments:
     """The last epoch of a view: its versions and what they remember of its inputs."""
     spark, plan = warehouse.sessions.main, plan_of(job)
     previous = warehouse.store.latest_all(version.barrier - 1).get(job.table)
-    sources = {source: inputs.load(spark, TableName.parse(source)) for source in job.sources}
+    sources = {source: inputs.find(spark, TableName.parse(source)) for source in job.sources}
     view = metadata.load(spark, TableName.parse(job.table))
     if plan.fingerprint != version.stats.get("plan"):
         raise _untold(job, "its definition is another than that of its rows")
@@ -166,7 +166,7 @@ def _meant(warehouse: Warehouse, job: Job, version: TableVersion, rewritten: Rew
     def consumed(source: TableName) -> str | None:
         if str(source) not in version.inputs:
             return None
-        meta = inputs.load(spark, source)
+        meta = inputs.find(spark, source)
         assert meta is not None
         text = inputs.as_now(spark, source, meta, version.inputs[str(source)])
         return readable(jobs.get(str(source)), text, meta)

@@ -22,7 +22,7 @@ from dbt_streamsql.storage.file_listing import FRESH, File, Listing, number_of
 from dbt_streamsql.storage.file_rows import RowCount
 from dbt_streamsql.storage.iceberg.changes import UNCOUNTED, Change
 from dbt_streamsql.storage.iceberg.files import place
-from dbt_streamsql.storage.iceberg.java import is_connect, java_class
+from dbt_streamsql.storage.iceberg.java import is_connect, java_class, partitions_of
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot
 from dbt_streamsql.storage.unversioned import LISTED
 
@@ -33,6 +33,9 @@ HIDDEN = "_metadata"
 
 MANY_FILES = 10_000
 """Above it a version is too long for a query: each read of a table names its files."""
+
+MANY_PARTITIONS = 1_000
+"""Above it looking at the folder of each takes too long."""
 
 _ROW = 10
 """Bytes that a row may take: a guess, by which ways are chosen."""
@@ -249,27 +252,51 @@ def _columns(rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
 def _listed(
     spark: SparkSession, name: TableName, facts: Mapping[str, str], options: str
 ) -> list[File]:
-    if "Partition Provider" in facts:
-        raise NoVersionsError(name, "it is in partitions, which may lie anywhere")
     location = facts.get("Location", "")
     if _PATTERN.search(location) or "recursivefilelookup" in options.lower():
         raise NoVersionsError(name, "it is not the files of one folder")
     try:
+        if "Partition Provider" in facts:
+            return _in_partitions(spark, name)
         at, system = place(spark, location)
-        found = system.listStatus(at)
-        text = str(java_class(spark, "org.apache.commons.lang3.ArrayUtils").toString(found))
-        entries = _FACTS.findall(text)
-        if len(entries) != len(found):
-            raise NoVersionsError(name, "a name in its folder has a semicolon")
-        files = []
-        for path, folder, size, modified in entries:
-            last = path.rpartition("/")[2]
-            if folder and (last == "_spark_metadata" or not _is_hidden(last)):
-                raise NoVersionsError(name, f"its folder has another one in it, {last}")
-            if not folder and not _is_hidden(last):
-                files.append(File(_address(spark, path), int(size), int(modified)))
+        return _in_folder(spark, name, system.listStatus(at))
     except (PySparkException, Py4JError) as error:
-        raise NoVersionsError(name, f"its folder cannot be listed ({location})") from error
+        raise NoVersionsError(name, f"its files cannot be listed ({location})") from error
+
+
+def _in_partitions(spark: SparkSession, name: TableName) -> list[File]:
+    """The files of the partitions that the catalog knows, wherever they lie."""
+    found = partitions_of(spark, name)
+    if len(found) > MANY_PARTITIONS:
+        raise NoVersionsError(name, f"it has {len(found):,} partitions")
+    files = [
+        replace(file, partition=values)
+        for values, listed in found
+        for file in _in_folder(spark, name, listed())
+    ]
+    if len({file.path for file in files}) < len(files):
+        raise NoVersionsError(name, "several of its partitions have one folder")
+    return files
+
+
+def _in_folder(spark: SparkSession, name: TableName, found: Any) -> list[File]:
+    """Of Hadoop's list of a folder the files that Spark reads."""
+    text = str(java_class(spark, "org.apache.commons.lang3.ArrayUtils").toString(found))
+    entries = _FACTS.findall(text)
+    if len(entries) != len(found):
+        raise NoVersionsError(name, "a name in its folder has a semicolon")
+    files: list[File] = []
+    places: dict[str, str] = {}
+    for path, folder, size, modified in entries:
+        above, _, last = path.rpartition("/")
+        if folder and (last == "_spark_metadata" or not _is_hidden(last)):
+            raise NoVersionsError(name, f"its folder has another one in it, {last}")
+        if not folder and not _is_hidden(last):
+            if above not in places:
+                places[above] = _address(spark, above)
+            plain = _PLAIN.fullmatch(last)
+            address = f"{places[above]}/{last}" if plain else _address(spark, path)
+            files.append(File(address, int(size), int(modified)))
     return files
 
 

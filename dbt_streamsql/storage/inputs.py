@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage import delta_log, file_tables, metastore
-from dbt_streamsql.storage.file_tables import FileTable
+from dbt_streamsql.storage.file_tables import FileTable, NoVersionsError
 from dbt_streamsql.storage.iceberg import changes, metadata
 from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
@@ -38,6 +38,17 @@ def load(spark: SparkSession, name: TableName) -> Metadata | None:
         if found is None:
             raise
         return found
+
+
+def find(spark: SparkSession, name: TableName) -> Metadata | None:
+    """The versions of a table; None also for a table of files that has none, or has them no more.
+
+    Errors: SQL_UNSUPPORTED when it is of another format without versions.
+    """
+    try:
+        return load(spark, name)
+    except NoVersionsError:
+        return None
 
 
 def as_read(meta: Metadata, now: int) -> Metadata:

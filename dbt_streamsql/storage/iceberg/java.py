@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -51,6 +52,24 @@ def java_catalog(spark: SparkSession, name: str) -> Any:
     session: Any = spark._jsparkSession
     tools = java_class(spark, "org.apache.iceberg.spark.Spark3Util")
     return tools.loadIcebergCatalog(session, name)
+
+
+def partitions_of(spark: SparkSession, name: TableName) -> list[tuple[str, Callable[[], Any]]]:
+    """The partitions of a table of Spark's own catalog: what tells each from the others, and what
+    lists its folder."""
+    session: Any = spark._jsparkSession
+    options = java_class(spark, "scala.Option")
+    of = java_class(spark, "org.apache.spark.sql.catalyst.TableIdentifier")
+    table = of(name.table, options.apply(name.schema))
+    found = session.sessionState().catalog().listPartitions(table, options.empty())
+    settings = session.sessionState().newHadoopConf()
+
+    def listed(location: Any) -> Any:
+        at = java_class(spark, "org.apache.hadoop.fs.Path")(location)
+        return at.getFileSystem(settings).listStatus(at)
+
+    parts = [found.apply(at) for at in range(found.size())]
+    return [(str(part.spec().toString()), partial(listed, part.location())) for part in parts]
 
 
 def reopen_catalogs(spark: SparkSession) -> None:

@@ -9,7 +9,18 @@ from pathlib import Path
 from typing import Any
 
 COLUMNS = "k BIGINT, v BIGINT, name STRING"
-ODD = ("a b", "100%25 of %", "ü", "a+b&c", "it's", "[x]{y}", 'q"?#', "日", "e\u0301 \U0001f600", "~.=")
+ODD = (
+    "a b",
+    "100%25 of %",
+    "ü",
+    "a+b&c",
+    "it's",
+    "[x]{y}",
+    'q"?#',
+    "日",
+    "e\u0301 \U0001f600",
+    "~.=",
+)
 """Names of files that have to be written otherwise in a URI, or in SQL."""
 
 _AGED = 3600
@@ -25,6 +36,7 @@ class Folder:
         self.folder.mkdir(parents=True)
         self.name = f"spark_catalog.default.t_{uuid.uuid4().hex[:8]}"
         self.clock = time.time() - _AGED
+        self.past = self.clock - _AGED
         self.numbers = iter(range(1_000_000))
         spark.sql(f"CREATE TABLE {self.name} ({COLUMNS}) USING {kind} LOCATION '{self.folder}'")
 
@@ -39,13 +51,14 @@ class Folder:
     def insert(self) -> None:
         """A statement of Spark, which writes one file or two."""
         before = set(self.files())
-        rows = self._rows(self.random.randint(1, 6))
-        self._frame(rows).repartition(2).write.insertInto(self.name)
+        self._insert("INTO", self.random.randint(1, 6))
         self._age(set(self.files()) - before)
 
-    def put(self) -> None:
+    def put(self) -> Path:
         """A file with a name as people give them."""
-        self._age([self._write(f"{next(self.numbers)} {self.random.choice(ODD)}")])
+        came = self._write(f"{next(self.numbers)} {self.random.choice(ODD)}")
+        self._age([came])
+        return came
 
     def put_late(self) -> None:
         """Two files, the older of which is seen first by nobody: its time is an earlier one."""
@@ -56,9 +69,10 @@ class Folder:
 
     def put_many_old(self) -> None:
         """Files that were moved here with the times that they had."""
-        for at in range(5):
+        self.past -= 100
+        for at in range(3):
             moved = self._write(f"old {next(self.numbers)}")
-            os.utime(moved, (self.clock - 100_000 + at,) * 2)
+            os.utime(moved, (self.past + at,) * 2)
 
     # -- files go ----------------------------------------------------------------------------
 
@@ -72,7 +86,7 @@ class Folder:
         self._age([self._write(found.name.removesuffix(f".{self.kind}"))])
 
     def overwrite(self) -> None:
-        self._frame(self._rows(4)).coalesce(1).write.insertInto(self.name, overwrite=True)
+        self._insert("OVERWRITE", 4)
         self._age(self.files())
 
     # -- inside ------------------------------------------------------------------------------
@@ -83,6 +97,11 @@ class Folder:
             self.clock += self.random.choice([0, 0.01, 1, 7])
             self.clock = float(int(self.clock)) if self.random.random() < 0.3 else self.clock
             os.utime(file, (self.clock,) * 2)
+
+    def _insert(self, how: str, count: int) -> None:
+        rows = self._frame(self._rows(count))
+        text = f"INSERT {how} {self.name} SELECT /*+ REPARTITION(2) */ * FROM {{rows}}"
+        self.spark.sql(text, rows=rows)
 
     def _rows(self, count: int) -> list[tuple[Any, ...]]:
         draw = self.random
