@@ -185,14 +185,15 @@ def move_pins(warehouse: Warehouse, fence: Fence, *, everywhere: bool) -> int:
         wanted |= {table: set() for table in known}
     for table, snapshots in to_pin(warehouse, latest).items():
         wanted.setdefault(table, set()).update(snapshots)
-    metas = {source: inputs.find(spark, TableName.parse(source)) for source in sorted(wanted)}
+    # Other formats have no tags: their own retention decides.
+    metas = {source: inputs.tagged(spark, TableName.parse(source)) for source in sorted(wanted)}
     # A runner that has lost its lock unnoticed must not drop the tags of its successor: those that
     # it knows were there before this.
     store.newest_barrier(fence)
     moved = 0
     for source, meta in metas.items():
-        if meta is None or meta.format != "iceberg":
-            continue  # other formats have no tags: their own retention decides
+        if meta is None:
+            continue
         newest = latest[source].snapshot if source in latest else None
         if newest is not None and newest != meta.current:
             wanted[source].add(newest)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -22,7 +23,12 @@ from dbt_streamsql.storage.file_listing import FRESH, File, Listing, number_of
 from dbt_streamsql.storage.file_rows import RowCount
 from dbt_streamsql.storage.iceberg.changes import UNCOUNTED, Change
 from dbt_streamsql.storage.iceberg.files import place
-from dbt_streamsql.storage.iceberg.java import is_connect, java_class, partitions_of
+from dbt_streamsql.storage.iceberg.java import (
+    is_connect,
+    java_class,
+    partitions_of,
+    reads_files,
+)
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot
 from dbt_streamsql.storage.unversioned import LISTED
 
@@ -51,6 +57,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.=+/:-]*")
 """Paths that are the same as URI."""
 
 _PATTERN = re.compile(r"[*?\[\]{}\\]")
+_checked: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 _READ_ALL_THE_SAME = ("_metadata", "_common_metadata")
 
 
@@ -155,8 +162,9 @@ def load(
     files = _listed(spark, name, facts, options)
     if len(files) > MANY_FILES:
         raise NoVersionsError(name, f"it has {len(files):,} files, more than {MANY_FILES:,}")
-    listing, schema = Listing.of(number_of(*parts), files), number_of(columns)
     look_again(spark, [name])
+    _check_names(spark, name, facts["Location"], files)
+    listing, schema = Listing.of(number_of(*parts), files), number_of(columns)
     return FileTable(
         uuid=f"{listing.table:x}",
         location=facts["Location"],
@@ -262,6 +270,24 @@ def _listed(
         return _in_folder(spark, name, system.listStatus(at))
     except (PySparkException, Py4JError) as error:
         raise NoVersionsError(name, f"its files cannot be listed ({location})") from error
+
+
+def _check_names(
+    spark: SparkSession, name: TableName, location: str, files: Sequence[File]
+) -> None:
+    """See once for each session and place that Spark names a file as it is named here: by another
+    name a version would silently be without it."""
+    known = _checked.setdefault(spark, set())
+    one = next((file for file in files if file.size), None)
+    if one is None or location in known:
+        return
+    try:
+        named = reads_files(spark.sql(f"SELECT * FROM {name.sql} WHERE {_of([one])}"))
+    except (PySparkException, Py4JError):
+        named = False
+    if not named:
+        raise NoVersionsError(name, f"Spark calls its files otherwise than {one.path}")
+    known.add(location)
 
 
 def _in_partitions(spark: SparkSession, name: TableName) -> list[File]:

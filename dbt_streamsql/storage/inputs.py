@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName, quote
@@ -18,6 +18,7 @@ from dbt_streamsql.storage.file_tables import FileTable, NoVersionsError
 from dbt_streamsql.storage.iceberg import changes, metadata
 from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
+from dbt_streamsql.storage.unversioned import LISTED
 
 
 def load(spark: SparkSession, name: TableName) -> Metadata | None:
@@ -29,11 +30,7 @@ def load(spark: SparkSession, name: TableName) -> Metadata | None:
     try:
         return metadata.load(spark, name)
     except StreamSqlError:
-        try:
-            rows = metastore.description(spark, name)
-            told = metastore.details(rows)
-        except (PySparkException, StopIteration):
-            rows, told = [], {}
+        rows, told = _described(spark, name)
         found = delta_log.load(spark, told) or file_tables.load(spark, name, rows, told)
         if found is None:
             raise
@@ -48,6 +45,17 @@ def find(spark: SparkSession, name: TableName) -> Metadata | None:
     try:
         return load(spark, name)
     except NoVersionsError:
+        return None
+
+
+def tagged(spark: SparkSession, name: TableName) -> Metadata | None:
+    """The metadata of a table whose versions have tags; None for other tables."""
+    try:
+        return metadata.load(spark, name)
+    except StreamSqlError:
+        _, told = _described(spark, name)
+        if told.get("Provider", "").lower() not in LISTED | {delta_log.FORMAT}:
+            raise
         return None
 
 
@@ -70,6 +78,15 @@ def classify(meta: Metadata, old: int | None, new: int | None) -> Change:
     if meta.format == delta_log.FORMAT:
         return delta_log.classify(meta, old, new)
     return changes.classify(meta, old, new)
+
+
+def _described(spark: SparkSession, name: TableName) -> tuple[list[Row], dict[str, str]]:
+    """What Spark tells of a table: all rows, and of them the facts; nothing when it does not."""
+    try:
+        rows = metastore.description(spark, name)
+        return rows, metastore.details(rows)
+    except (PySparkException, StopIteration):
+        return [], {}
 
 
 def why_lost(source: str, meta: Metadata, old: int | None) -> str:

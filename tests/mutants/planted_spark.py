@@ -54,15 +54,15 @@ SPARK: dict[str, Planted] = {
     # -- the epoch -------------------------------------------------------------------------------
     "before-is-after": (
         "SparkRelations.before",
-        "return inputs.version(read.name, read.change.old)",
-        "return inputs.version(read.name, read.change.new)",
+        "return inputs.version(read.name, read.change.old, read.meta)",
+        "return inputs.version(read.name, read.change.new, read.meta)",
         "inputs are read after the epoch where they are asked for before it",
         "joined",
     ),
     "after-is-before": (
         "SparkRelations.after",
-        "return inputs.version(read.name, read.change.new)",
-        "return inputs.version(read.name, read.change.old)",
+        "return inputs.version(read.name, read.change.new, read.meta)",
+        "return inputs.version(read.name, read.change.old, read.meta)",
         "inputs are read before the epoch where they are asked for after it",
         "joined",
     ),

@@ -72,6 +72,12 @@ def partitions_of(spark: SparkSession, name: TableName) -> list[tuple[str, Calla
     return [(str(part.spec().toString()), partial(listed, part.location())) for part in parts]
 
 
+def reads_files(frame: DataFrame) -> bool:
+    """Whether a frame over files has any to read, by Spark's plan; nothing is run."""
+    found: Any = frame._jdf
+    return bool(found.rdd().getNumPartitions())
+
+
 def reopen_catalogs(spark: SparkSession) -> None:
     """Let a session make its catalogs anew at their next use; what `USE` has chosen stays."""
     session: Any = spark._jsparkSession

@@ -76,13 +76,16 @@ class Folder:
 
     # -- files go ----------------------------------------------------------------------------
 
-    def remove(self) -> None:
-        self.random.choice(self.files()).unlink()
+    def remove(self) -> Path:
+        found = self.random.choice(self.files())
+        found.unlink()
+        # The sums of Hadoop's own writer.
+        (self.folder / f".{found.name}.crc").unlink(missing_ok=True)
+        return found
 
     def rewrite(self) -> None:
         """In place, at a later time."""
-        found = self.random.choice(self.files())
-        found.unlink()
+        found = self.remove()
         self._age([self._write(found.name.removesuffix(f".{self.kind}"))])
 
     def overwrite(self) -> None:

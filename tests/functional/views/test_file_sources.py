@@ -112,9 +112,13 @@ def _equal(engine, spark, view, query):
     return Counter(found) == Counter(spark.sql(query).collect())
 
 
-def test_a_file_that_comes_while_an_epoch_runs_belongs_to_the_next_one(engine, spark, schema, one):
+@pytest.mark.parametrize("kind", ["parquet", "avro"])
+def test_a_file_that_comes_while_an_epoch_runs_belongs_to_the_next_one(
+    engine, spark, schema, folders, kind
+):
+    one = folders(kind, random.Random(7))
+    one.put()
     view = _view(engine, schema, one)
-    seen = spark.table(one.name).count()
     one.insert()
     expected = Counter(spark.sql(f"SELECT k, v, name FROM {one.name}").collect())
     came = []
@@ -129,9 +133,6 @@ def test_a_file_that_comes_while_an_epoch_runs_belongs_to_the_next_one(engine, s
     assert came
     assert Counter(engine.sql(f"SELECT * FROM {view}").collect()) == expected
     assert engine.verify(view) == []
-    together = f"SELECT count(*) FROM {view} FULL JOIN {one.name} USING (k, v, name)"
-    assert sum(expected.values()) > seen
-    assert engine.sql(together, consistency="repeatable_read").collect() is not None
     assert engine.advance().tables[view].mode == "append"
     assert _equal(engine, spark, view, f"SELECT k, v, name FROM {one.name}")
 
