@@ -103,7 +103,7 @@ def test_it_is_when_spark_would_give_its_columns_other_types(spark, schema, view
     assert define(view) == 1
 
 
-def test_it_is_every_time_over_a_table_without_versions(spark, schema, define):
+def test_it_is_again_when_a_table_of_files_was_altered(spark, schema, define):
     spark.sql(f"CREATE NAMESPACE spark_catalog.{schema}")
     plain = f"spark_catalog.{schema}.plain"
     try:
