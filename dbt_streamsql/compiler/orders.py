@@ -71,8 +71,9 @@ def _shown_as(column: exp.Expr, inner: exp.Query) -> str:
         return name
     for item in inner.selects:
         read = item.unalias()
-        is_it = isinstance(read, exp.Column) and read.name.lower() == name
-        if is_it and (not table or read.table.lower() in ("", table)):
+        if not isinstance(read, exp.Column) or read.name.lower() != name:
+            continue
+        if not table or read.table.lower() in ("", table):
             return item.alias_or_name.lower()
     return name if inner.is_star else ""
 
