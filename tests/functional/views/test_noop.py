@@ -78,7 +78,7 @@ def test_a_compaction_of_the_source_changes_no_view(spark, engine, schema, views
 def test_a_change_that_comes_to_nothing_is_remembered_with_what_it_took(
     spark, engine, schema, views, tune
 ):
-    tune(engine, guarded_rows=0)
+    tune(engine, guarded_rows=0, compared_rows=-1)
     spark.sql(f"INSERT INTO lake.{schema}.orders VALUES (1000, 'new', -1), (1001, 'new', -1)")
     first = engine.advance().tables[views[0]]
     assert (first.mode, first.rows_read) == ("noop", 2)
