@@ -10,10 +10,9 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -62,6 +61,35 @@ KINDS = {
 """By class or method, as a frame begins. A sample of none of them is `other`."""
 
 
+class Recording:
+    """Samples from now on. To start one makes Java compile a lot anew: warm up after it."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._jvm: Any = spark._jvm  # noqa: SLF001 - Java's own management classes
+        period = self._jvm.java.time.Duration.ofMillis(PERIOD_MS)
+        self._recording = self._jvm.jdk.jfr.Recording()
+        self._recording.enable("jdk.ExecutionSample").withPeriod(period)
+        self._recording.start()
+
+    @contextmanager
+    def told(self) -> Iterator[Told]:
+        """What happens in the block; it is filled in at its end, and the recording is over."""
+        told, begun = Told(), self._jvm.java.time.Instant.now()
+        before = _counts(self._jvm)
+        yield told
+        told.compilers, told.collector, told.classes = (
+            now - then for now, then in zip(_counts(self._jvm), before, strict=True)
+        )
+        self._recording.stop()
+        with tempfile.TemporaryDirectory(prefix="streamsql-jfr-") as folder:
+            file = self._jvm.java.nio.file.Path.of(f"{folder}/samples.jfr", _texts(self._spark))
+            self._recording.dump(file)
+            self._recording.close()
+            events = self._jvm.jdk.jfr.consumer.RecordingFile.readAllEvents(file)
+            told.samples = _by_kind(e for e in events if e.getStartTime().isAfter(begun))
+
+
 @dataclass
 class Told:
     """Milliseconds of processor time by kind, and what the process counted."""
@@ -82,30 +110,6 @@ def ask_for_whole_stacks() -> None:
     os.environ["JDK_JAVA_OPTIONS"] = "-XX:FlightRecorderOptions=stackdepth=512"
 
 
-@contextmanager
-def recorded(spark: SparkSession) -> Iterator[Told]:
-    """What happens in the block; it is filled in at its end."""
-    jvm: Any = spark._jvm  # noqa: SLF001 - Java's own management classes
-    told = Told()
-    recording = jvm.jdk.jfr.Recording()
-    period = jvm.java.time.Duration.ofMillis(PERIOD_MS)
-    recording.enable("jdk.ExecutionSample").withPeriod(period)
-    before = _counts(jvm)
-    recording.start()
-    try:
-        yield told
-    finally:
-        recording.stop()
-        told.compilers, told.collector, told.classes = (
-            now - then for now, then in zip(_counts(jvm), before, strict=True)
-        )
-        with tempfile.TemporaryDirectory(prefix="streamsql-jfr-") as folder:
-            file = jvm.java.nio.file.Path.of(str(Path(folder) / "samples.jfr"), _texts(spark))
-            recording.dump(file)
-            recording.close()
-            told.samples = _sorted_by_kind(jvm.jdk.jfr.consumer.RecordingFile.readAllEvents(file))
-
-
 def _counts(jvm: Any) -> tuple[int, int, int]:
     """Milliseconds of the compilers and of the collectors, and classes that were generated."""
     beans = jvm.java.lang.management.ManagementFactory
@@ -118,7 +122,7 @@ def _counts(jvm: Any) -> tuple[int, int, int]:
     )
 
 
-def _sorted_by_kind(events: Any) -> Counter[str]:
+def _by_kind(events: Iterable[Any]) -> Counter[str]:
     # Whole stacks as one text each: one call of Java a sample, not one a frame.
     found: Counter[str] = Counter()
     for event in events:

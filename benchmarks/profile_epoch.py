@@ -18,7 +18,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,6 +130,7 @@ def main() -> None:
         world = data.open_world(Path(folder), with_delta=False)
         try:
             scene = Kinds(world, given) if given.kinds else OneView(world, given)
+            recording = java_profile.Recording(world.spark) if given.java else None
             for number in range(given.warm):
                 with scene.changed(number):
                     world.engine.advance()
@@ -140,8 +141,7 @@ def main() -> None:
                 stack.enter_context(recorder.calls())
             with scene.changed(given.warm):
                 measure.settle(world)
-                recording = java_profile.recorded(world.spark) if given.java else nullcontext()
-                java = stack.enter_context(recording)
+                java = stack.enter_context(recording.told()) if recording else None
                 recorder.begin()
                 start, used = time.time(), time.process_time()
                 reports = world.engine.advance().tables
