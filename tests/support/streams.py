@@ -9,7 +9,7 @@ from dbt_streamsql.errors import Place
 from dbt_streamsql.storage.streams.options import Options
 from dbt_streamsql.storage.streams.source import AS_READ, AT, PROBLEM, RAW, UNSENT
 
-_SPARSE = ([], [UNSENT, AS_READ])
+SPARSE = ([], [UNSENT, AS_READ])
 """What sources whose updates may leave values out give beside."""
 
 MODULES = {"rate": "datagen", "table": "tables"}
@@ -29,7 +29,7 @@ def records(source, spark, after, upto, *names):
     """The records of a range as tuples, in the order of their text; `names` picks columns."""
     found = source.read(spark, after, upto)
     columns = [name for name, _ in source.columns(spark)]
-    assert found.columns in ([*columns, RAW, AT, PROBLEM, *more] for more in _SPARSE)
+    assert found.columns in ([*columns, RAW, AT, PROBLEM, *more] for more in SPARSE)
     kinds = dict(source.columns(spark))
     assert {f.name: f.dataType.simpleString() for f in found.schema if f.name in kinds} == kinds
     return sorted(
