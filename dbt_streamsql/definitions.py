@@ -188,16 +188,14 @@ class Definitions:
             return None
         if stream.by_event_time:
             return Carrying(reason="the table has a `lateness`, by which records wait")
-        names = found.columns, found.identity
         carrying, conditions = carrying_of(
-            plan, text, info, self._known, omitted=names[0], identity=names[1]
+            plan, text, info, self._known, omitted=found.columns, identity=found.identity
         )
         operation = quote(OPERATION)
         for condition in conditions:
-            passed = (
-                f"SELECT 1 FROM VALUES ('c'), ('r'), ('u') AS s({operation}) WHERE {condition}"
-            )
-            if len(self._known.spark.sql(passed).collect()) < len(("c", "r", "u")):
+            every = "VALUES ('c'), ('r'), ('u')"
+            passed = f"SELECT 1 FROM {every} AS s({operation}) WHERE {condition}"
+            if len(self._known.spark.sql(passed).collect()) < 3:
                 return Carrying(reason=f"the WHERE of the query leaves changes out: {condition}")
         return carrying
 

@@ -149,7 +149,7 @@ def _parts(tree: exp.Select, key: exp.Expr) -> list[exp.Expr]:
     shown = [
         node.parent
         for node in tree.find_all(exp.Anonymous)
-        if node == key and node.find_ancestor(exp.Group, exp.Select) is tree
+        if node == key and node.find_ancestor(exp.Group) is None
     ]
     if not all(isinstance(one, exp.Dot) and one.name.lower() in _FIELDS for one in shown):
         return [key]

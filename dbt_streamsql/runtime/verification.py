@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pyspark.sql import Row
 
@@ -23,7 +23,7 @@ from dbt_streamsql.runtime.job import Rewrite
 from dbt_streamsql.runtime.program_runner import clock_row
 from dbt_streamsql.storage import inputs, unversioned
 from dbt_streamsql.storage.columns import collected
-from dbt_streamsql.storage.iceberg import changes, metadata
+from dbt_streamsql.storage.iceberg import changes
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 _CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
@@ -47,20 +47,20 @@ def differing(
     job, version = store.jobs().get(str(table)), store.latest(str(table))
     if job is None or version is None:
         raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
-    sources = _held(warehouse, job, version)
+    held = _held(warehouse, job, version)
     if APPROXIMATE in version.stats:
-        forgetful, rows = oracle(plan_of(job), _moments(warehouse, job, version))
+        forgetful, rows = oracle(plan_of(job), _moments(warehouse, job, version, held))
         shown = likeness.typed(forgetful, {c["name"]: c["type"] for c in job.columns})
     else:
         shown = columns_of(job)
         names = ", ".join(quote(column.name) for column in shown)
-        query = f"({_meant(warehouse, job, version, rewritten)})"
+        query = f"({_meant(warehouse, job, version, held, rewritten)})"
         if any(column.stored_type != column.type for column in shown):
             query = f"(SELECT {', '.join(map(_as_stored, shown))} FROM {query})"
         rows = compare.signed(names, query, inputs.version(table, version.snapshot))
     with warehouse.sessions.use() as spark:
         unversioned.looked_at(spark, plan_of(job).unversioned, 0)
-        inputs.look_again(spark, sources)
+        inputs.look_again(spark, held)
         # Spark cannot carry constraints of correlated sub-queries through a UNION.
         spark.conf.set(_CONSTRAINTS, False)
         try:
@@ -102,12 +102,14 @@ def _held(warehouse: Warehouse, job: Job, version: TableVersion) -> dict[TableNa
     return found
 
 
-def _moments(warehouse: Warehouse, job: Job, version: TableVersion) -> Moments:
+def _moments(
+    warehouse: Warehouse, job: Job, version: TableVersion, held: Mapping[TableName, Metadata]
+) -> Moments:
     """The last epoch of a view: its versions and what they remember of its inputs."""
-    spark, plan = warehouse.sessions.main, plan_of(job)
+    plan = plan_of(job)
     previous = warehouse.store.latest_all(version.barrier - 1).get(job.table)
-    sources = {source: inputs.find(spark, TableName.parse(source)) for source in job.sources}
-    view = metadata.load(spark, TableName.parse(job.table))
+    sources = {source: held.get(TableName.parse(source)) for source in job.sources}
+    view = held.get(TableName.parse(job.table))
     if plan.fingerprint != version.stats.get("plan"):
         raise _untold(job, "its definition is another than that of its rows")
     if CLOCKED not in version.stats:
@@ -132,7 +134,7 @@ def _moments(warehouse: Warehouse, job: Job, version: TableVersion) -> Moments:
             # What came in the epoch is seen in it, however old it was.
             expired = min(expired, meta.snapshots[old].sequence if old is not None else 0)
         if at is None or not expired:
-            return inputs.as_now(spark, name, meta, at)
+            return inputs.as_now(warehouse.sessions.main, name, meta, at)
         return changes.live(changes.after(changes.with_lineage(name, at), expired))
 
     return Moments(
@@ -153,7 +155,13 @@ def _untold(job: Job, why: str) -> StreamSqlError:
     )
 
 
-def _meant(warehouse: Warehouse, job: Job, version: TableVersion, rewritten: Rewrite) -> str:
+def _meant(
+    warehouse: Warehouse,
+    job: Job,
+    version: TableVersion,
+    held: Mapping[TableName, Metadata],
+    rewritten: Rewrite,
+) -> str:
     """The query of a view over what it has read: where it leaves a choice, the one made."""
     plan, jobs, spark = plan_of(job), warehouse.store.jobs(), warehouse.sessions.main
     if plan.mode not in ("incremental", "full"):
@@ -166,8 +174,7 @@ def _meant(warehouse: Warehouse, job: Job, version: TableVersion, rewritten: Rew
     def consumed(source: TableName) -> str | None:
         if str(source) not in version.inputs:
             return None
-        meta = inputs.find(spark, source)
-        assert meta is not None
+        meta = held[source]
         text = inputs.as_now(spark, source, meta, version.inputs[str(source)])
         return readable(jobs.get(str(source)), text, meta)
 

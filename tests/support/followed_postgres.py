@@ -46,6 +46,18 @@ def connected(port, database):
     )
 
 
+def options_of(port, database, table="t"):
+    """What a source says of a table."""
+    return {
+        "host": "127.0.0.1",
+        "port": port,
+        "database": database,
+        "user": "postgres",
+        "password": server_of.PASSWORD,
+        "table": table,
+    }
+
+
 @pytest.fixture
 def followed(port, database):
     """Open a table as a source."""
@@ -56,11 +68,7 @@ def followed(port, database):
             "postgres",
             columns=more.pop("columns", ()),
             reader=more.pop("reader", "reader"),
-            host="127.0.0.1",
-            port=port,
-            database=database,
-            table=table,
-            **{"user": "postgres", "password": server_of.PASSWORD, **more},
+            **{**options_of(port, database, table), **more},
         )
         opened_now.append(found)
         return found

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from tests.support import postgres as server_of
+from tests.support.followed_postgres import options_of
 from tests.support.steps import dying
 
 pytestmark = pytest.mark.processes
@@ -40,15 +40,11 @@ def made(sql):
 
 def followed_by(engine, schema, port, database, key="id", **config):
     table = f"lake.{schema}.t"
-    options = {
-        "host": "127.0.0.1",
-        "port": port,
-        "database": database,
-        "user": "postgres",
-        "password": server_of.PASSWORD,
-        "table": "t",
+    source = {
+        "connector": "postgres",
+        "columns": [["num", "string"]],
+        "options": options_of(port, database),
     }
-    source = {"connector": "postgres", "columns": [["num", "string"]], "options": options}
     engine.create_streaming_table(
         table,
         f"SELECT id, n, body, raw, tags, doc, num, _op, _seq FROM lake.{schema}.stream",

@@ -10,8 +10,7 @@ from dataclasses import replace
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from tests.support import postgres as server_of
-from tests.support.followed_postgres import refused
+from tests.support.followed_postgres import options_of, refused
 from tests.support.steps import dying
 from tests.support.streams import opened, records, through
 
@@ -227,19 +226,11 @@ def test_a_streaming_table_is_the_table_of_the_database_whoever_dies(
     table, view = f"lake.{schema}.t", f"lake.{schema}.per_v"
     sql("CREATE TABLE t (id int PRIMARY KEY, v int)")
     sql("INSERT INTO t SELECT n, n % 3 FROM generate_series(1, 30) n")
-    options = {
-        "host": "127.0.0.1",
-        "port": port,
-        "database": database,
-        "user": "postgres",
-        "password": server_of.PASSWORD,
-        "table": "t",
-    }
     engine.create_streaming_table(
         table,
         f"SELECT id, v, _op, _seq FROM lake.{schema}.stream",
         stream=f"lake.{schema}.stream",
-        source={"connector": "postgres", "options": options},
+        source={"connector": "postgres", "options": options_of(port, database)},
         key=["id"],
         sequence_by="_seq",
         delete_when="_op = 'd'",

@@ -105,6 +105,9 @@ class Folder:
         rows = self._frame(self._rows(count))
         text = f"INSERT {how} {self.name} SELECT /*+ REPARTITION(2) */ * FROM {{rows}}"
         self.spark.sql(text, rows=rows)
+        # What Spark puts beside them is as old as they are: a list of all that is there may count.
+        for other in set(self.folder.iterdir()) - set(self.files()):
+            os.utime(other, (self.clock,) * 2)
 
     def _rows(self, count: int) -> list[tuple[Any, ...]]:
         draw = self.random
