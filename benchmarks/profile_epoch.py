@@ -6,7 +6,8 @@ python -m benchmarks.profile_epoch --kinds 100 --java
 Steps are measured in this process, executions and jobs come from Spark's own status stores, all on
 one clock. Executions lie inside steps or between them; what no line covers is analysis, metadata
 and MetaService (`--calls` shows the calls too). `--kinds` takes that many views of all kinds
-(`benchmarks.kinds`) and shows each; `--java` says what Spark's Java did all the while.
+(`benchmarks.kinds`) and shows what each spent its time on; `--java` says what Spark's Java did all
+the while.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from benchmarks import contestants, data, java_profile, kinds, measure
+from benchmarks import contestants, data, java_profile, kinds, measure, view_profile
 from dbt_streamsql.runtime import durable
 from dbt_streamsql.runtime.durable import Moment
 from dbt_streamsql.runtime.report import TableReport
@@ -142,6 +143,8 @@ def main() -> None:
             with scene.changed(given.warm):
                 measure.settle(world)
                 java = stack.enter_context(recording.told()) if recording else None
+                profile = view_profile.ViewProfile(world)
+                stack.enter_context(profile.recorded(measure.jobs_so_far(world)))
                 recorder.begin()
                 start, used = time.time(), time.process_time()
                 reports = world.engine.advance().tables
@@ -158,7 +161,7 @@ def main() -> None:
     )
     console = Console()
     if given.kinds:
-        _show_views(console, reports)
+        _show_views(console, reports, profile.parts)
     else:
         _show_line(console, spans)
     _show_sums(console, spans, used)
@@ -232,13 +235,30 @@ def _plan(text: str) -> str:
     return " < ".join(names[:3])
 
 
-def _show_views(console: Console, reports: Mapping[str, TableReport]) -> None:
-    table = _table("the views of one epoch", "view", "seconds", "jobs", "how", "rows")
+def _show_views(
+    console: Console,
+    reports: Mapping[str, TableReport],
+    parts: Mapping[str, Mapping[str, float]],
+) -> None:
+    """Seconds of each view, and milliseconds of its parts; the sums stand below."""
+    columns = ("view", "seconds", "n", "how", "rows", *view_profile.COLUMNS)
+    table = _table("the views of one epoch: Spark's jobs (n), and milliseconds", *columns)
     for name, report in sorted(reports.items()):
         how = report.mode if report.mode == "noop" else report.strategy
         rows = f"+{report.rows_inserted} -{report.rows_deleted}"
-        table.add_row(name, f"{report.seconds:.3f}", str(report.jobs), how, rows)
+        spent = _shown(parts.get(name, {}))
+        table.add_row(name, f"{report.seconds:.3f}", str(report.jobs), how, rows, *spent)
+    outside = _shown(parts.get(view_profile.EPOCH, {}))
+    table.add_row(view_profile.EPOCH, "", "", "", "", *outside)
+    whole = sum(report.seconds for report in reports.values())
+    jobs = sum(report.jobs for report in reports.values())
+    sums = _shown(view_profile.summed(parts))
+    table.add_row("all", f"{whole:.3f}", str(jobs), "", "", *sums)
     console.print(table)
+
+
+def _shown(parts: Mapping[str, float]) -> list[str]:
+    return [f"{parts.get(name, 0.0):.0f}" for name in view_profile.COLUMNS]
 
 
 def _show_line(console: Console, spans: Sequence[Span]) -> None:
@@ -282,7 +302,8 @@ def _show_java(console: Console, java: java_profile.Told) -> None:
 def _table(title: str, *columns: str) -> Table:
     table = Table(title=title, title_justify="left")
     for column in columns:
-        is_number = column in ("from", "seconds", "jobs", "times", "processor ms", "%")
+        is_number = column in ("from", "seconds", "n", "times", "processor ms", "%")
+        is_number = is_number or column in view_profile.COLUMNS
         table.add_column(column, justify="right" if is_number else "left")
     return table
 

@@ -59,7 +59,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="streamsql-soak-") as folder:
         spark = open_session(SessionSettings(warehouse=folder))
         engine = Engine.open(folder, spark=spark, retain="0s", retain_barriers=20)
-        views = make_views(engine, given.views, given.rows)
+        views = list(make_views(engine, given.views, given.rows))
         wrong = _soak(engine, Path(folder), given)
         differing = sum(len(engine.verify(view)) for view in views[:: max(1, len(views) // 10)])
         print(f"rows that differ from the queries, of ten views: {differing}")

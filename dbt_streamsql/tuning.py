@@ -41,6 +41,12 @@ class Tuning:
     compared_bytes: int = 64 << 20
     """The same of the files of what is stored."""
 
+    held_rows: int = 200_000
+    """Rows of a view up to which they are kept in the process and compared there; -1: none are."""
+
+    held_bytes: int = 256 << 20
+    """The bytes of all views that are kept."""
+
     comparing: float = 1.0
     """How many times dearer that counts than it looks; 0: it is done wherever it may be."""
 

@@ -15,19 +15,38 @@ from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.work import Work, of_program
 from dbt_streamsql.runtime import upkeep
 from dbt_streamsql.runtime.context import Open, Version
-from dbt_streamsql.runtime.cost import WORTH, WORTH_TO_READERS, Estimate, estimate
+from dbt_streamsql.runtime.cost import (
+    EXPECTED,
+    WORTH,
+    WORTH_TO_READERS,
+    Estimate,
+    by_past_runs,
+    dear,
+)
 from dbt_streamsql.runtime.ways import (
     CHANGES,
     COMPARE,
+    FULL,
     View,
     Way,
     cheapest,
     expected_by_comparing,
     expected_from_changes,
+    expected_in_full,
 )
 from dbt_streamsql.storage.iceberg import delta
 from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
+
+_TOLD: dict[Way, str] = {
+    CHANGES: "estimated_incremental",
+    COMPARE: "estimated_compare",
+    FULL: "estimated_full",
+}
+"""What the seconds that a way is expected to take are called in reports."""
+
+SHARE = 0.25
+"""Signed rows of a view's change, as a share of its rows, from which on all are written anew."""
 
 
 @dataclass
@@ -50,56 +69,77 @@ class Choice:
     _seconds: dict[Way, float] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self._estimate = self._by_past_runs()
+        self._estimate = self._sizes()
 
     def take(self, spark: SparkSession, stored: Metadata) -> str:
         """Choose; why all rows are to be written anew ('' when they are not)."""
-        guarded = self.job.refresh_mode == "auto" and self.epoch.start(self.job.table) is None
-        dear = self._estimate.dear if guarded and not self.forgetful else ""
+        changed, every = self._estimate.changed, self._estimate.every
         moved = {source for source, move in self.moves.items() if move.kind != "none"}
         clock = {CLOCK} & set(self.plan.tables)
         sizes = {source: at.meta.live_rows(at.snapshot) for source, at in self.inputs.items()}
         program = of_program(self.plan.steps, moved | clock, sizes)
-        if not self._may_compare(spark, stored, program):
-            return dear
         rows, text = stored.live_rows(stored.current), len(self.plan.full_sql)
-        self._expected = {
-            CHANGES: expected_from_changes(program, self._estimate.changed),
-            COMPARE: expected_by_comparing(text, self._estimate.every, rows),
-        }
-        warehouse = self.epoch.warehouse
-        self._seconds = warehouse.costs.seconds(self._view, self._expected)
-        # Where the changes are dear a comparison is as cheap as a full refresh, and kinder to
-        # readers.
-        self.way = COMPARE if dear else cheapest(self._seconds, warehouse.tuning.comparing)
-        return ""
+        # Of a group or a key that changes, two rows at most: as it was and as it is.
+        self._expected = {CHANGES: expected_from_changes(program, changed, min(changed, 2 * rows))}
+        if self._may_compare(spark, stored, program):
+            held = rows <= self.epoch.warehouse.tuning.held_rows
+            known = held and self._is_known(stored)
+            expected = expected_by_comparing(text, every, rows, held=held, known=known)
+            self._expected[COMPARE] = expected
+        if self._is_guarded:
+            self._expected[FULL] = expected_in_full(text, every, rows)
+        if len(self._expected) == 1:
+            return ""
+        costs, tuning = self.epoch.warehouse.costs, self.epoch.warehouse.tuning
+        self._seconds = costs.seconds(self._view, self._expected, self._estimate.past)
+        if COMPARE in self._seconds:
+            short = {way: each for way, each in self._seconds.items() if way != FULL}
+            self.way = cheapest(short, tuning.comparing)
+        if FULL not in self._seconds or (self.way is COMPARE and not tuning.comparing):
+            return ""
+        return dear(self._seconds, changed, WORTH_TO_READERS if self.is_read else WORTH)
 
-    def learn(self, version: TableVersion) -> str:
-        """The strategy of the run, of whose cost the next choices know."""
-        full = version.mode == "full"
-        # A comparison that came to too many rows for the driver is as dear as it was.
-        if self._expected and (self.way is COMPARE or not full):
-            expected = self._expected[self.way]
-            self.epoch.warehouse.costs.learn(self._view, self.way, expected, version.seconds)
-        if full:
-            return "full"
-        return COMPARE if self.way is COMPARE else self.plan.strategy
+    def most(self, stored: Metadata) -> int:
+        """The signed rows of its own change from which on it is cheaper to write all rows anew (0:
+        it never is). How many there are does not follow from the rows of the inputs' changes."""
+        if not self._is_guarded:
+            return 0
+        rows = stored.live_rows(stored.current)
+        few = self.epoch.warehouse.tuning.driver_rows
+        return max(few, 2 * rows if self.is_read else int(SHARE * rows))
 
-    def stats(self) -> dict[str, Any]:
-        """What was expected, as it is kept with a version."""
-        stats = self._estimate.stats()
-        if self._seconds:
-            by_changes = stats["estimated_incremental"] or round(self._seconds[CHANGES], 3)
-            stats |= {
-                "estimated_incremental": by_changes,
-                "estimated_compare": round(self._seconds[COMPARE], 3),
-            }
+    def learn(self, version: TableVersion) -> dict[str, Any]:
+        """What the next choices know of the run, as it is kept with its version: the changed rows
+        that it read, its strategy, and what was expected."""
+        way: Way = FULL if version.mode == "full" else self.way
+        expected = self._expected.get(way)
+        strategy = self.plan.strategy if way is CHANGES else way
+        stats: dict[str, Any] = {"rows_read": self._estimate.changed, "strategy": strategy}
+        if expected is not None:
+            self.epoch.warehouse.costs.learn(self._view, way, expected, version.seconds)
+            stats[EXPECTED] = round(expected, 3)
+        for each, seconds in self._seconds.items():
+            stats[_TOLD[each]] = round(seconds, 3)
         return stats
 
     @property
     def is_read(self) -> bool:
         """Whether another view or a changelog takes up the changes of this one."""
         return self.epoch.readers(self.job.table) or bool(self.job.config.get("changelog"))
+
+    def _is_known(self, stored: Metadata) -> bool:
+        """Whether the process has the stored rows."""
+        known, current = self.epoch.warehouse.stored_rows, stored.current
+        return current is not None and known.get(self.job.table, current) is not None
+
+    @property
+    def _is_guarded(self) -> bool:
+        """Whether it may be refreshed in full for cost."""
+        start = self.epoch.start(self.job.table)
+        return self._guards(self._estimate.total) and start is None and not self.forgetful
+
+    def _guards(self, total: int) -> bool:
+        return self.job.refresh_mode == "auto" and total > self.epoch.warehouse.tuning.guarded_rows
 
     @property
     def _view(self) -> View:
@@ -120,23 +160,21 @@ class Choice:
             and not upkeep.scattered(stored, tuning)
         )
 
-    def _by_past_runs(self) -> Estimate:
+    def _sizes(self) -> Estimate:
         """The rows of the changed inputs (at first: of all), and what they cost in past runs."""
         moved = [s for s, move in self.moves.items() if move.kind != "none"]
         rows = {s: at.meta.live_rows(at.snapshot) for s, at in self.inputs.items()}
         total, every = sum(rows[source] for source in moved), sum(rows.values())
         if self.previous is None:
-            return Estimate(total, total, every=every)
+            return Estimate(total, total, every)
         changed = sum(self.moves[s].rows for s in moved if self.moves[s].counted)
-        guarded = self.epoch.warehouse.tuning.guarded_rows
-        asked = total > guarded and self.job.refresh_mode == "auto"
-        past = self.epoch.warehouse.store.history(self.job.table) if asked else []
+        if not self._guards(total):
+            return Estimate(changed, total, every)
         # What another query of that name took says nothing of this one, nor what its rows took.
         own = [
             run
-            for run in past
+            for run in self.epoch.warehouse.store.history(self.job.table)
             if run.stats.get("plan") == self.plan.fingerprint
             and run.stats.get("definition") not in FROM_STORED
         ]
-        worth = WORTH_TO_READERS if self.is_read else WORTH
-        return estimate(changed, total, every, own, worth, guarded)
+        return Estimate(changed, total, every, by_past_runs(own))

@@ -1,96 +1,64 @@
-"""From changes or in full: the choice of one epoch, by sizes of inputs and by past runs."""
+"""What is known of the sizes of an epoch of one view, and of its past runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from dbt_streamsql.meta import TableVersion
-from dbt_streamsql.runtime.ways import COMPARE
-from dbt_streamsql.tuning import Tuning
-
-FULL_SHARE = 0.3
-"""Changed rows as a share of the rows of the changed inputs: above it, refresh in full."""
+from dbt_streamsql.runtime.ways import CHANGES, COMPARE, FULL, Way
 
 MARGIN = 1.1
 """How much dearer an epoch from changes must look: the next one it may be cheaper again."""
 
-WORTH = 1.0
-"""Seconds that a full refresh must save: the first runs of a process are slower than those that
-follow."""
+WORTH = 0.3
+"""Seconds that a full refresh must save."""
 
 WORTH_TO_READERS = 3.0
 """The same for a view that others read: to them it is a new version of every row."""
 
+EXPECTED = "expected"
+"""What was expected of the way of a run before it was known how quick the machine is."""
+
 _REMEMBERED = 20
-"""Past runs that are looked at; the quickest of each kind counts: others may have waited."""
+"""Past runs that are looked at."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What is known before an epoch: rows that changed, rows of the changed inputs, seconds.
-
-    The seconds are None while no run of that kind is known. `worth` are those that a full refresh
-    must save. `every` are the rows of all inputs (0 = it was not asked). `guarded`: see
-    `Tuning.guarded_rows`.
-    """
+    """What is known before an epoch: rows that changed, rows of the changed inputs and of `every`
+    input, and what `past` runs took, in parts of what was expected of them."""
 
     changed: int
     total: int
-    incremental: float | None = None
-    full: float | None = None
-    worth: float = WORTH
-    every: int = 0
-    guarded: int = Tuning.guarded_rows
+    every: int
+    past: Mapping[Way, list[float]] = field(default_factory=dict)
 
-    @property
-    def dear(self) -> str:
-        """Why a full refresh is cheaper ('' when it is not)."""
-        if self.total <= self.guarded:
-            return ""
-        if self.changed > FULL_SHARE * self.total:
-            return f"{self.changed:,} changed rows of {self.total:,}: recomputing is cheaper"
-        if self.incremental is None or self.full is None:
-            return ""
-        if self.incremental > max(MARGIN * self.full, self.full + self.worth):
-            return (
-                f"by past runs {self.changed:,} changed rows take about {self.incremental:.1f} s, "
-                f"a full refresh {self.full:.1f} s"
-            )
+
+def dear(seconds: Mapping[Way, float], changed: int, worth: float = WORTH) -> str:
+    """Why a full refresh is cheaper than what is cheapest of the others ('': it is not)."""
+    other = min(each for way, each in seconds.items() if way != FULL)
+    full = seconds[FULL]
+    if other <= max(MARGIN * full, full + worth):
         return ""
-
-    def stats(self) -> dict[str, float | int | None]:
-        """The estimate as it is kept with a version."""
-        return {
-            "rows_read": self.changed,
-            "rows_there": self.total,
-            "rows_of_all": self.every or self.total,
-            "estimated_incremental": self.incremental and round(self.incremental, 3),
-            "estimated_full": self.full and round(self.full, 3),
-        }
+    return (
+        f"{changed:,} changed rows are expected to take {other:.1f} s, a full refresh {full:.1f} s"
+    )
 
 
-def estimate(
-    changed: int,
-    total: int,
-    every: int,
-    past: Iterable[TableVersion],
-    worth: float = WORTH,
-    guarded: int = Tuning.guarded_rows,
-) -> Estimate:
-    """Scale the quickest past runs to the rows of this epoch; `past` is newest first.
-
-    Runs that compared a view with its query tell nothing of either: see `ways`.
-    """
-    seconds: dict[bool, list[float]] = {True: [], False: []}
+def by_past_runs(past: Iterable[TableVersion]) -> dict[Way, list[float]]:
+    """What runs of each way took, in parts of what was expected; `past` is newest first."""
+    found: dict[Way, list[float]] = defaultdict(list)
     for version in list(past)[:_REMEMBERED]:
-        rows, there = version.stats.get("rows_read"), version.stats.get("rows_there")
-        if not rows or not there or version.stats.get("strategy") == COMPARE:
-            continue
-        full = version.mode == "full"
-        # A full refresh reads all inputs, and grows with them; an epoch has a fixed cost, and then
-        # its changes.
-        scale = every / version.stats.get("rows_of_all", every) if full else max(1, changed / rows)
-        seconds[full].append(version.seconds * scale)
-    by_changes, anew = (min(seconds[kind], default=None) for kind in (False, True))
-    return Estimate(changed, total, by_changes, anew, worth, every, guarded)
+        expected = version.stats.get(EXPECTED)
+        if expected:
+            found[way_of(version)].append(version.seconds / expected)
+    return found
+
+
+def way_of(version: TableVersion) -> Way:
+    """The way that a run went."""
+    if version.mode == "full":
+        return FULL
+    return COMPARE if version.stats.get("strategy") == COMPARE else CHANGES

@@ -50,9 +50,7 @@ from dbt_streamsql.runtime.readings import readings
 from dbt_streamsql.runtime.refusals import branch_refusal, brief, is_of_a_query
 from dbt_streamsql.runtime.spark_program import RunsPrograms
 from dbt_streamsql.runtime.stager import Stager, loaded
-from dbt_streamsql.runtime.ways import (
-    COMPARE,
-)
+from dbt_streamsql.runtime.ways import COMPARE
 from dbt_streamsql.runtime.write import Writer
 from dbt_streamsql.storage import inputs, unversioned
 from dbt_streamsql.storage.columns import type_text
@@ -103,8 +101,7 @@ class ViewJob:
         # A change that came to nothing took its time too.
         if version.mode != NOOP or jobs:
             stats: dict[str, Any] = {
-                **self.choice.stats(),
-                "strategy": self.choice.learn(version),
+                **self.choice.learn(version),
                 "bytes_read": read,
                 "plan": self.plan.fingerprint,
                 **self.ages.stats(version, self.previous),
@@ -295,6 +292,9 @@ class ViewJob:
             rows_inserted=outcome.inserted,
             rows_deleted=outcome.deleted,
         )
+        assert version.snapshot is not None
+        if outcome.stored is not None:
+            self.epoch.warehouse.stored_rows.put(self.job.table, version.snapshot, outcome.stored)
         if outcome.feed is not None and outcome.feed.rows is not None:
             change = (self.job.table, meta.current, version.snapshot)
             self.epoch.changes.put(change, outcome.feed.rows)
@@ -330,10 +330,12 @@ class ViewJob:
             aged=aged,
             tuning=tuning,
             types={column.name: column.type for column in self._columns},
+            most=self.choice.most(meta),
         )
         program: RunsPrograms
         if self.choice.way is COMPARE:
-            program = Comparison(writer, self._query(spark, sort=False))
+            known = self.epoch.warehouse.stored_rows
+            program = Comparison(writer, self._query(spark, sort=False), known)
         else:
             clock = (previous.inputs.get(CLOCK), self.consumed.get(CLOCK))
             reads = readings(self.epoch, spark, self.inputs, self.moves)

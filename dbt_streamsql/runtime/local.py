@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -19,13 +20,18 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Kept:
-    """A computed relation: its name as a view, its size, and the rows themselves when small.
-    `marked`: how many have a value in the column that was asked about."""
+    """A computed relation: its size, and the rows themselves when small. `marked`: how many have a
+    value in the column that was asked about; `view` makes it one, and says its name."""
 
-    name: str
     count: int
+    view: Callable[[Kept], str]
     rows: Rows | None = None
     marked: int = 0
+
+    @cached_property
+    def name(self) -> str:
+        """Its name as a view, which is made when it is first asked for."""
+        return self.view(self)
 
 
 @dataclass
@@ -62,27 +68,33 @@ class Local:
         if small and travels(frame):
             rows = rows_of(frame)
             marked = rows.data.num_rows - rows.data.column(mark).null_count if mark else 0
-            return replace(self.keep(rows), marked=marked)
+            return self.keep(rows, marked)
         name = self.cached(frame)
         if mark:
             counts = frame.agg(F.count(F.lit(1)), F.count(quote(mark))).first()
             assert counts is not None
-            kept = Kept(name, counts[0], marked=counts[1])
-        else:
-            kept = Kept(name, frame.count())
-        self._kept[kept.name] = kept
-        return kept
+            return self.named(name, *counts)
+        return self.named(name, frame.count())
 
     def cached(self, frame: DataFrame) -> str:
         """The frame under a temporary name, in Spark's cache once it has been read."""
         self._cached.append(frame.persist())
         return self.view(frame)
 
-    def keep(self, rows: Rows) -> Kept:
+    def keep(self, rows: Rows, marked: int = 0) -> Kept:
         """Rows of the driver as a kept result."""
-        kept = Kept(self.rows(rows), rows.data.num_rows, rows)
-        self._kept[kept.name] = kept
+        return Kept(rows.data.num_rows, self._view_of, rows, marked)
+
+    def named(self, name: str, count: int, marked: int = 0) -> Kept:
+        """What a view of that name shows, as a kept result."""
+        self._kept[name] = kept = Kept(count, lambda _: name, marked=marked)
         return kept
+
+    def _view_of(self, kept: Kept) -> str:
+        assert kept.rows is not None
+        name = self.rows(kept.rows)
+        self._kept[name] = kept
+        return name
 
     def rows(self, rows: Rows) -> str:
         """Rows of the driver under a temporary name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dbt_streamsql.runtime.local import Kept
+from dbt_streamsql.runtime.stored_rows import Stored
 
 
 class Mismatch(Exception):
@@ -16,11 +17,15 @@ class Mismatch(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """Rows that the view gained and lost; `feed` is that change as signed visible rows."""
+    """Rows that the view gained and lost; `feed` is that change as signed visible rows, `file` the
+    path of the one with the new rows where the driver wrote it. `stored`: all rows, where they are
+    known."""
 
     inserted: int = 0
     deleted: int = 0
     feed: Kept | None = None
+    file: str = ""
+    stored: Stored | None = None
 
     @property
     def changed(self) -> bool:

@@ -18,12 +18,14 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import changelog_table, streams
 from dbt_streamsql.runtime.ages import APPROXIMATE
 from dbt_streamsql.runtime.context import Replay, Warehouse, plan_of
-from dbt_streamsql.runtime.cost import Estimate
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 Mode = Literal["auto", "incremental", "full"]
 MODES: tuple[Mode, ...] = ("auto", "incremental", "full")
+
+_MOST = 0.3
+"""Changed rows, as a share of the rows of the inputs, above which a view is made anew in full."""
 
 
 @dataclass(frozen=True)
@@ -228,7 +230,10 @@ class _Planner:
         if gone or self._revision.mode == "incremental":
             return gone
         total = sum(self._live(s) for s in job.sources)
-        return Estimate(self._replayed(job), total, guarded=self._guarded).dear
+        replayed = self._replayed(job)
+        if total <= self._guarded or replayed <= _MOST * total:
+            return ""
+        return f"{replayed:,} changed rows of {total:,}: recomputing is cheaper"
 
     def _why_gone(self, view: str, fingerprint: str) -> str:
         """Why the version of a view at the barrier is none to go on from; '' when it is."""

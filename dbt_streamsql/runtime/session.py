@@ -48,6 +48,14 @@ _DEFAULT = "spark.sql.defaultCatalog"
 _COMPILED = 4000
 """Generated classes that Spark keeps. An epoch over a dozen views needs more than 300 and Spark
 keeps 100 unless told otherwise: it would compile all of them anew in each epoch."""
+_COMPILERS = (
+    "-XX:+IgnoreUnrecognizedVMOptions "
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=1000000"
+)
+"""When Java compiles what it runs a second time, for speed: ten times later than usual. Small
+epochs run much code a few times, and that compiler took half of their processor time; big tables
+reach the limits at once (docs/decisions/0029)."""
 _PLAIN_TEXT = {"spark.sql.variable.substitute": "false"}
 """Spark would replace `${env:NAME}` in any text of a statement, comments of tables too."""
 _opening = threading.Lock()
@@ -186,7 +194,7 @@ def start_settings(settings: SessionSettings) -> dict[str, str]:
         "spark.master": settings.master or "local[*]",
         "spark.app.name": "dbt-streamsql",
         "spark.driver.extraClassPath": os.pathsep.join(files),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j} {_COMPILERS}",
         "spark.driver.memory": f"{_driver_memory() // (1 << 20)}m",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from dbt_streamsql.runtime.limit import limited
 from dbt_streamsql.runtime.session import new_session
 from dbt_streamsql.storage.conf import own_settings
+from dbt_streamsql.storage.iceberg.gateway_work import jobs_of
 from dbt_streamsql.storage.iceberg.java import (
-    bytes_read,
     is_connect,
     reopen_catalogs,
     settings_digest,
@@ -87,6 +87,7 @@ class JobCount:
     """Counts the Spark jobs that this thread starts between two points, and what they read."""
 
     def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
         self._context = None if is_connect(spark) else spark.sparkContext
         self._group = f"streamsql-{uuid.uuid4().hex}"
         if self._context is not None:
@@ -96,8 +97,7 @@ class JobCount:
         """Jobs, and bytes of input that their stages report (-1, -1 over Spark Connect)."""
         if self._context is None:
             return -1, -1
-        jobs = self._context.statusTracker().getJobIdsForGroup(self._group)
-        read = bytes_read(self._context, jobs)
+        jobs, read = jobs_of(self._spark, self._group)
         self._context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
         self._context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
-        return len(jobs), read
+        return jobs, read

@@ -327,7 +327,7 @@ class Carry:
         text = f"SELECT * FROM {first.name} WHERE {HELD}.role = '{NEWEST}'"
         if few:
             return local.collect(text, small=True)
-        return Kept(local.view(local.spark.sql(text)), first.marked)
+        return local.named(local.view(local.spark.sql(text)), first.marked)
 
 
 def _after(sequence: str, floor: str) -> str:

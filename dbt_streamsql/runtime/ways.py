@@ -1,14 +1,16 @@
-"""From the changes, or by the query computed anew and compared: what each is expected to cost.
+"""From the changes, by the query computed anew and compared, or in full: what each is expected to
+cost.
 
 The sizes of the work say what it would cost on the machine that they were measured on. What runs
-of this process took beside that tells what it costs here: of the view itself, else of all.
+took beside that tells what it costs here: runs of the view itself, else those of all views in this
+process.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
@@ -16,9 +18,10 @@ from typing import Literal
 
 from dbt_streamsql.plan.work import Work
 
-Way = Literal["changes", "compare"]
+Way = Literal["changes", "compare", "full"]
 CHANGES: Way = "changes"
 COMPARE: Way = "compare"
+FULL: Way = "full"
 
 View = tuple[str, str]
 """A table and the fingerprint of its plan."""
@@ -30,27 +33,47 @@ CHARACTER = 1.2e-5
 ROW = 1e-6
 """Seconds of a row that is read."""
 ANSWER = 1e-5
-"""Seconds of a changed row that comes to the driver."""
+"""Seconds of a changed row of the view: it comes to the driver and is written."""
 AROUND = 500
 """Characters that a comparison puts around the query."""
 COMPARED = 2e-6
-"""Seconds of a stored row that is compared with those of the query."""
+"""Seconds of a stored row that Spark compares with those of the query."""
+HELD = 1e-6
+"""The same of a row that is compared in the process."""
+WRITTEN = 1e-6
+"""Seconds of a row that a full refresh writes."""
 
 _OWN, _OTHERS = 5, 50
 """Runs that are remembered: of a view, and of all of them."""
+_ENOUGH = 5
+"""Runs of other ways that tell how quick the machine is."""
 
 
-def expected_from_changes(program: Work, changed: int) -> float:
-    """Seconds of a program over so many changed rows; of a program without work, a little."""
+def expected_from_changes(program: Work, changed: int, shown: int) -> float:
+    """Seconds of a program over so many changed rows, of which `shown` rows of the view become
+    others; of a program without work, a little."""
     statements = max(1, program.statements)
     text = CHARACTER * program.characters
-    return STATEMENT * statements + text + ROW * program.rows + ANSWER * changed
+    return STATEMENT * statements + text + ROW * (program.rows + changed) + ANSWER * shown
 
 
-def expected_by_comparing(characters: int, every: int, stored: int) -> float:
-    """Seconds of a query of so many characters over `every` rows, which gives about `stored`."""
-    text = CHARACTER * (characters + AROUND)
-    return 2 * STATEMENT + text + ROW * every + COMPARED * stored
+def expected_by_comparing(
+    characters: int, every: int, stored: int, *, held: bool, known: bool
+) -> float:
+    """Seconds of a query of so many characters over `every` rows, which gives about `stored`.
+
+    `held`: the rows are compared in the process, which has them already if they are `known`.
+    """
+    if held:
+        statements, text, each = (2 if known else 3), characters, HELD
+    else:
+        statements, text, each = 2, characters + AROUND, COMPARED
+    return statements * STATEMENT + CHARACTER * text + ROW * every + each * stored
+
+
+def expected_in_full(characters: int, every: int, stored: int) -> float:
+    """Seconds in which the same query is written."""
+    return 3 * STATEMENT + CHARACTER * characters + ROW * every + WRITTEN * stored
 
 
 def cheapest(seconds: Mapping[Way, float], comparing: float = 1.0) -> Way:
@@ -80,12 +103,32 @@ class Costs:
             self._of_view[view, way].append(seconds / expected)
             self._of_all[way].append(seconds / expected)
 
-    def seconds(self, view: View, expected: Mapping[Way, float]) -> dict[Way, float]:
-        """What each way takes, by what is expected of it."""
+    def seconds(
+        self,
+        view: View,
+        expected: Mapping[Way, float],
+        past: Mapping[Way, Sequence[float]] | None = None,
+    ) -> dict[Way, float]:
+        """What each way takes, by what is expected of it; `past` are parts of what was expected
+        that runs of the view took: those of other processes, where this one knows none."""
         with self._lock:
-            return {way: self._factor(view, way) * expected[way] for way in expected}
+            return {
+                way: self._factor(view, way, (past or {}).get(way, ())) * expected[way]
+                for way in expected
+            }
 
-    def _factor(self, view: View, way: Way) -> float:
-        """The quickest run of the view itself counts: others may have waited."""
-        own, others = self._of_view.get((view, way)), self._of_all.get(way)
-        return min(own) if own else median(others) if others else 1.0
+    def _factor(self, view: View, way: Way, past: Sequence[float]) -> float:
+        """The quickest run of the view itself counts: others may have waited.
+
+        One alone may have been the first of its kind in the process. Of a way that nothing is
+        known of, the other ways tell how quick the machine is.
+        """
+        own: Sequence[float] = self._of_view.get((view, way)) or past
+        others: Sequence[float] = self._of_all.get(way, ())
+        if not others:
+            every = [factor for each in self._of_all.values() for factor in each]
+            others = every if len(every) >= _ENOUGH else ()
+        usual = median(others) if others else 1.0
+        if not own:
+            return usual
+        return min(own[0], usual) if len(own) == 1 else min(own)

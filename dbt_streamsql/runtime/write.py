@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from dbt_streamsql.plan import likeness
 from dbt_streamsql.plan.fold_values import folded
@@ -24,7 +26,7 @@ from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.local import Kept, Local
 from dbt_streamsql.runtime.matching import same
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
-from dbt_streamsql.runtime.shared import Rows
+from dbt_streamsql.runtime.shared import Rows, rows_of, travels
 from dbt_streamsql.storage.iceberg import metadata, staging
 from dbt_streamsql.storage.iceberg.access import tables_of
 from dbt_streamsql.storage.iceberg.changes import version
@@ -34,6 +36,8 @@ from dbt_streamsql.storage.iceberg.stamp import Stamp
 from dbt_streamsql.tuning import Tuning
 
 _ROW_ID = f"{HIDDEN_PREFIX}row_id"
+_MET = f"{HIDDEN_PREFIX}met"
+"""How many rows of a change are equal to one."""
 
 
 @dataclass
@@ -45,7 +49,8 @@ class Writer:
     rows; `feed` asks for the view's own change; `small` says that the change fits the driver,
     `driver` that the driver can write the table, `aged` that rows which stay are not to be written
     again, since somebody tells by their commits how old they are; `types` are those of the columns
-    by name.
+    by name; `most` are the signed rows from which on it is cheaper to write all anew (0: it never
+    is).
     """
 
     spark: SparkSession
@@ -63,6 +68,7 @@ class Writer:
     aged: bool = False
     tuning: Tuning = field(default_factory=Tuning)
     types: Mapping[str, str] = field(default_factory=dict)
+    most: int = 0
     _open: bool = False
 
     def _typed(self, names: Iterable[str]) -> list[Column]:
@@ -70,8 +76,11 @@ class Writer:
         return likeness.typed(names, self.types)
 
     def signed(self, change: str) -> Outcome:
-        """Add signed rows over the visible columns to a view without a key."""
-        diff, gained, lost = self._consolidated(change, self.visible)
+        """Add signed rows over the visible columns to a view without a key.
+
+        Error: `Mismatch` when they are too many.
+        """
+        diff, gained, lost = self._consolidated(change, self.visible, self.most)
         if not gained and not lost:
             return Outcome()
         if held := self._for_driver(diff):
@@ -126,11 +135,12 @@ class Writer:
         few = kept.count <= self.tuning.driver_rows
         return kept.rows if self.driver and few else None
 
-    def commit(self, delta: Delta) -> None:
-        """Put a change on the branch from the driver, which also makes the branch."""
+    def commit(self, delta: Delta) -> str:
+        """Put a change on the branch from the driver, which also makes the branch; the path of the
+        file with the new rows ('': there are none)."""
         with durable("branch.write"):
             tables = tables_of(self.spark)
-            tables.commit(self.table, self.branch, self.base, self.origin, delta)
+            return tables.commit(self.table, self.branch, self.base, self.origin, delta)
 
     @contextmanager
     def writing(self) -> Iterator[str]:
@@ -230,10 +240,16 @@ class Writer:
 
     # -- signed rows -------------------------------------------------------------------------
 
-    def _consolidated(self, change: str, columns: tuple[str, ...]) -> tuple[Kept, int, int]:
-        """The change without rows that cancel, rows gained, rows lost."""
+    def _consolidated(
+        self, change: str, columns: tuple[str, ...], most: int = 0
+    ) -> tuple[Kept, int, int]:
+        """The change without rows that cancel, rows gained, rows lost.
+
+        `most`: the signed rows that it may have (0: any). Error: `Mismatch` when it has more.
+        """
         names, keys = likeness.grouped(self._typed(columns))
-        kept = self.local.collect(
+        kept = self._within(change, names, keys, most) if most and self.small else None
+        kept = kept or self.local.collect(
             f"SELECT {names}, sum({WEIGHT}) AS {WEIGHT} FROM {change} "
             f"GROUP BY {keys} HAVING sum({WEIGHT}) <> 0",
             small=self.small,
@@ -247,6 +263,21 @@ class Writer:
         gained = sum(weight for weight in weights if weight and weight > 0)
         lost = -sum(weight for weight in weights if weight and weight < 0)
         return kept, gained, lost
+
+    def _within(self, change: str, names: str, keys: str, most: int) -> Kept | None:
+        """The same, of which no more is computed than shows that it has too many rows; None where
+        its rows cannot come to the driver."""
+        frame = self.spark.sql(
+            f"SELECT {names}, sum({WEIGHT}) AS {WEIGHT}, count(*) AS {_MET} "
+            f"FROM (SELECT * FROM {change} LIMIT {most + 1}) GROUP BY {keys}"
+        )
+        if not travels(frame):
+            return None
+        rows = rows_of(frame)
+        if (pc.sum(rows.data.column(_MET)).as_py() or 0) > most:
+            raise Mismatch(f"its change has more than {most:,} rows: recomputing is cheaper")
+        left = rows.data.filter(pc.not_equal(rows.data.column(WEIGHT), 0)).drop_columns([_MET])
+        return self.local.keep(Rows(left, StructType(rows.schema.fields[:-1])))
 
     def _positive(self, diff: str) -> str:
         """Each gained row as many times as it is gained."""

@@ -25,6 +25,7 @@ from dbt_streamsql.runtime.local import Kept
 from dbt_streamsql.runtime.matching import match
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
 from dbt_streamsql.runtime.shared import Rows, fetch
+from dbt_streamsql.runtime.stored_rows import COPIES, FILE, POSITION
 from dbt_streamsql.storage.iceberg.changes import version
 from dbt_streamsql.storage.iceberg.delta import Delta, FilesUnknown
 
@@ -34,18 +35,11 @@ if TYPE_CHECKING:
 _MAX_FIELDS = "spark.sql.codegen.maxFields"
 """Columns up to which Spark compiles what it does with a row (100 unless told)."""
 
-_FILE = f"{HIDDEN_PREFIX}file"
-_POSITION = f"{HIDDEN_PREFIX}position"
 _NUMBER = f"{HIDDEN_PREFIX}number"
 _ALIVE = f"{HIDDEN_PREFIX}alive"
 _OLD = f"{HIDDEN_PREFIX}old_"
-_PLACE = f"_file AS {_FILE}, _pos AS {_POSITION}"
+_PLACE = f"_file AS {FILE}, _pos AS {POSITION}"
 """Bare, as only the table has them: of a view with a column `t`, `t._file` would be a field."""
-
-COPIES = f"{HIDDEN_PREFIX}copies"
-"""How many stored rows are equal to one."""
-PLACE_IN_NUMBERS = {_FILE: "crc32(CAST(_file AS BINARY))", _POSITION: "_pos"}
-"""Spark finds the largest number by hashing, of texts it would sort the rows."""
 
 
 def signed(writer: Writer, change: Rows) -> Outcome:
@@ -58,22 +52,41 @@ def signed(writer: Writer, change: Rows) -> Outcome:
 def different(writer: Writer, change: Rows) -> Outcome:
     """Write signed rows over all stored columns.
 
-    Beside each stand `COPIES` and the largest of each number of `PLACE_IN_NUMBERS`.
+    Beside each stand `COPIES` and the largest of each number of its place.
     Error: `Mismatch` when they are more than the driver writes.
     """
-    if change.data.num_rows > writer.tuning.driver_rows:
-        raise Mismatch(f"it was compared, and {change.data.num_rows:,} rows of it are others")
+    _few_enough(writer, change)
     lost, gone = _lost(change), None
     if lost:
         gone = _take(change.data, lost)
         if pc.max(gone.column(COPIES)).as_py() > 1:
             gone = _places_of(writer, change, lost, writer.columns)
-    feed = None
-    if writer.feed:
-        names = (*writer.visible, WEIGHT)
-        fields = {item.name: item for item in change.schema}
-        feed = Rows(change.data.select(names), StructType([fields[name] for name in names]))
-    return _write(writer, _come_rows(change, writer.columns), gone, feed)
+    return _write(writer, _come_rows(change, writer.columns), gone, _visible(writer, change))
+
+
+def exchanged(writer: Writer, change: Rows, gone: pa.Table) -> tuple[Outcome, pa.Table]:
+    """The same, where it is known which stored rows go; also the rows that came, in their order.
+
+    `change` has the types of the columns alone.
+    """
+    _few_enough(writer, change)
+    typed = Rows(change.data, StructType([*change.schema, StructField(WEIGHT, LongType())]))
+    come = _come_rows(change, writer.columns)
+    return _write(writer, come, gone, _visible(writer, typed)), come
+
+
+def _few_enough(writer: Writer, change: Rows) -> None:
+    if change.data.num_rows > writer.tuning.driver_rows:
+        raise Mismatch(f"it was compared, and {change.data.num_rows:,} rows of it are others")
+
+
+def _visible(writer: Writer, change: Rows) -> Rows | None:
+    """What readers of the view see of signed rows over all its columns."""
+    if not writer.feed:
+        return None
+    names = (*writer.visible, WEIGHT)
+    fields = {item.name: item for item in change.schema}
+    return Rows(change.data.select(names), StructType([fields[name] for name in names]))
 
 
 def _come_rows(change: Rows, names: Sequence[str]) -> pa.Table:
@@ -155,8 +168,8 @@ def fold(writer: Writer, source: Rows, spec: Fold) -> Outcome:
     if missing:
         come.append(_born(writer, source, sorted(missing), spec))
     rows = pa.concat_tables([part.cast(updated.schema) for part in come])
-    went = went.select([_OLD + name for name in names] + [_FILE, _POSITION])
-    gone = went.rename_columns([*names, _FILE, _POSITION])
+    went = went.select([_OLD + name for name in names] + [FILE, POSITION])
+    gone = went.rename_columns([*names, FILE, POSITION])
     types = {item.name: item for item in met.schema}
     schema = StructType([StructField(name, types[_OLD + name].dataType) for name in names])
     return _write(writer, rows, gone, _feed(writer, schema, rows, gone))
@@ -203,15 +216,15 @@ def _write(writer: Writer, come: pa.Table, gone: pa.Table | None, feed: Rows | N
         return Outcome()
     places: dict[Any, list[int]] = defaultdict(list)
     if gone is not None:
-        files, positions = gone.column(_FILE).to_pylist(), gone.column(_POSITION).to_pylist()
+        files, positions = gone.column(FILE).to_pylist(), gone.column(POSITION).to_pylist()
         for file, position in zip(files, positions, strict=True):
             places[file].append(position)
     try:
-        writer.commit(Delta(come, places))
+        file = writer.commit(Delta(come, places))
     except FilesUnknown as error:
         raise Mismatch from error
     kept = writer.local.keep(feed) if writer.feed and feed is not None else None
-    return Outcome(come.num_rows, lost, kept)
+    return Outcome(come.num_rows, lost, kept, file)
 
 
 def _feed(writer: Writer, schema: StructType, come: pa.Table, gone: pa.Table) -> Rows | None:

@@ -126,7 +126,7 @@ class SimulatedProgram:
         lost = -sum(weight for weight in change.values() if weight < 0)
         kept = None
         if writer.feed:
-            kept = Kept("changed", len(change))
+            kept = Kept(len(change), lambda _: "changed")
             self.spark.views[kept.name] = change
         return Outcome(gained, lost, kept)
 

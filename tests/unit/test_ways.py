@@ -7,10 +7,12 @@ from dbt_streamsql.plan.work import Work, of_program
 from dbt_streamsql.runtime.ways import (
     CHANGES,
     COMPARE,
+    FULL,
     Costs,
     cheapest,
     expected_by_comparing,
     expected_from_changes,
+    expected_in_full,
 )
 
 VIEW, OTHER = ("lake.s.v", "plan"), ("lake.s.w", "plan")
@@ -57,12 +59,38 @@ def test_rows_that_keys_choose_count_less():
 
 
 def test_long_programs_and_long_tables_cost_more():
-    assert expected_from_changes(Work(2, 10), 5) < expected_from_changes(Work(9, 9000), 5)
-    assert expected_by_comparing(10, 100, 10) < expected_by_comparing(10, 10**7, 10**5)
+    few, many = (expected_from_changes(work, 5, 5) for work in (Work(2, 10), Work(9, 9000)))
+    assert few < many
+    sizes = ((10, 100, 10), (10, 10**7, 10**5))
+    for held, known in ((False, False), (True, False), (True, True)):
+        short, long = (expected_by_comparing(*size, held=held, known=known) for size in sizes)
+        assert short < long
+
+
+def test_rows_that_the_process_has_are_compared_for_less():
+    spark, read, known = (
+        expected_by_comparing(10, 1000, 10**5, held=held, known=known)
+        for held, known in ((False, False), (True, False), (True, True))
+    )
+    assert known < read < spark
+
+
+def test_many_changed_rows_of_a_view_cost_more_than_of_its_inputs():
+    assert expected_from_changes(Work(2, 10), 10**6, 10) < expected_from_changes(
+        Work(2, 10), 10**6, 10**6
+    )
+
+
+def test_a_full_refresh_grows_with_what_is_read_and_written():
+    small, read, written = (
+        expected_in_full(10, every, stored)
+        for every, stored in ((10, 10), (10**7, 10), (10, 10**7))
+    )
+    assert small < min(read, written)
 
 
 def test_a_run_without_work_is_learnt_too():
-    costs, expected = Costs(), expected_from_changes(Work(0, 0), 0)
+    costs, expected = Costs(), expected_from_changes(Work(0, 0), 0, 0)
     costs.learn(VIEW, CHANGES, expected, 0.1)
     assert cheapest(costs.seconds(VIEW, {CHANGES: expected, COMPARE: 99.0})) == CHANGES
 
@@ -90,8 +118,34 @@ def test_the_quickest_run_counts_for_others_may_have_waited():
 
 def test_a_view_without_runs_learns_from_others():
     costs = Costs()
+    costs.learn(OTHER, COMPARE, 1.0, 1.0)
     costs.learn(OTHER, CHANGES, 1.0, 5.0)
     assert cheapest(costs.seconds(VIEW, EQUAL)) == COMPARE
+
+
+def test_of_a_way_that_nobody_went_the_others_tell_how_quick_the_machine_is():
+    costs = Costs()
+    for _ in range(5):
+        costs.learn(VIEW, FULL, 1.0, 3.0)
+    assert costs.seconds(VIEW, {CHANGES: 2.0}) == {CHANGES: 6.0}
+
+
+def test_a_first_run_that_was_slower_than_usual_is_no_measure():
+    costs = Costs()
+    for other in (OTHER, ("lake.s.x", "plan"), ("lake.s.y", "plan")):
+        costs.learn(other, CHANGES, 1.0, 1.0)
+    costs.learn(VIEW, CHANGES, 1.0, 9.0)
+    assert costs.seconds(VIEW, {CHANGES: 1.0}) == {CHANGES: 1.0}
+    costs.learn(VIEW, CHANGES, 1.0, 8.0)
+    assert costs.seconds(VIEW, {CHANGES: 1.0}) == {CHANGES: 8.0}
+
+
+def test_runs_of_other_processes_count_until_this_one_knows_better():
+    costs, past = Costs(), {CHANGES: [4.0, 2.5]}
+    assert costs.seconds(VIEW, EQUAL, past) == {CHANGES: 2.5, COMPARE: 1.0}
+    for seconds in (7.0, 8.0):
+        costs.learn(VIEW, CHANGES, 1.0, seconds)
+    assert costs.seconds(VIEW, EQUAL, past)[CHANGES] == 7.0
 
 
 def test_a_factor_makes_a_way_dearer_or_free():

@@ -90,10 +90,9 @@ class IcebergTables(Protocol):
     def expire(self, name: TableName, snapshots: Sequence[int]) -> None:
         """See `compaction.expire`; there is at least one."""
 
-    def commit(
-        self, name: TableName, branch: str, base: int, origin: Stamp, change: Delta
-    ) -> None:
-        """Make a branch at the snapshot `base` and put a change on it, in one commit.
+    def commit(self, name: TableName, branch: str, base: int, origin: Stamp, change: Delta) -> str:
+        """Make a branch at the snapshot `base` and put a change on it, in one commit; the path of
+        the file with the new rows ('': there are none).
 
         Only where `writes_files`. Error: `delta.FilesUnknown`.
         """

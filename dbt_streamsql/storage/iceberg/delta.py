@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import struct
-import uuid
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,9 +17,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.quoting import TableName
+from dbt_streamsql.storage.iceberg import gateway_work
 from dbt_streamsql.storage.iceberg.access import tables_of
 from dbt_streamsql.storage.iceberg.files import parquet
-from dbt_streamsql.storage.iceberg.java import items, java_class, java_table, scan_tasks
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.stamp import Stamp
 
@@ -39,8 +36,6 @@ _TYPES: Mapping[str, pa.DataType] = {
     "binary": pa.binary(),
 }
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
-_ICEBERG = "org.apache.iceberg"
-_MAGIC = struct.pack("<I", 1681511377)
 
 
 @dataclass(frozen=True)
@@ -67,36 +62,18 @@ def supported(spark: SparkSession, meta: Metadata) -> bool:
 
 def commit(
     spark: SparkSession, name: TableName, branch: str, base: int, origin: Stamp, delta: Delta
-) -> None:
-    """Make a branch at the snapshot `base` and put the change on it, in one commit.
+) -> str:
+    """Make a branch at the snapshot `base` and put the change on it, in one commit; the path of
+    the file with the new rows ('': there are none).
 
     Error: `FilesUnknown`.
     """
-    table = java_table(spark, name)
-    transaction = table.newTransaction()
-    manage = transaction.manageSnapshots()
-    make = manage.replaceBranch if table.refs().containsKey(branch) else manage.createBranch
-    make(branch, base).commit()
-    change = transaction.newRowDelta().toBranch(branch).validateFromSnapshot(base)
-    for key, value in origin.properties().items():
-        change.set(key, value)
-    if delta.rows.num_rows:
-        change.addRows(_data_file(spark, table, delta.rows))
-    if delta.gone:
-        vectors = _vectors(spark, table, base, delta.gone)
-        for file in items(vectors.deleteFiles()):
-            change.addDeletes(file)
-        for file in items(vectors.rewrittenDeleteFiles()):
-            change.removeDeletes(file)
-    change.commit()
-    transaction.commitTransaction()
-
-
-def _fields(spark: SparkSession, table: Any) -> list[dict[str, Any]]:
-    parser = java_class(spark, f"{_ICEBERG}.SchemaParser")
-    schema = json.loads(parser.toJson(table.schema()))
-    found: list[dict[str, Any]] = schema["fields"]
-    return found
+    rows = _file(spark, name, delta.rows) if delta.rows.num_rows else None
+    summary = origin.properties()
+    path = gateway_work.commit(spark, name, branch, base, summary, rows, delta.gone)
+    if path is None:
+        raise FilesUnknown
+    return path
 
 
 def _arrow_type(iceberg: Any) -> pa.DataType | None:
@@ -109,8 +86,8 @@ def _arrow_type(iceberg: Any) -> pa.DataType | None:
     return _TYPES.get(iceberg)
 
 
-def _data_file(spark: SparkSession, table: Any, rows: pa.Table) -> Any:
-    """Write the rows with the table's field ids and describe the file as Iceberg wants it."""
+def _file(spark: SparkSession, name: TableName, rows: pa.Table) -> bytes:
+    """The rows as a Parquet file with the table's field ids."""
     fields = [
         pa.field(
             field["name"],
@@ -118,91 +95,7 @@ def _data_file(spark: SparkSession, table: Any, rows: pa.Table) -> Any:
             nullable=not field["required"],
             metadata={"PARQUET:field_id": str(field["id"])},
         )
-        for field in _fields(spark, table)
+        for field in json.loads(gateway_work.schema(spark, name))["fields"]
     ]
     schema = pa.schema(fields)
-    content = parquet(rows.select(schema.names).cast(schema))
-    path = table.locationProvider().newDataLocation(f"{uuid.uuid4()}.parquet")
-    stream = table.io().newOutputFile(path).create()
-    stream.write(content)
-    stream.close()
-    written = table.io().newInputFile(path)
-    config = java_class(spark, f"{_ICEBERG}.MetricsConfig").forTable(table)
-    metrics = java_class(spark, f"{_ICEBERG}.parquet.ParquetUtil").fileMetrics(written, config)
-    builder = java_class(spark, f"{_ICEBERG}.DataFiles").builder(table.spec())
-    return builder.withInputFile(written).withFormat("PARQUET").withMetrics(metrics).build()
-
-
-def _vectors(spark: SparkSession, table: Any, base: int, gone: Mapping[Any, Sequence[int]]) -> Any:
-    """Write one deletion vector a data file, which takes in the one that the file has.
-
-    Error: `FilesUnknown`.
-    """
-    spec = table.spec()
-    known = java_class(spark, "java.util.HashMap")()
-    paths = []
-    for task in scan_tasks(table, base):
-        path = str(task.file().location())
-        told = path if path in gone else zlib.crc32(path.encode())
-        if told not in gone:
-            continue
-        paths.append((path, gone[told]))
-        deletes = task.deletes()
-        if not deletes.isEmpty():
-            vector = deletes.get(0)
-            inputs = java_class(spark, "java.util.HashMap")()
-            inputs.put(vector, table.io().newInputFile(vector.location()))
-            loader = java_class(spark, f"{_ICEBERG}.data.BaseDeleteLoader")(
-                _function(spark, inputs)
-            )
-            vectors = java_class(spark, "java.util.List").of(vector)
-            known.put(path, loader.loadPositionDeletes(vectors, path))
-    if len(paths) != len(gone):
-        raise FilesUnknown
-    factory = java_class(spark, f"{_ICEBERG}.io.OutputFileFactory").builderFor(table, 1, 1)
-    puffin = java_class(spark, f"{_ICEBERG}.FileFormat").valueOf("PUFFIN")
-    files = factory.format(puffin).build()
-    writer = java_class(spark, f"{_ICEBERG}.deletes.BaseDVFileWriter")(
-        files, _function(spark, known)
-    )
-    for path, positions in paths:
-        writer.delete(path, _index(spark, spec, path, positions), spec, None)
-    writer.close()
-    return writer.result()
-
-
-def _index(spark: SparkSession, spec: Any, path: str, positions: Sequence[int]) -> Any:
-    """Positions as Iceberg's bitmap, by way of its serialized form: one call, not one a row.
-
-    Layout: https://iceberg.apache.org/puffin-spec/#deletion-vector-v1-blob-type
-    """
-    gateway: Any = spark.sparkContext._gateway
-    buffers = java_class(spark, "java.nio.ByteBuffer")
-    values = gateway.new_array(gateway.jvm.int, len(positions))
-    packed = struct.pack(f">{len(positions)}i", *positions)
-    buffers.wrap(packed).asIntBuffer().get(values)
-    bitmap = java_class(spark, "org.roaringbitmap.RoaringBitmap").bitmapOf(values)
-    room = buffers.allocate(bitmap.serializedSizeInBytes())
-    bitmap.serialize(room)
-    body = _MAGIC + struct.pack("<QI", 1, 0) + bytes(room.array())
-    blob = struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
-    described = (
-        java_class(spark, f"{_ICEBERG}.FileMetadata")
-        .deleteFileBuilder(spec)
-        .ofPositionDeletes()
-        .withFormat("PUFFIN")
-        .withPath(path)
-        .withFileSizeInBytes(len(blob))
-        .withReferencedDataFile(path)
-        .withContentOffset(0)
-        .withContentSizeInBytes(len(blob))
-        .withRecordCount(bitmap.getLongCardinality())
-        .build()
-    )
-    index = java_class(spark, f"{_ICEBERG}.deletes.PositionDeleteIndex")
-    return index.deserialize(blob, described)
-
-
-def _function(spark: SparkSession, values: Any) -> Any:
-    """A Java map as a Java function that gives null for what it does not hold."""
-    return java_class(spark, "com.google.common.base.Functions").forMap(values, None)
+    return parquet(rows.select(schema.names).cast(schema))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
-
-from py4j.protocol import Py4JError
 
 from dbt_streamsql.quoting import TableName
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -34,17 +31,6 @@ def java_table(spark: SparkSession, name: TableName) -> Any:
     java_class(spark, "org.apache.spark.sql.classic.SparkSession").setActiveSession(session)
     tables = java_class(spark, "org.apache.iceberg.spark.Spark3Util")
     return tables.loadIcebergTable(session, name.sql)
-
-
-def scan_tasks(table: Any, snapshot: int) -> Iterator[Any]:
-    """Iceberg's tasks that read a snapshot, each of one data file with its deletes."""
-    tasks = table.newScan().useSnapshot(snapshot).planFiles()
-    try:
-        iterator = tasks.iterator()
-        while iterator.hasNext():
-            yield iterator.next()
-    finally:
-        tasks.close()
 
 
 def java_catalog(spark: SparkSession, name: str) -> Any:
@@ -177,17 +163,3 @@ def write_file(spark: SparkSession, place: str, text: str) -> None:
 def items(found: Any) -> list[Any]:
     """The elements of a Java list. Py4J's own iteration ends by an exception, which is dear."""
     return [found.get(index) for index in range(found.size())]
-
-
-def bytes_read(context: SparkContext, jobs: Sequence[int]) -> int:
-    """What some jobs read of files, by the store behind Spark's pages, which forgets old ones."""
-    store: Any = context._jsc.sc().statusStore()
-    total = 0
-    for number in jobs:
-        try:
-            stages = store.job(number).stageIds()
-            for at in range(stages.size()):
-                total += int(store.lastStageAttempt(stages.apply(at)).inputBytes())
-        except Py4JError:
-            continue
-    return total

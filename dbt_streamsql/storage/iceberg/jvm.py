@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg import delta, pointer
+from dbt_streamsql.storage.iceberg import delta, gateway_work, pointer
 from dbt_streamsql.storage.iceberg.delta import Delta
 from dbt_streamsql.storage.iceberg.files import place
 from dbt_streamsql.storage.iceberg.java import items, java_class, java_table
@@ -21,10 +21,6 @@ from dbt_streamsql.storage.iceberg.metadata import Metadata, check_absent, from_
 from dbt_streamsql.storage.iceberg.planned_files import PlannedFiles
 from dbt_streamsql.storage.iceberg.refs import Moves
 from dbt_streamsql.storage.iceberg.stamp import Stamp
-
-_PIECE = 3500
-"""Characters of an answer that fit into one write of the gateway; they are ASCII, so that no cut
-goes through one."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +36,11 @@ class JvmTables:
 
     def load(self, name: TableName) -> Metadata | None:
         try:
-            table = java_table(self.spark, name)
+            text = gateway_work.metadata(self.spark, name)
         except PySparkException as error:
             check_absent(error, name)
             return None
-        found = from_json(json.loads(_to_json(self.spark, table.operations().current())))
+        found = from_json(json.loads(text))
         return replace(found, listed=partial(self.listed_files, name))
 
     def added_files(self, name: TableName, snapshot: int) -> list[str]:
@@ -79,10 +75,8 @@ class JvmTables:
             change = change.expireSnapshotId(snapshot)
         change.commit()
 
-    def commit(
-        self, name: TableName, branch: str, base: int, origin: Stamp, change: Delta
-    ) -> None:
-        delta.commit(self.spark, name, branch, base, origin, change)
+    def commit(self, name: TableName, branch: str, base: int, origin: Stamp, change: Delta) -> str:
+        return delta.commit(self.spark, name, branch, base, origin, change)
 
     def newer_rows(self) -> PlannedFiles:
         return PlannedFiles(self.spark)
@@ -148,20 +142,3 @@ def move(table: Any, moves: Moves) -> None:
     for tag in moves.drop_tags:
         change = change.removeTag(tag)
     change.commit()
-
-
-def _to_json(spark: SparkSession, current: Any) -> str:
-    """The table's metadata file as text, fetched in pieces.
-
-    A longer answer leaves the JVM's gateway in two writes, the second of which waits 40 ms for the
-    first to be acknowledged (Nagle's algorithm with delayed acknowledgement).
-    """
-    writer = java_class(spark, "java.io.StringWriter")()
-    generator = java_class(spark, "org.apache.iceberg.util.JsonUtil").factory()
-    generator = generator.createGenerator(writer).setHighestNonEscapedChar(127)
-    java_class(spark, "org.apache.iceberg.TableMetadataParser").toJson(current, generator)
-    generator.flush()
-    text = writer.getBuffer()
-    length = text.length()
-    cuts = range(0, length, _PIECE)
-    return "".join(text.substring(cut, min(cut + _PIECE, length)) for cut in cuts)

@@ -94,9 +94,7 @@ class SqlTables:
             args={"table": _path(name)},
         ).collect()
 
-    def commit(
-        self, name: TableName, branch: str, base: int, origin: Stamp, change: Delta
-    ) -> None:
+    def commit(self, name: TableName, branch: str, base: int, origin: Stamp, change: Delta) -> str:
         raise NotImplementedError("over Spark Connect the driver writes no files")
 
     def newer_rows(self) -> AppendedRows:

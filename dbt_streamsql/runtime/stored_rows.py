@@ -1,0 +1,148 @@
+"""The rows of small views as they are stored, kept in the process from one epoch to the next.
+
+Who compares a view with its query needs them each time, and knows them afterwards: what it wrote
+itself is the only difference. A snapshot tells them apart, so that whatever else writes to a table
+is no harm: its rows are read again.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
+
+FILE, POSITION = f"{HIDDEN_PREFIX}file", f"{HIDDEN_PREFIX}position"
+"""Where a row lies: its file, and its number in it."""
+PLACE_IN_NUMBERS = {FILE: "crc32(CAST(_file AS BINARY))", POSITION: "_pos"}
+"""The same as Spark is asked for it: it finds the largest number by hashing, of texts it would
+sort the rows."""
+COPIES = f"{HIDDEN_PREFIX}copies"
+"""How many stored rows are equal to one."""
+_ROW = f"{HIDDEN_PREFIX}row"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a view is to become: signed rows over its columns, and the rows that go, by number."""
+
+    change: pa.Table
+    lost: pa.Array
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Rows with the columns of a view, and with `FILE` (the CRC-32 of its path) and `POSITION`."""
+
+    rows: pa.Table
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return int(self.rows.nbytes)
+
+    def difference(self, wanted: pa.Table) -> Difference:
+        """What `wanted` has more often than these rows, and less often; it has their columns."""
+        names = self.rows.column_names[:-2]
+        wanted = _plain(wanted.cast(self.rows.select(names).schema))
+        numbers = pa.array(range(self.rows.num_rows), pa.int64())
+        here = _plain(self.rows.select(names))
+        both = pa.concat_tables(
+            [
+                _with(wanted, 1, pa.nulls(wanted.num_rows, pa.int64())),
+                _with(here, -1, numbers),
+            ]
+        )
+        sums = [(WEIGHT, "sum"), (_ROW, "count"), (_ROW, "max")]
+        # One thread: other views are computed beside this one.
+        found = both.group_by(names, use_threads=False).aggregate(sums)
+        found = found.filter(pc.not_equal(found.column(f"{WEIGHT}_sum"), 0))
+        weights = found.column(f"{WEIGHT}_sum")
+        goes = found.filter(pc.less(weights, 0))
+        lost = goes.column(f"{_ROW}_max").combine_chunks()
+        if (pc.max(goes.column(f"{_ROW}_count")).as_py() or 0) > 1:
+            lost = _several(both, names)
+        return Difference(found.select(names).append_column(WEIGHT, weights), lost)
+
+    def after(self, lost: pa.Array, come: pa.Table, path: str) -> Stored:
+        """The rows when those of some numbers are gone, and others came into a file of their own,
+        in that order."""
+        left = self.rows
+        if len(lost):
+            numbers = pa.array(range(left.num_rows), pa.int64())
+            left = left.filter(pc.invert(pc.is_in(numbers, lost)))
+        if come.num_rows:
+            file = pa.array([zlib.crc32(path.encode())] * come.num_rows, pa.int64())
+            rows = come.append_column(FILE, file)
+            rows = rows.append_column(POSITION, pa.array(range(come.num_rows), pa.int64()))
+            left = pa.concat_tables([left, rows.cast(left.schema)])
+        return Stored(left.combine_chunks())
+
+
+def _plain(rows: pa.Table) -> pa.Table:
+    """The rows with one zero, and one value that is no number."""
+    for at, column in enumerate(rows.columns):
+        if pa.types.is_floating(column.type):
+            one = pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), column)
+            zero = pa.scalar(0.0, column.type)
+            rows = rows.set_column(at, rows.schema.field(at), pc.add(one, zero))
+    return rows
+
+
+def _with(rows: pa.Table, weight: int, numbers: pa.Array) -> pa.Table:
+    weights = pa.array([weight] * rows.num_rows, pa.int64())
+    return rows.append_column(WEIGHT, weights).append_column(_ROW, numbers)
+
+
+def _several(both: pa.Table, names: list[str]) -> pa.Array:
+    """The numbers of the rows that go, where some of them are copies of others."""
+    found = both.group_by(names, use_threads=False).aggregate([(WEIGHT, "sum"), (_ROW, "list")])
+    found = found.filter(pc.less(found.column(f"{WEIGHT}_sum"), 0))
+    lost: list[int] = []
+    weights = found.column(f"{WEIGHT}_sum").to_pylist()
+    rows = found.column(f"{_ROW}_list").to_pylist()
+    for weight, numbers in zip(weights, rows, strict=True):
+        lost += [number for number in numbers if number is not None][:-weight]
+    return pa.array(lost, pa.int64())
+
+
+@dataclass
+class StoredRows:
+    """The rows of views by snapshot, in so many bytes in all; what was asked for last stays.
+
+    Threads share it.
+    """
+
+    most: int
+    _known: OrderedDict[str, tuple[int, Stored]] = field(default_factory=OrderedDict)
+    _bytes: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def get(self, table: str, snapshot: int) -> Stored | None:
+        with self._lock:
+            found = self._known.get(table)
+            if found is None or found[0] != snapshot:
+                return None
+            self._known.move_to_end(table)
+            return found[1]
+
+    def put(self, table: str, snapshot: int, rows: Stored) -> None:
+        """Take the place of what is known of the table."""
+        with self._lock:
+            self._drop(table)
+            if rows.size > self.most // 4:
+                return
+            self._known[table] = (snapshot, rows)
+            self._bytes += rows.size
+            while self._bytes > self.most:
+                self._drop(next(iter(self._known)))
+
+    def _drop(self, table: str) -> None:
+        found = self._known.pop(table, None)
+        if found is not None:
+            self._bytes -= found[1].size

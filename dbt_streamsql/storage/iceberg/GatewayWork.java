@@ -1,0 +1,257 @@
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.DataInputStream;
+import java.io.OutputStream;
+import java.io.OutputStreamWriter;
+import java.util.Base64;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.NoSuchElementException;
+import java.util.UUID;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Function;
+import java.util.zip.CRC32;
+import java.util.zip.DeflaterOutputStream;
+
+import org.apache.iceberg.DataFile;
+import org.apache.iceberg.DataFiles;
+import org.apache.iceberg.DeleteFile;
+import org.apache.iceberg.FileFormat;
+import org.apache.iceberg.FileScanTask;
+import org.apache.iceberg.HasTableOperations;
+import org.apache.iceberg.ManageSnapshots;
+import org.apache.iceberg.MetricsConfig;
+import org.apache.iceberg.RowDelta;
+import org.apache.iceberg.Table;
+import org.apache.iceberg.TableMetadataParser;
+import org.apache.iceberg.Transaction;
+import org.apache.iceberg.data.BaseDeleteLoader;
+import org.apache.iceberg.deletes.BaseDVFileWriter;
+import org.apache.iceberg.deletes.PositionDeleteIndex;
+import org.apache.iceberg.inmemory.InMemoryInputFile;
+import org.apache.iceberg.io.CloseableIterable;
+import org.apache.iceberg.io.DeleteWriteResult;
+import org.apache.iceberg.io.InputFile;
+import org.apache.iceberg.io.OutputFileFactory;
+import org.apache.iceberg.parquet.ParquetUtil;
+import org.apache.iceberg.spark.Spark3Util;
+import org.apache.spark.SparkContext;
+import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.sql.classic.SparkSession;
+
+/**
+ * What takes many calls of Java, as one call of the gateway that Python reaches it by.
+ *
+ * Janino, which is part of Spark, compiles it (`gateway_work.py`): it knows no lambdas, and of the
+ * elements of a generic collection it does not know the type.
+ */
+public class GatewayWork {
+
+    private final Map<String, String> rests = new ConcurrentHashMap<String, String>();
+
+    /** The table's metadata file as JSON, deflated, in Base64: its first piece (see `piece`). */
+    public String metadata(Object session, String name, int length) throws Exception {
+        Table table = table(session, name);
+        String json = TableMetadataParser.toJson(((HasTableOperations) table).operations().current());
+        ByteArrayOutputStream packed = new ByteArrayOutputStream();
+        OutputStreamWriter writer = new OutputStreamWriter(new DeflaterOutputStream(packed), "UTF-8");
+        writer.write(json);
+        writer.close();
+        return piece(Base64.getEncoder().encodeToString(packed.toByteArray()), length);
+    }
+
+    /** So many characters of a text; where it is longer, a space, and what to ask for the next. */
+    private String piece(String text, int length) {
+        if (text.length() <= length) {
+            return text;
+        }
+        String ticket = UUID.randomUUID().toString();
+        rests.put(ticket, text.substring(length));
+        return text.substring(0, length) + " " + ticket;
+    }
+
+    /** The next piece. */
+    public String more(String ticket, int length) {
+        return piece((String) rests.remove(ticket), length);
+    }
+
+    /** How many Spark jobs a group has started, and how many bytes of input their stages read. */
+    public String jobs(Object context, String group) {
+        SparkContext spark = ((JavaSparkContext) context).sc();
+        int[] jobs = spark.statusTracker().getJobIdsForGroup(group);
+        long bytes = 0;
+        for (int at = 0; at < jobs.length; at++) {
+            try {
+                scala.collection.Iterator stages =
+                        spark.statusStore().job(jobs[at]).stageIds().iterator();
+                while (stages.hasNext()) {
+                    int stage = ((Integer) stages.next()).intValue();
+                    bytes += spark.statusStore().lastStageAttempt(stage).inputBytes();
+                }
+            } catch (NoSuchElementException forgotten) {
+                // The store behind Spark's pages forgets old jobs.
+            }
+        }
+        return jobs.length + " " + bytes;
+    }
+
+    /** The columns of a table as JSON. */
+    public String schema(Object session, String name) throws Exception {
+        return org.apache.iceberg.SchemaParser.toJson(table(session, name).schema());
+    }
+
+    /**
+     * Make a branch at the snapshot `base` and put a change on it, in one commit: the path of the
+     * file with the new rows, "" when there are none; null when the snapshot has not one file for
+     * each that rows are to be taken from.
+     *
+     * `summary` holds pairs of texts, `gone` for each file its path or the CRC-32 of that and its
+     * positions, each text and each list after its length. `rows` is a Parquet file (null: no rows
+     * come).
+     */
+    public String commit(
+            Object session, String name, String branch, long base,
+            byte[] summary, byte[] rows, byte[] gone) throws Exception {
+        Table table = table(session, name);
+        Transaction transaction = table.newTransaction();
+        ManageSnapshots manage = transaction.manageSnapshots();
+        manage = table.refs().containsKey(branch)
+                ? manage.replaceBranch(branch, base) : manage.createBranch(branch, base);
+        manage.commit();
+        RowDelta change = transaction.newRowDelta();
+        change.toBranch(branch);
+        change.validateFromSnapshot(base);
+        DataInputStream pairs = new DataInputStream(new ByteArrayInputStream(summary));
+        while (pairs.available() > 0) {
+            String key = text(pairs);
+            change.set(key, text(pairs));
+        }
+        Map<String, int[]> positions = positions(gone);
+        if (!positions.isEmpty()) {
+            DeleteWriteResult vectors = vectors(table, base, positions);
+            if (vectors == null) {
+                return null;
+            }
+            for (Iterator<DeleteFile> it = vectors.deleteFiles().iterator(); it.hasNext();) {
+                change.addDeletes((DeleteFile) it.next());
+            }
+            for (Iterator<DeleteFile> it = vectors.rewrittenDeleteFiles().iterator(); it.hasNext();) {
+                change.removeDeletes((DeleteFile) it.next());
+            }
+        }
+        String path = "";
+        if (rows != null) {
+            DataFile file = dataFile(table, rows);
+            path = file.location();
+            change.addRows(file);
+        }
+        change.commit();
+        transaction.commitTransaction();
+        return path;
+    }
+
+    private Table table(Object session, String name) throws Exception {
+        // Catalogs are looked up in the thread's active session.
+        SparkSession.setActiveSession((SparkSession) session);
+        return Spark3Util.loadIcebergTable((SparkSession) session, name);
+    }
+
+    private DataFile dataFile(Table table, byte[] content) throws Exception {
+        String path = table.locationProvider().newDataLocation(UUID.randomUUID() + ".parquet");
+        OutputStream stream = table.io().newOutputFile(path).create();
+        stream.write(content);
+        stream.close();
+        InputFile here = new InMemoryInputFile(path, content);
+        return DataFiles.builder(table.spec())
+                .withPath(path)
+                .withFileSizeInBytes(content.length)
+                .withFormat("PARQUET")
+                .withMetrics(ParquetUtil.fileMetrics(here, MetricsConfig.forTable(table)))
+                .build();
+    }
+
+    private String text(DataInputStream input) throws Exception {
+        byte[] bytes = new byte[input.readInt()];
+        input.readFully(bytes);
+        return new String(bytes, "UTF-8");
+    }
+
+    private Map<String, int[]> positions(byte[] packed) throws Exception {
+        Map<String, int[]> found = new HashMap<String, int[]>();
+        DataInputStream input = new DataInputStream(new ByteArrayInputStream(packed));
+        while (input.available() > 0) {
+            String file = text(input);
+            int[] each = new int[input.readInt()];
+            for (int at = 0; at < each.length; at++) {
+                each[at] = input.readInt();
+            }
+            found.put(file, each);
+        }
+        return found;
+    }
+
+    /** One deletion vector a data file, which takes in the one that the file has. */
+    private DeleteWriteResult vectors(Table table, long base, Map<String, int[]> gone)
+            throws Exception {
+        Map<String, PositionDeleteIndex> known = new HashMap<String, PositionDeleteIndex>();
+        Map<String, int[]> paths = new HashMap<String, int[]>();
+        CloseableIterable<FileScanTask> tasks = table.newScan().useSnapshot(base).planFiles();
+        try {
+            for (Iterator<FileScanTask> it = tasks.iterator(); it.hasNext();) {
+                FileScanTask task = (FileScanTask) it.next();
+                String path = task.file().location();
+                int[] positions = (int[]) gone.get(gone.containsKey(path) ? path : crc(path));
+                if (positions == null) {
+                    continue;
+                }
+                paths.put(path, positions);
+                List<DeleteFile> deletes = task.deletes();
+                if (!deletes.isEmpty()) {
+                    DeleteFile vector = (DeleteFile) deletes.get(0);
+                    Map<DeleteFile, InputFile> inputs = new HashMap<DeleteFile, InputFile>();
+                    inputs.put(vector, table.io().newInputFile(vector.location()));
+                    BaseDeleteLoader loader = new BaseDeleteLoader(new Known(inputs));
+                    known.put(path, loader.loadPositionDeletes(deletes, path));
+                }
+            }
+        } finally {
+            tasks.close();
+        }
+        if (paths.size() != gone.size()) {
+            return null;
+        }
+        OutputFileFactory files =
+                OutputFileFactory.builderFor(table, 1, 1).format(FileFormat.PUFFIN).build();
+        BaseDVFileWriter writer = new BaseDVFileWriter(files, new Known(known));
+        for (Iterator<Map.Entry<String, int[]>> it = paths.entrySet().iterator(); it.hasNext();) {
+            Map.Entry<String, int[]> each = (Map.Entry<String, int[]>) it.next();
+            int[] positions = (int[]) each.getValue();
+            for (int at = 0; at < positions.length; at++) {
+                writer.delete((String) each.getKey(), positions[at], table.spec(), null);
+            }
+        }
+        writer.close();
+        return writer.result();
+    }
+
+    /** A map as a function that gives null for what it does not hold. */
+    private static final class Known implements Function {
+        private final Map values;
+
+        Known(Map values) {
+            this.values = values;
+        }
+
+        public Object apply(Object key) {
+            return values.get(key);
+        }
+    }
+
+    private String crc(String path) throws Exception {
+        CRC32 sum = new CRC32();
+        sum.update(path.getBytes("UTF-8"));
+        return Long.toString(sum.getValue());
+    }
+}

@@ -1,0 +1,111 @@
+"""What takes many calls of Java, as one call of the gateway: `GatewayWork.java`.
+
+A call takes a fraction of a millisecond, and each object that comes back another one when Python
+lets go of it; an epoch of forty views took fifteen thousand. Spark's own Janino compiles the class
+when it is first used, which takes as long as a hundred calls.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from dbt_streamsql.quoting import TableName
+
+_SOURCE = Path(__file__).parent / "GatewayWork.java"
+
+_PIECE = 3500
+"""Characters of an answer that fit into one write of the gateway. A longer one leaves it in two,
+the second of which waits 40 ms for the first to be acknowledged (Nagle's algorithm with delayed
+acknowledgement)."""
+
+
+def metadata(spark: SparkSession, name: TableName) -> str:
+    """The metadata file of a table as JSON."""
+    work = _work(spark)
+    pieces = []
+    text = work.metadata(_session(spark), name.sql, _PIECE)
+    while True:
+        piece, _, ticket = text.partition(" ")
+        pieces.append(piece)
+        if not ticket:
+            return zlib.decompress(base64.b64decode("".join(pieces))).decode()
+        text = work.more(ticket, _PIECE)
+
+
+def schema(spark: SparkSession, name: TableName) -> str:
+    """The columns of a table, with their ids, as JSON."""
+    return str(_work(spark).schema(_session(spark), name.sql))
+
+
+def commit(
+    spark: SparkSession,
+    name: TableName,
+    branch: str,
+    base: int,
+    summary: Mapping[str, str],
+    rows: bytes | None,
+    gone: Mapping[Any, Sequence[int]],
+) -> str | None:
+    """Make a branch at the snapshot `base` and put a change on it, in one commit.
+
+    `rows`: a Parquet file (None: no rows come); `gone`: data file, by its path or the CRC-32 of
+    that, -> positions. The path of the new file, '' where there is none; None where the snapshot
+    has not one file for each of `gone`.
+    """
+    pairs = b"".join(_text(part) for pair in summary.items() for part in pair)
+    places = b"".join(
+        _text(str(file)) + struct.pack(f">i{len(positions)}i", len(positions), *positions)
+        for file, positions in gone.items()
+    )
+    work, session = _work(spark), _session(spark)
+    content = bytearray(rows) if rows is not None else None
+    found = work.commit(
+        session, name.sql, branch, base, bytearray(pairs), content, bytearray(places)
+    )
+    return None if found is None else str(found)
+
+
+def jobs_of(spark: SparkSession, group: str) -> tuple[int, int]:
+    """The Spark jobs that a group has started, and the bytes of input that their stages read."""
+    context: Any = spark.sparkContext._jsc
+    jobs, read = str(_work(spark).jobs(context, group)).split()
+    return int(jobs), int(read)
+
+
+def _session(spark: SparkSession) -> Any:
+    return spark._jsparkSession
+
+
+def _text(value: str) -> bytes:
+    encoded = value.encode()
+    return struct.pack(">i", len(encoded)) + encoded
+
+
+def _work(spark: SparkSession) -> Any:
+    context: Any = spark.sparkContext
+    return _compiled(context._gateway)
+
+
+@lru_cache(maxsize=1)
+def _compiled(gateway: Any) -> Any:
+    """The class, by the loader of Iceberg's own, which may be another one than Spark's."""
+    from py4j.java_gateway import JavaClass
+
+    client = gateway._gateway_client
+    compiler = JavaClass("org.codehaus.janino.SimpleCompiler", client)()
+    tables: Any = JavaClass("org.apache.iceberg.Table", client)
+    compiler.setParentClassLoader(tables._java_lang_class.getClassLoader())
+    compiler.cook(_SOURCE.read_text())
+    found = compiler.getClassLoader().loadClass("GatewayWork")
+    nothing = gateway.new_array(gateway.jvm.Class, 0)
+    none = gateway.new_array(gateway.jvm.Object, 0)
+    return found.getDeclaredConstructor(nothing).newInstance(none)

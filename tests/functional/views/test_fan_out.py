@@ -1,0 +1,86 @@
+"""One row of an input may change many rows of a view: nobody knows before they are computed."""
+
+from __future__ import annotations
+
+import pytest
+
+from dbt_streamsql.runtime.ways import Costs
+
+pytestmark = pytest.mark.spark
+
+FACTS, READ_BY_MANY, READ_BY_FEW = 400, 0, 7
+
+
+@pytest.fixture
+def tables(engine, schema, tune, monkeypatch):
+    """Facts of which half read the first name and a few read another."""
+    tune(engine, guarded_rows=0, driver_rows=20, compared_rows=-1)
+    monkeypatch.setattr(engine.warehouse, "costs", Costs())
+    s = f"lake.{schema}"
+    for name, text in (
+        ("facts", f"SELECT id AS k, if(id % 2 = 0, 0, id % 101) AS d FROM range({FACTS})"),
+        ("names", "SELECT id AS k, concat('n', id) AS t FROM range(101)"),
+    ):
+        engine.spark.sql(
+            f"CREATE TABLE {s}.{name} TBLPROPERTIES ('format-version' = '3') AS {text}"
+        )
+    return s
+
+
+def joined(engine, s, name, mode="auto"):
+    query = f"SELECT f.k, n.t FROM {s}.facts f JOIN {s}.names n ON f.d = n.k"
+    engine.create_materialized_view(f"{s}.{name}", query, refresh_mode=mode)
+    return f"{s}.{name}"
+
+
+def rename(engine, s, key):
+    engine.spark.sql(f"UPDATE {s}.names SET t = concat(t, '!') WHERE k = {key}")
+
+
+def test_a_change_that_meets_many_rows_is_given_up_for_a_full_refresh(engine, tables):
+    view = joined(engine, tables, "v")
+    for _ in range(2):
+        rename(engine, tables, READ_BY_MANY)
+        done = engine.advance().tables[view]
+        assert (done.mode, done.reason) == (
+            "full",
+            "its change has more than 100 rows: recomputing is cheaper",
+        )
+        assert engine.verify(view) == []
+
+
+def test_a_change_that_meets_few_rows_is_taken_up(engine, tables):
+    view = joined(engine, tables, "v")
+    rename(engine, tables, READ_BY_FEW)
+    done = engine.advance().tables[view]
+    assert (done.mode, done.rows_inserted, done.rows_deleted) == ("incremental", 2, 2)
+    assert engine.verify(view) == []
+
+
+def test_rows_that_cancel_are_no_change(engine, tables):
+    view = joined(engine, tables, "v")
+    rename(engine, tables, READ_BY_FEW)
+    engine.spark.sql(f"UPDATE {tables}.names SET t = 'n7' WHERE k = {READ_BY_FEW}")
+    engine.spark.sql(f"DELETE FROM {tables}.facts WHERE k = 1")
+    done = engine.advance().tables[view]
+    assert (done.mode, done.rows_inserted, done.rows_deleted) == ("incremental", 0, 1)
+    assert engine.verify(view) == []
+
+
+def test_whoever_asked_for_changes_has_them_however_many(engine, tables):
+    view = joined(engine, tables, "v", "incremental")
+    rename(engine, tables, READ_BY_MANY)
+    done = engine.advance().tables[view]
+    assert (done.mode, done.rows_inserted, done.rows_deleted) == ("incremental", 202, 202)
+    assert engine.verify(view) == []
+
+
+def test_for_its_readers_a_view_is_written_anew_later(engine, tables):
+    """To them every row would be a new one."""
+    view = joined(engine, tables, "v")
+    above = f"{tables}.above"
+    engine.create_materialized_view(above, f"SELECT t, count(*) AS n FROM {view} GROUP BY t")
+    rename(engine, tables, READ_BY_MANY)
+    report = engine.advance().tables
+    assert report[view].mode == report[above].mode == "incremental"
+    assert engine.verify(view) == engine.verify(above) == []
