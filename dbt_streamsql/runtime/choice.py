@@ -129,8 +129,8 @@ class Choice:
 
     def _is_known(self, stored: Metadata) -> bool:
         """Whether the process has the stored rows."""
-        known, current = self.epoch.warehouse.stored_rows, stored.current
-        return current is not None and known.get(self.job.table, current) is not None
+        known, at = self.epoch.warehouse.known_rows, stored.current
+        return at is not None and known.get(self.job.table, (at, stored.schema_id)) is not None
 
     @property
     def _is_guarded(self) -> bool:

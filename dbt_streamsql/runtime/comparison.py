@@ -15,7 +15,13 @@ from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime import write_driver
 from dbt_streamsql.runtime.outcome import Outcome
 from dbt_streamsql.runtime.shared import Rows, fetch
-from dbt_streamsql.runtime.stored_rows import COPIES, PLACE_IN_NUMBERS, Stored, StoredRows
+from dbt_streamsql.runtime.stored_rows import (
+    COPIES,
+    PLACE_IN_NUMBERS,
+    At,
+    KnownRows,
+    StoredRows,
+)
 from dbt_streamsql.runtime.write import Writer
 from dbt_streamsql.storage.conf import over_few_rows
 
@@ -23,11 +29,12 @@ from dbt_streamsql.storage.conf import over_few_rows
 @dataclass
 class Comparison:
     """Stands for the program of a view: `query` gives all its stored columns, `known` are the rows
-    of views that this process knows."""
+    of views that this process knows, `at` says which of this one are stored."""
 
     writer: Writer
     query: str
-    known: StoredRows
+    known: KnownRows
+    at: At
 
     def run(self, plan: CompiledPlan) -> Outcome:  # noqa: ARG002 - that of a program
         """Compute the rows, and write the difference. Error: `Mismatch` when it is too big."""
@@ -40,7 +47,7 @@ class Comparison:
 
     def _here(self) -> Outcome:
         writer = self.writer
-        stored = self.known.get(str(writer.table), writer.base) or self._stored()
+        stored = self.known.get(str(writer.table), self.at) or self._stored()
         with over_few_rows(writer.spark):
             wanted = fetch(writer.spark, f"SELECT {self._names} FROM ({self.query})")
         found = stored.difference(wanted.data)
@@ -49,11 +56,11 @@ class Comparison:
         after = stored.after(found.lost, come, outcome.file) if outcome.changed else stored
         return replace(outcome, stored=after)
 
-    def _stored(self) -> Stored:
+    def _stored(self) -> StoredRows:
         place = ", ".join(f"{value} AS {name}" for name, value in PLACE_IN_NUMBERS.items())
         rows = f"SELECT {self._names}, {place} FROM {write_driver.stored(self.writer)}"
-        stored = Stored(fetch(self.writer.spark, rows).data)
-        self.known.put(str(self.writer.table), self.writer.base, stored)
+        stored = StoredRows(fetch(self.writer.spark, rows).data)
+        self.known.put(str(self.writer.table), self.at, stored)
         return stored
 
     @property

@@ -22,7 +22,7 @@ from dbt_streamsql.runtime.event_time import Watermark
 from dbt_streamsql.runtime.sessions import Sessions
 from dbt_streamsql.runtime.shared import SharedChanges
 from dbt_streamsql.runtime.spark_program import Programs, SparkProgram
-from dbt_streamsql.runtime.stored_rows import StoredRows
+from dbt_streamsql.runtime.stored_rows import KnownRows
 from dbt_streamsql.runtime.ways import Costs
 from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import staging
@@ -58,7 +58,7 @@ class Warehouse:
     `tuning`: the limits by which ways are chosen. `clock`, `new_name` and `workers`: what time it
     is, names that nobody else draws, and threads.
     `programs`: how jobs run the programs of their views. `costs`: what that has taken so far,
-    `stored_rows`: those of small views.
+    `known_rows`: those of small views.
     `unswept`: an epoch was published and could not remove what it had staged. `untagged`: tables
     of others that refused a tag; they are not asked again.
     """
@@ -74,12 +74,12 @@ class Warehouse:
     workers: Workers = threads
     programs: Programs = SparkProgram
     costs: Costs = field(default_factory=Costs, init=False)
-    stored_rows: StoredRows = field(init=False)
+    known_rows: KnownRows = field(init=False)
     unswept: bool = field(default=False, init=False)
     untagged: set[str] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
-        self.stored_rows = StoredRows(self.tuning.held_bytes)
+        self.known_rows = KnownRows(self.tuning.held_bytes)
 
     @property
     def store_id(self) -> str:

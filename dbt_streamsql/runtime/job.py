@@ -294,7 +294,8 @@ class ViewJob:
         )
         assert version.snapshot is not None
         if outcome.stored is not None:
-            self.epoch.warehouse.stored_rows.put(self.job.table, version.snapshot, outcome.stored)
+            at = (version.snapshot, meta.schema_id)
+            self.epoch.warehouse.known_rows.put(self.job.table, at, outcome.stored)
         if outcome.feed is not None and outcome.feed.rows is not None:
             change = (self.job.table, meta.current, version.snapshot)
             self.epoch.changes.put(change, outcome.feed.rows)
@@ -334,8 +335,9 @@ class ViewJob:
         )
         program: RunsPrograms
         if self.choice.way is COMPARE:
-            known = self.epoch.warehouse.stored_rows
-            program = Comparison(writer, self._query(spark, sort=False), known)
+            known = self.epoch.warehouse.known_rows
+            at = (meta.current, meta.schema_id)
+            program = Comparison(writer, self._query(spark, sort=False), known, at)
         else:
             clock = (previous.inputs.get(CLOCK), self.consumed.get(CLOCK))
             reads = readings(self.epoch, spark, self.inputs, self.moves)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dbt_streamsql.runtime.local import Kept
-from dbt_streamsql.runtime.stored_rows import Stored
+from dbt_streamsql.runtime.stored_rows import StoredRows
 
 
 class Mismatch(Exception):
@@ -25,7 +25,7 @@ class Outcome:
     deleted: int = 0
     feed: Kept | None = None
     file: str = ""
-    stored: Stored | None = None
+    stored: StoredRows | None = None
 
     @property
     def changed(self) -> bool:

@@ -36,7 +36,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredRows:
     """Rows with the columns of a view, and with `FILE` (the CRC-32 of its path) and `POSITION`."""
 
     rows: pa.Table
@@ -69,7 +69,7 @@ class Stored:
             lost = _several(both, names)
         return Difference(found.select(names).append_column(WEIGHT, weights), lost)
 
-    def after(self, lost: pa.Array, come: pa.Table, path: str) -> Stored:
+    def after(self, lost: pa.Array, come: pa.Table, path: str) -> StoredRows:
         """The rows when those of some numbers are gone, and others came into a file of their own,
         in that order."""
         left = self.rows
@@ -81,7 +81,7 @@ class Stored:
             rows = come.append_column(FILE, file)
             rows = rows.append_column(POSITION, pa.array(range(come.num_rows), pa.int64()))
             left = pa.concat_tables([left, rows.cast(left.schema)])
-        return Stored(left.combine_chunks())
+        return StoredRows(left.combine_chunks())
 
 
 def _plain(rows: pa.Table) -> pa.Table:
@@ -111,33 +111,37 @@ def _several(both: pa.Table, names: list[str]) -> pa.Array:
     return pa.array(lost, pa.int64())
 
 
+At = tuple[int, int]
+"""A snapshot of a table and the schema that it is read by: columns may get other names."""
+
+
 @dataclass
-class StoredRows:
-    """The rows of views by snapshot, in so many bytes in all; what was asked for last stays.
+class KnownRows:
+    """The newest rows of views, in so many bytes in all; what was asked for last stays.
 
     Threads share it.
     """
 
     most: int
-    _known: OrderedDict[str, tuple[int, Stored]] = field(default_factory=OrderedDict)
+    _known: OrderedDict[str, tuple[At, StoredRows]] = field(default_factory=OrderedDict)
     _bytes: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def get(self, table: str, snapshot: int) -> Stored | None:
+    def get(self, table: str, at: At) -> StoredRows | None:
         with self._lock:
             found = self._known.get(table)
-            if found is None or found[0] != snapshot:
+            if found is None or found[0] != at:
                 return None
             self._known.move_to_end(table)
             return found[1]
 
-    def put(self, table: str, snapshot: int, rows: Stored) -> None:
+    def put(self, table: str, at: At, rows: StoredRows) -> None:
         """Take the place of what is known of the table."""
         with self._lock:
             self._drop(table)
             if rows.size > self.most // 4:
                 return
-            self._known[table] = (snapshot, rows)
+            self._known[table] = (at, rows)
             self._bytes += rows.size
             while self._bytes > self.most:
                 self._drop(next(iter(self._known)))

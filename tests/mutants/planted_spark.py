@@ -116,6 +116,27 @@ SPARK: dict[str, Planted] = {
         "of several equal rows a comparison takes one away",
         "compared",
     ),
+    "held-rows-stay": (
+        "StoredRows.after",
+        "left = left.filter(pc.invert(pc.is_in(numbers, lost)))",
+        "pass",
+        "rows that went are known for ever",
+        "held",
+    ),
+    "held-copies-stay": (
+        "StoredRows.difference",
+        '(pc.max(goes.column(f"{_ROW}_count")).as_py() or 0) > 1',
+        '(pc.max(goes.column(f"{_ROW}_count")).as_py() or 0) > 100',
+        "of several equal rows in the process one goes",
+        "held",
+    ),
+    "held-of-any-snapshot": (
+        "KnownRows.get",
+        "found is None or found[0] != at",
+        "found is None",
+        "rows of an older snapshot are taken for those that are stored",
+        "held",
+    ),
     "driver-dead-group": (
         ("fold", "Rows"),
         "updated = met.data.filter(pc.and_(pc.invert(equal), living))",

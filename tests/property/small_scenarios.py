@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from tests.property.grammar import Scenario
 
-DRIVER, COMPARE, REWRITE, MERGE = (
+DRIVER, COMPARE, HELD, REWRITE, MERGE = (
     "the driver writes",
     "the query is compared",
+    "rows in the process are compared",
     "small tables are rewritten",
     "big tables are merged into",
 )
@@ -155,5 +156,6 @@ SMALL: dict[str, tuple[str, Scenario]] = {
     "clock": (DRIVER, _CLOCK),
     "decimals": (DRIVER, _DECIMALS),
     "compared": (COMPARE, _over_t1(114, (*_CHAIN, _COPIES))),
+    "held": (HELD, _over_t1(115, (*_CHAIN, _COPIES))),
 }
 """Name -> how its views are written, and the scenario. None of them needs a full refresh."""

@@ -10,6 +10,7 @@ from collections import Counter
 
 import pytest
 import sqlglot
+from pyspark.errors import IllegalArgumentException
 
 from tests.differential.duck_grammar import TABLES, VIEWS, scenario
 from tests.support.catalogs import drop_schema
@@ -55,7 +56,7 @@ def test_random_queries_of_all_of_sql_equal_themselves_on_spark(engine, schema, 
     try:
         for number, statements in enumerate(chosen.epochs):
             for statement in statements:
-                engine.spark.sql(spark_sql(statement, schema))
+                _change(engine, spark_sql(statement, schema))
             report = engine.advance()
             for name, text in made.items():
                 tally[report.tables[name].mode] += 1
@@ -66,3 +67,12 @@ def test_random_queries_of_all_of_sql_equal_themselves_on_spark(engine, schema, 
         engine.abort()
         drop_schema(engine, schema)
         engine.spark.sql(f"CREATE NAMESPACE lake.{schema}")
+
+
+def _change(engine, statement):
+    """Run a statement, unless it is one that Iceberg takes no filter of."""
+    try:
+        engine.spark.sql(statement)
+    except IllegalArgumentException as error:
+        if "Cannot create expression literal" not in str(error):
+            raise

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from dbt_streamsql.plan.schema import WEIGHT
-from dbt_streamsql.runtime.stored_rows import FILE, POSITION, Stored, StoredRows
+from dbt_streamsql.runtime.stored_rows import FILE, POSITION, KnownRows, StoredRows
 
 COLUMNS = {"k": pa.int64(), "f": pa.float64(), "t": pa.string()}
 
@@ -24,7 +24,7 @@ def table(rows):
 
 def stored(rows, file=7):
     data = table(rows).append_column(FILE, pa.array([file] * len(rows), pa.int64()))
-    return Stored(data.append_column(POSITION, pa.array(range(len(rows)), pa.int64())))
+    return StoredRows(data.append_column(POSITION, pa.array(range(len(rows)), pa.int64())))
 
 
 def told(row):
@@ -80,21 +80,20 @@ def test_new_rows_lie_in_their_file_in_their_order():
     assert places == [(2, 7, 1), (3, zlib.crc32(b"/new"), 0), (4, zlib.crc32(b"/new"), 1)]
 
 
-def test_rows_of_another_snapshot_are_not_known():
-    known, rows = StoredRows(1 << 20), stored([(1, 1.0, "a")])
-    known.put("v", 5, rows)
-    assert known.get("v", 5) is rows
-    assert known.get("v", 6) is None
-    assert known.get("w", 5) is None
+def test_rows_of_another_snapshot_or_by_another_schema_are_not_known():
+    known, rows = KnownRows(1 << 20), stored([(1, 1.0, "a")])
+    known.put("v", (5, 0), rows)
+    assert known.get("v", (5, 0)) is rows
+    assert known.get("v", (6, 0)) is known.get("v", (5, 1)) is known.get("w", (5, 0)) is None
 
 
 def test_what_was_asked_for_long_ago_goes_first_and_what_is_too_big_is_not_kept():
     rows = stored([(n, 1.0, "a") for n in range(100)])
-    known = StoredRows(4 * rows.size)
+    known = KnownRows(4 * rows.size)
     for name in "abcd":
-        known.put(name, 1, rows)
-    known.get("a", 1)
-    known.put("e", 1, rows)
-    assert [name for name in "abcde" if known.get(name, 1)] == ["a", "c", "d", "e"]
-    known.put("a", 2, stored([(n, 1.0, "a") for n in range(101)]))
-    assert known.get("a", 1) is known.get("a", 2) is None
+        known.put(name, (1, 0), rows)
+    known.get("a", (1, 0))
+    known.put("e", (1, 0), rows)
+    assert [name for name in "abcde" if known.get(name, (1, 0))] == ["a", "c", "d", "e"]
+    known.put("a", (2, 0), stored([(n, 1.0, "a") for n in range(101)]))
+    assert known.get("a", (1, 0)) is known.get("a", (2, 0)) is None
