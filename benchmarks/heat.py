@@ -97,7 +97,8 @@ def make(world: World, rows: int, kinds: Sequence[str]) -> None:
     few = max(1, rows // 10)
     for table, size in (("facts", rows), ("names", few)):
         world.spark.sql(
-            f"CREATE TABLE {SCHEMA}.{table} TBLPROPERTIES ('format-version' = '3') AS "
+            f"CREATE TABLE {SCHEMA}.{table} TBLPROPERTIES ('format-version' = '3', "
+            "'write.update.mode' = 'merge-on-read') AS "
             f"SELECT id AS k, if(id % 3 = 0, 0, id * 7919 % {few}) AS d, "
             "id % 997 AS g, id * 104729 % 1009 AS v, "
             f"concat('t', id % 89) AS t FROM range({size})"

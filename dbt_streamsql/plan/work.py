@@ -16,7 +16,7 @@ _WRITES = {steps.Apply: 2, steps.Replace: 3, steps.Fold: 3}
 _CUT = re.compile(r"\{(\w+)\} r\s+LEFT SEMI JOIN ")
 """The rows of a table of which only those are taken that some keys ask for."""
 
-_OF_CUT = 0.25
+OF_CUT = 0.25
 """What a row costs that is read and not taken, in parts of one that the query goes on with."""
 
 
@@ -65,7 +65,7 @@ def _frame(
         return _NOTHING if step.table in moved else None
     if isinstance(step, steps.State):
         rows = tables.get(step.table, 0)
-        return Work(rows=rows * _OF_CUT if step.met else rows)
+        return Work(rows=rows * OF_CUT if step.met else rows)
     if isinstance(step, steps.Stored):
         return _NOTHING
     if isinstance(step, steps.Query):
@@ -74,7 +74,7 @@ def _frame(
             return None
         cut = sum(frames[name].rows for name in _CUT.findall(step.sql))
         whole = sum((frames[name] for name in used), Work(characters=len(step.sql)))
-        return whole + Work(rows=-cut * (1 - _OF_CUT))
+        return whole + Work(rows=-cut * (1 - OF_CUT))
     if isinstance(step, steps.Union | steps.Together):
         parts = step.parts if isinstance(step, steps.Union) else [p.frame for p in step.parts]
         found = [frames[part] for part in parts if part in frames]

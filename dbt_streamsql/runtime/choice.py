@@ -47,6 +47,8 @@ _TOLD: dict[Way, str] = {
 
 SHARE = 0.25
 """Signed rows of a view's change, as a share of its rows, from which on all are written anew."""
+_FEW = 10_000
+"""Signed rows up to which they never are."""
 
 
 @dataclass
@@ -74,13 +76,15 @@ class Choice:
     def take(self, spark: SparkSession, stored: Metadata) -> str:
         """Choose; why all rows are to be written anew ('' when they are not)."""
         changed, every = self._estimate.changed, self._estimate.every
-        moved = {source for source, move in self.moves.items() if move.kind != "none"}
+        costs, tuning = self.epoch.warehouse.costs, self.epoch.warehouse.tuning
+        moved = self._moved
         clock = {CLOCK} & set(self.plan.tables)
         sizes = {source: at.meta.live_rows(at.snapshot) for source, at in self.inputs.items()}
         program = of_program(self.plan.steps, moved | clock, sizes)
         rows, text = stored.live_rows(stored.current), len(self.plan.full_sql)
-        # Of a group or a key that changes, two rows at most: as it was and as it is.
-        self._expected = {CHANGES: expected_from_changes(program, changed, min(changed, 2 * rows))}
+        # At most every row as it was and as it is.
+        shown = min(costs.shown(self._view, moved, changed), 2 * rows)
+        self._expected = {CHANGES: expected_from_changes(program, changed, shown, rows)}
         if self._may_compare(spark, stored, program):
             held = rows <= self.epoch.warehouse.tuning.held_rows
             known = held and self._is_known(stored)
@@ -90,7 +94,6 @@ class Choice:
             self._expected[FULL] = expected_in_full(text, every, rows)
         if len(self._expected) == 1:
             return ""
-        costs, tuning = self.epoch.warehouse.costs, self.epoch.warehouse.tuning
         self._seconds = costs.seconds(self._view, self._expected, self._estimate.past)
         if COMPARE in self._seconds:
             short = {way: each for way, each in self._seconds.items() if way != FULL}
@@ -105,18 +108,21 @@ class Choice:
         if not self._is_guarded:
             return 0
         rows = stored.live_rows(stored.current)
-        few = self.epoch.warehouse.tuning.driver_rows
+        few = min(_FEW, self.epoch.warehouse.tuning.driver_rows)
         return max(few, 2 * rows if self.is_read else int(SHARE * rows))
 
     def learn(self, version: TableVersion) -> dict[str, Any]:
         """What the next choices know of the run, as it is kept with its version: the changed rows
         that it read, its strategy, and what was expected."""
         way: Way = FULL if version.mode == "full" else self.way
-        expected = self._expected.get(way)
+        expected, costs = self._expected.get(way), self.epoch.warehouse.costs
+        if way is not FULL:
+            shown = version.rows_inserted + version.rows_deleted
+            costs.meets(self._view, self._moved, self._estimate.changed, shown)
         strategy = self.plan.strategy if way is CHANGES else way
         stats: dict[str, Any] = {"rows_read": self._estimate.changed, "strategy": strategy}
         if expected is not None:
-            self.epoch.warehouse.costs.learn(self._view, way, expected, version.seconds)
+            costs.learn(self._view, way, expected, version.seconds)
             stats[EXPECTED] = round(expected, 3)
         for each, seconds in self._seconds.items():
             stats[_TOLD[each]] = round(seconds, 3)
@@ -142,6 +148,11 @@ class Choice:
         return self.job.refresh_mode == "auto" and total > self.epoch.warehouse.tuning.guarded_rows
 
     @property
+    def _moved(self) -> frozenset[str]:
+        """The inputs that have changed."""
+        return frozenset(source for source, move in self.moves.items() if move.kind != "none")
+
+    @property
     def _view(self) -> View:
         return self.job.table, self.plan.fingerprint
 
@@ -162,7 +173,7 @@ class Choice:
 
     def _sizes(self) -> Estimate:
         """The rows of the changed inputs (at first: of all), and what they cost in past runs."""
-        moved = [s for s, move in self.moves.items() if move.kind != "none"]
+        moved = self._moved
         rows = {s: at.meta.live_rows(at.snapshot) for s, at in self.inputs.items()}
         total, every = sum(rows[source] for source in moved), sum(rows.values())
         if self.previous is None:

@@ -50,7 +50,7 @@ class StoredRows:
         """What `wanted` has more often than these rows, and less often; it has their columns."""
         names = self.rows.column_names[:-2]
         wanted = _plain(wanted.cast(self.rows.select(names).schema))
-        numbers = pa.array(range(self.rows.num_rows), pa.int64())
+        numbers = _numbers(self.rows.num_rows)
         here = _plain(self.rows.select(names))
         both = pa.concat_tables(
             [
@@ -74,12 +74,11 @@ class StoredRows:
         in that order."""
         left = self.rows
         if len(lost):
-            numbers = pa.array(range(left.num_rows), pa.int64())
-            left = left.filter(pc.invert(pc.is_in(numbers, lost)))
+            left = left.filter(pc.invert(pc.is_in(_numbers(left.num_rows), lost)))
         if come.num_rows:
-            file = pa.array([zlib.crc32(path.encode())] * come.num_rows, pa.int64())
+            file = pa.repeat(pa.scalar(zlib.crc32(path.encode()), pa.int64()), come.num_rows)
             rows = come.append_column(FILE, file)
-            rows = rows.append_column(POSITION, pa.array(range(come.num_rows), pa.int64()))
+            rows = rows.append_column(POSITION, _numbers(come.num_rows))
             left = pa.concat_tables([left, rows.cast(left.schema)])
         return StoredRows(left.combine_chunks())
 
@@ -94,8 +93,14 @@ def _plain(rows: pa.Table) -> pa.Table:
     return rows
 
 
+def _numbers(most: int) -> pa.Array:
+    """From 0 on, so many."""
+    ones = pa.repeat(pa.scalar(1, pa.int64()), most)
+    return pc.subtract(pc.cumulative_sum(ones), 1)
+
+
 def _with(rows: pa.Table, weight: int, numbers: pa.Array) -> pa.Table:
-    weights = pa.array([weight] * rows.num_rows, pa.int64())
+    weights = pa.repeat(pa.scalar(weight, pa.int64()), rows.num_rows)
     return rows.append_column(WEIGHT, weights).append_column(_ROW, numbers)
 
 

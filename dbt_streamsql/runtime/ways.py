@@ -16,7 +16,7 @@ from functools import partial
 from statistics import median
 from typing import Literal
 
-from dbt_streamsql.plan.work import Work
+from dbt_streamsql.plan.work import OF_CUT, Work
 
 Way = Literal["changes", "compare", "full"]
 CHANGES: Way = "changes"
@@ -26,13 +26,15 @@ FULL: Way = "full"
 View = tuple[str, str]
 """A table and the fingerprint of its plan."""
 
-STATEMENT = 0.08
-"""Seconds of a statement over nearly nothing, in an epoch of several views."""
+STATEMENT = 0.1
+"""Seconds of a statement over nearly nothing."""
+STEP = 0.2
+"""The same of one of a program: it reads what the one before came to."""
 CHARACTER = 1.2e-5
 """Seconds that it takes to plan a character of its text."""
-ROW = 1e-6
+ROW = 3e-7
 """Seconds of a row that is read."""
-ANSWER = 1e-5
+ANSWER = 3e-5
 """Seconds of a changed row of the view: it comes to the driver and is written."""
 AROUND = 500
 """Characters that a comparison puts around the query."""
@@ -40,7 +42,7 @@ COMPARED = 2e-6
 """Seconds of a stored row that Spark compares with those of the query."""
 HELD = 1e-6
 """The same of a row that is compared in the process."""
-WRITTEN = 1e-6
+WRITTEN = 1.5e-7
 """Seconds of a row that a full refresh writes."""
 
 _OWN, _OTHERS = 5, 50
@@ -49,12 +51,13 @@ _ENOUGH = 5
 """Runs of other ways that tell how quick the machine is."""
 
 
-def expected_from_changes(program: Work, changed: int, shown: int) -> float:
-    """Seconds of a program over so many changed rows, of which `shown` rows of the view become
-    others; of a program without work, a little."""
+def expected_from_changes(program: Work, changed: int, shown: float, stored: int) -> float:
+    """Seconds of a program over so many changed rows, of which `shown` rows of the view, looked up
+    among those that are `stored`, become others; of a program without work, a little."""
     statements = max(1, program.statements)
     text = CHARACTER * program.characters
-    return STATEMENT * statements + text + ROW * (program.rows + changed) + ANSWER * shown
+    rows = program.rows + changed + OF_CUT * stored
+    return STEP * statements + text + ROW * rows + ANSWER * shown
 
 
 def expected_by_comparing(
@@ -95,6 +98,7 @@ class Costs:
     _of_all: dict[Way, deque[float]] = field(
         default_factory=lambda: defaultdict(partial(deque[float], maxlen=_OTHERS))
     )
+    _met: dict[tuple[View, frozenset[str]], float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def learn(self, view: View, way: Way, expected: float, seconds: float) -> None:
@@ -102,6 +106,16 @@ class Costs:
         with self._lock:
             self._of_view[view, way].append(seconds / expected)
             self._of_all[way].append(seconds / expected)
+
+    def meets(self, view: View, moved: frozenset[str], changed: int, shown: int) -> None:
+        """So many rows of the inputs `moved` changed, and `shown` rows of the view by that."""
+        with self._lock:
+            self._met[view, moved] = shown / max(1, changed)
+
+    def shown(self, view: View, moved: frozenset[str], changed: int) -> float:
+        """The rows of the view that change: as the last time those inputs moved, else as many."""
+        with self._lock:
+            return self._met.get((view, moved), 1.0) * changed
 
     def seconds(
         self,

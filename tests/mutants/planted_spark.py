@@ -118,7 +118,7 @@ SPARK: dict[str, Planted] = {
     ),
     "held-rows-stay": (
         "StoredRows.after",
-        "left = left.filter(pc.invert(pc.is_in(numbers, lost)))",
+        "left = left.filter(pc.invert(pc.is_in(_numbers(left.num_rows), lost)))",
         "pass",
         "rows that went are known for ever",
         "held",

@@ -59,7 +59,7 @@ def test_rows_that_keys_choose_count_less():
 
 
 def test_long_programs_and_long_tables_cost_more():
-    few, many = (expected_from_changes(work, 5, 5) for work in (Work(2, 10), Work(9, 9000)))
+    few, many = (expected_from_changes(work, 5, 5, 9) for work in (Work(2, 10), Work(9, 9000)))
     assert few < many
     sizes = ((10, 100, 10), (10, 10**7, 10**5))
     for held, known in ((False, False), (True, False), (True, True)):
@@ -76,9 +76,8 @@ def test_rows_that_the_process_has_are_compared_for_less():
 
 
 def test_many_changed_rows_of_a_view_cost_more_than_of_its_inputs():
-    assert expected_from_changes(Work(2, 10), 10**6, 10) < expected_from_changes(
-        Work(2, 10), 10**6, 10**6
-    )
+    few, many = (expected_from_changes(Work(2, 10), 10**6, shown, 9) for shown in (10, 10**6))
+    assert few < many
 
 
 def test_a_full_refresh_grows_with_what_is_read_and_written():
@@ -90,7 +89,7 @@ def test_a_full_refresh_grows_with_what_is_read_and_written():
 
 
 def test_a_run_without_work_is_learnt_too():
-    costs, expected = Costs(), expected_from_changes(Work(0, 0), 0, 0)
+    costs, expected = Costs(), expected_from_changes(Work(0, 0), 0, 0, 0)
     costs.learn(VIEW, CHANGES, expected, 0.1)
     assert cheapest(costs.seconds(VIEW, {CHANGES: expected, COMPARE: 99.0})) == CHANGES
 
@@ -152,3 +151,11 @@ def test_a_factor_makes_a_way_dearer_or_free():
     dear = {CHANGES: 1.0, COMPARE: 2.0}
     assert cheapest(dear, 0.0) == COMPARE
     assert cheapest(dear) == CHANGES
+
+
+def test_a_change_is_expected_to_meet_as_many_rows_as_the_last_one_of_its_inputs():
+    costs = Costs()
+    assert costs.shown(VIEW, frozenset("a"), 3) == 3
+    costs.meets(VIEW, frozenset("a"), 2, 1000)
+    assert costs.shown(VIEW, frozenset("a"), 3) == 1500
+    assert costs.shown(VIEW, frozenset("ab"), 3) == costs.shown(OTHER, frozenset("a"), 3) == 3

@@ -11,6 +11,7 @@ import java.util.Map;
 import java.util.NoSuchElementException;
 import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutorService;
 import java.util.function.Function;
 import java.util.zip.CRC32;
 import java.util.zip.DeflaterOutputStream;
@@ -26,6 +27,7 @@ import org.apache.iceberg.MetricsConfig;
 import org.apache.iceberg.RowDelta;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.TableMetadataParser;
+import org.apache.iceberg.TableScan;
 import org.apache.iceberg.Transaction;
 import org.apache.iceberg.data.BaseDeleteLoader;
 import org.apache.iceberg.deletes.BaseDVFileWriter;
@@ -36,6 +38,7 @@ import org.apache.iceberg.io.DeleteWriteResult;
 import org.apache.iceberg.io.InputFile;
 import org.apache.iceberg.io.OutputFileFactory;
 import org.apache.iceberg.parquet.ParquetUtil;
+import org.apache.iceberg.relocated.com.google.common.util.concurrent.MoreExecutors;
 import org.apache.iceberg.spark.Spark3Util;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.java.JavaSparkContext;
@@ -123,6 +126,7 @@ public class GatewayWork {
         RowDelta change = transaction.newRowDelta();
         change.toBranch(branch);
         change.validateFromSnapshot(base);
+        change.scanManifestsWith(here());
         DataInputStream pairs = new DataInputStream(new ByteArrayInputStream(summary));
         while (pairs.available() > 0) {
             String key = text(pairs);
@@ -156,6 +160,11 @@ public class GatewayWork {
         // Catalogs are looked up in the thread's active session.
         SparkSession.setActiveSession((SparkSession) session);
         return Spark3Util.loadIcebergTable((SparkSession) session, name);
+    }
+
+    /** Iceberg's own threads are waited for by naps of 10 ms, a handful for each commit. */
+    private ExecutorService here() {
+        return MoreExecutors.newDirectExecutorService();
     }
 
     private DataFile dataFile(Table table, byte[] content) throws Exception {
@@ -197,7 +206,8 @@ public class GatewayWork {
             throws Exception {
         Map<String, PositionDeleteIndex> known = new HashMap<String, PositionDeleteIndex>();
         Map<String, int[]> paths = new HashMap<String, int[]>();
-        CloseableIterable<FileScanTask> tasks = table.newScan().useSnapshot(base).planFiles();
+        TableScan scan = (TableScan) table.newScan().useSnapshot(base).planWith(here());
+        CloseableIterable<FileScanTask> tasks = scan.planFiles();
         try {
             for (Iterator<FileScanTask> it = tasks.iterator(); it.hasNext();) {
                 FileScanTask task = (FileScanTask) it.next();
