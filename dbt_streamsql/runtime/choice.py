@@ -49,6 +49,8 @@ SHARE = 0.25
 """Signed rows of a view's change, as a share of its rows, from which on all are written anew."""
 _FEW = 10_000
 """Signed rows up to which they never are."""
+_REWRITTEN = 0.01
+"""Of the rows of copy-on-write commits, those that are others: the rest lies in the same files."""
 
 
 @dataclass
@@ -83,7 +85,7 @@ class Choice:
         program = of_program(self.plan.steps, moved | clock, sizes)
         rows, text = stored.live_rows(stored.current), len(self.plan.full_sql)
         # At most every row as it was and as it is.
-        shown = min(costs.shown(self._view, moved, changed), 2 * rows)
+        shown = min(costs.shown(self._view, moved, self._others), 2 * rows)
         self._expected = {CHANGES: expected_from_changes(program, changed, shown, rows)}
         if self._may_compare(spark, stored, program):
             held = rows <= self.epoch.warehouse.tuning.held_rows
@@ -118,7 +120,7 @@ class Choice:
         expected, costs = self._expected.get(way), self.epoch.warehouse.costs
         if way is not FULL:
             shown = version.rows_inserted + version.rows_deleted
-            costs.meets(self._view, self._moved, self._estimate.changed, shown)
+            costs.meets(self._view, self._moved, self._others, shown)
         strategy = self.plan.strategy if way is CHANGES else way
         stats: dict[str, Any] = {"rows_read": self._estimate.changed, "strategy": strategy}
         if expected is not None:
@@ -151,6 +153,12 @@ class Choice:
     def _moved(self) -> frozenset[str]:
         """The inputs that have changed."""
         return frozenset(source for source, move in self.moves.items() if move.kind != "none")
+
+    @property
+    def _others(self) -> float:
+        """About how many rows of the inputs are others than they were."""
+        moves = (move for move in self.moves.values() if move.counted)
+        return sum(move.rows * (_REWRITTEN if move.kind == "changelog" else 1.0) for move in moves)
 
     @property
     def _view(self) -> View:

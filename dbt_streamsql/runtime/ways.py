@@ -107,12 +107,12 @@ class Costs:
             self._of_view[view, way].append(seconds / expected)
             self._of_all[way].append(seconds / expected)
 
-    def meets(self, view: View, moved: frozenset[str], changed: int, shown: int) -> None:
+    def meets(self, view: View, moved: frozenset[str], changed: float, shown: int) -> None:
         """So many rows of the inputs `moved` changed, and `shown` rows of the view by that."""
         with self._lock:
-            self._met[view, moved] = shown / max(1, changed)
+            self._met[view, moved] = shown / max(1.0, changed)
 
-    def shown(self, view: View, moved: frozenset[str], changed: int) -> float:
+    def shown(self, view: View, moved: frozenset[str], changed: float) -> float:
         """The rows of the view that change: as the last time those inputs moved, else as many."""
         with self._lock:
             return self._met.get((view, moved), 1.0) * changed

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import struct
+import threading
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from dbt_streamsql.quoting import TableName
 
 _SOURCE = Path(__file__).parent / "GatewayWork.java"
+
+_compiling = threading.Lock()
 
 _PIECE = 3500
 """Characters of an answer that fit into one write of the gateway. A longer one leaves it in two,
@@ -92,7 +95,9 @@ def _text(value: str) -> bytes:
 
 def _work(spark: SparkSession) -> Any:
     context: Any = spark.sparkContext
-    return _compiled(context._gateway)
+    # Two classes of one name would be taken for each other by the gateway.
+    with _compiling:
+        return _compiled(context._gateway)
 
 
 @lru_cache(maxsize=1)
