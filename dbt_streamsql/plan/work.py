@@ -40,8 +40,17 @@ class Work:
 _NOTHING = Work()
 
 
-def of_program(program: Sequence[Step], moved: Collection[str], tables: Mapping[str, int]) -> Work:
-    """The work of a program when the tables `moved` have changed; `tables` have so many rows."""
+def of_program(
+    program: Sequence[Step],
+    moved: Collection[str],
+    tables: Mapping[str, int],
+    *,
+    appends: bool = False,
+) -> Work:
+    """The work of a program when the tables `moved` have changed; `tables` have so many rows.
+
+    `appends`: the result only gains rows, so that an `Apply` looks up none of the stored ones.
+    """
     frames: dict[str, Work] = {}
     done = _NOTHING
     for step in program:
@@ -51,7 +60,8 @@ def of_program(program: Sequence[Step], moved: Collection[str], tables: Mapping[
         if isinstance(step, steps.Collect):
             done, work = done + work + Work(1), _NOTHING
         elif isinstance(step, steps.Apply | steps.Replace | steps.Fold):
-            done += work + Work(_WRITES[type(step)])
+            alone = appends and isinstance(step, steps.Apply)
+            done += work + Work(_WRITES[type(step)] - alone)
             continue
         frames[step.name] = work
     return done

@@ -45,7 +45,7 @@ _TOLD: dict[Way, str] = {
 }
 """What the seconds that a way is expected to take are called in reports."""
 
-SHARE = 0.25
+_SHARE = 0.25
 """Signed rows of a view's change, as a share of its rows, from which on all are written anew."""
 _FEW = 10_000
 """Signed rows up to which they never are."""
@@ -79,16 +79,16 @@ class Choice:
         """Choose; why all rows are to be written anew ('' when they are not)."""
         changed, every = self._estimate.changed, self._estimate.every
         costs, tuning = self.epoch.warehouse.costs, self.epoch.warehouse.tuning
-        moved = self._moved
+        moved, appends = self._moved, self._appends
         clock = {CLOCK} & set(self.plan.tables)
-        sizes = {source: at.meta.live_rows(at.snapshot) for source, at in self.inputs.items()}
-        program = of_program(self.plan.steps, moved | clock, sizes)
+        program = of_program(self.plan.steps, moved | clock, self._rows, appends=appends)
         rows, text = stored.live_rows(stored.current), len(self.plan.full_sql)
         # At most every row as it was and as it is.
         shown = min(costs.shown(self._view, moved, self._others), 2 * rows)
-        self._expected = {CHANGES: expected_from_changes(program, changed, shown, rows)}
+        looked_up = 0 if appends else rows
+        self._expected = {CHANGES: expected_from_changes(program, changed, shown, looked_up)}
         if self._may_compare(spark, stored, program):
-            held = rows <= self.epoch.warehouse.tuning.held_rows
+            held = rows <= tuning.held_rows
             known = held and self._is_known(stored)
             expected = expected_by_comparing(text, every, rows, held=held, known=known)
             self._expected[COMPARE] = expected
@@ -111,7 +111,7 @@ class Choice:
             return 0
         rows = stored.live_rows(stored.current)
         few = min(_FEW, self.epoch.warehouse.tuning.driver_rows)
-        return max(few, 2 * rows if self.is_read else int(SHARE * rows))
+        return max(few, 2 * rows if self.is_read else int(_SHARE * rows))
 
     def learn(self, version: TableVersion) -> dict[str, Any]:
         """What the next choices know of the run, as it is kept with its version: the changed rows
@@ -144,10 +144,25 @@ class Choice:
     def _is_guarded(self) -> bool:
         """Whether it may be refreshed in full for cost."""
         start = self.epoch.start(self.job.table)
-        return self._guards(self._estimate.total) and start is None and not self.forgetful
+        return self._guards(self._estimate.every) and start is None and not self.forgetful
 
-    def _guards(self, total: int) -> bool:
-        return self.job.refresh_mode == "auto" and total > self.epoch.warehouse.tuning.guarded_rows
+    def _guards(self, every: int) -> bool:
+        return self.job.refresh_mode == "auto" and every > self.epoch.warehouse.tuning.guarded_rows
+
+    @property
+    def _rows(self) -> dict[str, int]:
+        """The rows of each input."""
+        return {source: at.meta.live_rows(at.snapshot) for source, at in self.inputs.items()}
+
+    @property
+    def _appends(self) -> bool:
+        """Whether the view only gains rows in this epoch."""
+        operators, moves = self.plan.operators, self.moves.values()
+        return (
+            bool(operators)
+            and all(each.changelog == "append" for each in operators)
+            and all(move.kind == "none" or move.insert_only for move in moves)
+        )
 
     @property
     def _moved(self) -> frozenset[str]:
@@ -180,15 +195,14 @@ class Choice:
         )
 
     def _sizes(self) -> Estimate:
-        """The rows of the changed inputs (at first: of all), and what they cost in past runs."""
-        moved = self._moved
-        rows = {s: at.meta.live_rows(at.snapshot) for s, at in self.inputs.items()}
-        total, every = sum(rows[source] for source in moved), sum(rows.values())
+        """The changed rows (at first: all), the rows of all inputs, and what past runs cost."""
+        moved, rows = self._moved, self._rows
+        every = sum(rows.values())
         if self.previous is None:
-            return Estimate(total, total, every)
+            return Estimate(sum(rows[source] for source in moved), every)
         changed = sum(self.moves[s].rows for s in moved if self.moves[s].counted)
-        if not self._guards(total):
-            return Estimate(changed, total, every)
+        if not self._guards(every):
+            return Estimate(changed, every)
         # What another query of that name took says nothing of this one, nor what its rows took.
         own = [
             run
@@ -196,4 +210,4 @@ class Choice:
             if run.stats.get("plan") == self.plan.fingerprint
             and run.stats.get("definition") not in FROM_STORED
         ]
-        return Estimate(changed, total, every, by_past_runs(own))
+        return Estimate(changed, every, by_past_runs(own))

@@ -58,6 +58,13 @@ def test_rows_that_keys_choose_count_less():
     assert 0 < rows[1] < 500
 
 
+def test_rows_that_only_come_are_not_looked_up():
+    looked_up, not_looked_up = (
+        of_program(JOIN, {"lake.s.a"}, {}, appends=appends).statements for appends in (False, True)
+    )
+    assert looked_up == not_looked_up + 1
+
+
 def test_long_programs_and_long_tables_cost_more():
     few, many = (expected_from_changes(work, 5, 5, 9) for work in (Work(2, 10), Work(9, 9000)))
     assert few < many

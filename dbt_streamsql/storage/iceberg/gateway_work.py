@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import base64
 import struct
-import threading
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from dbt_streamsql.quoting import TableName
 
 _SOURCE = Path(__file__).parent / "GatewayWork.java"
-
-_compiling = threading.Lock()
 
 _PIECE = 3500
 """Characters of an answer that fit into one write of the gateway. A longer one leaves it in two,
@@ -95,22 +93,26 @@ def _text(value: str) -> bytes:
 
 def _work(spark: SparkSession) -> Any:
     context: Any = spark.sparkContext
-    # Two classes of one name would be taken for each other by the gateway.
-    with _compiling:
-        return _compiled(context._gateway)
+    return _compiled(context._gateway)
 
 
 @lru_cache(maxsize=1)
 def _compiled(gateway: Any) -> Any:
-    """The class, by the loader of Iceberg's own, which may be another one than Spark's."""
+    """An object of the class, by the loader of Iceberg's own, which may be another one than
+    Spark's.
+
+    Each compilation has a name of its own: the gateway takes two classes of one name for each
+    other, and threads that are the first at once compile one each.
+    """
     from py4j.java_gateway import JavaClass
 
     client = gateway._gateway_client
     compiler = JavaClass("org.codehaus.janino.SimpleCompiler", client)()
     tables: Any = JavaClass("org.apache.iceberg.Table", client)
     compiler.setParentClassLoader(tables._java_lang_class.getClassLoader())
-    compiler.cook(_SOURCE.read_text())
-    found = compiler.getClassLoader().loadClass("GatewayWork")
+    name = f"{_SOURCE.stem}_{uuid4().hex}"
+    compiler.cook(_SOURCE.read_text().replace(_SOURCE.stem, name))
+    found = compiler.getClassLoader().loadClass(name)
     nothing = gateway.new_array(gateway.jvm.Class, 0)
     none = gateway.new_array(gateway.jvm.Object, 0)
     return found.getDeclaredConstructor(nothing).newInstance(none)

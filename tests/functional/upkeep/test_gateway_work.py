@@ -102,7 +102,7 @@ def test_the_jobs_of_a_group_and_what_they_read_are_counted(spark, table):
     assert read > 0
 
 
-def test_threads_that_ask_first_at_once_have_one_class(spark, table):
+def test_threads_that_ask_first_at_once_have_each_their_answer(spark, table):
     """The gateway takes two classes of one name for each other."""
     gateway_work._compiled.cache_clear()
     with ThreadPoolExecutor(8) as pool:

@@ -14,7 +14,7 @@ FACTS, READ_BY_MANY, READ_BY_FEW = 400, 0, 7
 @pytest.fixture
 def tables(engine, schema, tune, monkeypatch):
     """Facts of which half read the first name and a few read another."""
-    tune(engine, guarded_rows=0, driver_rows=20, compared_rows=-1)
+    tune(engine, guarded_rows=200, driver_rows=20, compared_rows=-1)
     monkeypatch.setattr(engine.warehouse, "costs", Costs())
     s = f"lake.{schema}"
     for name, text in (
@@ -49,11 +49,17 @@ def test_a_change_that_meets_many_rows_is_given_up_for_a_full_refresh(engine, ta
         assert engine.verify(view) == []
 
 
-def test_a_change_that_meets_few_rows_is_taken_up(engine, tables):
-    view = joined(engine, tables, "v")
-    rename(engine, tables, READ_BY_FEW)
+@pytest.mark.parametrize(
+    ("key", "mode", "rows"),
+    [(READ_BY_FEW, "auto", 2), (READ_BY_MANY, "incremental", 202)],
+)
+def test_a_change_that_meets_few_rows_or_was_asked_for_is_taken_up(
+    engine, tables, key, mode, rows
+):
+    view = joined(engine, tables, "v", mode)
+    rename(engine, tables, key)
     done = engine.advance().tables[view]
-    assert (done.mode, done.rows_inserted, done.rows_deleted) == ("incremental", 2, 2)
+    assert (done.mode, done.rows_inserted, done.rows_deleted) == ("incremental", rows, rows)
     assert engine.verify(view) == []
 
 
@@ -67,19 +73,13 @@ def test_rows_that_cancel_are_no_change(engine, tables):
     assert engine.verify(view) == []
 
 
-def test_whoever_asked_for_changes_has_them_however_many(engine, tables):
-    view = joined(engine, tables, "v", "incremental")
-    rename(engine, tables, READ_BY_MANY)
-    done = engine.advance().tables[view]
-    assert (done.mode, done.rows_inserted, done.rows_deleted) == ("incremental", 202, 202)
-    assert engine.verify(view) == []
-
-
 def test_for_its_readers_a_view_is_written_anew_later(engine, tables):
     """To them every row would be a new one."""
     view = joined(engine, tables, "v")
     above = f"{tables}.above"
-    engine.create_materialized_view(above, f"SELECT t, count(*) AS n FROM {view} GROUP BY t")
+    engine.create_materialized_view(
+        above, f"SELECT t, count(*) AS n FROM {view} GROUP BY t", refresh_mode="incremental"
+    )
     rename(engine, tables, READ_BY_MANY)
     report = engine.advance().tables
     assert report[view].mode == report[above].mode == "incremental"

@@ -86,6 +86,9 @@ def test_a_change_that_comes_to_nothing_is_remembered_with_what_it_took(
     first = engine.advance().tables[views[0]]
     assert (first.mode, first.rows_read) == ("noop", 2)
     assert first.jobs > 0
-    spark.sql(f"INSERT INTO lake.{schema}.orders VALUES (1002, 'new', -1)")
-    second = engine.advance().tables[views[0]]
-    assert second.estimated_incremental == pytest.approx(first.seconds, rel=0.01)
+    runs = [first]
+    for key in (1002, 1003):
+        spark.sql(f"INSERT INTO lake.{schema}.orders VALUES ({key}, 'new', -1)")
+        runs.append(engine.advance().tables[views[0]])
+    quickest = min(run.seconds for run in runs[:2])
+    assert runs[2].estimated_incremental == pytest.approx(quickest, rel=0.01)
