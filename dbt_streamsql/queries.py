@@ -23,7 +23,7 @@ from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.document import PlanDocument
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.reading import Earlier, Reader, Reading
-from dbt_streamsql.runtime import changelog, verification
+from dbt_streamsql.runtime import changelog, cost, verification
 from dbt_streamsql.runtime.ages import APPROXIMATE
 from dbt_streamsql.runtime.context import Version, Warehouse, plan_of
 from dbt_streamsql.runtime.epoch import Epoch
@@ -230,8 +230,14 @@ class Queries:
         return plan_of(job)
 
     def explain(self, name: str) -> str:
-        """How a registered view is maintained, with its program."""
-        return self.plan(name).explain()
+        """How a registered view is maintained, with its program, and what its last run took."""
+        return "\n".join(filter(None, [self.plan(name).explain(), self.last_run(name)]))
+
+    def last_run(self, name: str) -> str:
+        """The seconds that the last published run of a view took, and those that each way was
+        expected to take ('' before the first)."""
+        version = self._warehouse.store.latest(str(TableName.parse(name, self.catalog)))
+        return cost.last_run(version) if version is not None else ""
 
     def plan_file(self, plan: CompiledPlan) -> PlanDocument:
         """The plan file of a plan (FLIP-292): its operators, and how long each remembers."""

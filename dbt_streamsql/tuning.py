@@ -14,6 +14,9 @@ class Tuning:
     """Changed rows or groups up to which the driver writes; -1: it never does. A view of which
     more are others than its query gives is written anew."""
 
+    driver_bytes: int = 128 << 20
+    """Bytes in files up to which the changes of a view's inputs come to the driver."""
+
     small_table: int = 100_000
     """Rows up to which a table is rewritten whole (one job instead of several); -1: none is."""
 
@@ -54,7 +57,7 @@ class Tuning:
     """Views of one level that run side by side."""
 
     broadcast_rows: int = 500_000
-    """Changed rows above which the hints to broadcast a change are dropped."""
+    """Changed rows above which the hints to broadcast a change are dropped (or `driver_bytes`)."""
 
     big_rows: int = 1_000_000
     """Rows from which on a table is read once for its change and for what other changes meet."""

@@ -264,11 +264,15 @@ class StreamSqlAdapter(MaintainedAdapter):
         with self.connections.exception_handler(""):
             engine = self.host.engine
             if isinstance(query, StreamSqlRelation):
-                plan = engine.plan(str(self._name(query)))
+                name = str(self._name(query))
+                plan, last = engine.plan(name), engine.last_run(name)
             else:
-                plan = engine.compile(str(query))
+                plan, last = engine.compile(str(query)), ""
         rows = cells(plan.operators) if plan.mode == "incremental" else []
-        whole = {"operator": plan.headline, "strategy": "; ".join(plan.reasons)}
+        whole = {
+            "operator": plan.headline,
+            "strategy": "; ".join(filter(None, [*plan.reasons, last])),
+        }
         told = [tuple(whole.get(name, "") for name in HEADINGS), *rows]
         values = ", ".join(
             f"({step}, {', '.join(literal(text) for text in row)})"

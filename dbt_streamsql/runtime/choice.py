@@ -16,6 +16,7 @@ from dbt_streamsql.plan.work import Work, of_program
 from dbt_streamsql.runtime import upkeep
 from dbt_streamsql.runtime.context import Open, Version
 from dbt_streamsql.runtime.cost import (
+    ESTIMATED,
     EXPECTED,
     WORTH,
     WORTH_TO_READERS,
@@ -37,13 +38,6 @@ from dbt_streamsql.runtime.ways import (
 from dbt_streamsql.storage.iceberg import delta
 from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-
-_TOLD: dict[Way, str] = {
-    CHANGES: "estimated_incremental",
-    COMPARE: "estimated_compare",
-    FULL: "estimated_full",
-}
-"""What the seconds that a way is expected to take are called in reports."""
 
 _SHARE = 0.25
 """Signed rows of a view's change, as a share of its rows, from which on all are written anew."""
@@ -127,7 +121,7 @@ class Choice:
             costs.learn(self._view, way, expected, version.seconds)
             stats[EXPECTED] = round(expected, 3)
         for each, seconds in self._seconds.items():
-            stats[_TOLD[each]] = round(seconds, 3)
+            stats[ESTIMATED[each]] = round(seconds, 3)
         return stats
 
     @property

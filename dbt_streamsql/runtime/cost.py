@@ -21,6 +21,15 @@ WORTH_TO_READERS = 3.0
 EXPECTED = "expected"
 """What was expected of the way of a run before it was known how quick the machine is."""
 
+ESTIMATED: dict[Way, str] = {
+    CHANGES: "estimated_incremental",
+    COMPARE: "estimated_compare",
+    FULL: "estimated_full",
+}
+"""What the seconds that a way is expected to take are called in reports."""
+
+_BY: dict[Way, str] = {CHANGES: "from changes", COMPARE: "by comparison", FULL: "in full"}
+
 _REMEMBERED = 20
 """Past runs that are looked at."""
 
@@ -54,6 +63,17 @@ def by_past_runs(past: Iterable[TableVersion]) -> dict[Way, list[float]]:
         if expected:
             found[way_of(version)].append(version.seconds / expected)
     return found
+
+
+def last_run(version: TableVersion) -> str:
+    """What the run that wrote a version took, and what each way was expected to take."""
+    took = f"last run: {version.seconds:.2f} s {_BY[way_of(version)]}"
+    expected = [
+        f"{seconds:.2f} s {_BY[way]}"
+        for way, name in ESTIMATED.items()
+        if (seconds := version.stats.get(name)) is not None
+    ]
+    return f"{took}; expected: {', '.join(expected)}" if expected else took
 
 
 def way_of(version: TableVersion) -> Way:

@@ -43,7 +43,8 @@ def _shared(epoch: Open, spark: SparkSession, source: str, reading: InputChange)
     None where nothing is to be computed: no change, or many rows that lie in files as they are,
     of which each view reads the columns that it needs.
     """
-    move, small = reading.change, reading.change.rows <= SHARED_ROWS
+    move = reading.change
+    small = move.rows <= SHARED_ROWS and reading.bytes <= epoch.warehouse.tuning.driver_bytes
     stored = move.insert_only or reading.feed is not None
     if move.kind == "none" or (stored and not small):
         return None

@@ -42,6 +42,13 @@ class InputChange:
     feed: Feed | None = None
     shared: Shared | None = None
 
+    @property
+    def bytes(self) -> int:
+        """About what its signed rows take in files: as much as the mean row of the table."""
+        ends = (self.change.old, self.change.new)
+        rows = sum(self.meta.live_rows(end) for end in ends)
+        return self.change.rows * sum(self.meta.live_bytes(end) for end in ends) // max(1, rows)
+
 
 @dataclass
 class SparkRelations:
@@ -58,14 +65,16 @@ class SparkRelations:
     def __post_init__(self) -> None:
         self.spark, self.local = self.writer.spark, self.writer.local
         rows = sum(read.change.rows for read in self.reads.values())
-        self._hinted = rows <= self.writer.tuning.broadcast_rows
+        size = sum(read.bytes for read in self.reads.values())
+        tuning = self.writer.tuning
+        self._hinted = rows <= tuning.broadcast_rows and size <= tuning.driver_bytes
         # The hints say already what is small.
         self._open = ExitStack()
         self._open.enter_context(over_few_rows(self.spark, self._hinted))
         self.writer.small = self._hinted
         self.recent = Recent(self.spark, self.local.view)
         self._rows_met: dict[str, str] = {}
-        big = self.writer.tuning.big_rows
+        big = tuning.big_rows
         self._beside_big = any(self.size(table) >= big for table in self.reads)
 
     # -- inputs ------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dbt_streamsql.meta import TableVersion
-from dbt_streamsql.runtime.cost import WORTH_TO_READERS, by_past_runs, dear
+from dbt_streamsql.runtime.cost import WORTH_TO_READERS, by_past_runs, dear, last_run
 from dbt_streamsql.runtime.ways import CHANGES, COMPARE, FULL
 
 
@@ -38,3 +38,19 @@ def test_past_runs_tell_of_the_way_that_they_went():
         run("full", 5.0),
     ]
     assert by_past_runs(past) == {CHANGES: [2.0, 1.0], COMPARE: [3.0], FULL: [0.5]}
+
+
+def test_a_run_says_what_it_took_and_what_each_way_was_expected_to():
+    compared = run(
+        "incremental",
+        0.214,
+        strategy="compare",
+        estimated_incremental=0.34,
+        estimated_compare=0.2,
+        estimated_full=0.5,
+    )
+    assert last_run(compared) == (
+        "last run: 0.21 s by comparison; expected: "
+        "0.34 s from changes, 0.20 s by comparison, 0.50 s in full"
+    )
+    assert last_run(run("full", 3.0)) == "last run: 3.00 s in full"

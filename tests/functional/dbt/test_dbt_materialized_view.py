@@ -194,6 +194,7 @@ def test_show_explains_how_a_view_is_kept_operator_by_operator(shop, capsys):
     assert [row["operator"].strip() for row in rows[1:]][-1] == "scan lake.shop.orders"
     grouped = next(row for row in rows if row["operator"].strip().startswith("group"))
     assert (grouped["changelog"], grouped["key"]) == ("upsert", "user_id")
+    assert "last run:" in rows[0]["strategy"]
 
 
 def test_show_explains_a_query_that_no_model_has_and_says_why_it_runs_in_full(shop, capsys):
