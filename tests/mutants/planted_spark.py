@@ -351,4 +351,57 @@ SPARK: dict[str, Planted] = {
         "rows that an unconnected change asks for are missing",
         "third_table",
     ),
+    # -- a change that is given up -----------------------------------------------------------------
+    "cut-change-written": (
+        "Writer._within",
+        Text("LIMIT {most + 1}"),
+        "LIMIT {most}",
+        "of a change that is too large a part is written",
+        "fan_out",
+    ),
+    # -- likeness ----------------------------------------------------------------------------------
+    "maps-by-keys": (
+        "stand_in",
+        Text("map_entries({sql})"),
+        "map_keys({sql})",
+        "two maps are the same when their keys are",
+        "maps_and_variants",
+    ),
+    # -- the files of a table as its version -------------------------------------------------------
+    "fresh-files-believed": (
+        ("classify", "NoVersionsError"),
+        "None if old is not None and old & FRESH else meta.came(old, new)",
+        "meta.came(old, new)",
+        "a file that was replaced at once is not read again",
+        "file_sources",
+    ),
+    "files-of-today": (
+        ("version", "NoVersionsError"),
+        Text("WHERE {_of(files)}"),
+        "WHERE true",
+        "an older version of a table has the files of today",
+        "file_sources",
+    ),
+    # -- values that were not sent -----------------------------------------------------------------
+    "kept-across-delete": (
+        "Carry._said",
+        Text("{GONE} OR coalesce({torn}, false)"),
+        "coalesce({torn}, false)",
+        "a value is kept across a delete in the same barrier",
+        "unsent",
+    ),
+    "kept-of-older-row": (
+        "Carry._filled",
+        Text("{_after(seen, floor)} AND coalesce({seen} > {base}.since, true)"),
+        "true",
+        "the stored value is kept where the barrier knows a newer one",
+        "unsent",
+    ),
+    "bad-record-told-nothing": (
+        "Carry._said",
+        Text(" OR {_IS_LOST} OR {self._is_needed}"),
+        "",
+        "a value is kept across a record that was put aside",
+        "unsent",
+    ),
 }

@@ -11,7 +11,7 @@ from dbt_streamsql.errors import StreamSqlError
 from tests.support.steps import dying
 from tests.support.unsent import COLUMNS, LONG, QUERY, WORD, World, of_query
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.hunts]
 
 STREAM = "lake.raw.docs"
 

@@ -6,7 +6,7 @@ import pytest
 
 from dbt_streamsql.runtime.ways import Costs
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.hunts]
 
 FACTS, READ_BY_MANY, READ_BY_FEW = 400, 0, 7
 

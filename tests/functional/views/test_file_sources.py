@@ -16,7 +16,7 @@ from tests.functional.views.file_folders import Folder
 from tests.support.clock import ahead
 from tests.support.steps import observing
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.hunts]
 
 _COME = ("insert", "put", "put_late", "put_many_old")
 _GO = ("remove", "rewrite", "overwrite")

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.hunts]
 
 SEED, EPOCHS = 2, 3
 COLUMNS = "k INT, at INT, m MAP<STRING, INT>, v VARIANT, a ARRAY<MAP<INT, STRING>>, s STRUCT<`x y`: MAP<STRING, ARRAY<INT>>, n: INT>"
