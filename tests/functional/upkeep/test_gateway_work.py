@@ -65,6 +65,12 @@ def test_rows_come_and_go_on_a_branch_in_one_commit(spark, table):
     ).collect()
     assert {row._file for row in came} == {path}
     assert {(row.k, row.t) for row in came} == {(77, "é\u0000😀"), (None, None)}
+    told = spark.sql(
+        "SELECT record_count, readable_metrics.k.* "
+        f"FROM {table.sql}.all_data_files WHERE file_path = '{path}'"
+    ).first()
+    assert (told.record_count, told.value_count, told.null_value_count) == (2, 2, 1)
+    assert (told.lower_bound, told.upper_bound) == (77, 77)
     kept = spark.sql(f"SELECT k, t FROM {table.sql} VERSION AS OF 'b1' WHERE k < 10").collect()
     assert sorted(map(tuple, kept)) == expected
 
