@@ -50,6 +50,10 @@ class Tuning:
     held_bytes: int = 256 << 20
     """The bytes of all views that are kept."""
 
+    read_alone: int = 2
+    """Views that read a version of an input as it is stored, before it is kept for the others of
+    an epoch, which compute their queries over it; at most `compared_rows` and `compared_bytes`."""
+
     comparing: float = 1.0
     """How many times dearer that counts than it looks; 0: it is done wherever it may be."""
 

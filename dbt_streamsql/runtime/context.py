@@ -20,7 +20,7 @@ from dbt_streamsql.runtime.clock import Clock, SystemClock, Workers, drawn, thre
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.event_time import Watermark
 from dbt_streamsql.runtime.sessions import Sessions
-from dbt_streamsql.runtime.shared import SharedChanges
+from dbt_streamsql.runtime.shared import SharedRelations
 from dbt_streamsql.runtime.spark_program import Programs, SparkProgram
 from dbt_streamsql.runtime.stored_rows import KnownRows
 from dbt_streamsql.runtime.ways import Costs
@@ -127,7 +127,7 @@ class Open:
 
     `sinks` are definitions that count when it is published. `clock` is what `now()` means in it,
     in microseconds since 1970, `watermark` how far event time comes; `replay` is set while views
-    are revised.
+    are revised. `changes` and `versions` of inputs are those that several views read.
     """
 
     warehouse: Warehouse
@@ -142,7 +142,8 @@ class Open:
     sinks: dict[str, Sink] = field(default_factory=dict)
     staging_count: int = 0
     clock: int = field(init=False)
-    changes: SharedChanges = field(default_factory=SharedChanges)
+    changes: SharedRelations = field(default_factory=SharedRelations)
+    versions: SharedRelations = field(default_factory=SharedRelations)
     replay: Replay | None = None
     watermark: Watermark = field(default_factory=Watermark)
     lock: threading.RLock = field(default_factory=threading.RLock)

@@ -471,6 +471,7 @@ class Epoch:
     def _end(self) -> None:
         try:
             self.open.changes.close()
+            self.open.versions.close()
         finally:
             self.warehouse.store.release(self.open.fence)
 

@@ -46,7 +46,7 @@ from dbt_streamsql.runtime.local import Local
 from dbt_streamsql.runtime.oldest import oldest_changes
 from dbt_streamsql.runtime.outcome import Mismatch, Outcome
 from dbt_streamsql.runtime.program_runner import clock_row
-from dbt_streamsql.runtime.readings import readings
+from dbt_streamsql.runtime.readings import readings, version_of
 from dbt_streamsql.runtime.refusals import branch_refusal, brief, is_of_a_query
 from dbt_streamsql.runtime.spark_program import RunsPrograms
 from dbt_streamsql.runtime.stager import Stager, loaded
@@ -430,6 +430,9 @@ class ViewJob:
         return f"SELECT * FROM (\n{sql}\n) SORT BY {keys}"
 
     def _version(self, spark: SparkSession, version: Version) -> str:
+        # What is computed in full always may ask for columns that a table does not show.
+        if self.plan.mode == "incremental":
+            return version_of(self.epoch, spark, version)
         return inputs.as_now(spark, version.at, version.meta, version.snapshot)
 
     def _input(self, spark: SparkSession, table: str) -> str:

@@ -12,9 +12,10 @@ from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime.context import Open, Version
 from dbt_streamsql.runtime.feed import Feed
 from dbt_streamsql.runtime.local import Local
-from dbt_streamsql.runtime.shared import SHARED_ROWS, Shared, hold, keep
+from dbt_streamsql.runtime.shared import SHARED_ROWS, Held, Shared, hold, keep
 from dbt_streamsql.runtime.spark_relations import InputChange
 from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.conf import over_few_rows
 from dbt_streamsql.storage.iceberg import stamp
 from dbt_streamsql.storage.iceberg.changes import Change
 
@@ -35,6 +36,30 @@ def readings(
         reading = InputChange(at.at, at.meta, move, written)
         found[source] = replace(reading, shared=_shared(epoch, spark, source, reading))
     return found
+
+
+def version_of(epoch: Open, spark: SparkSession, version: Version) -> str:
+    """A version of an input, for the query of a view: SQL that may follow FROM.
+
+    Where many views compute their queries over it and it is not big, it is read for the first of
+    them as it is stored, and then once for all others.
+    """
+    text = inputs.as_now(spark, version.at, version.meta, version.snapshot)
+    tuning, meta = epoch.warehouse.tuning, version.meta
+    if (
+        not 0 < meta.live_rows(version.snapshot) <= tuning.compared_rows
+        or meta.live_bytes(version.snapshot) > tuning.compared_bytes
+        or epoch.versions.asked(text) <= tuning.read_alone
+    ):
+        return text
+
+    def compute() -> Shared:
+        with over_few_rows(spark):
+            return hold(spark, f"SELECT * FROM {text}")
+
+    held = epoch.versions.get(text, compute)
+    assert isinstance(held, Held)
+    return held.name
 
 
 def _shared(epoch: Open, spark: SparkSession, source: str, reading: InputChange) -> Shared | None:

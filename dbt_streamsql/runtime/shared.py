@@ -1,25 +1,24 @@
-"""The change of an input is computed once an epoch, for all the views that read it."""
+"""What several views of an epoch read is computed once: changes and versions of their inputs."""
 
 from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructType
 
 from dbt_streamsql.storage.columns import nullable_within, type_text
 
 SHARED_ROWS = 100_000
 """Changes up to this size are kept in the driver, bigger ones in Spark's cache."""
-
-Key = tuple[str, int | None, int | None]
-"""(table, snapshot before, snapshot after)."""
 
 
 @dataclass(frozen=True)
@@ -47,20 +46,27 @@ Shared = Rows | Held
 
 
 @dataclass
-class SharedChanges:
-    """The changes that an epoch has computed. Who asks first computes, the others wait."""
+class SharedRelations:
+    """The relations that an epoch has computed. Who asks first computes, the others wait."""
 
-    _known: dict[Key, Future[Shared]] = field(default_factory=dict)
+    _known: dict[Hashable, Future[Shared]] = field(default_factory=dict)
+    _asked: Counter[Hashable] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def put(self, key: Key, rows: Rows) -> None:
-        """A change that is known already, with all visible columns."""
+    def put(self, key: Hashable, rows: Rows) -> None:
+        """A relation that is known already."""
         future: Future[Shared] = Future()
         future.set_result(rows)
         with self._lock:
             self._known[key] = future
 
-    def get(self, key: Key, compute: Callable[[], Shared]) -> Shared:
+    def asked(self, key: Hashable) -> int:
+        """How often it has been asked how often it was, this time too."""
+        with self._lock:
+            self._asked[key] += 1
+            return self._asked[key]
+
+    def get(self, key: Hashable, compute: Callable[[], Shared]) -> Shared:
         with self._lock:
             future = self._known.get(key)
             mine = future is None
@@ -115,6 +121,8 @@ def hold(spark: SparkSession, sql: str) -> Held:
 
 def _held(frame: DataFrame) -> Held:
     name = f"streamsql_{uuid.uuid4().hex}"
+    # Spark puts the cache wherever it finds the same plan. This one is found by its name alone.
+    frame = frame.filter(F.lit(name).isNotNull())
     frame.persist()
     held = Held(f"global_temp.{name}", frame)
     try:

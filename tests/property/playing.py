@@ -61,7 +61,11 @@ def version_of(engine, name):
 WAYS = {
     "the driver writes": {},
     "the query is compared": {"comparing": 0.0, "compared_rows": 1_000_000, "held_rows": -1},
-    "rows in the process are compared": {"comparing": 0.0, "compared_rows": 1_000_000},
+    "rows in the process are compared": {
+        "comparing": 0.0,
+        "compared_rows": 1_000_000,
+        "read_alone": 0,
+    },
     "small tables are rewritten": {"driver_rows": -1},
     "long changes stay in Spark": {"driver_bytes": -1, "compared_rows": -1},
     "big tables are merged into": {"driver_rows": -1, "small_table": -1},
