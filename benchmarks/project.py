@@ -46,7 +46,7 @@ def _measure(root: Path, count: int, alone: bool) -> None:
         theirs = _project(root / "theirs", dbt_spark(root / "theirs" / "warehouse"))
         _models(theirs, count, "view")
         theirs.run("dbt", "build")
-    ours.run("streamsql", "server", "start")
+    ours.run("streamsql", "spark", "start")
     try:
         ours.run("dbt", "build")
         for what, command in COMMANDS.items():
@@ -55,7 +55,7 @@ def _measure(root: Path, count: int, alone: bool) -> None:
                 seconds += f"{theirs.run('dbt', *command).wall:13.1f}"
             print(f"{count:>7} {what:<18}{seconds}", flush=True)
     finally:
-        ours.run("streamsql", "server", "stop", "--force")
+        ours.run("streamsql", "spark", "stop", "--force")
 
 
 def _project(folder: Path, output: dict[str, Any]) -> Project:

@@ -31,13 +31,13 @@ def main() -> int:
             _tables_and_views(project, given.models)
         _with_nothing_to_do(quiet)
         for project in (ours, quiet):
-            project.run("streamsql", "server", "start")
+            project.run("streamsql", "spark", "start")
         quiet.run("dbt", "seed")
         try:
             figures = _measure(ours, theirs, quiet, given.rounds)
         finally:
             for project in (ours, quiet):
-                project.run("streamsql", "server", "stop", "--force")
+                project.run("streamsql", "spark", "stop", "--force")
     for what, timed in figures.items():
         wall = statistics.median(one.wall for one in timed)
         cpu = statistics.median(one.cpu for one in timed)

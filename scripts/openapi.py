@@ -1,4 +1,4 @@
-"""Write docs/openapi.json: what `/openapi.json` of `streamsql serve` publishes."""
+"""Write docs/openapi.json: what `/openapi.json` of `streamsql meta serve` publishes."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def _gone(error: BaseException) -> StreamSqlError:
         "CONNECTION",
         "the Spark Connect server has gone",
         given=str(error).strip().splitlines()[0],
-        hint="start it (a warm engine: `streamsql server start`), then run again: the next run "
+        hint="start it (a warm engine: `streamsql spark start`), then run again: the next run "
         "finishes or undoes what this one left",
     )
 

@@ -65,7 +65,7 @@ def _slowness_told(method: str) -> Iterator[None]:
     finally:
         waiting.cancel()
     if told.is_set():
-        hint = "; `streamsql server start` keeps one warm" if method == "embedded" else ""
+        hint = "; `streamsql spark start` keeps one warm" if method == "embedded" else ""
         logger.info(f"Spark has started after {time.monotonic() - began:.0f} s{hint}")
 
 

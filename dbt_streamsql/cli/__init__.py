@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from copy import copy
 
 import click
 from dbt_common.events.base_types import EventLevel
@@ -20,8 +21,8 @@ from dbt_streamsql.cli.query import query, wait
 from dbt_streamsql.cli.revise import revise
 from dbt_streamsql.cli.run import run
 from dbt_streamsql.cli.serve import serve
-from dbt_streamsql.cli.server import server
 from dbt_streamsql.cli.sinks import sinks
+from dbt_streamsql.cli.spark import spark
 from dbt_streamsql.cli.status import barrier, status, topology
 from dbt_streamsql.cli.undo import abort
 
@@ -52,9 +53,16 @@ COMMANDS = (
     drop,
     publish_views,
     meta,
-    server,
-    serve,
+    spark,
 )
 for command in COMMANDS:
     main.add_command(command)
+meta.add_command(serve)
 barrier.add_command(abort)
+
+FORMER = {"serve": serve, "server": spark}
+"""Earlier names of commands: they work, and `--help` does not list them."""
+for name, command in FORMER.items():
+    former = copy(command)
+    former.hidden = True
+    main.add_command(former, name)

@@ -1,4 +1,4 @@
-"""`streamsql serve`: MetaService, for processes that reach a store by HTTP."""
+"""`streamsql meta serve`: MetaService, for processes that reach a store by HTTP."""
 
 from __future__ import annotations
 

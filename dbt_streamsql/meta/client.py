@@ -86,8 +86,8 @@ class MetaClient(MetaStore):
             "a store is rebuilt where it is, not through a MetaService",
             given=f"meta: {self._http.url}",
             allowed="the address of the store itself: sqlite:///<file> or postgresql+psycopg://…",
-            hint="stop `streamsql serve`, and run the command on its host with a profile that "
-            "names no service",
+            hint="stop `streamsql meta serve`, and run the command on its host with a profile "
+            "that names no service",
         )
 
     def rebuild(self, fence: Fence, ledger: Ledger) -> None:  # noqa: ARG002 - never done here

@@ -187,7 +187,7 @@ def _parse(url: str) -> URL:
             "not the address of a MetaService store",
             given=redact(url),
             allowed="sqlite:///<file>, postgresql+psycopg://user:password@host/database, or "
-            "http://127.0.0.1:<port> of `streamsql serve`",
+            "http://127.0.0.1:<port> of `streamsql meta serve`",
             hint="correct `meta` in the profile, or leave it out",
         )
     if kind == "sqlite" and parsed.database in (None, "", ":memory:"):

@@ -50,7 +50,7 @@ def store_of(url: str, boundary: str) -> str:
             "CONFIG_INVALID",
             "a MetaService serves the store of one boundary",
             given=f"boundary {boundary}, with the address of a MetaService",
-            hint="serve that boundary (`streamsql serve` with its profile), "
+            hint="serve that boundary (`streamsql meta serve` with its profile), "
             "and give its address without `boundary`",
         )
     try:

@@ -119,8 +119,8 @@ class Transport:
             "META_UNREACHABLE",
             "MetaService does not answer",
             given=f"{self.url}: {type(error).__name__}: {error}",
-            hint=f"{maybe}check that `streamsql serve` runs there and that `meta` in the profile "
-            f"names its host and port; {_DO}",
+            hint=f"{maybe}check that `streamsql meta serve` runs there and that `meta` in the "
+            f"profile names its host and port; {_DO}",
         )
 
 

@@ -165,7 +165,7 @@ def _starting(place: Place) -> Iterator[None]:
                 "SERVER",
                 "another start of the warm engine does not end",
                 given=f"its lock {file} is held for {2 * START_SECONDS} seconds",
-                hint="end the `streamsql server start` that hangs, then start again",
+                hint="end the `streamsql spark start` that hangs, then start again",
             )
         time.sleep(0.05)
 

@@ -80,9 +80,9 @@ def wanted() -> bool:
 
 def unfit(record: Record, settings: SessionSettings) -> str:
     """Why the engine cannot stand in for `settings`, and what to do; '' when it can."""
-    again = "`streamsql server stop`, then `streamsql server start`"
+    again = "`streamsql spark stop`, then `streamsql spark start`"
     if not record.alive:
-        return "it has died; `streamsql server start` starts another"
+        return "it has died; `streamsql spark start` starts another"
     if record.versions != versions():
         return f"it runs other versions ({record.versions}); {again}"
     if record.fingerprint != fingerprint(settings):

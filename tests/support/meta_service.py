@@ -105,8 +105,8 @@ def running(folder: Path) -> Iterator[Server]:
 
 
 def command(folder: Path, *options: str, code: str = "") -> subprocess.Popen[str]:
-    """`streamsql serve` in a process, with `folder / "cache"` as the cache of its user."""
-    start = ["-c", code] if code else ["-m", "dbt_streamsql.cli", "serve", *options]
+    """`streamsql meta serve` in a process, with `folder / "cache"` as the cache of its user."""
+    start = ["-c", code] if code else ["-m", "dbt_streamsql.cli", "meta", "serve", *options]
     return subprocess.Popen(
         [sys.executable, *start],
         cwd=folder,

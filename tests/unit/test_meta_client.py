@@ -149,7 +149,7 @@ def test_nobody_there_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -
     error = refusal(lambda: MetaStore.open("http://127.0.0.1:1"))
     assert error.code == "META_UNREACHABLE"
     assert "http://127.0.0.1:1: ConnectError" in error.given
-    assert "streamsql serve" in error.hint
+    assert "streamsql meta serve" in error.hint
     assert "may have been made" not in error.hint
     assert pauses == list(transport.AGAIN_SECONDS), "asked again a few times, then no more"
 

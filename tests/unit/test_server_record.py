@@ -67,7 +67,7 @@ def test_an_engine_that_does_not_fit_is_ignored_and_one_line_says_what_to_do(
     assert find.warm(settings) is None
     assert len(caplog.records) == 1
     assert says in caplog.text
-    assert "streamsql server start" in caplog.text
+    assert "streamsql spark start" in caplog.text
 
 
 def test_every_setting_that_changes_an_engine_changes_its_fingerprint(settings):

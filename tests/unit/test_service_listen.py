@@ -26,7 +26,7 @@ WITHOUT_FASTAPI = """
 import sys
 sys.modules["fastapi"] = None
 from dbt_streamsql.cli import main
-main(["serve", "--store", "meta.db"])
+main(["meta", "serve", "--store", "meta.db"])
 """
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - without TLS it is refused
 TOKEN = "n" * 40
@@ -222,7 +222,7 @@ def test_a_killed_service_holds_nothing_and_clients_say_so(
     with pytest.raises(StreamSqlError) as caught:
         store.commit(fence, 1)
     assert caught.value.code == "META_UNREACHABLE"
-    assert "streamsql serve" in caught.value.hint
+    assert "streamsql meta serve" in caught.value.hint
     assert "Timeout" not in caught.value.given, "no answer was waited for"
     store.close()
     direct = MetaStore.open(f"sqlite:///{tmp_path}/meta.db")

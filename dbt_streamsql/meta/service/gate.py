@@ -130,7 +130,7 @@ class Gate:
                         "MetaService is not known by this name",
                         given=name[:100],
                         allowed=", ".join(sorted(self._hosts)),
-                        hint="`streamsql serve --name …` adds a name",
+                        hint="`streamsql meta serve --name …` adds a name",
                     ),
                 )
 

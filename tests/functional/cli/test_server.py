@@ -1,4 +1,4 @@
-"""The warm engine as a user meets it: the command `streamsql server`, and dbt beside it."""
+"""The warm engine as a user meets it: the command `streamsql spark`, and dbt beside it."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Shop:
         return opened.returncode, output
 
     def server(self, *command: str) -> dict[str, object]:
-        code, output = self.run("streamsql", "server", *command, "--json")
+        code, output = self.run("streamsql", "spark", *command, "--json")
         assert code in (0, 3), output
         return json.loads(output.splitlines()[-1])
 
@@ -153,7 +153,7 @@ def jvm_of(pid: int) -> int:
 
 
 def test_of_two_starts_at_once_one_starts_the_engine(shop):
-    starters = [shop.open("streamsql", "server", "start", "--json") for _ in range(2)]
+    starters = [shop.open("streamsql", "spark", "start", "--json") for _ in range(2)]
     told = [json.loads(shop.end(starter)[1].splitlines()[-1]) for starter in starters]
     assert sorted(one["started"] for one in told) == [False, True]
     assert told[0]["pid"] == told[1]["pid"]
@@ -169,7 +169,7 @@ def test_the_token_is_in_a_private_file_and_in_no_output(shop, engine_up):
         if file.name != "server.json":
             assert record.token not in file.read_text()
     shown = "".join(
-        shop.run("streamsql", "server", "status", *more)[1] for more in ([], ["--json"])
+        shop.run("streamsql", "spark", "status", *more)[1] for more in ([], ["--json"])
     )
     assert record.token not in shown + repr(record)
     for pid in (engine_up, jvm_of(engine_up)):
@@ -267,7 +267,7 @@ def test_an_engine_in_use_is_not_stopped_and_a_killed_client_leaves_nothing_ther
     client = shop.hold(SLOW)
     patience.until(lambda: shop.statements == 1, engine_up, client)
     assert shop.server("status")["statements"] == 1
-    code, output = shop.run("streamsql", "server", "stop")
+    code, output = shop.run("streamsql", "spark", "stop")
     assert code == 2
     assert "SERVER_BUSY" in output
     assert shop.server("status")["pid"] == engine_up

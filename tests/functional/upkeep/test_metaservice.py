@@ -17,7 +17,7 @@ VIEW = "SELECT kind, price FROM lake.shop.totals ORDER BY kind"
 
 @pytest.fixture
 def service(project, monkeypatch):
-    """A function that starts `streamsql serve` for the project, always on the same port."""
+    """A function that starts `streamsql meta serve` for the project, always on the same port."""
     cache = project.root / "cache"
     cache.mkdir()
     for kept in ("jars", "java"):
@@ -69,7 +69,7 @@ def test_runs_go_through_a_service_and_wait_for_one_that_died(project, service):
     assert not refused.ok
     told = refused.text + str(refused.messages)
     assert "META_UNREACHABLE" in told
-    assert "streamsql serve" in told
+    assert "streamsql meta serve" in told
     assert project.snapshots("totals") == before
     assert project.sql(VIEW) == [("a", 5), ("b", 10)]
 

@@ -1,4 +1,4 @@
-"""`streamsql server`: the warm engine of a warehouse."""
+"""`streamsql spark`: the warm engine of a warehouse."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _MIB = 1 << 20
 
 
 @click.group()
-def server() -> None:
+def spark() -> None:
     """The warm engine: a local Spark that stays up between dbt commands, used by itself."""
 
 
-@server.command()
+@spark.command()
 @click.option(
     "--idle-minutes",
     type=click.FloatRange(min=0),
@@ -41,10 +41,10 @@ def start(settings: SessionSettings, as_json: bool, idle_minutes: float) -> None
         return
     said = f"started in {seconds} s" if started else "runs already"
     click.echo(f"The warm engine of {record.warehouse} {said} (process {record.pid}).")
-    click.echo("`dbt` uses it from now on; `streamsql server stop` ends it.")
+    click.echo("`dbt` uses it from now on; `streamsql spark stop` ends it.")
 
 
-@server.command()
+@spark.command()
 @click.option("--force", is_flag=True, help="end it even if runs are using it: they fail")
 @for_one_warehouse
 def stop(settings: SessionSettings, as_json: bool, force: bool) -> None:
@@ -57,7 +57,7 @@ def stop(settings: SessionSettings, as_json: bool, force: bool) -> None:
     click.echo(f"{where} has ended." if state else f"{where} does not run.")
 
 
-@server.command()
+@spark.command()
 @for_one_warehouse
 def status(settings: SessionSettings, as_json: bool) -> int:
     """Tell whether the engine runs, and what it does. Exit code 3 when it does not run."""
