@@ -218,7 +218,7 @@ def _percentile(
     name: str, arguments: list[exp.Expr], within: exp.WithinGroup, condition: exp.Expr | None
 ) -> Found:
     if arguments[0].find(exp.Column) is not None:
-        raise obstacle(within, f"{name}()", "the percentage is a constant")
+        raise obstacle(within, f"{name}()", "the percentage must be a constant")
     share = to_sql(arguments[0])
     ordered = within.expression.expressions[0]
     down = " DESC" if isinstance(ordered, exp.Ordered) and ordered.args.get("desc") else ""
@@ -240,7 +240,7 @@ def _listagg(
     if len(arguments) > 1:
         separator = f", {to_expr(arguments[1]).template}"
         if arguments[1].find(exp.Column) is not None:
-            raise obstacle(arguments[1], "listagg()", "the separator is a constant")
+            raise obstacle(arguments[1], "listagg()", "the separator must be a constant")
     order = []
     for item in ordered:
         # With DISTINCT it is the value itself that is ordered: Spark allows nothing else.

@@ -78,7 +78,7 @@ def in_brackets(tree: exp.Expr) -> exp.Expr:
     """The query in brackets, behind which nothing may stand."""
     while isinstance(tree, exp.Subquery):
         if any(tree.args.get(key) for key in ("limit", "offset", "order", "with_")):
-            raise obstacle(tree, "clause after a bracket", "put it inside the brackets")
+            raise obstacle(tree, "clause after parentheses", "put it inside the parentheses")
         tree = tree.this
     return tree
 
@@ -92,7 +92,9 @@ def reaching_here(builder: Builder, block: Block, tree: exp.Expr, *, by_where: b
     if isinstance(tree, exp.SetOperation):
         return _of_both(builder, block, tree)
     if not isinstance(tree, exp.Select):
-        raise obstacle(tree, f"correlated {tree.key.upper()}", "only SELECT and set operations")
+        raise obstacle(
+            tree, f"correlated {tree.key.upper()}", "only SELECT and set operations are supported"
+        )
     if all(_is_fit(column, tree, by_where=by_where) for column in reaching_out(tree)):
         return tree
     return _beside_asked(builder, block, tree)
@@ -139,7 +141,7 @@ def _beside_asked(builder: Builder, block: Block, tree: exp.Select) -> exp.Selec
     made = tree.copy()
     joins = made.args.get("joins") or []
     if any(join.side in ("RIGHT", "FULL") for join in joins):
-        raise obstacle(tree, "correlated sub-query", "RIGHT or FULL JOIN in it")
+        raise obstacle(tree, "correlated sub-query", "it contains a RIGHT or FULL JOIN")
     asked, columns = _asked(builder, block, made)
     sources = [join.this for join in joins]
     from_ = made.args.get("from_")
@@ -194,7 +196,7 @@ def _asked(builder: Builder, block: Block, tree: exp.Query) -> tuple[str, list[e
     places = reaching_out(tree)
     columns = list(dict.fromkeys(places))
     if any(block.find(column) is None for column in columns):
-        raise obstacle(tree, "correlated sub-query", "it reaches two levels out")
+        raise obstacle(tree, "correlated sub-query", "it refers to a query two levels out")
     name = f"__asked{len(builder.ctes)}"
     for place in places:
         place.replace(exp.column(f"d{columns.index(place)}", table=name))

@@ -137,7 +137,7 @@ def bind(opened: Opened, catalog: Catalog) -> Bound:
     bound = _qualified(tree, schema)
     doubt = f"the parser reads {opened.misread[0]}" if opened.misread else ""
     if not doubt and not _reads_back(bound):
-        doubt = "its brackets would be lost"
+        doubt = "its parentheses would be lost"
     return Bound(bound, tables, constants, doubt)
 
 
@@ -304,7 +304,9 @@ def _counted_to(position: exp.Literal, select: exp.Select) -> exp.Expr:
     number = int(position.name) if position.name.isdigit() else 0
     before: list[exp.Expr] = select.expressions[:number]
     if not number or len(before) < number or any(item.is_star for item in before):
-        raise obstacle(position, position.name, "what it counts to is not told", "name the column")
+        raise obstacle(
+            position, position.name, "the column at this position is not known", "name the column"
+        )
     return before[-1].unalias().copy()
 
 
@@ -379,5 +381,5 @@ def _refuse_ambiguous_having(tree: exp.Expr, tables: dict[str, TableInfo]) -> No
                     column,
                     f"HAVING {column.name}",
                     "the name is both a column and an alias",
-                    "give the alias a name of its own",
+                    "use a different alias",
                 )

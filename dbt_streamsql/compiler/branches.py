@@ -129,8 +129,8 @@ class Wide:
                 "PARTIAL_UPDATE_INVALID",
                 "the branches of a wide table do not fit together",
                 given="; ".join(dict.fromkeys(problems)),
-                allowed="a column belongs to one branch, unless `merge`, `sequence_by` or "
-                "`precedence` says what it is",
+                allowed="a column in only one branch, unless `merge`, `sequence_by` or "
+                "`precedence` resolves it",
                 hint="docs/partial_update.md has an example of each",
                 place=place,
             )
@@ -139,16 +139,16 @@ class Wide:
         names = [branch.name for branch in self.branches]
         found = [f"two branches are named `{name}`" for name in _twice(names)]
         found += [
-            f"branch name {name!r} has other characters than letters, digits and _"
+            f"branch name {name!r} may only contain letters, digits and _"
             for name in names
             if not _NAME.fullmatch(name)
         ]
         if not self.branches:
-            found.append("there is no branch")
+            found.append("there are no branches")
         if not self.key:
             found.append("`key` is missing")
         found += [f"`key` names `{name}` twice" for name in _twice(self.key)]
-        found += [f"the key `{name}` is a field" for name in self.key if "." in name]
+        found += [f"the key `{name}` is a nested field" for name in self.key if "." in name]
         return found
 
     def _wrong_columns(self) -> list[str]:
@@ -165,7 +165,7 @@ class Wide:
             ]
         paths = [*self.key, *self.writers()]
         found += [
-            f"`{path}` is a column and `{other}` a field of it"
+            f"`{path}` is a column and `{other}` is one of its fields"
             for path in paths
             for other in paths
             if other.startswith(f"{path}.")
@@ -196,7 +196,7 @@ class Wide:
             ]
         found += [f"`sequence_by` names `{column}` twice" for column in _twice(of)]
         found += [
-            f"`precedence` names `{name}`, which is no branch"
+            f"`precedence` names `{name}`, which is not a branch"
             for name in self.precedence
             if name not in names
         ]
@@ -225,7 +225,7 @@ class Wide:
                     if name not in writers[merge.sequence]
                 ]
             elif not set(merge.branches) <= set(self.precedence):
-                found.append(f"{several} write `{merge.column}`, and nothing says who wins")
+                found.append(f"{several} write `{merge.column}`, and no rule decides which wins")
         return found
 
 

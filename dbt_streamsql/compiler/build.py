@@ -183,7 +183,9 @@ class Builder:
                 return self._select(tree)
             if isinstance(tree, exp.Values):
                 return self.constant(tree)
-            raise obstacle(tree, tree.key.upper(), "only SELECT, VALUES and set operations")
+            raise obstacle(
+                tree, tree.key.upper(), "only SELECT, VALUES and set operations are supported"
+            )
         finally:
             self.ctes = outer
 
@@ -373,7 +375,7 @@ def _order(
             name = f"__order{len(hidden)}"
             hidden.append(Output(name, block.expr(bare)))
         else:
-            raise obstacle(item, "ORDER BY", "order by the columns that are shown")
+            raise obstacle(item, "ORDER BY", "it must use columns of the SELECT list")
         keys.append(Expr(f"{{0}} {direction(item)}".strip(), (("i", name),)))
     return keys, hidden
 
@@ -447,7 +449,9 @@ def _union_parts(node: Node) -> tuple[Node, ...]:
 def _named(outputs: list[Output]) -> list[Output]:
     names = [output.name for output in outputs]
     if not all(names):
-        raise Unsupported(Reason("column names", f"not all have one: {', '.join(names)}"))
+        raise Unsupported(
+            Reason("column names", f"not every column has a name: {', '.join(names)}")
+        )
     if WEIGHT in names:
         raise Unsupported(Reason("column names", f"{WEIGHT} is reserved", "use another alias"))
     # What two columns are called is no name for either of them: nothing can ask for it.

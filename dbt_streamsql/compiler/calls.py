@@ -63,7 +63,7 @@ def refuse_calls(sql: str, what: str) -> None:
     for call in changelog_calls(sql):
         raise StreamSqlError(
             "FUNCTION_INVALID",
-            f"{what} cannot call {CHANGELOG}: its barriers would stay what they are now",
+            f"{what} cannot call {CHANGELOG}: the barriers in the call would never change",
             given=sql[call.start : call.end],
             allowed="tables, python and incremental models, tests, `dbt show`, Engine.sql",
             hint="set `changelog: true` on the view, and read its changelog table",
@@ -106,7 +106,7 @@ def _call(sql: str, tokens: list[Token], at: int) -> ChangelogCall:
     given = sql[name.start : tokens[min(position + 1, len(tokens) - 1)].end + 1]
     raise StreamSqlError(
         "FUNCTION_INVALID",
-        f"{CHANGELOG} takes a view, one or two barriers and a mode, all of them constants",
+        f"{CHANGELOG} takes a view, one or two barriers and a mode, all constants",
         given=given,
         allowed=_ALLOWED,
         place=place,

@@ -142,7 +142,7 @@ def _compiled(
         raise StreamSqlError(
             "INCREMENTAL_IMPOSSIBLE",
             f"the view cannot be maintained from changes: {reason}",
-            allowed="docs/materialized_view.md lists what can",
+            allowed="docs/materialized_view.md lists what can be maintained",
             hint=reason.rewrite or "set refresh_mode to auto",
             place=place,
         )
@@ -157,7 +157,7 @@ def _without_versions(opened: Opened, sql: str) -> Opened:
     texts = (sql, *opened.views.values())
     if not any(_FILE_OF_ROW in text.lower() for text in texts):
         return opened
-    why = f"the query reads {_FILE_OF_ROW}, which its versions do not have"
+    why = f"the query reads {_FILE_OF_ROW}, which the table's versions do not have"
     return replace(
         opened,
         tables={
@@ -191,8 +191,8 @@ def _built(opened: Opened, columns: tuple[Column, ...], catalog: Catalog) -> Bui
     if opened.unread is not None:
         raise Unsupported(Reason("query", opened.unread.message))
     if opened.fixed:
-        why = "a version or part of a table that is named is not followed"
-        raise Unsupported(Reason(opened.fixed[0], why, "name the table alone"))
+        why = "changes to a named version or part of a table are not followed"
+        raise Unsupported(Reason(opened.fixed[0], why, "name only the table"))
     wide = wide_in(opened.tree)
     if wide is not None:
         return build_wide(wide, opened, columns, catalog)

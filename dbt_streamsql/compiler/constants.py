@@ -110,7 +110,9 @@ def _recursion(with_: exp.With, recursive: exp.CTE) -> exp.Query:
         if any(table.args.get("db") for table in cte.find_all(exp.Table)):
             raise obstacle(with_, "WITH RECURSIVE", "recursion over tables is refreshed in full")
         if cte.find(exp.Limit, exp.Offset):
-            raise obstacle(with_, "WITH RECURSIVE", "which rows LIMIT takes is not decided")
+            raise obstacle(
+                with_, "WITH RECURSIVE", "the rows that LIMIT takes are not deterministic"
+            )
         inside = {nested.alias.lower() for nested in cte.this.find_all(exp.CTE)}
         for name in _read(cte.this) - inside - used:
             if name not in known:
@@ -139,7 +141,7 @@ def rows_of(place: exp.Expr, name: str, query: exp.Expr, catalog: Catalog) -> Ro
     try:
         return Rows(text, tuple(catalog.schema(text)))
     except StreamSqlError as error:
-        raise obstacle(place, name, f"it cannot stand alone: {error.message}") from error
+        raise obstacle(place, name, f"it cannot run on its own: {error.message}") from error
 
 
 def _table(aside: dict[str, Rows], rows: Rows) -> exp.Table:

@@ -49,7 +49,7 @@ def _turned(statement: str, table: TableName, branch: str) -> str:
 def _refused(table: TableName, given: str) -> StreamSqlError:
     return StreamSqlError(
         "REVISION_IMPOSSIBLE",
-        f"this does not correct the rows of {table}",
+        f"the SQL does not correct the rows of {table}",
         given=given,
         allowed=f"INSERT, UPDATE, DELETE or MERGE statements whose target is {table}",
     )

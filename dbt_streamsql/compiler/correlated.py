@@ -97,8 +97,8 @@ def of_one_group(tree: exp.Select) -> exp.Select:
         raise obstacle(
             tree.args.get("offset") or tree.args["limit"],
             "LIMIT 0 or OFFSET in a correlated sub-query",
-            "it cuts the one row of an aggregate",
-            "leave it out",
+            "it would drop the single row of an aggregate",
+            "remove it",
         )
     return _without(tree, ["distinct", "order", "limit"])
 
@@ -117,7 +117,7 @@ def rows_said(tree: exp.Expr, key: str) -> int | None:
         return None
     value = clause.expression
     if not isinstance(clause, exp.Limit | exp.Offset) or not isinstance(value, exp.Literal):
-        raise obstacle(clause, key.upper(), "only a number is maintained from changes")
+        raise obstacle(clause, key.upper(), "only a literal number is maintained from changes")
     return int(value.name)
 
 
@@ -163,7 +163,7 @@ def _domain(block: Block, inner: Inner, more: list[exp.Expr]) -> Keys:
     )
     if any(block.find(node) is None for node in asked):
         place = [*inner.reaching, *more][0]
-        raise obstacle(place, "correlated sub-query", "it reaches two levels out")
+        raise obstacle(place, "correlated sub-query", "it refers to a query two levels out")
     block.close()
     names = tuple(f"d{index}" for index in range(len(asked)))
     outputs = [Output(n, block.expr(node)) for n, node in zip(names, asked, strict=True)]
@@ -184,7 +184,9 @@ def _by_keys(builder: Builder, block: Block, inner: Inner, tree: exp.Select) -> 
     ordered = [_bare(item) for item in order.expressions] if order else []
     groups, sets = grouping.keys_of(tree, group)
     if sets is not None:
-        raise obstacle(tree, "GROUPING SETS in a correlated sub-query", "not in Spark either")
+        raise obstacle(
+            tree, "GROUPING SETS in a correlated sub-query", "Spark does not support them either"
+        )
     shown = [item.alias_or_name for item in tree.expressions]
     ordered = [
         inner.items[shown.index(key.name)]
@@ -196,7 +198,7 @@ def _by_keys(builder: Builder, block: Block, inner: Inner, tree: exp.Select) -> 
     outward = [part for part in after if inner.block.correlated(part)]
     keys = _domain(block, inner, outward) if outward else keys_of(block, inner)
     if not keys.own:
-        raise obstacle(tree, "correlated sub-query", "what it is correlated on is not in WHERE")
+        raise obstacle(tree, "correlated sub-query", "the correlation is not in WHERE")
     inside = inner.block
     if group is not None:
         inside = _grouped(builder, inside, [*keys.own, *groups], [*inner.items, *having, *ordered])
@@ -210,7 +212,7 @@ def _by_keys(builder: Builder, block: Block, inner: Inner, tree: exp.Select) -> 
     if not distinct:
         wanted |= {f"o{index}": key for index, key in enumerate(ordered)}
     elif set(ordered) - set(inner.items):
-        raise obstacle(order or tree, "ORDER BY", "order by the columns that are shown")
+        raise obstacle(order or tree, "ORDER BY", "it must use columns of the SELECT list")
     node: Node = inside.project([Output(name, inside.expr(e)) for name, e in wanted.items()])
     if distinct:
         node = Aggregate(node, node.columns, ())

@@ -77,7 +77,7 @@ def _branches(
     """The wide row, and the sink that each branch would be without the others."""
     state = ", ".join(column.name for column in hidden)
     written = "one writer for all branches" if node.reuse else "a writer for each branch"
-    how = f"{written}; only the columns of those that changed are computed"
+    how = f"{written}; only the columns of changed branches are computed"
     detail = f"of {len(node.inputs)}" + (f", the keys of {node.anchor}" if node.anchor else "")
     every = [path for each in node.targets for path in each]
     yield Operator(depth, "wide table", detail, UPSERT, view.key, state, how)
@@ -100,13 +100,13 @@ def _stored(node: Keyed, depth: int, view: View, hidden: tuple[Column, ...]) -> 
     found = top(view.root)
     forgets = any(scan.ttl for scan in scans(node))
     if found is not None and limit.applies(*found) and not forgets:
-        how = "stored rows and changed ones merged; computed again when too few are left"
+        how = "stored and changed rows are merged; recomputed when too few are left"
         return Operator(depth, name, detail, RETRACT, (), state, how)
     if not keys_of(node):
-        how = "computed again when its input changed; only the difference is written"
+        how = "recomputed when its input changes; only the difference is written"
         return Operator(depth, name, detail, RETRACT, (), state, how)
     why = fold.obstacle_to(node, view) if isinstance(node, Aggregate) else ""
-    how = "the touched keys are computed again and compared with the stored rows"
+    how = "the affected keys are recomputed and compared with the stored rows"
     single = isinstance(node, Aggregate) and node.session is None
     mode = UPSERT if single else RETRACT
     return Operator(depth, name, detail, mode, view.key, state, how + (f" ({why})" if why else ""))
@@ -179,11 +179,13 @@ def _keys(node: Node) -> tuple[str, ...]:
 
 def _strategy(node: Node) -> str:
     if isinstance(node, Scan):
-        return "the time of the barrier" if node.table == CLOCK else "its changes, once an epoch"
+        return "the time of the barrier" if node.table == CLOCK else "its changes, once per epoch"
     if isinstance(node, Constant):
         return "never changes"
     if isinstance(node, Select) and len(node.inputs) > 1:
-        return "the change of each input joined with the others, those before it as they are now"
+        return (
+            "each input's change is joined with the other inputs, earlier ones in their new state"
+        )
     if isinstance(node, Match):
         first = "counts of partners by key" if by_key(node) else "counts of partners by row"
         what = (
@@ -191,13 +193,13 @@ def _strategy(node: Node) -> str:
             if node.kind in {"semi", "anti"}
             else "inner join, and padding"
         )
-        return f"{what}; {first} say who gains the first or loses the last"
+        return f"{what}; {first} show which rows gain their first or lose their last"
     if isinstance(node, Aggregate) and folded.applies(node):
-        return "old values computed once for what the change touches, and the change added"
+        return "old values are computed once for the affected groups, then the change is added"
     if isinstance(node, Aggregate | Window):
         if keys_of(node):
-            return "the touched keys are computed before and after"
-        return "computed before and after when its input changed"
+            return "the affected keys are computed before and after the change"
+        return "computed before and after the change when its input changes"
     if isinstance(node, Limit):
-        return "computed before and after when its input changed"
+        return "computed before and after the change when its input changes"
     return "run over the changed rows"

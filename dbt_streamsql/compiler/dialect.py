@@ -315,7 +315,7 @@ def _extended() -> StreamSql:
             f"the compiled SQL parser cannot be extended: {error}",
             given="the package sqlglotc (the extra `c` of sqlglot)",
             allowed="sqlglot in plain Python",
-            hint="pip uninstall sqlglotc; or give dbt-streamsql an environment of its own",
+            hint="pip uninstall sqlglotc, or install dbt-streamsql in its own environment",
         ) from error
     return made
 

@@ -45,14 +45,16 @@ def check_fit(given: PlanDocument, compiled: PlanDocument, place: Place) -> None
     """PLAN_MISMATCH with the differences when a plan file is not the plan of a query."""
     wrong = [text for text in differences(given, compiled, ttls=False) if "table:" not in text]
     if wrong and given.engine != compiled.engine:
-        wrong.append(f"it was written by version {given.engine}, this is {compiled.engine}")
+        wrong.append(
+            f"it was written by version {given.engine}, and this is version {compiled.engine}"
+        )
     if wrong:
         raise StreamSqlError(
             "PLAN_MISMATCH",
-            "the plan file is not the plan of this query",
+            "the plan file does not match this query",
             given="; ".join(wrong),
-            allowed="other TTLs; everything else is as the compiler says",
-            hint="compile it again with `streamsql plan compile`, and set its TTLs anew",
+            allowed="different TTLs; everything else must match the compiler's plan",
+            hint="compile it again with `streamsql plan compile`, and set its TTLs again",
             place=place,
         )
 

@@ -69,7 +69,9 @@ _MANY = (exp.GroupingSets, exp.Rollup, exp.Cube)
 def _numbered(keys: list[exp.Expr], sets: list[tuple[exp.Expr, ...]]) -> list[tuple[int, ...]]:
     missing = next((key for one in sets for key in one if key not in keys), None)
     if missing is not None:
-        raise obstacle(missing, "GROUPING SETS", "not one of the columns before them")
+        raise obstacle(
+            missing, "GROUPING SETS", "they use a column that is not listed before them"
+        )
     return [tuple(sorted({keys.index(key) for key in one})) for one in sets]
 
 
@@ -119,8 +121,8 @@ def calls_over(builder: Builder, block: Block, keys: list[exp.Expr], calls: Call
         raise obstacle(
             next(key for key in keys if _is(key, "session_window")),
             "session_window()",
-            "sessions over all rows are one history; it is refreshed in full",
-            "group by a column as well",
+            "sessions without another grouping column are refreshed in full",
+            "also group by a column",
         )
     if not outputs:
         outputs = [Output("one", Expr("1"))]
@@ -176,7 +178,7 @@ def _session(block: Block, key: exp.Expr, outputs: list[Output], taken: set[str]
     arguments = list(key.iter_expressions())
     if len(arguments) != 2 or arguments[1].find(exp.Column) is not None:
         raise obstacle(
-            key, "session_window()", "only a constant gap is maintained", "a constant gap"
+            key, "session_window()", "only a constant gap is maintained", "use a constant gap"
         )
     time = fresh("session_time", taken)
     outputs.append(Output(time, block.expr(arguments[0])))

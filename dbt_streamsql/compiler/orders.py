@@ -52,8 +52,8 @@ def _take_order(select: exp.Select) -> None:
             raise obstacle(
                 item,
                 "LIMIT over a sub-query with an order",
-                "its order is not one of columns that it shows",
-                "put the ORDER BY beside the LIMIT",
+                "it is ordered by something that it does not select",
+                "move the ORDER BY next to the LIMIT",
             )
         ordered = item.copy() if isinstance(item, exp.Ordered) else exp.Ordered(this=item.copy())
         ordered.set("this", exp.column(name, table=relation.alias_or_name))

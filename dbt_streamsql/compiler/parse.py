@@ -29,13 +29,13 @@ def parse(sql: str, model: str = "") -> exp.Query:
             "SQL_UNSUPPORTED",
             "the compiler cannot read this query: "
             + str(details[0].get("description", str(error).splitlines()[0])),
-            hint="materialize the model as `table`, or write the part that is marked differently",
+            hint="materialize the model as `table`, or rewrite the marked part",
             place=Place(model, int(details[0].get("line") or 0), int(details[0].get("col") or 0)),
         ) from error
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
         raise StreamSqlError(
             "SQL_UNSUPPORTED",
-            "a view is one SELECT statement",
+            "a view must be one SELECT statement",
             given=f"{len(statements)} statement(s)",
             allowed="one SELECT",
             place=Place(model),
@@ -111,7 +111,7 @@ def statements(sql: str) -> list[str]:
         tokens = tokens_of(sql)
     except SqlglotError as error:
         raise StreamSqlError(
-            "SQL_UNSUPPORTED", "the text cannot be cut into statements", given=str(error)
+            "SQL_UNSUPPORTED", "the text cannot be split into statements", given=str(error)
         ) from error
     pieces: list[list[Token]] = [[]]
     for token in tokens:

@@ -172,7 +172,7 @@ class PipeParser(SparkParser):
     def _pipe_select(self, pipe: _Pipe) -> None:
         found = self._parse_select(consume_pipe=False, parse_set_operation=False)
         if any(found.args.get(key) for key in _OUTSIDE_LIST):
-            self.raise_error("expected only columns behind |> SELECT")
+            self.raise_error("expected only columns after |> SELECT")
         block = pipe.without(*_ORGANIZED)
         for key, value in found.args.items():
             if value:
@@ -191,7 +191,7 @@ class PipeParser(SparkParser):
         assignments = self._parse_csv(self._parse_assignment)
         for assignment in assignments:
             if not isinstance(assignment, exp.EQ) or not isinstance(assignment.this, exp.Column):
-                self.raise_error("expected column = value behind |> SET")
+                self.raise_error("expected column = value after |> SET")
             pipe.without("joins", *_ORGANIZED)
             named = exp.Alias(this=assignment.expression, alias=assignment.this.this)
             pipe.show([exp.Star(replace=[named])])
@@ -259,7 +259,7 @@ class PipeParser(SparkParser):
             left.set("this", None)
         join = self._parse_join()
         if join is None:
-            self.raise_error(f"|> {self._curr.text} is not known")
+            self.raise_error(f"unknown pipe operator |> {self._curr.text}")
         pipe.without("where", *_ORGANIZED).append("joins", join)
 
     _OPERATORS: ClassVar[dict[str, Callable[[PipeParser, _Pipe], None]]] = {

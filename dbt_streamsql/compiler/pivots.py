@@ -35,7 +35,10 @@ def without_pivots(tree: exp.Query, catalog: Catalog) -> None:
     left = tree.find(exp.Pivot)
     if left is not None:
         raise obstacle(
-            left, _operator(left), "it stands behind a join", "join in a sub-query and pivot that"
+            left,
+            _operator(left),
+            "it follows a join",
+            "put the join in a sub-query and pivot that",
         )
 
 
@@ -62,8 +65,8 @@ def _replace(select: exp.Select, pivot: exp.Pivot, catalog: Catalog) -> None:
         raise obstacle(
             pivot,
             _operator(pivot),
-            "what it makes of its columns cannot be told here",
-            "put the relation and the pivot into a sub-query of their own",
+            "its output columns cannot be determined here",
+            "put the relation and the pivot into a separate sub-query",
         ) from error
     if len({column.name.lower() for column in given}) < len(given):
         raise obstacle(pivot, _operator(pivot), "two columns have one name", "rename one of them")
@@ -149,7 +152,7 @@ def _pivoted(
     keys = _others(given, [*asked, *aggregates])
     shown = made[len(keys) :]
     if len(shown) != len(field.expressions) * len(aggregates):
-        raise obstacle(pivot, "PIVOT", "it has other columns than its values and aggregates say")
+        raise obstacle(pivot, "PIVOT", "its columns do not match its values and aggregates")
     once = any(c.type not in _TWICE and not c.type.startswith("decimal") for c in shown)
     types = {column.name.lower(): column.type for column in given}
     items: list[exp.Expr] = [_as(_column(key), c) for key, c in zip(keys, made, strict=False)]
@@ -208,7 +211,7 @@ def _unpivoted(
     for item in field.expressions:
         parts = _parts(item)
         if len(parts) != len(shown) - 1 or any(part.name.lower() not in known for part in parts):
-            raise obstacle(pivot, "UNPIVOT", "only columns by their names are read")
+            raise obstacle(pivot, "UNPIVOT", "only plain column names are supported")
         # Names as the text writes them, whatever the case of the columns.
         label = item.alias or "_".join(part.name for part in parts)
         stacked.append(exp.Literal.string(label))

@@ -33,7 +33,7 @@ def rebranched(new: Branches, old: Branches, tables: tuple[str, ...], stored: st
     `stored` is the SQL of the stored rows, `tables` are the inputs of the new version.
     """
     if (new.keys, new.key_types) != (old.keys, old.key_types):
-        raise Differs("another key")
+        raise Differs("the key is different")
     kept = {
         number: known
         for number in range(len(new.inputs))
@@ -43,7 +43,7 @@ def rebranched(new: Branches, old: Branches, tables: tuple[str, ...], stored: st
         raise Differs("none of its branches is stored")
     anchor = new.names.index(new.anchor) if new.anchor else -1
     if old.anchor and (anchor not in kept or kept[anchor][0] != old.anchor):
-        raise Differs("keys that the old anchor has not are not stored")
+        raise Differs("keys that the old anchor does not have are not stored")
     before = layout(old)
     lacking = [number for number in range(len(new.inputs)) if number not in kept]
     sides = [_stored_side(new, old, before, kept, stored)]

@@ -82,7 +82,7 @@ def redefinition(old: CompiledPlan, new: CompiledPlan, catalog: Catalog) -> Rede
     except Differs as why:
         return Redefinition(SHADOW, f"the definition changed: {why}")
     except StreamSqlError as error:
-        text = f"over the stored rows the query is not valid: {error.message}"
+        text = f"the query is not valid over the stored rows: {error.message}"
         return Redefinition(SHADOW, f"the definition changed: {text}")
     stays = _stays(made)
     now, before = (*new.columns, *new.hidden), (*old.columns, *old.hidden)
@@ -92,8 +92,8 @@ def redefinition(old: CompiledPlan, new: CompiledPlan, catalog: Catalog) -> Rede
     first, more = new.columns[: len(old.columns)], new.columns[len(old.columns) :]
     if more and first == old.columns and stays >= {column.name for column in first}:
         names = ", ".join(column.name for column in more)
-        return Redefinition(APPEND, f"{names} follows from what is stored", sql)
-    reason = _lasting(old, new) or "the new rows follow from the stored ones"
+        return Redefinition(APPEND, f"{names} can be computed from the stored rows", sql)
+    reason = _lasting(old, new) or "the new rows can be computed from the stored ones"
     return Redefinition(COMPATIBLE, reason, sql)
 
 
@@ -104,7 +104,7 @@ def _wide(old: CompiledPlan, new: CompiledPlan) -> Redefinition | None:
     _check(old, new)
     before, now = node_of(old.tree), node_of(new.tree)
     if not isinstance(before, Branches) or not isinstance(now, Branches):
-        raise Differs("a wide table in the place of a view, or the other way round")
+        raise Differs("a view became a wide table, or a wide table became a view")
     found = rebranched(now, before, new.tables, _read(old))
     if found.stays:
         return Redefinition(METADATA, "the stored rows are those of the new branches")
@@ -119,16 +119,16 @@ def _check(old: CompiledPlan, new: CompiledPlan) -> None:
         if plan.mode != "incremental":
             raise Differs(f"the {which} query is always computed in full")
         if CLOCK in plan.tables:
-            raise Differs("the time of the barrier is read")
+            raise Differs("it reads the time of the barrier")
 
 
 def _made(old: CompiledPlan, new: CompiledPlan) -> Node:
     """All columns of the new version over the stored rows of the old one."""
     _check(old, new)
     if set(old.tables) != set(new.tables):
-        raise Differs("other tables are read")
+        raise Differs("it reads different tables")
     if not forgets_all(node_of(new.tree), node_of(old.tree)):
-        raise Differs("what the view has forgotten is looked up in another way")
+        raise Differs("it looks up state that the view has forgotten in a different way")
     wanted, known = _stored(new), _stored(old)
     kept = (Output(WRITTEN, Expr(WRITTEN)),) if WRITTEN in known.columns else ()
     bare = _ageless(known)
@@ -227,7 +227,7 @@ def _over(node: Node, old: Select) -> Node:
 def _answer(new: Select, old: Select) -> Select:
     """A block over the stored rows, when it reads what they were made of."""
     if len(new.inputs) != len(old.inputs):
-        raise Differs("other relations are joined")
+        raise Differs("it joins different relations")
     shown = {plain_of(output.expr): output.name for output in old.outputs}
     at: dict[Ref, Expr] = {}
     for child, known in zip(new.inputs, old.inputs, strict=True):
@@ -245,9 +245,9 @@ def _answer(new: Select, old: Select) -> Select:
     had = {plain_of(expr) for expr in old.where}
     asked = [plain_of(moved(expr, at)) for expr in new.where]
     if not had <= set(asked):
-        raise Differs("rows that the old condition left out are not stored")
+        raise Differs("rows that the old condition excluded are not stored")
     if row_makers(new, at) != row_makers(old):
-        raise Differs("time windows multiply the rows in another way")
+        raise Differs("its time windows multiply the rows differently")
 
     def value(expr: Expr) -> Expr:
         if expr in shown:

@@ -34,7 +34,7 @@ def same(new: Node, old: Node, *, lacking: bool = False) -> dict[str, str]:
     `lacking`: aggregates that only `new` has are left out.
     """
     if type(new) is not type(old):
-        raise Differs("the query is built in another way")
+        raise Differs("the query has a different structure")
     found = _SAME[type(new)](new, old)
     missing = [name for name in new.columns if name not in found]
     if missing and not (lacking and isinstance(new, Aggregate)):
@@ -44,46 +44,46 @@ def same(new: Node, old: Node, *, lacking: bool = False) -> dict[str, str]:
 
 def _scan(new: Scan, old: Scan) -> dict[str, str]:
     if new.table != old.table:
-        raise Differs(f"{new.table} is read in the place of {old.table}")
+        raise Differs(f"{new.table} is read instead of {old.table}")
     return {name: name for name in new.columns if name in old.columns}
 
 
 def _constant(new: Constant, old: Constant) -> dict[str, str]:
     if new != old:
-        raise Differs("other constant rows are read")
+        raise Differs("it reads different constant rows")
     return {name: name for name in new.columns}
 
 
 def _block(new: Select, old: Select) -> dict[str, str]:
     if len(new.inputs) != len(old.inputs):
-        raise Differs("other relations are joined")
+        raise Differs("it joins different relations")
     at: dict[Ref, Expr] = {}
     for child, known in zip(new.inputs, old.inputs, strict=True):
         at |= _columns(child, known)
-    _equal(new.where, old.where, at, "another condition below what is stored")
+    _equal(new.where, old.where, at, "a condition below the stored rows is different")
     if row_makers(new, at) != row_makers(old):
-        raise Differs("time windows multiply the rows in another way")
+        raise Differs("its time windows multiply the rows differently")
     return _outputs(new.outputs, old.outputs, at)
 
 
 def _match(new: Match, old: Match) -> dict[str, str]:
     if new.kind != old.kind:
-        raise Differs(f"a {new.kind} join in the place of a {old.kind} join")
+        raise Differs(f"a {new.kind} join replaces a {old.kind} join")
     at = _columns(new.left, old.left) | _columns(new.right, old.right)
-    _equal(new.on, old.on, at, "another join condition")
+    _equal(new.on, old.on, at, "the join condition is different")
     return _outputs(new.outputs, old.outputs, at)
 
 
 def _aggregate(new: Aggregate, old: Aggregate) -> dict[str, str]:
     names = same(new.input, old.input)
     if {names[key] for key in new.keys} != set(old.keys):
-        raise Differs("other groups")
+        raise Differs("the groups are different")
     found = {key: names[key] for key in new.keys}
     if new.session is not None or old.session is not None:
         if new.session is None or old.session is None or new.session.gap != old.session.gap:
-            raise Differs("other sessions")
+            raise Differs("the sessions are different")
         if names[new.session.time] != old.session.time:
-            raise Differs("other sessions")
+            raise Differs("the sessions are different")
         found[new.session.name] = old.session.name
     calls: dict[Call, str] = {}
     for call in old.calls:
@@ -105,7 +105,7 @@ def _window(new: Window, old: Window) -> dict[str, str]:
     names = same(new.input, old.input)
     at = {("i", name): Expr.column("i", was) for name, was in names.items()}
     if {names[name] for name in new.partition} != set(old.partition):
-        raise Differs("other partitions")
+        raise Differs("the partitions are different")
     known: dict[Any, str] = {}
     for over in old.overs:
         ties = (old.sortable, old.unlike) if over.ties else None
@@ -128,7 +128,7 @@ def _limit(new: Limit, old: Limit) -> dict[str, str]:
     asked = (order, new.limit, new.offset, _ties(new, names))
     ties = (old.sortable, old.unlike)
     if asked != (tuple(map(plain_of, old.order)), old.limit, old.offset, ties):
-        raise Differs("another LIMIT")
+        raise Differs("the LIMIT is different")
     return names
 
 
@@ -144,19 +144,19 @@ def _generate(new: Generate, old: Generate) -> dict[str, str]:
     names = same(new.input, old.input)
     at = {("i", name): Expr.column("i", was) for name, was in names.items()}
     if (plain_of(moved(new.call, at)), new.outer) != (plain_of(old.call), old.outer):
-        raise Differs("another generator")
+        raise Differs("the generator is different")
     return names | dict(zip(new.names, old.names, strict=True))
 
 
 def _union(new: UnionAll, old: UnionAll) -> dict[str, str]:
     if len(new.inputs) != len(old.inputs):
-        raise Differs("another number of queries is put together")
+        raise Differs("a different number of queries is combined")
     places: set[tuple[int, ...]] = set()
     for child, known in zip(new.inputs, old.inputs, strict=True):
         found = same(child, known)
         places.add(tuple(known.columns.index(found[name]) for name in child.columns))
     if len(places) != 1:
-        raise Differs("columns are put together in another way")
+        raise Differs("the columns are combined differently")
     return {name: old.columns[at] for name, at in zip(new.columns, places.pop(), strict=True)}
 
 

@@ -11,30 +11,30 @@ from dbt_streamsql.plan.expression import Expr, Ref, escape
 
 _CLOCKLESS = frozenset({"unix_timestamp", "to_unix_timestamp"})
 """Clocks only when they are called without an argument."""
-_USERS = "Spark does not tell whether a user's function gives the same row the same value twice"
+_USERS = "Spark does not report whether a user's function is deterministic"
 _USERS_HINT = (
-    "write it as a SQL function of the project (docs/functions.md), which is put into the query,"
-    " or compute the column in a table or an incremental model and read that"
+    "write it as a SQL function of the project (docs/functions.md), which is inlined into the"
+    " query, or compute the column in a table or an incremental model and read that"
 )
-_CLOCK_HINT = "compare with a column, or keep the view in full"
+_CLOCK_HINT = "compare with a column, or refresh the view in full"
 
 
 def check_scalar(node: exp.Expr, builtin: frozenset[str]) -> None:
     """Refuse an expression whose value is not decided by the columns it names."""
     for part in node.walk():
         if isinstance(part, exp.Window):
-            raise obstacle(part, "window function", "it cannot stand in this place")
+            raise obstacle(part, "window function", "it is not supported in this position")
         if isinstance(part, exp.Query):
             raise obstacle(
                 part,
                 "sub-query in an expression",
-                "only sub-queries in FROM are maintained from changes yet",
+                "so far only sub-queries in FROM are maintained from changes",
                 "join it in FROM",
             )
         if isinstance(part, exp.Func):
             _check_function(part, builtin)
         if isinstance(part, exp.Placeholder | exp.Parameter | exp.SessionParameter):
-            raise obstacle(part, "parameter", "a view's text has no parameters")
+            raise obstacle(part, "parameter", "a view cannot have parameters")
 
 
 def _check_function(node: exp.Func, builtin: frozenset[str]) -> None:

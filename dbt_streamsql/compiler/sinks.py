@@ -58,14 +58,14 @@ def compile_sink(
     types = {column.name: column.type for column in columns}
     problems = [f"{each!r} is not a column of the query" for each in key if each not in types]
     problems += [
-        f"{each} is a {types[each]}, by which no row can be found"
+        f"{each} is a {types[each]}, which cannot identify a row"
         for each in key
         if "<" in types.get(each, "") or types.get(each) == "variant"
     ]
     if problems:
         raise StreamSqlError(
             "CONFIG_INVALID",
-            "the `key` of the sink cannot be",
+            "invalid sink `key`",
             given="; ".join(problems),
             allowed=", ".join(f"{column.name} {column.type}" for column in columns),
             place=Place(name),
@@ -106,9 +106,9 @@ def _plain(
 def _refused(name: str, what: str) -> StreamSqlError:
     return StreamSqlError(
         "SQL_UNSUPPORTED",
-        "a sink delivers the rows of one maintained table, each by itself",
+        "the query of a sink must read one maintained table, row by row",
         given=what,
-        allowed="SELECT with expressions and WHERE, over one `ref`, named once",
-        hint="put the query into a materialized view, and let the sink read that",
+        allowed="a SELECT with expressions and WHERE over one `ref`, named once",
+        hint="put the query into a materialized view, and read that view in the sink",
         place=Place(name),
     )

@@ -52,7 +52,7 @@ def read(builder: Builder, tree: exp.Select, outer: Block | None) -> Block:
         block.add("nothing", Constant("SELECT 1 AS one", ("one",)))
         return block
     if isinstance(from_.this, exp.Lateral):
-        raise obstacle(from_.this, "LATERAL", "it stands for no other relation")
+        raise obstacle(from_.this, "LATERAL", "there is no relation before it")
     _read(builder, block, from_.this)
     for join in tree.args.get("joins") or []:
         _join(builder, block, join)
@@ -90,7 +90,9 @@ def _relation(builder: Builder, source: exp.Expr) -> Node:
     if isinstance(source, exp.Values):
         return renamed(builder.constant(exp.select("*").from_(source.copy())), columns)
     if not isinstance(source, exp.Table):
-        raise obstacle(source, source.key.upper(), "only tables and sub-queries are read yet")
+        raise obstacle(
+            source, source.key.upper(), "so far only tables and sub-queries can be read"
+        )
     if not isinstance(source.this, exp.Identifier):
         raise obstacle(source, "table function", "not maintained from changes yet")
     if not source.args.get("db") and source.name in builder.ctes:
@@ -106,7 +108,7 @@ def _relation(builder: Builder, source: exp.Expr) -> Node:
         raise obstacle(
             source,
             name,
-            info.unversioned or "the table has no snapshots to take changes from",
+            info.unversioned or "the table has no snapshots to read changes from",
             "store it as an Iceberg table",
         )
     return renamed(Scan(name, tuple(column.name.lower() for column in info.columns)), columns)
@@ -234,7 +236,7 @@ def _owners(left: Block, right: Block, node: exp.Expr) -> set[str]:
     for column in left.free(node):
         known = right.find(column) is not None
         if not known and left.find(column) is None:
-            raise obstacle(column, to_sql(column), "the column cannot be seen here")
+            raise obstacle(column, to_sql(column), "the column is not visible here")
         found.add("r" if known else "l")
     return found
 
@@ -306,7 +308,9 @@ def renamed(node: Node, names: list[str]) -> Node:
     if not names or tuple(names) == node.columns:
         return node
     if len(names) != len(node.columns):
-        raise Unsupported(Reason("column aliases", "their number differs from the columns'"))
+        raise Unsupported(
+            Reason("column aliases", "their number differs from the number of columns")
+        )
     pairs = zip(names, node.columns, strict=True)
     return Select(
         (Input("s", node),), (), tuple(Output(new, Expr.column("s", old)) for new, old in pairs)

@@ -45,10 +45,10 @@ def _branch(statement: str, table: TableName, place: Place, taken: set[str]) -> 
         return at < len(tokens) and tokens[at].token_type in kinds
 
     if not word(TokenType.INSERT):
-        raise _refused(statement, "it is no INSERT", place)
+        raise _refused(statement, "it is not an INSERT", place)
     at += 1
     if not word(TokenType.INTO):
-        raise _refused(statement, "it is no INSERT INTO", place)
+        raise _refused(statement, "it is not an INSERT INTO", place)
     at += 1
     if word(TokenType.TABLE):
         at += 1
@@ -56,7 +56,7 @@ def _branch(statement: str, table: TableName, place: Place, taken: set[str]) -> 
     while at < len(tokens) and tokens[at].token_type is not TokenType.L_PAREN:
         at += 1
     if at == len(tokens) or at == start:
-        raise _refused(statement, "it names no columns", place)
+        raise _refused(statement, "it lists no columns", place)
     _check_target(statement[tokens[start].start : tokens[at].start].strip(), table, place)
     end = at
     while end < len(tokens) and tokens[end].token_type is not TokenType.R_PAREN:
@@ -87,11 +87,11 @@ def _check_target(text: str, table: TableName, place: Place) -> None:
     try:
         named = TableName.parse(text, table.catalog, table.schema)
     except StreamSqlError as error:
-        raise _refused(text, "its target is no table", place) from error
+        raise _refused(text, "its target is not a table", place) from error
     if str(named).lower() != str(table).lower():
         raise StreamSqlError(
             "PARTIAL_UPDATE_INVALID",
-            "a branch writes another table",
+            "a branch writes a different table",
             given=str(named),
             allowed=str(table),
             hint="write {{ this }}, or the name of the model",
@@ -113,7 +113,7 @@ def _named(sql: str, taken: set[str]) -> str:
 def _refused(statement: str, why: str, place: Place) -> StreamSqlError:
     return StreamSqlError(
         "PARTIAL_UPDATE_INVALID",
-        f"a statement of a wide table cannot be taken: {why}",
+        f"a statement of a wide table is not valid: {why}",
         given=" ".join(statement.split())[:120],
         allowed=_FORM,
         place=place,

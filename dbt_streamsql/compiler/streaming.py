@@ -106,7 +106,7 @@ def timed_columns(
             "CONFIG_INVALID",
             f"`event_time` is a {time.type}, not a TIMESTAMP",
             given=event_time,
-            allowed="a column of the query, or an expression over them, that is a TIMESTAMP",
+            allowed="a TIMESTAMP column of the query, or a TIMESTAMP expression over its columns",
             hint="`timestamp_millis(…)`, `to_timestamp(…)` or a CAST makes one",
             place=Place(table),
         )
@@ -118,7 +118,7 @@ def _keyed(plan: CompiledPlan, upsert: Upserts, catalog: Catalog) -> CompiledPla
     *_, sequence, deleted, cleared = catalog.schema(upsert.text)
     known = {column.name: column for column in plan.columns}
     problems = [
-        f"`{what}` names {name!r}, which the query does not give"
+        f"`{what}` names {name!r}, which the query does not return"
         for what, names in (("key", upsert.key), ("leave_out", upsert.leave_out))
         for name in names
         if name not in known
@@ -129,12 +129,12 @@ def _keyed(plan: CompiledPlan, upsert: Upserts, catalog: Catalog) -> CompiledPla
         if name in upsert.key
     ]
     problems += [
-        f"`{name}` is a {column.type}, not true or false"
+        f"`{name}` is a {column.type}, not a boolean"
         for name, column in (("delete_when", deleted), ("truncate_when", cleared))
         if column.type != "boolean"
     ]
     problems += [
-        f"{what} is a {kind}, which has no order"
+        f"{what} is a {kind}, which cannot be ordered"
         for what, kind in (
             ("`sequence_by`", sequence.type),
             *((f"`key` {name}", known[name].type) for name in upsert.key if name in known),
@@ -157,9 +157,9 @@ def _keyed(plan: CompiledPlan, upsert: Upserts, catalog: Catalog) -> CompiledPla
 def _refused(table: str, what: str) -> StreamSqlError:
     return StreamSqlError(
         "SQL_UNSUPPORTED",
-        "a streaming table takes the rows of one stream, each by itself",
+        "the query of a streaming table must read one stream, row by row",
         given=what,
-        allowed="SELECT with expressions and WHERE, over one source, named once",
+        allowed="a SELECT with expressions and WHERE over one source, named once",
         hint="join, group and order in a materialized view that reads this table",
         place=Place(table),
     )

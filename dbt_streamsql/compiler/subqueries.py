@@ -325,7 +325,9 @@ def _in_value(builder: Builder, block: Block, node: exp.In | exp.Not) -> None:
     inner = inner_of(builder, block, asked.args["query"], "IN")
     pairs = _paired(asked, inner)
     if len(pairs) > 1:
-        raise obstacle(node, "(a, b) IN", "only as a condition of WHERE", "EXISTS")
+        raise obstacle(
+            node, "(a, b) IN", "it is only supported as a condition of WHERE", "use EXISTS"
+        )
     own, item = pairs[0]
     open_ = Expr("false")
     if negated:

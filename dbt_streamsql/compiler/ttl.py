@@ -54,9 +54,9 @@ from dbt_streamsql.plan.state import (
     told,
 )
 
-_NESTED = "what is stored of the view does not tell its rows; make it a model of its own"
+_NESTED = "its rows cannot be derived from the view's stored rows; make it a separate model"
 _PARTNERS = "a row whose last partner was forgotten would seem to have none"
-_WIDE = "a wide table is made of what its branches have"
+_WIDE = "a wide table is built from the rows of its branches"
 _FIRST = frozenset({"{0} = 1", "{0} <= 1", "{0} < 2"})
 
 
@@ -191,7 +191,7 @@ def with_ttls(root: Node, wanted: StateTtl, place: Place) -> Node:
     if wrong:
         raise StreamSqlError(
             "STATE_TTL_INVALID",
-            "the state of this view cannot be kept as `state_ttl` says",
+            "the state of this view cannot be kept as `state_ttl` requires",
             given="; ".join(wrong),
             allowed="; ".join(
                 f"{slot.state.name}: by_id: {{{slot.id}: {{{slot.state.index}: …}}}}"
@@ -225,7 +225,7 @@ def _unknown(found: Sequence[Slot], wanted: StateTtl) -> list[str]:
     ids = {(slot.id, slot.state.index) for slot in found}
     return [
         *(f"no join reads {n}" for n in (*wanted.hints, *wanted.inputs) if n.lower() not in names),
-        *(f"there are no {kind} in it" for kind in wanted.kinds if kind not in kinds),
+        *(f"the view has no {kind}" for kind in wanted.kinds if kind not in kinds),
         *(f"node {i} has no state of input {at}" for i, at in wanted.ids if (i, at) not in ids),
     ]
 
@@ -246,8 +246,8 @@ def _loose(root: Node) -> list[str]:
     if _within(found[0].input, found[0].ttl):
         return []
     kept = f"groups are kept for {lasting(found[0].ttl)}"
-    what = "so an input of each join below them has to be kept no longer"
-    return [f"{kept}, {what}: give one a TTL, or make the join a model of its own"]
+    what = "so one input of each join below them must not be kept longer"
+    return [f"{kept}, {what}: give one a TTL, or make the join a separate model"]
 
 
 def _within(node: Node, ttl: int) -> bool:

@@ -49,8 +49,8 @@ def difference(plan: CompiledPlan, at: Moments) -> tuple[tuple[str, ...], str]:
     if folds is not None and not folds.node.input.columns:
         raise StreamSqlError(
             "STATE_FORGOTTEN",
-            f"{plan.table} counts rows of which nothing else is known",
-            given="a comparison of a count that may have begun anew",
+            f"{plan.table} counts rows without any of their columns",
+            given="a comparison of a count that may have restarted",
             hint="`dbt run --full-refresh` of the view makes it equal to its query again",
         )
     columns = (*plan.columns, *plan.hidden)

@@ -66,18 +66,18 @@ class Function:
     def checked(self) -> Function:
         """The same function; FUNCTION_INVALID where a call could not be replaced by it."""
         if self.kind not in KINDS:
-            raise self._refused("is of an unknown kind", self.kind, ", ".join(KINDS))
+            raise self._refused("has an unknown kind", self.kind, ", ".join(KINDS))
         for type_ in (self.returns, *(parameter.type for parameter in self.parameters)):
             if not _TYPE.fullmatch(type_.strip()):
                 raise self._refused("has a type that cannot be read", type_, "a type of Spark")
         names = [parameter.name.lower() for parameter in self.parameters]
         if len(set(names)) < len(names):
-            raise self._refused("has two parameters of one name", ", ".join(names))
+            raise self._refused("has two parameters with the same name", ", ".join(names))
         calls = {node.name.lower() for node in self._tree.find_all(exp.Anonymous)}
         calls |= {node.sql_name().lower() for node in self._tree.find_all(exp.Func)}
         if bool(calls & AGGREGATES) is not (self.kind == "aggregate"):
             allowed = "an aggregate function calls aggregates, a scalar function calls none"
-            raise self._refused("is of another kind than its body", self.kind, allowed)
+            raise self._refused("has a different kind than its body", self.kind, allowed)
         return self
 
     @property

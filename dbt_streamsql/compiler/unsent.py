@@ -56,7 +56,7 @@ def carrying_of(
         and not found.canonical
     )
     if not is_plain:
-        return Carrying(reason="the query is more than one SELECT of columns and a WHERE"), ()
+        return Carrying(reason="the query is more than a SELECT of columns with a WHERE"), ()
     assert isinstance(root, Select)
     given = root.inputs[0]
     outputs = dict(zip([c.name for c in made], root.outputs, strict=False))
@@ -65,7 +65,7 @@ def carrying_of(
     if None in keys:
         return Carrying(reason="a column of the key is not a column of the source itself"), ()
     if identity is not None and key != {name.lower() for name in identity}:
-        why = f"the key is not that of the source, which is ({', '.join(identity)})"
+        why = f"the key differs from that of the source, ({', '.join(identity)})"
         return Carrying(reason=why), ()
     conditions = []
     for term in root.where:
@@ -74,7 +74,7 @@ def carrying_of(
             continue
         if read != {OPERATION} or _read(term) & key:
             columns = ", ".join(sorted(read))
-            why = f"the WHERE of the query reads {columns}: it may have passed over a change"
+            why = f"the WHERE of the query reads {columns}, so it may have skipped a change"
             return Carrying(reason=why), ()
         conditions.append(fill(term.render(lambda ref: quote(ref[1])), str))
     missing = {name.lower(): name for name in omitted}
@@ -90,7 +90,7 @@ def carrying_of(
     needed = {name for term in more_read for name in _read(term)} | places
     query = _with_lacks(root, given, [c.name for c in made])
     if not _is_same(query, made, stream, catalog):
-        return Carrying(reason="the query has other columns when it is written out"), ()
+        return Carrying(reason="the rewritten query has different columns"), ()
     needed = {own for name, own in missing.items() if name in needed}
     return Carrying(query, depends, tuple(sorted(needed)), tuple(sorted(places))), tuple(
         conditions

@@ -70,7 +70,9 @@ class _Joined:
 def _rewrite(select: exp.Select, joins: list[exp.Join], columns: Columns) -> None:
     first = select.args["from_"].this
     if select.args.get("laterals"):
-        raise obstacle(joins[0], "JOIN USING", "beside LATERAL VIEW", "write it with ON")
+        raise obstacle(
+            joins[0], "JOIN USING", "it is used together with LATERAL VIEW", "write it with ON"
+        )
     for number, relation in enumerate([first, *(join.this for join in joins)]):
         if not relation.alias_or_name:
             relation.set("alias", exp.TableAlias(this=exp.to_identifier(f"__joined{number}")))
@@ -104,7 +106,7 @@ def _show(select: exp.Select, joined: _Joined) -> None:
             items.append(item)
             continue
         if item.args.get("replace") or item.args.get("rename"):
-            raise obstacle(item, "JOIN USING", "a star that replaces columns")
+            raise obstacle(item, "JOIN USING", "it is used with a star that replaces columns")
         left_out = {part.name.lower() for part in item.args.get("except_") or []}
         items += [
             exp.alias_(expr.copy(), exp.to_identifier(name, quoted=True))

@@ -42,7 +42,7 @@ def wide_query(wide: Wide, catalog: Catalog, place: Place) -> str:
         if len(columns) != len(branch.columns):
             raise StreamSqlError(
                 "PARTIAL_UPDATE_INVALID",
-                f"the query of branch `{branch.name}` has not the columns that it writes",
+                f"the query of branch `{branch.name}` does not return the columns that it writes",
                 given=", ".join(column.name for column in columns),
                 allowed=f"one for each of {', '.join(branch.columns)}",
                 place=at,
@@ -72,7 +72,7 @@ def wide_query(wide: Wide, catalog: Catalog, place: Place) -> str:
     if wide_in(parse(text, place.model)) != replace(wide, branches=_without_sql(wide)):
         raise StreamSqlError(
             "PARTIAL_UPDATE_INVALID",
-            "a name of the wide table cannot be written into a query",
+            "a name of the wide table cannot be used in a query",
             given=wide.spec(),
             hint="choose names without quotes and backslashes",
             place=place,

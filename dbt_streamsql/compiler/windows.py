@@ -157,7 +157,7 @@ def _over(block: Block, whole: exp.Window, name: str, inside: dict[tuple[str, st
     spec = whole.args.get("spec")
     frame = to_sql(spec) if spec is not None else ""
     if spec is not None and spec.find(exp.Column) is not None:
-        raise obstacle(whole, "window frame", "its bounds are constants")
+        raise obstacle(whole, "window frame", "its bounds must be constants")
     call = _call(block, whole.this).over(inside)
     return Over(
         name,
@@ -204,13 +204,16 @@ def _ties(whole: exp.Window, frame: str) -> bool:
         raise obstacle(
             whole,
             f"{name}() over a frame by RANGE",
-            "rows that the order leaves equal could each be the one",
-            "say ROWS BETWEEN … in the frame",
+            "the order does not decide between tied rows",
+            "use ROWS BETWEEN … in the frame",
         )
     if name in _LISTS:
         if by_rows:
             return True
         raise obstacle(
-            whole, f"{name}() over a window", "the order of its rows is open", "say ROWS BETWEEN …"
+            whole,
+            f"{name}() over a window",
+            "the order of its rows is not defined",
+            "use ROWS BETWEEN …",
         )
     return False

@@ -110,9 +110,9 @@ class CompiledPlan:
         """One line: mode, strategy and what is read."""
         if self.mode == "streaming":
             how = f", upsert by ({', '.join(self.key)})" if self.key else ""
-            return f"streaming table{how}; takes each record of its stream once"
+            return f"streaming table{how}; reads each record of its stream once"
         if self.mode == "beside":
-            return "written beside a streaming table"
+            return "written alongside a streaming table"
         if self.mode == "full":
             return f"full refresh; reads {', '.join(self.tables)}"
         if self.is_wide:
@@ -208,7 +208,7 @@ class CompiledPlan:
             if version != PLAN_VERSION:
                 raise StreamSqlError(
                     "PLAN_MISMATCH",
-                    "the plan was written by another version",
+                    "the plan was written by a different version",
                     given=str(version),
                     allowed=str(PLAN_VERSION),
                     hint="compile the view again",

@@ -179,6 +179,6 @@ def _unreadable(wrong: list[str], allowed: str = "") -> StreamSqlError:
         "PLAN_MISMATCH",
         "the plan file cannot be read",
         given="; ".join(wrong),
-        allowed=allowed or "what docs/plan-file.schema.json describes",
+        allowed=allowed or "a plan file as described in docs/plan-file.schema.json",
         hint="compile the plan again with `streamsql plan compile`, and change its TTLs only",
     )

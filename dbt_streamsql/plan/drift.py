@@ -54,7 +54,7 @@ def settled(
             columns.append(column)
         elif policy in (APPEND, SYNC) and widens(column, found):
             if column.name in key:
-                problems.append(f"{column.name} of the key is a {found.type}, not {column.type}")
+                problems.append(f"key column {column.name} is a {found.type}, not {column.type}")
             columns.append(Column(column.name, found.type, column.nullable))
         else:
             problems.append(f"{column.name} is a {found.type}, not {column.type}")
@@ -65,7 +65,7 @@ def settled(
     if problems:
         raise StreamSqlError(
             "CONFIG_INVALID",
-            "the query gives other columns than the table has",
+            "the query returns different columns than the table has",
             given="; ".join(problems),
             allowed=", ".join(f"{column.name} {column.type}" for column in old),
             hint=_hint(policy),

@@ -16,7 +16,7 @@ def explain(document: PlanDocument) -> str:
     table = document.table or "view"
     lines = [f"{table}: {document.mode}, {document.strategy}; written by {document.engine}"]
     if document.mode == "full":
-        lines.append("  it is computed anew from its query, and remembers nothing")
+        lines.append("  it is recomputed from its query and keeps no state")
     depths = {document.nodes[0].id: 0} if document.nodes else {}
     for node in document.nodes:
         depths |= dict.fromkeys(node.inputs, depths[node.id] + 1)

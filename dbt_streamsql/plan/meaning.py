@@ -45,5 +45,5 @@ def differing(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
     unset = "the default"
     return ", ".join(
-        f"{name} was {before.get(name, unset)} and is {now.get(name, unset)}" for name in names
+        f"{name} was {before.get(name, unset)} and is now {now.get(name, unset)}" for name in names
     )

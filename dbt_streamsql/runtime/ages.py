@@ -102,7 +102,7 @@ def ages(
         if snapshot is not None and not meta.snapshots[snapshot].has_lineage:
             raise StreamSqlError(
                 "STATE_TTL_INVALID",
-                f"{table} does not know when its rows were written",
+                f"{table} does not record when its rows were written",
                 given=f"a table of {meta.format}, format version {meta.format_version}",
                 allowed="Iceberg tables of format version 3",
                 hint=f"ALTER TABLE {table} SET TBLPROPERTIES ('format-version' = '3')",

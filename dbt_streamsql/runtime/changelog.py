@@ -53,7 +53,7 @@ def query(
     if mode not in MODES:
         allowed = ", ".join(MODES)
         raise StreamSqlError(
-            "CONFIG_INVALID", "unknown mode of a changelog", given=repr(mode), allowed=allowed
+            "CONFIG_INVALID", "unknown changelog mode", given=repr(mode), allowed=allowed
         )
     check_columns(job)
     key = _key(job) if mode == "upsert" else ()
@@ -86,7 +86,7 @@ def check_columns(job: Job) -> None:
         if name.lower() in (BARRIER, OPERATION):
             raise StreamSqlError(
                 "RESERVED_NAME",
-                f"{job.table} has a column {name}, which its changelog needs for itself",
+                f"{job.table} has a column {name}, which is reserved for its changelog",
                 allowed=f"any name but {BARRIER} and {OPERATION}",
                 hint="give the column an alias",
             )
@@ -151,10 +151,10 @@ class _History:
         upto = last if upto is None else upto
         problem = ""
         if not 0 <= after <= upto:
-            problem = "the first barrier is not before the second"
+            problem = "the first barrier must not be after the second"
         elif unknown := [number for number in (after, upto) if not self._committed(number)]:
             old = unknown[0] < self._store.kept_from()
-            why = "is older than what is kept" if old else "is not a committed one"
+            why = "is no longer kept" if old else "is not committed"
             problem = f"barrier {unknown[0]} {why}"
         else:
             problem = self._gone(after)
@@ -162,7 +162,7 @@ class _History:
             first = self._oldest()
             raise StreamSqlError(
                 "CHANGELOG_UNAVAILABLE",
-                f"the changes of {self._name} cannot be told: {problem}",
+                f"the changes of {self._name} are not available: {problem}",
                 given=f"after barrier {after} up to {upto}",
                 allowed="nothing: no version of the view can be read"
                 if first is None
@@ -208,10 +208,10 @@ class _History:
             if version.barrier <= after:
                 return ""
             if version.created and position + 1 < len(self._versions):
-                return f"the view was dropped, and made anew at barrier {version.barrier}"
+                return f"the view was dropped and recreated at barrier {version.barrier}"
         if not self._versions:
-            return "it has no version"
-        return "" if self._whole() else "its first versions are older than what is kept"
+            return "the view has no version"
+        return "" if self._whole() else "its first versions are no longer kept"
 
     def _oldest(self) -> int | None:
         oldest = None
@@ -230,13 +230,13 @@ class _History:
         known = self._meta.snapshots if self._meta is not None else {}
         snapshot = known.get(version.snapshot) if version.snapshot is not None else None
         if snapshot is None:
-            return f"its version of barrier {version.barrier} is gone (expired, or dropped)"
+            return f"its version at barrier {version.barrier} is gone (expired or dropped)"
         written = snapshot.id if snapshot.schema_id is None else snapshot.schema_id
         if written not in self._fits:
             text = inputs.version(self._name, version.snapshot)
             self._fits[written] = same_columns(self._spark, text, self._job)
         if not self._fits[written]:
-            return f"it had other columns at barrier {version.barrier}"
+            return f"it had different columns at barrier {version.barrier}"
         return ""
 
 
@@ -293,7 +293,7 @@ def _check_append(spark: SparkSession, job: Job, found: _Signed) -> None:
         raise StreamSqlError(
             "CHANGELOG_MODE",
             f"rows of {job.table} were changed or deleted, not only added",
-            given=f"mode 'append', and barrier {barrier} took rows away",
+            given=f"mode 'append', and barrier {barrier} removed rows",
             allowed="changes that only add rows",
             hint="use mode 'retract', or 'upsert' where the view has a key",
         )

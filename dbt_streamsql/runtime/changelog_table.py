@@ -160,7 +160,7 @@ class _Table:
         if str(self.name) in self.epoch.jobs:
             raise StreamSqlError(
                 "DUPLICATE_WRITER",
-                f"{self.name} is a view, and would be the changelog of {self.view}",
+                f"{self.name} is a view and cannot also be the changelog of {self.view}",
                 hint=f"give the view another name, or set `changelog: false` on {self.view}",
             )
         snapshots = self.meta.snapshots.values() if self.meta is not None else ()

@@ -82,7 +82,7 @@ def _violated(
         "CONSTRAINT_VIOLATED",
         f"{count} {'row breaks' if count == 1 else 'rows break'} the constraint {constraint}",
         given=shown[:500],
-        hint="correct the query or the constraint; the table is as it was",
+        hint="correct the query or the constraint; the table is unchanged",
         place=Place(table),
     )
 

@@ -34,7 +34,7 @@ def correct(
     """
     found = metadata.load(spark, name)
     if found is None or found.current is None:
-        raise StreamSqlError("REVISION_IMPOSSIBLE", f"{name} has no rows that could be revised")
+        raise StreamSqlError("REVISION_IMPOSSIBLE", f"{name} has no rows to revise")
     head, branch = back_to or found.current, PREFIX + store
     if texts:
         with durable("revise.write"):
@@ -51,8 +51,8 @@ def correct(
             drop(spark, name, store)
             raise StreamSqlError(
                 "META_CONFLICT",
-                f"{name} was written by somebody else while it was corrected",
-                hint="nothing was changed: revise it again",
+                f"{name} was modified by another writer during the correction",
+                hint="nothing was changed; run the revision again",
             )
         head = now.refs.get(branch, head)
         if head != found.current:

@@ -147,8 +147,8 @@ class Epoch:
             # Its readers have seen that version, and a barrier has one of each table.
             raise StreamSqlError(
                 "DUPLICATE_WRITER",
-                f"{job.table} has been brought up to date by another definition in this run",
-                hint="publish first; in a dbt project, let the models that read it use `ref`",
+                f"{job.table} was already updated by a different definition in this run",
+                hint="publish first; in a dbt project, use `ref` in the models that read it",
             )
         self._stage(job)
         return version
@@ -348,7 +348,7 @@ class Epoch:
             raise StreamSqlError(
                 "DUPLICATE_WRITER",
                 f"{job.table} is maintained by another MetaService store",
-                given=f"its store is {owner}, this one {self.warehouse.store_id}",
+                given=f"its store is {owner}, and this is store {self.warehouse.store_id}",
                 hint="drop the view there, with the `boundary` or `meta` that built it; "
                 "if that store is lost: `streamsql meta rebuild`",
             )
@@ -356,7 +356,7 @@ class Epoch:
         if not ours and staging.exists(spark, name):
             raise StreamSqlError(
                 "NOT_A_VIEW",
-                f"{job.table} exists and was not made by a materialized view",
+                f"{job.table} exists and was not created by a materialized view",
                 hint="drop it, or give the model another name or `alias`",
             )
 

@@ -15,7 +15,7 @@ def foreign_write(meta: Metadata, previous: TableVersion) -> str:
     path = meta.lineage(meta.current, previous.snapshot)
     if path is not None and all(snapshot.operation == "replace" for snapshot in path):
         return ""
-    return "somebody else wrote to the view's table"
+    return "the view's table was modified outside dbt-streamsql"
 
 
 def table_moved(job: Job, meta: Metadata, previous: TableVersion) -> StreamSqlError:
@@ -24,10 +24,10 @@ def table_moved(job: Job, meta: Metadata, previous: TableVersion) -> StreamSqlEr
     now = meta.snapshots[meta.current] if meta.current is not None else None
     return StreamSqlError(
         "TABLE_MOVED",
-        f"somebody else wrote to {job.table}, whose branches are its only writers",
+        f"{job.table} was modified outside dbt-streamsql; only its branches may write to it",
         given=f"snapshot {now.id} ({now.operation})" if now is not None else "an empty table",
         allowed=f"snapshot {previous.snapshot} of barrier {previous.barrier}",
-        hint="let that writer be a branch; `--full-refresh` undoes what it wrote, as does "
+        hint="make that writer a branch; `--full-refresh` undoes its changes, as does "
         f"CALL system.rollback_to_snapshot('{name.schema}.{name.table}', {previous.snapshot})",
         place=Place(job.unique_id or job.table),
     )

@@ -149,7 +149,9 @@ def _orphans(
         with durable("sweep.orphans"):
             return compaction.orphans(spark, name, before, remove=True)
     except (PySparkException, Py4JError) as error:
-        log.warning("the folder of %s is left as it is: %s", table, str(error).splitlines()[0])
+        log.warning(
+            "the folder of %s could not be cleaned up: %s", table, str(error).splitlines()[0]
+        )
         return None
 
 

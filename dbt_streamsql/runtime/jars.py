@@ -152,10 +152,10 @@ def _ensure_one(jar: Jar, folder: Path) -> Path:
             return file
         raise StreamSqlError(
             "JAR_CHECKSUM",
-            f"the cached jar {jar.coordinate} is not the one that was pinned",
+            f"the cached jar {jar.coordinate} does not match its pinned checksum",
             given=f"{file}: {found}",
             allowed=jar.sha256,
-            hint="delete the file; it is then fetched again",
+            hint="delete the file; it will be fetched again",
         )
     repository = os.environ.get("STREAMSQL_MAVEN_REPOSITORY") or MAVEN_CENTRAL
     url = f"{repository.rstrip('/')}/{jar.path}"
@@ -171,10 +171,10 @@ def _ensure_one(jar: Jar, folder: Path) -> Path:
         if found != jar.sha256:
             raise StreamSqlError(
                 "JAR_CHECKSUM",
-                f"the repository sent another file than the pinned {jar.coordinate}",
+                f"the repository sent a file that does not match the pinned {jar.coordinate}",
                 given=f"{url}: {found}",
                 allowed=jar.sha256,
-                hint="check the proxy or `STREAMSQL_MAVEN_REPOSITORY`; nothing was kept",
+                hint="check the proxy or `STREAMSQL_MAVEN_REPOSITORY`; the file was discarded",
             )
         temporary.chmod(0o644)
         temporary.replace(file)

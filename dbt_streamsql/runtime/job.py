@@ -174,9 +174,9 @@ class ViewJob:
         except Exception as error:
             if not self._may_pass_in_full(error):
                 raise
-            how = "compared" if self.choice.way is COMPARE else "from its changes"
-            reason = f"{how} it failed with {brief(error)}"
-            log.warning("%s is tried once in full: %s", self.job.table, reason)
+            how = "by comparison" if self.choice.way is COMPARE else "from its changes"
+            reason = f"the refresh {how} failed with {brief(error)}"
+            log.warning("retrying %s once in full: %s", self.job.table, reason)
             self.stager.forget_feed(spark)
             return self._full(spark, reason, meta)
 
@@ -251,7 +251,7 @@ class ViewJob:
             if untold(self.inputs[source].meta, self.moves[source])
         ]
         if ageless:
-            return f"the rows of {', '.join(ageless)} do not tell what came and went"
+            return f"the ages of the rows of {', '.join(ageless)} are not known"
         return ""
 
     def _why_whole(self, spark: SparkSession, meta: Metadata) -> str:
@@ -453,10 +453,11 @@ class ViewJob:
         if [name.lower() for name in found] != [c.name.lower() for c in self._columns]:
             raise StreamSqlError(
                 "PLAN_MISMATCH",
-                "the query gives other columns than it was compiled for",
+                "the query returned different columns than it was compiled for",
                 given=", ".join(found),
                 allowed=", ".join(column.name for column in self._columns),
-                hint="if columns of an input have changed, write to that input, then run again",
+                hint="if the columns of an input changed, write at least one row to it, "
+                "then run again",
                 place=Place(self.job.table),
             )
 

@@ -48,7 +48,7 @@ def limited(spark: SparkSession, seconds: float | None) -> Iterator[None]:
             raise
         raise StreamSqlError(
             "QUERY_TIMEOUT",
-            "the query took too long and was stopped; the table is as it was",
+            "the query took too long and was stopped; the table is unchanged",
             given=f"more than {seconds:g} seconds",
             allowed="`query_timeout` of the profile",
             hint="make the query cheaper, or allow it more time",

@@ -165,7 +165,7 @@ def _telling(what: str) -> Iterator[OpenLineageClient | None]:
         if client is not None:
             client.close(timeout=_CLOSING)
     except Exception as error:  # noqa: BLE001 - as above
-        log.warning("OpenLineage was not told of %s: %s", what, error)
+        log.warning("could not send %s to OpenLineage: %s", what, error)
 
 
 def _client() -> OpenLineageClient | None:
@@ -173,7 +173,9 @@ def _client() -> OpenLineageClient | None:
     try:
         from openlineage.client import OpenLineageClient
     except ImportError:
-        log.warning("OpenLineage is configured: install dbt-streamsql[openlineage]")
+        log.warning(
+            "OpenLineage is configured but not installed: install dbt-streamsql[openlineage]"
+        )
         return None
     client = OpenLineageClient()
     named = client.config.transport and client.config.transport.get("type")

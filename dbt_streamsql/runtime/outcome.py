@@ -11,7 +11,7 @@ from dbt_streamsql.runtime.stored_rows import StoredRows
 class Mismatch(Exception):
     """The view is to be refreshed in full, for a reason that only shows while it is written."""
 
-    def __init__(self, reason: str = "the stored rows were not what they should be") -> None:
+    def __init__(self, reason: str = "the stored rows were not as expected") -> None:
         super().__init__(reason)
 
 

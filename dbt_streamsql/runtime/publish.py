@@ -36,6 +36,7 @@ from dbt_streamsql.storage.iceberg.refs import Moves, move, set_current
 _LIFE, _LIFE_DEFAULT = "history.expire.max-snapshot-age-ms", 5 * 86_400_000
 """The property of an Iceberg table that says for how long its snapshots are kept, in ms."""
 
+_REPLACED = "%s was %s outside dbt-streamsql; overwriting it with barrier %s"
 _CONFLICTS = ("CommitFailedException", "CommitStateUnknownException")
 
 
@@ -93,14 +94,14 @@ def recover(warehouse: Warehouse, fence: Fence) -> int:
     for barrier in warehouse.store.unfinished():
         if barrier.state == "PRECOMMIT":
             log.warning(
-                "an earlier run ended while it published barrier %s; that is finished now",
+                "an earlier run stopped while publishing barrier %s; publishing it now",
                 barrier.id,
             )
             roll_forward(warehouse, fence, barrier.id)
             lineage.published(warehouse, barrier.id)
         else:
             log.warning(
-                "an earlier run ended before barrier %s was published; what it had staged is gone",
+                "an earlier run stopped before barrier %s was published; discarding its changes",
                 barrier.id,
             )
             roll_back(warehouse, fence, barrier.id)
@@ -122,7 +123,7 @@ def undo(warehouse: Warehouse, barrier: int) -> None:
                 f"barrier {barrier} cannot be undone",
                 given=states.get(barrier, "not an unfinished barrier"),
                 allowed=", ".join(f"barrier {number}" for number in states) or "none is open",
-                hint="a published barrier stays, and one in PRECOMMIT will be published",
+                hint="a published barrier cannot be undone; one in PRECOMMIT will be published",
             )
         recover(warehouse, fence)
     finally:
@@ -226,9 +227,9 @@ def _tell_untagged(
     told = meta.properties.get(_LIFE, "")
     days = (int(told) if told.isdecimal() else _LIFE_DEFAULT) / 86_400_000
     log.warning(
-        "%s can be read, but not tagged (%s). Its snapshots live as long as its owner keeps them "
-        "(%s: %g days): run more often than that, or its views are computed in full; barriers are "
-        "read without it once they are older, whatever `retain` says",
+        "%s can be read but not tagged (%s). Its snapshots last only as long as its owner keeps "
+        "them (%s: %g days). Run more often than that, or the views that read it are refreshed in "
+        "full; older barriers are read without it, regardless of `retain`",
         *(table, why, _LIFE, days),
     )
 
@@ -328,12 +329,12 @@ def make_visible(
         if version.created:
             if metadata.load(spark, staged) is None:
                 return None
-            log.warning("%s was created by somebody else: this barrier's version wins", table)
+            log.warning(_REPLACED, table, "created", version.barrier)
         move(spark, table, tags_alone)
         return staging.publish_replacement(spark, staged, table, version.barrier)
     assert version.snapshot is not None
     if meta is None or version.snapshot not in meta.snapshots:
-        log.warning("%s was dropped by somebody else: it is built anew next time", table)
+        log.warning("%s was dropped outside dbt-streamsql; the next run rebuilds it", table)
         return None
     if ROLLED_BACK in version.stats:
         if meta.current != version.snapshot:
@@ -350,7 +351,7 @@ def make_visible(
     except PySparkException as error:
         if "not an ancestor" not in str(error):
             raise
-        log.warning("%s was written by somebody else: this barrier's version wins", table)
+        log.warning(_REPLACED, table, "modified", version.barrier)
         move(spark, table, tags_alone)
         set_current(spark, table, version.snapshot)
     return None

@@ -67,8 +67,8 @@ def publish(warehouse: Warehouse, fence: Fence, views: Published) -> list[str]:
         if known.schema == views.schema and known != views:
             raise StreamSqlError(
                 "CONFIG_INVALID",
-                f"{views.schema} is published under other names",
-                hint="end that first: `streamsql publish-views --stop`",
+                f"{views.schema} is published under different names",
+                hint="stop that first: `streamsql publish-views --stop`",
             )
     shelf = _Shelf(warehouse, views)
     shelf.check()
@@ -85,7 +85,7 @@ def publish(warehouse: Warehouse, fence: Fence, views: Published) -> list[str]:
         store.stop_views(fence, views.schema)
         raise StreamSqlError(
             "CONFIG_INVALID",
-            f"views cannot be published: the catalog {warehouse.catalog} does not store them",
+            f"views cannot be published: the catalog {warehouse.catalog} cannot store them",
             given=str(error).splitlines()[0],
             allowed="an Iceberg catalog with views: jdbc with jdbc.schema-version=V1, rest, hive",
         ) from error
@@ -115,7 +115,9 @@ def refresh(warehouse: Warehouse) -> None:
             _Shelf(warehouse, views).move()
         except (PySparkException, Py4JError, StreamSqlError) as error:
             what = str(error).splitlines()[0]
-            log.warning("the published views of %s show an older barrier: %s", views.schema, what)
+            log.warning(
+                "the published views of %s still show an older barrier: %s", views.schema, what
+            )
 
 
 class _Shelf:
@@ -138,13 +140,13 @@ class _Shelf:
                     "CONFIG_INVALID",
                     f"two views would be published as {self.views.schema}.{name}",
                     given=", ".join(view.source for view in views),
-                    hint="call them after their schemas too: --with-schema",
+                    hint="add the schema to their names: --with-schema",
                 )
             if self._foreign(name):
                 raise StreamSqlError(
                     "TABLE_EXISTS",
-                    f"{self._at(name)} exists and is no published view",
-                    hint="choose a schema of its own for published views, or --with-schema",
+                    f"{self._at(name)} exists and is not a published view",
+                    hint="use a separate schema for published views, or --with-schema",
                 )
 
     def make_current(self) -> None:

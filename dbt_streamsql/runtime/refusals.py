@@ -41,8 +41,8 @@ _SIGNS = (
     (
         # All that Hadoop says of a folder that it cannot make.
         re.compile(r"^.*(Mkdirs failed to create).*$", re.MULTILINE),
-        "the storage of the warehouse takes no new folder",
-        "look whether it is full, read-only, or another user's",
+        "a folder cannot be created in the storage of the warehouse",
+        "check whether it is full, read-only or owned by another user",
     ),
 )
 _CLASS = re.compile(r"^.*[\w$](Exception|Error): ")
@@ -60,8 +60,8 @@ def refusal(error: BaseException) -> StreamSqlError | None:
                 "STORAGE_REFUSED",
                 what,
                 given=_CLASS.sub("", found[0].strip())[:_SHOWN],
-                hint=f"{remedy}, then run again: what had been committed is kept, and the next "
-                "run finishes or undoes the rest",
+                hint=f"{remedy}, then run again. Committed barriers are safe; the next run "
+                "completes or rolls back the unfinished one",
             )
     return None
 
@@ -86,10 +86,10 @@ def branch_refusal(error: BaseException, place: Place) -> StreamSqlError | None:
         )
     return StreamSqlError(
         "PARTIAL_UPDATE_KEY",
-        f"branch `{branch}` has several rows of one key",
+        f"branch `{branch}` has several rows with the same key",
         given=key,
-        allowed="one row for a key, or a column of `sequence_by` that tells the last one",
-        hint="group the branch by its key, or name a column of it in `sequence_by`",
+        allowed="one row per key, or a column in `sequence_by` that orders them",
+        hint="group the branch by its key, or name one of its columns in `sequence_by`",
         place=place,
     )
 

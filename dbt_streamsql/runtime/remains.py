@@ -91,9 +91,9 @@ class Table:
         """The definition that the newest version answers, or why there is none."""
         kept = self.meta.properties.get(remembered.DEFINITION)
         if not self.history:
-            return "none of its versions is of a barrier"
+            return "none of its versions belongs to a barrier"
         if kept is None:
-            return "its definition is not kept: an earlier release wrote it"
+            return "its definition is not stored: an earlier release wrote the table"
         newest = self.history[0]
         of_table, of_snapshot = remembered.unpacked(kept), None
         if newest.origin.definition:
@@ -104,7 +104,7 @@ class Table:
         for found in (of_table, of_snapshot):
             if found is not None and found.fingerprint == newest.origin.plan:
                 return found
-        return "its newest rows may be those of another definition"
+        return "its newest rows may come from a different definition"
 
     def _walk(self) -> Iterator[Told]:
         at, last = self.meta.current, 0
@@ -240,7 +240,7 @@ def _version(name: str, told: Told, copies: Mapping[tuple[str, int | None], int]
         "WRITTEN",
         snapshot=made.id,
         mode=mode,
-        reason="told by the table: the store was rebuilt",
+        reason="read from the table: the store was rebuilt",
         rows_inserted=made.count("added-records"),
         rows_deleted=gone,
         written_at=made.committed / 1000,

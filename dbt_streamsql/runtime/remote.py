@@ -61,7 +61,7 @@ def open_remote(settings: SessionSettings, wanted: Mapping[str, str]) -> SparkSe
             "CONNECTION",
             f"no Spark Connect server answers at {settings.host}:{settings.port or PORT}",
             given=_told(error, settings.token),
-            hint="check `host`, `port`, `token`, and that the server runs",
+            hint="check `host`, `port`, `token`, and that the server is running",
         ) from error
     _be_patient(session, retries=3 if settings.host in LOOPBACK else 8)
     try:
@@ -70,9 +70,9 @@ def open_remote(settings: SessionSettings, wanted: Mapping[str, str]) -> SparkSe
         release(session)
         raise StreamSqlError(
             "CONFIG_INVALID",
-            "the Spark Connect server refuses a setting",
+            "the Spark Connect server refused a setting",
             given=_told(error, settings.token),
-            allowed="settings of a session; others are the server's",
+            allowed="session settings; all others belong to the server",
             hint="correct `spark_properties` or `catalog_properties` in the profile",
         ) from error
     return session  # type: ignore[no-any-return] # PySpark types it as the classic one

@@ -52,7 +52,9 @@ def expire(warehouse: Warehouse, kept: int, tables: Iterable[str]) -> dict[str, 
             with durable("table.expire"):
                 compaction.expire(warehouse.sessions.main, TableName.parse(table), old)
         except (PySparkException, Py4JError) as error:
-            log.warning("old versions of %s stay: %s", table, str(error).splitlines()[0])
+            log.warning(
+                "old versions of %s could not be expired: %s", table, str(error).splitlines()[0]
+            )
             found[table] = ()
     return {table: len(old) for table, old in found.items()}
 

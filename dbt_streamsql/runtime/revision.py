@@ -144,7 +144,7 @@ class _Planner:
         if asked.mode not in MODES:
             raise StreamSqlError(
                 "CONFIG_INVALID",
-                "unknown mode of a revision",
+                "unknown revision mode",
                 given=repr(asked.mode),
                 allowed=", ".join(MODES),
             )
@@ -153,19 +153,19 @@ class _Planner:
         if not view and self._table not in sources:
             raise StreamSqlError(
                 "DEFINITION_MISSING",
-                f"{self._table} is no materialized view, and none reads it",
+                f"{self._table} is not a materialized view, and no view reads it",
                 allowed=", ".join(sorted({*self._jobs, *sources}))
                 or "nothing: there are no views",
             )
         if not view and changelog_table.wanted(self._jobs, changelog_table.view_of(self._table)):
             raise _impossible(
-                f"{self._table} is a changelog, which only tells what its view did",
+                f"{self._table} is a changelog, which only records the changes of its view",
                 hint=f"revise {changelog_table.view_of(self._table)}",
             )
         job = self._jobs.get(self._table)
         if job is not None and (streams.stream_of(job) or streams.is_beside(job)):
             raise _impossible(
-                f"{self._table} holds what a stream gave, which may not give it again",
+                f"{self._table} holds records of a stream, which may not send them again",
                 hint="`dbt run --full-refresh` of its model reads the stream from its beginning; "
                 "views that read the table can be revised",
             )
@@ -176,7 +176,7 @@ class _Planner:
             )
         if view and asked.sql and asked.to_barrier:
             raise _impossible(
-                "a new query of a view holds for all of its rows, from the first on",
+                "a new query of a view applies to all of its rows",
                 hint="give either --to-barrier or --sql",
             )
 
@@ -199,9 +199,9 @@ class _Planner:
         if meta is None or meta.format != "iceberg":
             raise _impossible(
                 f"{self._table} cannot be revised here",
-                given="no Iceberg table" if meta is None else f"a table of {meta.format}",
+                given="not an Iceberg table" if meta is None else f"a table of {meta.format}",
                 allowed="Iceberg tables",
-                hint="correct it by its own means, then run `dbt run`",
+                hint="correct the table directly, then run `dbt run`",
             )
         return meta
 
@@ -210,7 +210,7 @@ class _Planner:
         if snapshot is None or snapshot not in meta.snapshots:
             raise _impossible(
                 f"{self._table} cannot go back to barrier {self._since}",
-                given="its version of that barrier is gone"
+                given="its version at that barrier is gone"
                 if snapshot is not None
                 else "it had no version at that barrier",
                 hint="choose a later barrier, or correct it with --sql",
@@ -221,7 +221,7 @@ class _Planner:
         """Why a view cannot be made from an earlier version and changes; '' when it can."""
         compiled = plan_of(job)
         if self._revision.mode == "full":
-            return "a full revision was asked for"
+            return "a full revision was requested"
         if compiled.mode == "full":
             return "; ".join(compiled.reasons) or "it is always refreshed in full"
         if not self._since:
@@ -241,13 +241,13 @@ class _Planner:
         if version is None or meta is None:
             return f"it was built after barrier {self._since}"
         if self._made_by(view) != fingerprint:
-            return f"another definition made its rows of barrier {self._since}"
+            return f"a different definition made its rows at barrier {self._since}"
         if version.snapshot not in meta.snapshots:
-            return f"its version of barrier {self._since} is gone"
+            return f"its version at barrier {self._since} is gone"
         for known in (version, self._latest.get(view)):
             # What was forgotten when, and with what it met before, cannot be played again.
             if known is not None and (since := known.stats.get(APPROXIMATE)) is not None:
-                return f"it has forgotten state since barrier {since}, as its `state_ttl` says"
+                return f"it has forgotten state since barrier {since} because of its `state_ttl`"
         if meta.lags(version.snapshot):
             return f"its columns have changed since barrier {self._since}"
         for source, snapshot in version.inputs.items():

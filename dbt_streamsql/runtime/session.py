@@ -92,7 +92,7 @@ class SessionSettings:
             problem = f"`method` {self.method!r} is not one of {', '.join(METHODS)}"
         elif unknown:
             problem = (
-                f"`connectors` names {', '.join(unknown)}: there is {', '.join(jars.CONNECTORS)}"
+                f"`connectors` has {', '.join(unknown)}, not one of {', '.join(jars.CONNECTORS)}"
             )
         elif self.method == "connect" and not self.host:
             problem = "`method: connect` needs a `host`"
@@ -101,7 +101,9 @@ class SessionSettings:
         elif self.method != "connect" and not self.warehouse:
             problem = f"`method: {self.method}` needs a `warehouse`"
         elif "://" in self.warehouse and not self.catalog_properties:
-            problem = "a `warehouse` URI needs `catalog_properties` (type, uri): SQLite is a file"
+            problem = (
+                "a `warehouse` URI needs `catalog_properties` (type, uri): SQLite is a local file"
+            )
         if problem:
             raise StreamSqlError("CONFIG_INVALID", problem)
 
@@ -245,7 +247,7 @@ def _classic(settings: SessionSettings) -> SparkSession:
                 "CONNECTION",
                 "Spark did not start",
                 given=f"{error}; Java {java}",
-                hint="`dbt debug` checks each part; the cause stands above, on stderr",
+                hint="`dbt debug` checks each part; the cause is above, on stderr",
             ) from error
 
 
@@ -284,9 +286,9 @@ def _prepare_catalog(session: SparkSession, settings: SessionSettings) -> None:
             if attempt == 4:
                 raise StreamSqlError(
                     "CONNECTION",
-                    "the catalog cannot be made",
+                    "the catalog cannot be created",
                     given=f"{file}: {str(error).splitlines()[0]}",
-                    hint="check that you may write to the `warehouse` folder",
+                    hint="check that you can write to the `warehouse` folder",
                 ) from error
             time.sleep(0.2 * (attempt + 1))
 
@@ -400,9 +402,9 @@ def _make_folder(folder: Path) -> None:
     except OSError as error:
         raise StreamSqlError(
             "CONNECTION",
-            "the warehouse folder cannot be made",
+            "the warehouse folder cannot be created",
             given=f"{folder}: {error.strerror}",
-            hint="set `warehouse` to a folder that you may write",
+            hint="set `warehouse` to a folder that you can write to",
         ) from error
 
 

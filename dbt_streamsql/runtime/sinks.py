@@ -63,7 +63,7 @@ def opened(sink: Sink, connections: Mapping[str, Mapping[str, str]]) -> Target:
             "CONFIG_INVALID",
             f"the profile has no connection {connection!r}",
             given=f"connection: {connection}",
-            allowed=", ".join(sorted(connections)) or "none is in `connections`",
+            allowed=", ".join(sorted(connections)) or "`connections` is empty",
             place=place,
         )
     spec: Mapping[str, Any] = sink.config["target"]
@@ -175,8 +175,8 @@ class _Sinking:
             if self._job is None or self._newest is None:
                 raise StreamSqlError(
                     "TABLE_MISSING",
-                    f"{self._sink.table} is not maintained any more",
-                    hint="bring it back, or `streamsql sinks --drop` this one",
+                    f"{self._sink.table} is no longer maintained",
+                    hint="restore the table, or drop this sink with `streamsql sinks --drop`",
                     place=self._place,
                 )
             if not self._due:
@@ -319,7 +319,7 @@ class _Sinking:
         self._sink = sink
 
     def _failed(self, error: Exception) -> None:
-        log.warning("%s is not delivered, and tried again: %s", self._sink.name, error)
+        log.warning("the delivery of %s failed and will be retried: %s", self._sink.name, error)
         problem = str(error).replace("\x00", "")
         since = self._sink.failing_since or self._clock.time()
         if (self._sink.failing_since, self._sink.problem) != (since, problem):
@@ -330,8 +330,8 @@ class _Sinking:
             "SINK_LOST",
             f"the changes of {self._sink.table} since barrier {mark.barrier} are gone",
             given=f"{self._target} has everything up to barrier {self._sink.delivered}",
-            hint="`dbt run --full-refresh` of the sink delivers the whole table; what was deleted "
-            "meanwhile is not told: begin with an empty target",
+            hint="`dbt run --full-refresh` of the sink delivers the whole table; deletes that "
+            "happened in between are lost, so empty the target first",
             place=self._place,
         )
 
@@ -344,10 +344,10 @@ class _Sinking:
         if problem:
             return StreamSqlError(
                 "SINK_KEY",
-                f"the rows of {self._sink.name} cannot be told apart by its key",
+                f"the key of {self._sink.name} does not identify its rows",
                 given=problem.partition(" SQLSTATE: ")[0],
-                allowed="one row for each key, and no NULL in it",
-                hint="choose another `key`, or group in a materialized view",
+                allowed="one row per key, and no NULL in the key",
+                hint="choose a different `key`, or group in a materialized view",
                 place=self._place,
             )
         if LOST_ROW in text:

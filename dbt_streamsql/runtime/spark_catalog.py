@@ -60,9 +60,9 @@ class SparkCatalog:
                 "SCHEMA_NOT_FOUND",
                 "REQUIRES_SINGLE_PART_NAMESPACE",
             }:
-                hint = "check the name, or build the model or source that makes it"
+                hint = "check the name, or build the model or source that creates it"
                 if information_schema.find(name) is not None:
-                    hint = "it has no changes to follow: ask it in a `table`, or by run_query"
+                    hint = "it has no changes to follow: read it in a `table`, or with run_query"
                 raise StreamSqlError(
                     "TABLE_MISSING", f"{name} does not exist", hint=hint
                 ) from error

@@ -92,7 +92,9 @@ def sweep(warehouse: Warehouse) -> int:
     removed = 0
     with ledger.orphans() as records:
         for record in records:
-            log.warning("%s was staged when its process died: removing it", record.table)
+            log.warning(
+                "the process that staged %s has died: removing the staged table", record.table
+            )
             removed += _undo(warehouse, spark, formats.from_json(record.body))
     return removed
 
@@ -126,6 +128,10 @@ def _undo(warehouse: Warehouse, spark: SparkSession, staged: StagedTable) -> boo
         with durable("staged.forget"):
             warehouse.store.staged.forget(staged.token)
     except Exception:  # noqa: BLE001 - see above
-        log.warning("%s: a later run removes what was staged", staged.spec.name, exc_info=True)
+        log.warning(
+            "%s: the staged table could not be removed; a later run removes it",
+            staged.spec.name,
+            exc_info=True,
+        )
         return False
     return True

@@ -114,7 +114,7 @@ class Stager:
             files.delete_folder(spark, path)
             raise StreamSqlError(
                 "META_CONFLICT",
-                f"another runner has given barrier {barrier} up",
+                f"another runner has aborted barrier {barrier}",
                 hint="run again",
             )
 

@@ -76,7 +76,7 @@ class StreamReading:
             return told.position
         raise StreamSqlError(
             "STREAM_LOST",
-            f"nothing tells how far {self.source.name} was read for {self.job.table}",
+            f"the position of {self.job.table} in {self.source.name} is not known",
             hint="`dbt run --full-refresh` of this model reads the stream from its beginning",
             place=self.place,
         )
@@ -174,7 +174,7 @@ class StreamReading:
         """Why a record cannot be read, and why no stored value helps."""
         if self.carrying is None or not self.carrying.reason:
             return PROBLEM
-        why = literal(f"; the stored value does not stand for it: {self.carrying.reason}")
+        why = literal(f"; the stored value cannot replace it: {self.carrying.reason}")
         return f"if({UNSENT} IS NULL, {PROBLEM}, concat({PROBLEM}, {why}))"
 
     # -- event time --------------------------------------------------------------------------
@@ -255,7 +255,7 @@ class StreamReading:
                 seen = max((at for at in (seen, newest) if at is not None), default=None)
             return other._root(progress, seen, end is not None)
         except (StreamSqlError, PySparkException, OSError) as error:
-            log.info("%s: how far its stream has come is not known: %s", job.table, error)
+            log.info("%s: the progress of its stream is not known: %s", job.table, error)
             assert stream.lateness is not None
             return Root(progress.upto, progress.seen, stream.lateness)
         finally:

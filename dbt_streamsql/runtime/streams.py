@@ -123,7 +123,7 @@ def check_stream(stream: Stream, place: Place) -> None:
     problems = _problems_of_whole(stream) if stream.whole else []
     if stream.key and not stream.sequence_by and not stream.whole:
         problems.append(
-            "`key` needs `sequence_by`: which of two records of a key is the newer one"
+            "`key` needs `sequence_by`, which decides which of two records with one key is newer"
         )
     problems += [
         f"`{name}` needs a `key`"
@@ -147,7 +147,7 @@ def check_stream(stream: Stream, place: Place) -> None:
     if problems:
         raise StreamSqlError(
             "CONFIG_INVALID",
-            "the config of the streaming table cannot be",
+            "invalid streaming_table config",
             given="; ".join(problems),
             allowed="docs/streaming_table.md lists the keys",
             place=place,
@@ -156,19 +156,18 @@ def check_stream(stream: Stream, place: Place) -> None:
 
 def _problems_of_whole(stream: Stream) -> list[str]:
     problems = [
-        f"`{name}` has no meaning for all rows as they are now: a row that is missing is deleted"
+        f"`{name}` does not apply when every barrier reads all rows: missing rows are deleted"
         for name in ("sequence_by", "delete_when", "truncate_when")
         if getattr(stream, name)
     ]
     if not stream.key:
         problems.append(
-            "all rows are read at every barrier, which needs a `key`: the columns by which a row "
-            "is the same one as before"
+            "reading all rows at every barrier needs a `key`: the columns that identify a row"
         )
     if stream.forgives:
         problems.append(
-            "`on_error: quarantine` would delete the row of a record that cannot be read; cast "
-            "in the source's `query` instead"
+            "`on_error: quarantine` would delete the row of a record that cannot be read; use "
+            "casts in the source's `query` instead"
         )
     return problems
 
@@ -182,16 +181,16 @@ def _problems_of_time(stream: Stream) -> list[str]:
         if stream.late_data == "quarantine":
             problems.append("`late_data` needs a `lateness`")
         if stream.event_time:
-            problems.append("`event_time` needs a `lateness`: how long a record may be under way")
+            problems.append("`event_time` needs a `lateness`: how late a record may arrive")
         return problems
     if not stream.event_time:
         problems.append("`lateness` needs `event_time`: the time of a record")
     if stream.whole:
-        problems.append("`lateness` has no meaning for all rows as they are now")
+        problems.append("`lateness` does not apply when every barrier reads all rows")
     if stream.on_schema_change != drift.FAIL:
         problems.append(
-            f"`lateness` goes with `on_schema_change: {drift.FAIL}` only: records that wait have "
-            "the columns they came with"
+            f"`lateness` requires `on_schema_change: {drift.FAIL}`: waiting records keep the "
+            "columns they arrived with"
         )
     return problems
 
@@ -290,7 +289,7 @@ def opened(
             "CONFIG_INVALID",
             f"the profile has no connection {stream.connection!r}",
             given=f"connection: {stream.connection}",
-            allowed=", ".join(sorted(connections)) or "none is in `connections`",
+            allowed=", ".join(sorted(connections)) or "`connections` is empty",
             place=place,
         )
     known = connections.get(stream.connection, {})
@@ -316,7 +315,7 @@ def release(warehouse: Warehouse, jobs: Mapping[str, Job], barrier: int) -> None
             with durable("stream.release"):
                 source.release(warehouse.sessions.main, span.upto)
         except (StreamSqlError, PySparkException, OSError) as error:
-            log.warning("%s: its stream is not released yet: %s", table, error)
+            log.warning("%s: its stream could not be released yet: %s", table, error)
 
 
 def forget(warehouse: Warehouse, job: Job) -> None:
@@ -329,4 +328,4 @@ def forget(warehouse: Warehouse, job: Job) -> None:
         if isinstance(source, Keeping):
             log.warning("%s: %s", job.table, source.forget())
     except StreamSqlError as error:
-        log.warning("%s: what its stream keeps for it may be there still: %s", job.table, error)
+        log.warning("%s: its stream may still hold resources for it: %s", job.table, error)

@@ -43,8 +43,8 @@ from dbt_streamsql.storage.iceberg.metadata import Metadata
 _NUMBER = f"{HIDDEN_PREFIX}number"
 _BAD = "STREAMSQL_BAD_RECORD a record "
 _BAD_KEY = f"{_BAD}has NULL in its key or sequence: "
-_CLEARS_ONE = f"{_BAD}truncates, and has a key: "
-_TWICE = f"{_BAD}has the key of another one: "
+_CLEARS_ONE = f"{_BAD}truncates but has a key: "
+_TWICE = f"{_BAD}has the same key as another record: "
 
 
 @dataclass(frozen=True)

@@ -93,10 +93,10 @@ def _held(warehouse: Warehouse, job: Job, version: TableVersion) -> dict[TableNa
     if gone:
         raise StreamSqlError(
             "CONSISTENCY_UNAVAILABLE",
-            f"what barrier {version.barrier} has of {job.table} is there no more",
-            given=f"expired, or dropped: {', '.join(gone)}",
+            f"the data of {job.table} at barrier {version.barrier} is no longer available",
+            given=f"expired or dropped: {', '.join(gone)}",
             allowed="a view and its sources at the versions of its last barrier",
-            hint="the next run builds the view anew (`dbt run`, or Engine.advance()): verify it "
+            hint="the next run rebuilds the view (`dbt run`, or Engine.advance()); verify it "
             "after that",
         )
     return found
@@ -111,17 +111,19 @@ def _moments(
     sources = {source: held.get(TableName.parse(source)) for source in job.sources}
     view = held.get(TableName.parse(job.table))
     if plan.fingerprint != version.stats.get("plan"):
-        raise _untold(job, "its definition is another than that of its rows")
+        raise _untold(job, "its definition differs from the one that made its rows")
     if CLOCKED not in version.stats:
         raise _untold(job, "the time of its last barrier was not recorded")
     if version.stats.get("definition", METADATA) != METADATA:
-        raise _untold(job, "its last barrier took over rows of another definition")
+        raise _untold(job, "its last barrier reused rows of a different definition")
     if previous is None or view is None or previous.snapshot not in view.snapshots:
         raise _untold(job, "its version before the last barrier is gone")
     for source, meta in sources.items():
         known = previous.inputs.get(source), version.inputs[source]
         if meta is None or inputs.classify(meta, *known).kind == "lost":
-            raise _untold(job, f"what it had read of {source} before the last barrier is gone")
+            raise _untold(
+                job, f"the version of {source} that it read before the last barrier is gone"
+            )
     versions = {BEFORE: previous, AFTER: version}
 
     def rows(moment: str, place: int) -> str:
@@ -148,9 +150,9 @@ def _moments(
 def _untold(job: Job, why: str) -> StreamSqlError:
     return StreamSqlError(
         "STATE_FORGOTTEN",
-        f"{job.table} has forgotten state, and what its rows should be is not known: {why}",
-        given="a comparison with what its last barrier should have made",
-        hint="verify it after its next barrier, or make it equal to its query again by `dbt run "
+        f"{job.table} has forgotten state, so its expected rows are not known: {why}",
+        given="a comparison with the expected result of its last barrier",
+        hint="verify it after its next barrier, or rebuild it from its query with `dbt run "
         "--full-refresh`",
     )
 
@@ -167,7 +169,7 @@ def _meant(
     if plan.mode not in ("incremental", "full"):
         raise StreamSqlError(
             "NOT_A_VIEW",
-            f"{job.table} takes records from a stream: there is nothing else to compare it with",
+            f"{job.table} reads records from a stream, so there is nothing to compare it with",
             allowed="materialized views",
         )
 

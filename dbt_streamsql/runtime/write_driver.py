@@ -77,7 +77,7 @@ def exchanged(writer: Writer, change: Rows, gone: pa.Table) -> tuple[Outcome, pa
 
 def _few_enough(writer: Writer, change: Rows) -> None:
     if change.data.num_rows > writer.tuning.driver_rows:
-        raise Mismatch(f"it was compared, and {change.data.num_rows:,} rows of it are others")
+        raise Mismatch(f"a comparison found {change.data.num_rows:,} different rows")
 
 
 def _visible(writer: Writer, change: Rows) -> Rows | None:

@@ -46,7 +46,7 @@ class DeltaStagedTable:
                 "ATOMIC_UNSUPPORTED",
                 "this Spark cannot write Delta tables",
                 given=f"file_format: {spec.format}, and spark.sql.extensions without {EXTENSION}",
-                hint="give Delta's jars, its extension and its catalog in `spark_properties` of "
+                hint="set Delta's jars, its extension and its catalog in `spark_properties` of "
                 "the profile (docs/atomic.md has the lines), or choose file_format: iceberg",
                 place=Place(str(spec.name)),
             )

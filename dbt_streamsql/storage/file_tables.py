@@ -70,7 +70,7 @@ class NoVersionsError(StreamSqlError):
             "SQL_UNSUPPORTED",
             f"{name} has no versions",
             given=why,
-            allowed="Iceberg and Delta tables, and tables of files whose list tells what came",
+            allowed="Iceberg and Delta tables, and tables of files whose listing shows new files",
             place=Place(str(name)),
         )
 
@@ -156,7 +156,7 @@ def load(
         raise NoVersionsError(name, "its files cannot be listed over Spark Connect")
     columns = _columns(rows)
     if any(column.lower() == HIDDEN for column, _ in columns):
-        raise NoVersionsError(name, f"it has a column {HIDDEN}, as Spark calls the file of a row")
+        raise NoVersionsError(name, f"it has a column {HIDDEN}, a name that Spark uses itself")
     options = facts.get("Storage Properties", "")
     parts = (kind, facts.get("Location", ""), options, columns)
     files = _listed(spark, name, facts, options)
@@ -215,7 +215,7 @@ def why_lost(source: str, old: int | None) -> str:
     """What has become of a version that is lost."""
     if old is not None and old & FRESH:
         return f"a file of {source} was so new that it may have been replaced since it was read"
-    return f"files of {source} were removed or rewritten, or it was altered, since it was read"
+    return f"files of {source} were removed or rewritten, or it was altered since it was read"
 
 
 def version(name: TableName, meta: FileTable, number: int | None) -> str:
@@ -226,7 +226,7 @@ def version(name: TableName, meta: FileTable, number: int | None) -> str:
             "CONSISTENCY_UNAVAILABLE",
             f"a version of {name} is gone",
             given="files of it were removed or rewritten",
-            hint="run what reads it (`dbt run`, or Engine.advance())",
+            hint="refresh the views that read it (`dbt run`, or Engine.advance())",
             place=Place(str(name)),
         )
     return f"(SELECT * FROM {name.sql} WHERE {_of(files)})"
@@ -262,7 +262,7 @@ def _listed(
 ) -> list[File]:
     location = facts.get("Location", "")
     if _PATTERN.search(location) or "recursivefilelookup" in options.lower():
-        raise NoVersionsError(name, "it is not the files of one folder")
+        raise NoVersionsError(name, "its files are not in one folder")
     try:
         if "Partition Provider" in facts:
             return _in_partitions(spark, name)
@@ -286,7 +286,7 @@ def _check_names(
     except (PySparkException, Py4JError):
         named = False
     if not named:
-        raise NoVersionsError(name, f"Spark calls its files otherwise than {one.path}")
+        raise NoVersionsError(name, f"Spark uses a different name for its file {one.path}")
     known.add(location)
 
 
@@ -301,7 +301,7 @@ def _in_partitions(spark: SparkSession, name: TableName) -> list[File]:
         for file in _in_folder(spark, name, listed())
     ]
     if len({file.path for file in files}) < len(files):
-        raise NoVersionsError(name, "several of its partitions have one folder")
+        raise NoVersionsError(name, "several of its partitions share a folder")
     return files
 
 
@@ -310,13 +310,13 @@ def _in_folder(spark: SparkSession, name: TableName, found: Any) -> list[File]:
     text = str(java_class(spark, "org.apache.commons.lang3.ArrayUtils").toString(found))
     entries = _FACTS.findall(text)
     if len(entries) != len(found):
-        raise NoVersionsError(name, "a name in its folder has a semicolon")
+        raise NoVersionsError(name, "a name in its folder contains a semicolon")
     files: list[File] = []
     places: dict[str, str] = {}
     for path, folder, size, modified in entries:
         above, _, last = path.rpartition("/")
         if folder and (last == "_spark_metadata" or not _is_hidden(last)):
-            raise NoVersionsError(name, f"its folder has another one in it, {last}")
+            raise NoVersionsError(name, f"its folder contains a subfolder, {last}")
         if not folder and not _is_hidden(last):
             if above not in places:
                 places[above] = _address(spark, above)

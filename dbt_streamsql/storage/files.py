@@ -41,7 +41,9 @@ class FilesStagedTable:
     ) -> FilesStagedTable:
         """Refuse what one change of a metastore cannot publish. Error: ATOMIC_UNSUPPORTED."""
         if spec.partition_by or spec.clustered_by:
-            raise metastore.unsupported(spec, "partitions and buckets are entries of their own")
+            raise metastore.unsupported(
+                spec, "partitions and buckets need metastore entries of their own"
+            )
         return cls(spec, purpose, token, metastore.folder_of(spark, spec, token, root))
 
     @property
@@ -56,7 +58,7 @@ class FilesStagedTable:
         old = _schema(spark, self.spec.name)
         if old is not None and not same_columns(old, rows.schema):
             raise metastore.unsupported(
-                self.spec, "the columns change, which is a change of its own"
+                self.spec, "the columns change, which needs a separate metastore change"
             )
         rows.write.format(self.spec.format).options(**self.spec.options).save(self.folder)
 

@@ -40,8 +40,8 @@ def apply_staging(
             f"a table of format {spec.format} cannot be staged",
             given=f"file_format: {spec.format}",
             allowed=", ".join(sorted(IMPLEMENTATIONS)),
-            hint="choose another `file_format`, or set `atomic: false`: then the table is created "
-            "first and stays when its build fails",
+            hint="choose a different `file_format`, or set `atomic: false`: then the table is "
+            "created first and remains if its build fails",
             place=Place(str(spec.name)),
         )
     found: StagedTable = kind.plan(spark, spec, purpose, uuid.uuid4().hex, root)

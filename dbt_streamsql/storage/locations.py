@@ -51,7 +51,7 @@ class Roots:
         if not any(_contains(self._read(root, "allowed_roots"), place) for root in self.places):
             raise StreamSqlError(
                 "PATH_OUTSIDE",
-                f"`{what}` leads out of the allowed folders",
+                f"`{what}` is outside the allowed folders",
                 given=f"{given!r}, which is {place}",
                 allowed=" or below ".join(self.places) or "nothing: the profile names no folder",
                 hint="choose a folder below these, or add one to `allowed_roots` in the profile",
@@ -96,7 +96,7 @@ def _contains(root: str, place: str) -> bool:
 def _unreadable(given: object, what: str) -> StreamSqlError:
     return StreamSqlError(
         "PATH_OUTSIDE",
-        f"`{what}` is not a place that can be checked",
+        f"`{what}` is not a path that can be checked",
         given=repr(given),
         allowed="a path, a file: URI without a host, or scheme://name/path, without `.` and `..` "
         "in a URI and without control characters",

@@ -49,7 +49,7 @@ def folder_of(spark: SparkSession, spec: TableSpec, token: str, root: str) -> st
     """
     old = described(spark, spec.name)
     if old and old.get("Provider", "view").lower() != spec.format:
-        raise unsupported(spec, f"what is there is of format {old.get('Provider', 'view')}")
+        raise unsupported(spec, f"the existing table has format {old.get('Provider', 'view')}")
     if spec.location:
         return f"{spec.location.rstrip('/')}-{token}"
     where = f"{quote(spec.name.catalog)}.{quote(spec.name.schema)}"

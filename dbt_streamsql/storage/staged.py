@@ -148,6 +148,6 @@ def already_there(name: TableName) -> StreamSqlError:
 def gone(name: TableName) -> StreamSqlError:
     return StreamSqlError(
         "META_CONFLICT",
-        f"what was staged for {name} is gone: another process has cleaned it up",
-        hint="run again; if it happens twice, look whether this process loses its store's lock",
+        f"the staged table of {name} is gone: another process has removed it",
+        hint="run again; if it happens twice, check whether this process loses its store's lock",
     )

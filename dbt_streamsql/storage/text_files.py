@@ -33,7 +33,7 @@ def read_text(place: str, spark: Session) -> str:
     except Exception as error:
         raise _refused("read", place, error) from error
     if len(rows) != 1:
-        raise _refused("read", place, ValueError(f"{len(rows)} files are there"))
+        raise _refused("read", place, ValueError(f"there are {len(rows)} files"))
     return str(rows[0][0])
 
 
@@ -61,7 +61,7 @@ def _write_by_hadoop(spark: SparkSession, place: str, text: str) -> None:
     if is_connect(spark):
         raise StreamSqlError(
             "FILE_UNREADABLE",
-            "over Spark Connect files are written where this process runs",
+            "over Spark Connect, files can only be written locally",
             given=place,
             allowed="a local path",
             hint="write it to a local file and copy it there",

@@ -26,7 +26,7 @@ TOLERANCE = 1e-9
 """Relative, for doubles: a stored quotient and one computed anew may differ in their last bits,
 and `duck_dialect.DIGITS` rounds one of them."""
 _OUR_FAULT = (
-    *("rewritten query is not valid", "brackets would be lost", "the parser reads"),
+    *("rewritten query is not valid", "parentheses would be lost", "the parser reads"),
     "is read as",
 )
 """Reasons of a full refresh that no query of the grammar gives."""

@@ -238,7 +238,7 @@ SPARK: dict[str, Planted] = {
     ),
     "redefined-below": (
         "_block",
-        '_equal(new.where, old.where, at, "another condition below what is stored")',
+        '_equal(new.where, old.where, at, "a condition below the stored rows is different")',
         "pass",
         "a condition below the groups may be another",
         "verdicts",

@@ -42,7 +42,7 @@ def _obstacle(node: Aggregate, select: Select) -> str:
     if select.where:
         return "HAVING hides groups"
     if node.session is not None:
-        return "sessions split and grow together"
+        return "sessions can split and merge"
     return next((why for call in node.calls if (why := unfolded(call))), "")
 
 

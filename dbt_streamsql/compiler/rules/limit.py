@@ -38,7 +38,7 @@ def plan(view: View, emitter: Emitter) -> View:
     """Emit the merge of the stored rows with the change, and the whole query for when it fails."""
     node, block, _ = keyed_view(view)
     assert isinstance(node, Limit)
-    refuse_incomparable(view.columns, "telling the rows apart")
+    refuse_incomparable(view.columns, "distinguishing rows")
     shown, hidden = _places(node, block, view)
     outputs = (
         *(

@@ -49,7 +49,7 @@ def plan(view: View, emitter: Emitter) -> View:
     )
     single = isinstance(node, Aggregate) and node.session is None
     if not single:
-        refuse_unlike(view.columns, "telling the rows of a key apart")
+        refuse_unlike(view.columns, "distinguishing the rows of a key")
     emitter.steps.append(Replace(rows, stored, key.columns, single))
     full = shown if key.hidden else None
     return replace(view, strategy="replace", key=key.columns, full=full)

@@ -14,7 +14,7 @@ from dbt_streamsql.plan.steps import Apply
 
 def plan(view: View, emitter: Emitter) -> View:
     """Emit the change of the whole query, under the view's own column names and types."""
-    refuse_unlike(view.columns, "taking back single rows")
+    refuse_unlike(view.columns, "retracting single rows")
     changed = delta_of(view.root, emitter)
     items = ", ".join(
         f"CAST({escape(ident(old))} AS {column.type}) AS {escape(ident(column.name))}"

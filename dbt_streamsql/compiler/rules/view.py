@@ -110,6 +110,6 @@ def refuse_collated(columns: tuple[Column, ...]) -> None:
                 Reason(
                     "COLLATE",
                     f"column {column.name} of type {column.type} has a collation",
-                    "collate where texts are compared, or CAST the column AS STRING",
+                    "apply the collation where strings are compared, or CAST the column AS STRING",
                 )
             )

@@ -156,8 +156,8 @@ def tables_of(spark: SparkSession) -> IcebergTables:
             return make(spark)
     raise StreamSqlError(
         "CONNECTION",
-        "no way leads from this kind of session to Iceberg tables",
+        "this kind of session cannot access Iceberg tables",
         given=full_name(type(spark)),
         allowed=", ".join(WAYS),
-        hint="give a session of PySpark",
+        hint="use a PySpark session",
     )

@@ -176,7 +176,7 @@ def _fields(
         if "initial-default" in field:
             raise StreamSqlError(
                 "SQL_UNSUPPORTED",
-                f"{field['name']} of {table} has a default, and no rows were written since",
+                f"{field['name']} of {table} has a default, and no rows were written since then",
                 allowed="columns that were added without a default, renamed, dropped or widened",
                 hint="write to the table, then run again",
                 place=Place(str(table)),

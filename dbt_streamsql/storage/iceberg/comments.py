@@ -24,7 +24,7 @@ def keep(
     """
     table = metadata.load(spark, at)
     if table is None:
-        raise StreamSqlError("DEFINITION_MISSING", f"{at} is no Iceberg table")
+        raise StreamSqlError("DEFINITION_MISSING", f"{at} is not an Iceberg table")
     if comment is not None and comment != table.properties.get("comment", ""):
         spark.sql(f"COMMENT ON TABLE {at.sql} IS :comment", args={"comment": comment})
     fields = table.schemas.get(table.schema_id, ())

@@ -58,7 +58,7 @@ def branch(spark: SparkSession, table: TableName) -> Iterator[str]:
             raise StreamSqlError(
                 "META_CONFLICT",
                 "another run wrote the table at the same time",
-                given="nothing of this run is in it",
+                given="no change of this run was written",
                 hint="run the model again, with `dbt retry`",
                 place=Place(str(table)),
             ) from error

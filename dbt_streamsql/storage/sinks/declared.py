@@ -48,7 +48,7 @@ class SinkOptions(Options):
     def modes(self, mode: str, modes: tuple[str, ...], key: tuple[str, ...]) -> str:
         """The mode, the first of `modes` when none was given; all but the keyless need a key."""
         if mode and mode not in modes:
-            self.wrong(f"`mode` is {mode!r}: one of {', '.join(modes)}")
+            self.wrong(f"`mode` is {mode!r}, not one of {', '.join(modes)}")
         found = mode if mode in modes else modes[0]
         if found in ("upsert", "debezium") and not key:
             self.wrong(f"`mode: {found}` needs a `key` in the model's config")

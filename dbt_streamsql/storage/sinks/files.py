@@ -60,10 +60,10 @@ class FilesTarget:
         if first and found:
             raise StreamSqlError(
                 "SINK_REFUSED",
-                f"{self.name}: it has deliveries already, and none of this sink",
+                f"{self.name}: it already has deliveries, and none is from this sink",
                 given=", ".join(found[:3]),
-                hint="choose an empty folder, or `dbt run --full-refresh` of the sink: they are "
-                "deleted, and the whole table is delivered",
+                hint="choose an empty folder, or run `dbt run --full-refresh` of the sink, which "
+                "deletes them and delivers the whole table",
                 place=self.place,
             )
 
@@ -95,7 +95,7 @@ class FilesTarget:
                 "SINK_UNREACHABLE",
                 f"{self.name} cannot be written",
                 given=self.hide(told.strip().splitlines()[0]),
-                hint="check the path and the right to write there; it is tried again",
+                hint="check the path and the permission to write there; the delivery is retried",
                 place=self.place,
             ) from None
 
@@ -149,7 +149,7 @@ def target(options: SinkOptions, mode: str, key: tuple[str, ...]) -> FilesTarget
     """Error: CONFIG_INVALID."""
     found = options.modes(mode, (CHANGELOG, APPEND), key)
     if key:
-        options.wrong("`key` has no meaning for files, which are given each row")
+        options.wrong("`key` does not apply to files, which receive every row")
     path = options.text("path", allowed="a folder, or an address such as s3a://bucket/folder")
     form = options.format or "parquet"
     if form not in FORMATS:

@@ -134,9 +134,9 @@ class KafkaDelivery:
                 raise
             raise StreamSqlError(
                 "SINK_UNREACHABLE",
-                f"{self.target.name}: Kafka did not take the records",
+                f"{self.target.name}: Kafka did not accept the records",
                 given=self.target.hide(text.strip().splitlines()[0]),
-                hint="check the brokers, the topic and the user's rights; it is tried again",
+                hint="check the brokers, the topic and the user's rights; the delivery is retried",
                 place=self.target.place,
             ) from None  # the cause may tell the password
 
@@ -207,7 +207,7 @@ def target(options: SinkOptions, mode: str, key: tuple[str, ...]) -> KafkaTarget
     given = options.prefixed("kafka.")
     for name in _OURS:
         if name in given:
-            options.wrong(f"`{name}` is not yours to set")
+            options.wrong(f"`{name}` cannot be set")
     options.check()
     # The records of a key must not overtake one another.
     sure = {"kafka.acks": "all", "kafka.enable.idempotence": "true"}

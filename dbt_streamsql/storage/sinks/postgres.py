@@ -93,10 +93,10 @@ class PostgresTarget:
             mark = self._mark(connection, layout)
             if mark is None and not replaces and self._has_rows(connection):
                 raise self._refused(
-                    "it has rows already, and none of this sink",
+                    "it already has rows, and none is from this sink",
                     f"{self.schema}.{self.table}",
-                    "empty it, or `dbt run --full-refresh` of the sink: its rows become those of "
-                    "the sink, all others are deleted",
+                    "empty it, or run `dbt run --full-refresh` of the sink, which replaces all of "
+                    "its rows with those of the sink",
                 )
             yield PostgresDelivery(self, connection, layout, mark)
             connection.rollback()
@@ -112,7 +112,7 @@ class PostgresTarget:
             _run(connection, text, (self.marks, MARKS))
         if not self._there(connection, self.schema, self.table):
             if not self.may_create:
-                hint = "create it with a primary key of the sink's key, or leave `create` out"
+                hint = "create it with the sink's key as its primary key, or remove `create`"
                 raise self._refused("there is no such table", f"{self.schema}.{self.table}", hint)
             self._create(connection, layout)
             return
@@ -128,9 +128,9 @@ class PostgresTarget:
         keys = [set(row[0]) for row in connection.execute(_KEYS, (at,)).fetchall()]
         if set(layout.key) not in keys:
             raise self._refused(
-                "the table has no unique index of the sink's key",
+                "the table has no unique index on the sink's key",
                 ", ".join(layout.key),
-                "`CREATE UNIQUE INDEX ON … (…)` of just these columns",
+                "`CREATE UNIQUE INDEX ON … (…)` on exactly these columns",
             )
 
     def _create(self, connection: Connection[Any], layout: Layout) -> None:
@@ -197,9 +197,9 @@ class PostgresTarget:
         except psycopg.Error as error:
             raise StreamSqlError(
                 "SINK_UNREACHABLE",
-                f"{self.name}: PostgreSQL cannot be reached, or refuses",
+                f"{self.name}: PostgreSQL cannot be reached, or refused the request",
                 given=self.hide(" ".join(str(error).split())),
-                hint="docs/sink.md tells what the server and the user need",
+                hint="docs/sink.md lists what the server and the user need",
                 place=self.place,
             ) from None  # the cause may tell the password
 
@@ -301,7 +301,7 @@ def _of_url(options: SinkOptions) -> dict[str, Any]:
     if not url:
         return {"host": "", "dbname": ""}
     if not url.startswith("jdbc:postgresql://"):
-        options.wrong("`url` does not start with jdbc:postgresql://, which can be delivered to")
+        options.wrong("`url` must start with jdbc:postgresql://")
         return {"host": "-", "dbname": "-"}
     parts = urlsplit(url.removeprefix("jdbc:"))
     given = dict(parse_qsl(parts.query))

@@ -45,10 +45,10 @@ class Schemas:
         except (PySparkException, Py4JError, TypeError) as error:
             raise StreamSqlError(
                 "CONFIG_INVALID",
-                "Spark cannot read Avro, or not by this schema",
+                "Spark cannot read Avro, or cannot use this schema",
                 given=str(error).strip().splitlines()[0],
-                hint="`connectors: [avro]` in the profile; a Spark Connect server has to have "
-                "spark-avro itself",
+                hint="`connectors: [avro]` in the profile; a Spark Connect server needs "
+                "spark-avro installed",
                 place=self.place,
             ) from error
         assert isinstance(found, StructType)
@@ -97,11 +97,11 @@ def schemas_of(options: Options) -> Schemas:
     }
     writers = {int(key): text for key, text in texts.items() if key.isdigit()}
     for key in sorted(set(texts) - set(map(str, writers))):
-        options.wrong(f"`schema_files` has the key {key!r}: the number of a schema")
+        options.wrong(f"`schema_files` has the key {key!r}, which is not the number of a schema")
     path = options.text("schema_file", None)
     columns = text_of(options, "schema_file", path) if path else ""
     if wire == PLAIN and texts:
-        options.wrong("`schema_files` are for `wire_format: confluent`")
+        options.wrong("`schema_files` requires `wire_format: confluent`")
     elif (wire == CONFLUENT or texts) and not writers:
         options.wrong("`schema_files` is missing: the numbers of schemas and their files")
     elif not writers and not path:
@@ -119,7 +119,7 @@ def text_of(options: Options, key: str, path: Any) -> str:
         options.wrong(f"`{key}` cannot be read: {error.strerror}: {path}")
         return ""
     except ValueError as error:
-        options.wrong(f"`{key}` is no JSON: {error}: {path}")
+        options.wrong(f"`{key}` is not JSON: {error}: {path}")
         return ""
     if not isinstance(found, dict) or found.get("type") != "record":
         options.wrong(f"`{key}` is not the schema of a record: {path}")

@@ -133,7 +133,7 @@ def source(options: Options) -> Datagen:
     per_second = options.get("rows_per_second", _positive, "a number above 0", None)
     per_barrier = options.integer("rows_per_barrier", None)
     if (per_second is None) == (per_barrier is None):
-        options.wrong("one of `rows_per_second` and `rows_per_barrier` is needed, and only one")
+        options.wrong("exactly one of `rows_per_second` and `rows_per_barrier` must be set")
     since = options.moment("since", None)
     pace = Pace(
         per_second,
@@ -159,7 +159,7 @@ def source(options: Options) -> Datagen:
         if (found := _generator(options, place, name, kind, given.pop(name, None), seed))
     )
     for name in given:
-        options.wrong(f"`generate: {name}` is no declared column")
+        options.wrong(f"`generate: {name}` is not a declared column")
     options.check()
     return Datagen("datagen", made, pace, numbered=True)
 

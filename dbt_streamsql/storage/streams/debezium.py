@@ -29,7 +29,7 @@ OPERATIONS = ("c", "r", "u", "d", "t")
 _ENVELOPE, _CHANGE, _OP, _LAST, _TOLD, _FIELDS = (
     f"{HIDDEN_PREFIX}{name}" for name in ("envelope", "change", "op", "last", "told", "fields")
 )
-_UNKNOWN = "it is not a change as Debezium writes them: `op` is "
+_UNKNOWN = "it is not a Debezium change: `op` is "
 _UNAVAILABLE = "__debezium_unavailable_value"
 _SCHEMA = f"struct<fields:array<struct<field:string,fields:array<{FIELD}>>>>"
 """What is read of the schema of an envelope."""

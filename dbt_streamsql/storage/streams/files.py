@@ -158,9 +158,9 @@ class FileStream:
             except FileNotFoundError as error:
                 raise StreamSqlError(
                     "STREAM_LOST",
-                    f"{self.name}: nothing tells which files were read",
+                    f"{self.name}: the list of files that were read is missing",
                     given=f"{ledger.folder} has no list {name}",
-                    hint="`dbt run --full-refresh` of this model reads all files anew",
+                    hint="`dbt run --full-refresh` of this model reads all files again",
                     place=self.place,
                 ) from error
         return found
@@ -177,10 +177,10 @@ class FileStream:
             "STREAM_CHANGED",
             f"{self.name}: a file {what}",
             given=entry.path,
-            allowed="files that appear whole and stay as they are",
+            allowed="files that appear complete and do not change",
             hint="write files elsewhere and rename them into the folder; `min_age` waits for "
-            "those that are written in place, `on_rewrite: ignore` passes over what becomes "
-            "of a file later",
+            "files that are written in place, and `on_rewrite: ignore` ignores later changes "
+            "to a file",
             place=self.place,
         )
 
@@ -197,7 +197,7 @@ class FileStream:
         if folder is None:
             raise StreamSqlError(
                 "CONFIG_INVALID",
-                f"{self.name}: nothing says where to keep the list of files that were read",
+                f"{self.name}: no folder is set for the list of files that were read",
                 given="Spark's catalog has no `warehouse`",
                 allowed="`ledger`: a folder, one for each table",
                 place=self.place,

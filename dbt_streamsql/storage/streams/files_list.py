@@ -262,8 +262,8 @@ def _plain(path: str) -> str:
 def _missing(path: str, place: Place) -> StreamSqlError:
     return StreamSqlError(
         "TABLE_MISSING",
-        "the folder, whose files are read as a stream, does not exist",
+        "the folder whose files are read as a stream does not exist",
         given=path,
-        hint="make the folder, or correct `path`",
+        hint="create the folder, or correct `path`",
         place=place,
     )

@@ -163,7 +163,7 @@ class Typed:
             if not files:
                 raise StreamSqlError(
                     "CONFIG_INVALID",
-                    "nothing tells the columns of the files: there is none yet",
+                    "the columns of the files are not known: there is no file yet",
                     allowed="`columns` with `data_type`, or `schema`; or a first file",
                     place=self.place,
                 )

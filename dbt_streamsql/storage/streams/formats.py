@@ -173,7 +173,7 @@ class Csv:
     ) -> DataFrame:
         """The same from a frame whose column `ROW` has the fields as texts."""
         values, problems = self.declared.typed(types, ROW)
-        count = f"'it has not {len(types)} fields, or a quote that is not closed'"
+        count = f"'it does not have {len(types)} fields, or a quote is not closed'"
         broken = when(f"{field(ROW, CORRUPT)} IS NOT NULL", count)
         return finished(frame, values, own, text, [*before, broken, *problems])
 
@@ -226,7 +226,7 @@ class Avro:
         row, problem = self.schemas.read(F.col(VALUE))
         known = frame.withColumn(ROW, row).withColumn(PROBLEM, problem)
         unread = f"{VALUE} IS NOT NULL AND {field(ROW, avro.MARK)} IS NULL"
-        broken = [PROBLEM, when(unread, "'it is not what its Avro schema says'")]
+        broken = [PROBLEM, when(unread, "'it does not match its Avro schema'")]
         values, problems = cast_all(ROW, self.schemas.types(spark), self.declared.types(spark))
         return finished(known, values, own, f"base64({VALUE})", [*broken, *problems])
 
@@ -317,9 +317,9 @@ def with_own(columns: Columns, own: Columns, place: Place) -> Columns:
     if twice:
         raise StreamSqlError(
             "CONFIG_INVALID",
-            "the source has column names that cannot be told apart",
+            "the source has column names that clash",
             given=", ".join(twice),
-            allowed="names that differ by more than case, and none of the connector's: "
+            allowed="names that differ in more than case, and none of the connector's own: "
             + ", ".join(name for name, _ in own),
             place=place,
         )
@@ -333,7 +333,7 @@ def format_of(options: Options, known: Sequence[str]) -> Format:
     name = str(options.format or "")
     if name not in known:
         options.wrong(
-            f"`format` is {name!r}: one of {', '.join(known)}"
+            f"`format` is {name!r}, not one of {', '.join(known)}"
             if name
             else f"`format` is missing: one of {', '.join(known)}"
         )
@@ -352,7 +352,7 @@ def format_of(options: Options, known: Sequence[str]) -> Format:
 def declared_of(options: Options, name: str) -> Declared:
     needed = name in ("json", "csv", "debezium")
     if needed and not options.columns and not options.schema:
-        options.wrong("no column has a type: `columns` with `data_type`, or `schema`")
+        options.wrong("no column has a type: set `columns` with `data_type`, or `schema`")
     timestamps = options.text("timestamp_format", None) if needed else None
     dates = options.text("date_format", None) if needed else None
     return Declared(options.columns, options.schema, timestamps, dates, options.place)
@@ -365,7 +365,7 @@ def csv_options(options: Options) -> dict[str, str]:
         "quote": options.text("quote", '"'),
         "escape": options.text("escape", '"'),
         "nullValue": options.get(
-            "null_value", lambda v: v if isinstance(v, str) else None, "a text", ""
+            "null_value", lambda v: v if isinstance(v, str) else None, "a string", ""
         ),
     }
     return {key: value for key, value in given.items() if value is not None}

@@ -93,7 +93,7 @@ class Jdbc:
     def _snapshot(self, spark: SparkSession, after: Position | None) -> End | None:
         seen = None
         if after is not None and "n" not in after:
-            raise self._refusal("it was read in another mode before", "mode: snapshot")
+            raise self._refusal("it was read in a different mode before", "mode: snapshot")
         if self.changed_by is not None:
             rows = collected(self._load(spark, f"({self.changed_by}) {_ALIAS}"))
             told = json.dumps([list(row) for row in rows], default=str)
@@ -108,8 +108,10 @@ class Jdbc:
         rows = self._load(spark)
         kind = self._kind(rows)
         if after is not None and after.get("type") != kind:
-            before = after.get("type", "another mode")
-            raise self._refusal("the column has another type now", f"{before} before, {kind} now")
+            before = after.get("type", "a different mode")
+            raise self._refusal(
+                "the type of the column has changed", f"{before} before, {kind} now"
+            )
         by = self._quoted(self._spelled(rows))
         nulls = f"(SELECT count(*) FROM {self.relation} WHERE {by} IS NULL)"
         now = f", CURRENT_TIMESTAMP AS {_NOW}" if self.lag is not None else ""
@@ -124,9 +126,7 @@ class Jdbc:
         written = _written(top, kind)
         absent, value = answer.select(F.col(_NULLS).cast("bigint"), written).collect()[0]
         if absent:
-            raise self._refusal(
-                "rows have no value in the column by which they are followed", f"{absent} rows"
-            )
+            raise self._refusal("rows have no value in `column`", f"{absent} rows")
         upto = {"value": value, "type": kind}
         if after is None and self.start == "latest":
             return End(upto, 0)
@@ -165,11 +165,11 @@ class Jdbc:
         kind = type_text(rows.schema[self._spelled(rows)].dataType)
         if not _ORDERED.fullmatch(kind):
             raise self._refusal(
-                "rows cannot be followed by a column of this type", f"{self.column} {kind}"
+                "new rows cannot be found by a column of this type", f"{self.column} {kind}"
             )
         if self.lag is not None and kind not in _TIMES:
             raise self._refusal(
-                "`lag` is a length of time, and the column is none", f"{self.column} {kind}"
+                "`lag` is a length of time, and `column` is not a time", f"{self.column} {kind}"
             )
         return kind
 
@@ -204,7 +204,7 @@ class Jdbc:
             given=given,
             allowed="a column without NULLs, of whole numbers, decimals, dates or timestamps, "
             "that is greater in every new row",
-            hint="choose another `column`, or `mode: snapshot`; `--full-refresh` starts again",
+            hint="choose a different `column`, or `mode: snapshot`; `--full-refresh` starts again",
             place=self.place,
         )
 
@@ -232,7 +232,7 @@ def source(options: Options) -> Jdbc:
     url = options.text("url", allowed="a JDBC address such as jdbc:postgresql://host/shop")
     table, query = options.text("table", None), options.text("query", None)
     if (table is None) == (query is None):
-        options.wrong("one of `table` and `query` is needed, and only one")
+        options.wrong("exactly one of `table` and `query` must be set")
     mode = options.choice("mode", ("incremental", "snapshot"), "incremental")
     column, lag = options.text("column", None), options.seconds("lag", None)
     changed_by = options.text("changed_by", None)
@@ -252,7 +252,7 @@ def source(options: Options) -> Jdbc:
         if (value := options.text(key, None)) is not None
     }
     if url is not None and not url.startswith("jdbc:"):
-        options.wrong("`url` does not start with jdbc:")
+        options.wrong("`url` must start with jdbc:")
     options.check()
     if url.startswith("jdbc:postgresql:"):
         # `timestamp` has no zone there.

@@ -38,7 +38,7 @@ OWN = (
 log = logging.getLogger("dbt_streamsql")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _OURS = ("kafka.bootstrap.servers", "kafka.group.id", "kafka.auto.offset.reset")
-_BAD_KEY = "its key is not UTF-8; `key_type: binary` takes any"
+_BAD_KEY = "its key is not UTF-8; `key_type: binary` accepts any key"
 _DEFAULTS = {
     # What a transaction took back was never said.
     "kafka.isolation.level": "read_committed",
@@ -150,9 +150,9 @@ class Kafka:
         """Where reading begins or goes on, of every partition there is. Error: STREAM_LOST."""
         anew = {topic for topic, known in seen.ids.items() if ids.get(topic, known) != known}
         lost = {
-            at: "its topic was dropped and made anew since"
+            at: "its topic was dropped and recreated"
             if at[0] in anew
-            else "it is not there any more"
+            else "it no longer exists"
             if at not in seen.latest
             else f"its newest record is {seen.latest[at] - 1} now"
             if offset > seen.latest[at]
@@ -184,15 +184,15 @@ class Kafka:
         )
         if self.on_lost == SKIP:
             log.warning(
-                "%s: records are passed over, as `on_lost: skip` says: %s", self.name, told
+                "%s: skipping lost records because of `on_lost: skip`: %s", self.name, told
             )
             return
         raise self._refusal(
             "STREAM_LOST",
             "records that were not read yet are gone",
             told,
-            "`on_lost: skip` goes on with the oldest records that there are; `--full-refresh` "
-            "reads all of those anew; keep records for longer than the time between two runs",
+            "`on_lost: skip` continues with the oldest remaining records; `--full-refresh` reads "
+            "all of them again; keep records for longer than the time between two runs",
         )
 
     def _load(self, spark: SparkSession, spans: Mapping[Partition, tuple[int, int]]) -> DataFrame:
@@ -231,7 +231,7 @@ def source(options: Options) -> Kafka:
     one, several = (options.names(key, ()) for key in ("topic", "topics"))
     topics = one + several if one is not None and several is not None else ()
     if bool(one) == bool(several):
-        options.wrong("one of `topic` and `topics` must be there")
+        options.wrong("one of `topic` and `topics` must be set")
     for topic in topics:
         if not _TOPIC.fullmatch(topic):
             options.wrong(f"`topic` is {topic!r}: letters, digits, `.`, `_` and `-`")
@@ -242,7 +242,7 @@ def source(options: Options) -> Kafka:
     given = options.prefixed("kafka.")
     for name in _OURS:
         if name in given:
-            options.wrong(f"`{name}` is not yours to set; there is `bootstrap_servers`")
+            options.wrong(f"`{name}` cannot be set; use `bootstrap_servers`")
     form = formats.format_of(options, FORMATS)
     options.check()
     reader = {**_DEFAULTS, **given, "kafka.bootstrap.servers": servers}

@@ -33,7 +33,7 @@ _CLIENTS = "org.apache.kafka.clients"
 _PATIENCE = "20000"
 """Milliseconds after which brokers that do not answer are given up."""
 _NO_CONNECTOR = (
-    "`connectors: [kafka]` in the profile; a Spark Connect server has to have the connector itself"
+    "`connectors: [kafka]` in the profile; a Spark Connect server needs the connector installed"
 )
 
 
@@ -308,7 +308,7 @@ def _refused(error: Exception, refusal: Refusal) -> StreamSqlError:
         "the brokers do not answer",
         _cause(told),
         "check `bootstrap_servers`, the `kafka.security.…` and `kafka.sasl.…` options, and "
-        "whether the brokers run",
+        "whether the brokers are running",
     )
 
 

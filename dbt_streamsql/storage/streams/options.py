@@ -67,12 +67,12 @@ class Options:
             self.wrong(f"`{key}` is {told}: {allowed}")
         return found  # type: ignore[return-value]
 
-    def text(self, key: str, default: Any = _MISSING, allowed: str = "a text") -> str:
+    def text(self, key: str, default: Any = _MISSING, allowed: str = "a string") -> str:
         return self.get(key, text_of, allowed, default)
 
     def integer(self, key: str, default: Any = _MISSING, least: int = 1) -> int:
         return self.get(
-            key, lambda v: whole_of(v, least), f"a whole number from {least} on", default
+            key, lambda v: whole_of(v, least), f"a whole number of at least {least}", default
         )
 
     def choice(self, key: str, choices: Sequence[str], default: Any = _MISSING) -> str:
@@ -82,7 +82,7 @@ class Options:
         return self.get(key, read, f"one of {', '.join(choices)}", default)
 
     def seconds(self, key: str, default: Any = _MISSING) -> float:
-        allowed = "a number of seconds, or a text such as 30 seconds, 5 minutes"
+        allowed = "a number of seconds, or a string such as 30 seconds or 5 minutes"
         return self.get(key, seconds_of, allowed, default)
 
     def moment(self, key: str, default: Any = _MISSING) -> float:
@@ -116,7 +116,7 @@ class Options:
         self._known += [f"{prefix}…", *found]
         for key, value in found.items():
             if not isinstance(value, (str, int, float)):
-                self.wrong(f"`{key}` is not a text, a number or true/false")
+                self.wrong(f"`{key}` is not a string, a number or true/false")
         return {
             key: str(value).lower() if isinstance(value, bool) else str(value)
             for key, value in found.items()
@@ -148,7 +148,7 @@ class Options:
         if self._problems:
             raise StreamSqlError(
                 "CONFIG_INVALID",
-                f"{self.what} of the connector {self.connector} is not declared rightly",
+                f"{self.what} of the connector {self.connector} is not declared correctly",
                 given=self.hide("; ".join(self._problems)),
                 allowed=f"the options {', '.join(sorted(self._known))}",
                 hint=f"{self.docs} has an example of each connector",

@@ -177,7 +177,7 @@ class Rows:
             values = [None if value is UNCHANGED else value for value in values]
             why = (
                 f"column {', '.join(unsent)}: PostgreSQL does not send a long value that an "
-                "update left as it was; ALTER TABLE … REPLICA IDENTITY FULL lets it"
+                "update did not change, unless ALTER TABLE … REPLICA IDENTITY FULL is set"
             )
         # A new key has no row from before that may tell.
         told = (None, unsent, why) if unsent and op == "u" else (why, None, None)

@@ -160,7 +160,7 @@ def table_of(connection: Connection[Any], schema: str, name: str, place: Place) 
             "PostgreSQL has no such table",
             given=f"{schema}.{name}",
             allowed="a table; a view has no changes of its own",
-            hint="`schema` and `table` are taken as they are written: mind upper and lower case",
+            hint="`schema` and `table` are case-sensitive",
             place=place,
         )
     rows = connection.execute(_COLUMNS, (found[0],)).fetchall()

@@ -136,8 +136,9 @@ class Postgres:
             held.close()
         if not self.may_remove:
             return (
-                f"the slot {self.slot} of {self.name}, which the source names, stays and keeps "
-                f"the server's log: SELECT pg_drop_replication_slot('{self.slot}') removes it"
+                f"the slot {self.slot} of {self.name} is named in the source, so it stays and "
+                "keeps the server's log: "
+                f"SELECT pg_drop_replication_slot('{self.slot}') removes it"
             )
         from psycopg import sql
 
@@ -199,8 +200,8 @@ class Postgres:
         pids = ", ".join(str(pid) for (pid,) in connection.execute(text).fetchall())
         return self._refusal(
             "STREAM_UNREACHABLE",
-            "transactions that write have to end before the table can be followed",
-            f"they run for longer than {self.patience:g} seconds, in the processes {pids}",
+            "transactions that write must end before the table can be followed",
+            f"they have run for more than {self.patience:g} seconds, in the processes {pids}",
             "end them, or raise `snapshot_wait`",
         )
 
@@ -282,9 +283,9 @@ class Postgres:
         if not table.has_identity and {"update", "delete"} & set(self.publish):
             raise self._refusal(
                 "STREAM_CHANGED",
-                "the table has no replica identity: PostgreSQL could not tell which row was "
-                "updated or deleted, and would refuse every UPDATE and DELETE of it",
-                f"replica identity {table.identity!r}, without a primary key to go with it",
+                "the table has no replica identity: PostgreSQL could not identify updated or "
+                "deleted rows, and would refuse every UPDATE and DELETE of the table",
+                f"replica identity {table.identity!r} without a primary key",
                 f'a primary key, or `ALTER TABLE "{self.schema}"."{self.table}" REPLICA IDENTITY '
                 "FULL`, or `publish: [insert]` for a table that only grows",
             )
@@ -311,9 +312,9 @@ class Postgres:
         if told != wanted:
             raise self._refusal(
                 "STREAM_CHANGED",
-                f"the publication {self.publication} does not tell what `publish` asks for",
+                f"the publication {self.publication} does not publish what `publish` requires",
                 "; ".join(told),
-                f"let it tell {', '.join(wanted)} of all columns and rows, or change `publish`",
+                f"let it publish {', '.join(wanted)} of all columns and rows, or change `publish`",
             )
 
     def _made(self, connection: Connection[Any]) -> Slot:
@@ -323,7 +324,7 @@ class Postgres:
         if level != "logical":
             raise self._refusal(
                 "STREAM_UNREACHABLE",
-                "PostgreSQL does not write what logical decoding needs",
+                "PostgreSQL does not log what logical decoding needs",
                 f"wal_level = {level}",
                 "set `wal_level = logical` in postgresql.conf and restart the server",
             )
@@ -345,7 +346,7 @@ class Postgres:
         if slot is None or slot.plugin != PLUGIN or slot.database != self.login["dbname"]:
             raise self._refusal(
                 "STREAM_CHANGED",
-                f"the slot {self.slot} is another one",
+                f"the slot {self.slot} cannot be used",
                 f"plugin {slot.plugin}, database {slot.database}" if slot else "it is gone",
                 f"name a slot of the plugin {PLUGIN} in this database, or none",
             )
@@ -361,17 +362,19 @@ class Postgres:
             problem = f"the slot {self.slot} has lost its log (max_slot_wal_keep_size)"
         elif slot.confirmed > lsn_of(after["lsn"]):
             at = lsn_text(slot.confirmed)
-            problem = f"the slot {self.slot} is at {at}, after {after['lsn']}: others read from it"
+            problem = (
+                f"the slot {self.slot} is at {at}, after {after['lsn']}: another reader uses it"
+            )
         elif after["table"] != table.oid:
-            problem = "the table was dropped and made anew"
+            problem = "the table was dropped and recreated"
         elif after["system"] != pgtable.system_of(connection):
-            problem = "this is another PostgreSQL, or one that was restored"
+            problem = "this is a different PostgreSQL server, or a restored one"
         if problem:
             raise self._refusal(
                 "STREAM_LOST",
-                "the changes since the last barrier are not there any more",
+                "the changes since the last barrier are no longer available",
                 problem,
-                "give every reader a slot of its own; `--full-refresh` starts again",
+                "give every reader its own slot; `--full-refresh` starts again",
             )
         told = pgtable.published(connection, self.publication, table)
         self._check_published(told if told is not None else ["nothing of this table"])
@@ -399,7 +402,7 @@ class Postgres:
     def _changed(self, what: str) -> NoReturn:
         raise self._refusal(
             "STREAM_CHANGED",
-            "columns of the table were renamed or have other types than when rows changed",
+            "columns of the table were renamed or their types changed after rows changed",
             what,
             "`--full-refresh` starts again with the columns as they are",
         )
@@ -409,7 +412,7 @@ class Postgres:
             "STREAM_UNREACHABLE",
             f"{what} is missing, and `create` is false",
             text,
-            "run the above",
+            "run that statement",
         )
 
     def _refusal(self, code: str, message: str, given: str, hint: str) -> StreamSqlError:
@@ -437,9 +440,9 @@ class Postgres:
         except psycopg.Error as error:
             raise self._refusal(
                 "STREAM_UNREACHABLE",
-                "PostgreSQL cannot be reached, or refuses",
+                "PostgreSQL cannot be reached, or refused the request",
                 self.options.hide(" ".join(str(error).split())),
-                "docs/sources-databases.md tells what the server and the user need",
+                "docs/sources-databases.md lists what the server and the user need",
             ) from None  # the cause may tell the password
 
 
@@ -451,7 +454,7 @@ def source(options: Options) -> Postgres:
     def slot_name(value: Any) -> str | None:
         return value if isinstance(value, str) and _NAME.fullmatch(value) else None
 
-    slot = options.get("slot", slot_name, "at most 63 of a-z, 0-9 and _", None)
+    slot = options.get("slot", slot_name, "at most 63 characters from a-z, 0-9 and _", None)
     is_ours = slot is None
     if is_ours:
         digest = hashlib.sha256(f"{options.reader}|{schema}|{table}".encode()).hexdigest()[:8]
@@ -460,7 +463,7 @@ def source(options: Options) -> Postgres:
     publication = options.text("publication", slot)
     publish = options.names("publish", OPERATIONS)
     if publish is not None and not set(publish) <= set(OPERATIONS):
-        options.wrong(f"`publish` is {', '.join(publish)}: some of {', '.join(OPERATIONS)}")
+        options.wrong(f"`publish` is {', '.join(publish)}: it may contain {', '.join(OPERATIONS)}")
     may_create = options.flag("create", default=True)
     start = options.choice("start", ("snapshot", "latest"), "snapshot")
     patience = options.seconds("snapshot_wait", 60.0)

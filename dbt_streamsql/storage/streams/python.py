@@ -101,7 +101,7 @@ class PythonStream:
 
     def forget(self) -> str:
         if "://" in self.folder:
-            return f"the checkpoint in {self.folder} stays: nothing reads it any more"
+            return f"the checkpoint in {self.folder} remains, but is no longer used"
         shutil.rmtree(Path(self.folder), ignore_errors=True)
         return f"removed the checkpoint in {self.folder}"
 
@@ -130,13 +130,15 @@ class PythonStream:
 
     def _run(self, spark: SparkSession) -> DataFrame:
         if is_connect(spark):
-            raise self._refused("over Spark Connect a stream of a model cannot be landed", "", "")
+            raise self._refused(
+                "the stream of a python model cannot be read over Spark Connect", "", ""
+            )
         code = given(self.digest)
         if code is None:
             raise self._refused(
-                "this process was not given the code of the model",
+                "this process does not have the code of the model",
                 f"code {self.digest[:12]}",
-                "`dbt run` and `streamsql run` in its project know it",
+                "use `dbt run` or `streamsql run` in its project",
             )
 
         def load(name: str) -> DataFrame:
@@ -149,7 +151,7 @@ class PythonStream:
                 "the python model of a streaming table must return a stream",
                 given=type(frame).__name__,
                 allowed="a DataFrame of `session.readStream`",
-                hint="`materialized: table` or `incremental` takes one that ends",
+                hint="use `materialized: table` or `incremental` for other DataFrames",
                 place=self.place,
             )
         found: DataFrame = frame

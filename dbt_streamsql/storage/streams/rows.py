@@ -39,11 +39,11 @@ def columns_of(found: Columns, declared: Columns, own: Columns, place: Place) ->
     if twice:
         raise StreamSqlError(
             "STREAM_CHANGED",
-            "the source has column names that cannot be told apart",
+            "the source has column names that clash",
             given=", ".join(sorted(set(twice))),
-            allowed="names that differ by more than case, and none of the connector's: "
+            allowed="names that differ in more than case, and none of the connector's own: "
             + ", ".join(name for name, _ in own),
-            hint="give the columns other names, in a view of the source's database for example",
+            hint="rename the columns, for example in a view of the source's database",
             place=place,
         )
     return tuple((name, types.get(name.lower(), kind)) for name, kind in found) + own

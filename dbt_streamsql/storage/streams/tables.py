@@ -63,7 +63,7 @@ class Table:
             records = meta.told_rows(meta.current) if meta.format == "iceberg" else None
             return End(_position(meta, meta.current), records if self.start == "earliest" else 0)
         if after["uuid"] != meta.uuid:
-            raise self._lost("it was dropped and made anew since")
+            raise self._lost("it was dropped and recreated")
         change = self._change(meta, after["version"], self._newest(meta, after["version"]))
         if change.kind == "none":
             return None
@@ -77,7 +77,7 @@ class Table:
 
         meta = self._load(spark)
         if upto["uuid"] != meta.uuid or (after is not None and after["uuid"] != meta.uuid):
-            raise self._lost("it was dropped and made anew since")
+            raise self._lost("it was dropped and recreated")
         rows = self._rows(spark, meta, after, upto["version"])
         order = 2 * _order(meta, upto["version"])
         return records(
@@ -123,7 +123,7 @@ class Table:
             raise self._lost(f"{_told(meta, gone)} is gone")
         path = None if old == new else meta.lineage(new, old)
         if old not in (None, new) and path is None:
-            raise self._lost(f"{_told(meta, old)} is no ancestor of {_told(meta, new)}")
+            raise self._lost(f"{_told(meta, old)} is not an ancestor of {_told(meta, new)}")
         change = inputs.classify(meta, old, new)
         if change.kind == "lost":
             raise self._lost("its old files may be gone")
@@ -136,7 +136,7 @@ class Table:
             rows = sum(v.count("added-records") for v in appends) if counted else UNCOUNTED
             # Iceberg's scan between two snapshots takes the files of appends alone.
             return Change("append" if appends else "none", old, new, rows)
-        why = "a Delta table does not tell which rows were appended beside other changes"
+        why = "a Delta table does not show which rows were appended along with other changes"
         raise StreamSqlError(
             "STREAM_CHANGED",
             f"rows of {self.table} were deleted or updated; it is read as a stream of new rows",
@@ -144,7 +144,7 @@ class Table:
             + (f"; {why}" if self.on_change == IGNORE else ""),
             allowed="appends and compaction",
             hint="`on_change: changes` reads deletes and updates too, for a model with a key; "
-            "`on_change: ignore` passes over them; `--full-refresh` starts again",
+            "`on_change: ignore` skips them; `--full-refresh` starts again",
             place=self.place,
         )
 
@@ -179,7 +179,7 @@ class Table:
                 "SQL_UNSUPPORTED",
                 f"{self.table} is a table of files",
                 allowed="Iceberg and Delta tables",
-                hint="read its folder by the connector `files`, or the table by a view",
+                hint="read its folder with the connector `files`, or the table in a view",
                 place=self.place,
             )
         return meta
@@ -187,7 +187,7 @@ class Table:
     def _lost(self, why: str) -> StreamSqlError:
         return StreamSqlError(
             "STREAM_LOST",
-            f"{self.table} cannot be read on from where it was read last",
+            f"{self.table} cannot be read from its last position",
             given=why,
             hint="keep snapshots for longer than the time between two barriers; "
             "`--full-refresh` starts again",

@@ -66,5 +66,5 @@ def test_dbt_can_revise(shop):
     arguments = json.dumps({"table": "shop.lines", "to_barrier": shop.good, "mode": "full"})
     done = shop.dbt("--no-quiet", "run-operation", "streamsql_revise", "--args", arguments)
     assert done.ok, done.text
-    assert "a full revision was asked for" in done.text
+    assert "a full revision was requested" in done.text
     assert total(shop) == [(60,)]

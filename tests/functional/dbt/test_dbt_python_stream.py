@@ -122,4 +122,4 @@ def test_code_runs_only_where_it_was_given(spark, tmp_path):
     with pytest.raises(StreamSqlError) as caught:
         open_source(declared, Place("shop.clicks"), "shop.clicks").columns(spark)
     assert caught.value.code == "STREAM_UNREACHABLE"
-    assert "was not given the code" in caught.value.message
+    assert "does not have the code" in caught.value.message

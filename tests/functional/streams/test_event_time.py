@@ -209,7 +209,7 @@ REFUSED = {
     "`lateness` needs `event_time`": {"event_time": ""},
     "`late_data` is 'drop'": {"late_data": "drop"},
     "`lateness` is not a length of time": {"lateness": "soon"},
-    "`lateness` goes with `on_schema_change: fail` only": {"on_schema_change": "ignore"},
+    "`lateness` requires `on_schema_change: fail`": {"on_schema_change": "ignore"},
 }
 
 

@@ -142,7 +142,7 @@ def test_all_mistakes_of_a_declaration_are_told_at_once():
         "`c`: uniform of type string",
         "`d`: low: known are min, max",
         "`e`: unifrom: one of",
-        "`generate: z` is no declared column",
+        "`generate: z` is not a declared column",
         "a_stream",
     ):
         assert part in told, part

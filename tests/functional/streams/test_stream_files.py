@@ -416,7 +416,7 @@ def test_everything_wrong_is_told_at_once(spark, stream):
         "do you mean `path`",
     ):
         assert told in caught.value.given
-    with pytest.raises(StreamSqlError, match="cannot be told apart"):
+    with pytest.raises(StreamSqlError, match="column names that clash"):
         stream(columns=[("id", "int"), ("_FILE", "int")]).columns(spark)
 
 

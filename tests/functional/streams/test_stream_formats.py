@@ -279,7 +279,7 @@ def test_changes_as_debezium_writes_them(spark, wrapped):
 
 def test_what_is_no_change_is_told(spark):
     cases = {
-        '{"id":1}': "it is not a change as Debezium writes them: `op` is missing",
+        '{"id":1}': "it is not a Debezium change: `op` is missing",
         json.dumps(change("x", None, {"id": 1})): "`op` is x",
         json.dumps(change("d")): "a delete without `before`",
         json.dumps(change("u", {"id": 1})): "a change without `after`",
@@ -331,7 +331,7 @@ def test_avro_is_read_by_the_schema_of_a_file(spark, schemas):
     good = datum(V1, {"id": 3, "url": "/é"})
     rows = decoded(spark, found, [good, b"\x02", None])
     assert (rows[0].id, rows[0].url, rows[0][PROBLEM]) == (3, "/é", None)
-    assert rows[1][PROBLEM] == "it is not what its Avro schema says"
+    assert rows[1][PROBLEM] == "it does not match its Avro schema"
     assert (rows[2].id, rows[2][PROBLEM]) == (None, None)
     assert base64.b64decode(rows[0][RAW]) == good
 

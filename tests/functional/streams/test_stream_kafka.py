@@ -210,7 +210,7 @@ def test_a_topic_that_was_made_anew_is_another_one(spark, kafka, stream, more):
     with pytest.raises(StreamSqlError) as caught:
         stream(topic).end(spark, end.position)
     assert caught.value.code == "STREAM_LOST"
-    assert "made anew" in caught.value.given
+    assert "dropped and recreated" in caught.value.given
     rows, _ = through(stream(topic, on_lost="skip"), spark, "id", after=end.position)
     assert ids(rows) == list(range(100, 101 + more))
 

@@ -145,7 +145,7 @@ def test_a_table_by_another_key_than_the_source_has_keeps_no_value(
     with pytest.raises(StreamSqlError) as caught:
         engine.advance()
     assert caught.value.code == "BAD_RECORD"
-    assert "the key is not that of the source, which is (id)" in str(caught.value)
+    assert "the key differs from that of the source, (id)" in str(caught.value)
     forget(sql, database)
 
 

@@ -252,7 +252,7 @@ def test_what_may_have_passed_over_a_change_keeps_no_value_and_says_why(
     docs.put(change(row_of(n=2, body=WORD)))
     engine.advance()
     (bad,) = docs.refused()
-    assert "the stored value does not stand for it" in bad.reason
+    assert "the stored value cannot replace it" in bad.reason
     assert why in bad.reason
 
 
@@ -264,7 +264,7 @@ def test_a_log_of_changes_has_no_value_to_keep(engine, schema, tmp_path):
     docs.create()
     assert docs.rows() == [(1, 1, "a", "c")]
     (bad,) = docs.refused()
-    assert bad.reason.endswith("REPLICA IDENTITY FULL lets PostgreSQL send it")
+    assert bad.reason.endswith("REPLICA IDENTITY FULL makes PostgreSQL send it")
 
 
 def test_a_column_that_is_new_is_not_taken_for_one_without_a_value(engine, schema, tmp_path):

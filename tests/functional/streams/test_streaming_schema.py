@@ -160,7 +160,7 @@ def test_a_key_keeps_its_type(engine, source, streamed):
     keyed = {"key": "id", "sequence_by": "length(v)"}
     streamed("sync_all_columns", key=["id"], sequence_by="length(v)")
     engine.spark.sql(f"ALTER TABLE {source} ALTER COLUMN id TYPE BIGINT")
-    with pytest.raises(StreamSqlError, match="id of the key is a bigint, not int"):
+    with pytest.raises(StreamSqlError, match="key column id is a bigint, not int"):
         streamed("sync_all_columns", **{**keyed, "key": ["id"]})
 
 

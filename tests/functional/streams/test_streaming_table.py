@@ -194,7 +194,7 @@ def test_a_record_that_truncates_has_no_key(engine, schema, source):
     with pytest.raises(StreamSqlError) as caught:
         engine.advance()
     assert caught.value.code == "BAD_RECORD"
-    assert "truncates, and has a key" in caught.value.given
+    assert "truncates but has a key" in caught.value.given
 
 
 REFUSED = {

@@ -127,8 +127,8 @@ def test_a_week_can_be_read_and_what_is_older_is_refused(shop):
     told = refused(lambda: shop.total(barriers[1]))
     assert (told.code, told.given) == ("META_CONFLICT", "forgotten")
     for first, why in (
-        (barriers[1], f"barrier {barriers[1]} is older than what is kept"),
-        (0, "its first versions are older than what is kept"),
+        (barriers[1], f"barrier {barriers[1]} is no longer kept"),
+        (0, "its first versions are no longer kept"),
     ):
         told = refused(lambda first=first: shop.engine.changelog(shop.sums, first, barriers[5]))
         assert told.code == "CHANGELOG_UNAVAILABLE"

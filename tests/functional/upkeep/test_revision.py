@@ -285,7 +285,7 @@ def test_where_an_earlier_version_cannot_be_used_it_is_computed_in_full_or_refus
     shop.engine.create_materialized_view(
         f"{shop.base}.top", f"SELECT min(total) AS least FROM {shop.base}.by_customer"
     )
-    with pytest.raises(StreamSqlError, match="another definition made its rows") as refused:
+    with pytest.raises(StreamSqlError, match="a different definition made its rows") as refused:
         shop.revise("by_customer", to_barrier=barriers[0], mode="incremental")
     assert refused.value.code == "REVISION_IMPOSSIBLE"
     done = shop.revise("by_customer", to_barrier=barriers[0])

@@ -145,13 +145,13 @@ def test_other_columns_and_dropped_views_are_as_far_as_one_can_go_back(engine, v
     more = query_of(view, "city, sum(amount) AS revenue, count(*) AS n")
     report = engine.create_materialized_view(view, more)
     error = refused(engine.changelog, view, first)
-    assert "other columns" in error.message
+    assert "different columns" in error.message
     assert error.allowed == f"committed barriers from {report.barrier} to {report.barrier}"
     engine.drop(view)
     assert refused(engine.changelog, view, report.barrier).code == "DEFINITION_MISSING"
     anew = engine.create_materialized_view(view, more).barrier
     error = refused(engine.changelog, view, report.barrier)
-    assert "made anew" in error.message
+    assert "dropped and recreated" in error.message
     assert error.allowed == f"committed barriers from {anew} to {anew}"
 
 

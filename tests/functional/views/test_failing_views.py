@@ -48,8 +48,10 @@ def test_what_fails_from_its_changes_is_computed_once_in_full(spark, engine, sho
     with _failing("changes.write"):
         told = engine.advance().tables
     assert told[shares].mode == "full"
-    assert told[shares].reason == "from its changes it failed with ValueError: it went wrong"
-    assert f"{shares} is tried once in full" in caplog.text
+    assert (
+        told[shares].reason == "the refresh from its changes failed with ValueError: it went wrong"
+    )
+    assert f"retrying {shares} once in full" in caplog.text
     barrier = told[shares].barrier
     assert engine.store.change_files(shares, barrier - 1, barrier) == []
     assert [row.n for row in spark.table(best).collect()] == [4]

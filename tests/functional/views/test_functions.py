@@ -82,7 +82,7 @@ def test_a_function_that_is_defined_anew_is_used_anew(project):
     [
         ("net + missing", "missing"),
         ("(select max(net) from shop.sales)", "query in its body"),
-        ("sum(net)", "another kind"),
+        ("sum(net)", "different kind"),
         ("net +", "cannot be read"),
     ],
 )

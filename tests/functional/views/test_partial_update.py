@@ -170,12 +170,12 @@ def test_what_somebody_else_wrote_is_told_and_not_overwritten(sources, undone):
     for change in ("", "UPDATE {web} SET clicks = 11 WHERE user = 1"):
         if change:
             sources.sql(change)
-        with pytest.raises(StreamSqlError, match="somebody else wrote") as refused:
+        with pytest.raises(StreamSqlError, match="was modified outside dbt-streamsql") as refused:
             sources.advance()
         assert refused.value.code == "TABLE_MOVED"
         assert stored() == theirs
         assert sources.rows() == before
-    with pytest.raises(StreamSqlError, match="somebody else wrote"):
+    with pytest.raises(StreamSqlError, match="was modified outside dbt-streamsql"):
         sources.create(CRM, WEB, SHOP)
     if undone == "rollback":
         call = re.search(r"CALL system(\.rollback_to_snapshot\(.*?\))", str(refused.value))
@@ -330,7 +330,7 @@ def test_the_last_row_of_a_key_wins_inside_a_branch(sources):
     [
         (
             "INSERT INTO {crm} VALUES (1, 'Anna', 'Turin', 3)",
-            "branch `crm` has several rows of one key",
+            "branch `crm` has several rows with the same key",
             "DELETE FROM {crm} WHERE name = 'Anna'",
         ),
         (
@@ -381,7 +381,7 @@ def test_everything_that_is_wrong_is_told_at_once(sources):
     told = refused.value.given
     for part in (
         "branch `crm` writes `name` twice",
-        "`b` is a column and `b.c` a field of it",
+        "`b` is a column and `b.c` is one of its fields",
         "`merge` names `nobody`, which no branch writes",
         "`merge: name` must be one of",
         "`precedence` names `nobody`",
@@ -393,13 +393,13 @@ def test_everything_that_is_wrong_is_told_at_once(sources):
 @pytest.mark.parametrize(
     ("branches", "rule", "told"),
     [
-        (BOTH, {}, "`crm` and `web` write `city`, and nothing says who wins"),
+        (BOTH, {}, "`crm` and `web` write `city`, and no rule decides which wins"),
         (
             (BOTH[0], ("SELECT user, city FROM {web}", ["city"], "web")),
             {"sequence_by": "at"},
             "branch `web` writes `city` without `at`",
         ),
-        ((CRM, ("SELECT user FROM {web}", ["clicks"], "web")), {}, "has not the columns"),
+        ((CRM, ("SELECT user FROM {web}", ["clicks"], "web")), {}, "does not return the columns"),
         (
             (
                 ("SELECT id, name FROM {crm}", ["x"], "crm"),
@@ -408,7 +408,7 @@ def test_everything_that_is_wrong_is_told_at_once(sources):
             {"merge": {"x": "sum"}},
             "only numbers can be summed",
         ),
-        ((), {}, "there is no branch"),
+        ((), {}, "there are no branches"),
     ],
 )
 def test_branches_that_do_not_fit_together_are_refused(sources, branches, rule, told):
@@ -502,11 +502,11 @@ def test_the_statement_set_of_the_design_runs_word_for_word(engine, spark, schem
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("SELECT 1", "it is no INSERT"),
-        ("INSERT OVERWRITE wide (id) SELECT 1", "it is no INSERT INTO"),
-        ("INSERT INTO wide SELECT 1", "it names no columns"),
+        ("SELECT 1", "it is not an INSERT"),
+        ("INSERT OVERWRITE wide (id) SELECT 1", "it is not an INSERT INTO"),
+        ("INSERT INTO wide SELECT 1", "it lists no columns"),
         ("INSERT INTO wide (id)", "it has no query"),
-        ("INSERT INTO other (id) SELECT 1", "a branch writes another table"),
+        ("INSERT INTO other (id) SELECT 1", "a branch writes a different table"),
     ],
 )
 def test_statements_that_are_no_branches_are_refused(sources, text, told):
@@ -562,6 +562,6 @@ def test_another_column_of_a_branch_reads_that_branch_only(sources):
     assert sources.rows("id, place") == [(1, "Paris"), (2, None)]
     sources.right()
     report = sources.create(CRM, WEB)
-    assert report.reason.endswith("keys that the old anchor has not are not stored")
+    assert report.reason.endswith("keys that the old anchor does not have are not stored")
     assert len(sources.rows()) == 3
     sources.right()

@@ -71,6 +71,6 @@ def test_a_source_that_may_only_be_read_stops_no_run_and_is_told_once(
             assert engine.verify(view) == []
     told = [record for record in caplog.messages if orders in record]
     assert len(told) == 1
-    assert "can be read, but not tagged" in told[0]
+    assert "can be read but not tagged" in told[0]
     assert "history.expire.max-snapshot-age-ms: 5 days" in told[0]
     assert owner.sql(f"SELECT name FROM {owner.name}.refs").collect() == [("main",)]

@@ -265,7 +265,7 @@ def test_a_view_that_others_wrote_to_is_computed_from_the_sources(spark, engine,
     spark.sql(f"DELETE FROM {view} WHERE k = 'x'")
     report = engine.create_materialized_view(view, f"{query} HAVING n > 1")
     assert (report.definition, report.mode) == (SHADOW, "full")
-    assert report.reason == "somebody else wrote to the view's table"
+    assert report.reason == "the view's table was modified outside dbt-streamsql"
     assert engine.verify(view) == []
 
 
@@ -284,7 +284,10 @@ def test_a_view_whose_version_somebody_expired_says_so_until_the_next_run(
     assert refused.value.code == "CONSISTENCY_UNAVAILABLE"
     assert f"of {view}" in refused.value.given
     report = engine.advance().tables[view]
-    assert (report.mode, report.reason) == ("full", "somebody else wrote to the view's table")
+    assert (report.mode, report.reason) == (
+        "full",
+        "the view's table was modified outside dbt-streamsql",
+    )
     assert engine.verify(view) == []
 
 

@@ -33,8 +33,8 @@ _SHORT = (
 )
 """Types whose values are never so long that one is not sent."""
 _UNSENT = (
-    ": it was left as it was, and Debezium does not know its value; "
-    "ALTER TABLE … REPLICA IDENTITY FULL lets PostgreSQL send it"
+    ": the update did not change it, and Debezium does not know its value; "
+    "ALTER TABLE … REPLICA IDENTITY FULL makes PostgreSQL send it"
 )
 
 

@@ -85,9 +85,9 @@ def check(spark: SparkSession, key: str, pattern: str | None, place: Place) -> N
         names = DAYS if key == "date_format" else ", ".join(EPOCHS)
         raise StreamSqlError(
             "CONFIG_INVALID",
-            f"`{key}` is no pattern of a date or a time",
+            f"`{key}` is not a date or time pattern",
             given=pattern,
-            allowed=f"{names}, or a pattern of Spark, such as dd/MM/yyyy HH:mm:ss",
+            allowed=f"{names}, or a Spark pattern such as dd/MM/yyyy HH:mm:ss",
             hint="https://spark.apache.org/docs/latest/sql-ref-datetime-pattern.html lists its "
             "letters: years are `yyyy`, days of the month `dd`",
             place=place,
