@@ -125,7 +125,7 @@ class Defining(Sinking):
             if plan is not None:
                 check_fit(plan, document_of(made, self._known), place)
             self._set_properties(table, job.config["properties"])
-            asked = "a full refresh was asked for" if full_refresh else ""
+            asked = "full refresh requested" if full_refresh else ""
             version = epoch.define(job, made, change, asked)
         return reports_of([version], version.barrier)[job.table]
 
@@ -247,7 +247,7 @@ class Defining(Sinking):
                 properties or {},
             )
             self._set_properties(table, job.config["properties"])
-            asked = "a full refresh was asked for" if full_refresh and current is not None else ""
+            asked = "full refresh requested" if full_refresh and current is not None else ""
             version = epoch.define(job, plan, change, asked)
         return reports_of([version], version.barrier)[job.table]
 

@@ -147,7 +147,7 @@ class Definitions:
             columns_now = drift.settled(stream.on_schema_change, old, made, stream.key, place)
             plan = replace(plan, columns=columns_now)
             if reason := drift.told(old, columns_now):
-                change = Redefinition(SHADOW, f"other columns: {reason}")
+                change = Redefinition(SHADOW, f"columns changed: {reason}")
         waiting = {}
         if stream.by_event_time:
             timed = timed_columns(sql, stream.event_time, info, self._known, table=table)
@@ -236,10 +236,10 @@ class Definitions:
         if not same:
             raise StreamSqlError(
                 "CONFIG_INVALID",
-                f"{target.name} would have other records than it has",
-                given="another query, key, mode, format or place than before",
-                hint="`dbt run --full-refresh` of the sink delivers the whole table anew; begin "
-                "with an empty target, since what is not told any more stays in this one",
+                f"changing this sink would change the records in {target.name}",
+                given="a different query, key, mode, format or location than before",
+                hint="`dbt run --full-refresh` of the sink delivers the whole table again; start "
+                "with an empty target, since obsolete records are not deleted from this one",
                 place=place,
             )
         progress = ("delivered", "under_way", "replaces", "delivered_at", "failing_since")
@@ -281,14 +281,14 @@ class Definitions:
         if other := differing(before.get("meaning", now["meaning"]), now["meaning"]):
             return Redefinition(SHADOW, other)
         if current.fingerprint == job.fingerprint:
-            another = Redefinition(METADATA, "another text of the same meaning")
+            another = Redefinition(METADATA, "different SQL text with the same meaning")
             return another if current.sql != job.sql else None
         if before.get("compiler") != now["compiler"]:
-            why = "another version, or other settings of Spark, made the plan"
+            why = "the plan was made by a different version or with different Spark settings"
             return Redefinition(SHADOW, why)
         stamps = [(before["stamps"].get(name), now["stamps"][name]) for name in plan.sources]
         if any(was not in (None, stamp) for was, stamp in stamps):
-            return Redefinition(SHADOW, "what the view reads was redefined")
+            return Redefinition(SHADOW, "an input of the view was redefined")
         return redefinition(plan_of(current), plan, self._known)
 
     def _holds(self, job: Job) -> bool:
@@ -366,10 +366,10 @@ def _refuse_other_rows(
     if other:
         raise StreamSqlError(
             "CONFIG_INVALID",
-            f"another {', '.join(other)} gives other rows than the table has",
+            f"changing {', '.join(other)} would change the meaning of the table's rows",
             given="; ".join(f"{name}: {new!r}" for name, (_, new) in other.items()),
             allowed="; ".join(f"{name}: {old!r}" for name, (old, _) in other.items()),
-            hint="`dbt run --full-refresh` of this model reads its stream again",
+            hint="`dbt run --full-refresh` of this model rereads its stream",
             place=place,
         )
 

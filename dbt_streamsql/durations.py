@@ -26,9 +26,9 @@ def seconds_of(value: object, key: str) -> float:
     if not 0 <= found < float("inf"):
         raise StreamSqlError(
             "CONFIG_INVALID",
-            f"`{key}` is not a length of time",
+            f"`{key}` is not a duration",
             given=repr(value),
-            allowed="a number of seconds, or a text such as 30 seconds, 5 minutes, 1h 30m, 7 days",
+            allowed="a number of seconds, or text such as 30 seconds, 5 minutes, 1h 30m, 7 days",
         )
     return found
 
@@ -61,7 +61,7 @@ def retention_of(retain: object, barriers: object) -> Retention:
             "CONFIG_INVALID",
             "`retain_barriers` is not a number of barriers",
             given=repr(barriers),
-            allowed="a whole number from 1 on",
+            allowed="a whole number, at least 1",
         )
     return Retention(seconds_of(retain, "retain"), barriers)
 
@@ -76,6 +76,6 @@ def orphan_age(value: object) -> float | None:
             "CONFIG_INVALID",
             "`orphans_older_than` is too short",
             given=repr(value),
-            allowed="1 day or more: a younger file may be one that somebody is just writing",
+            allowed="1 day or more: a newer file may belong to a write in progress",
         )
     return found

@@ -308,7 +308,9 @@ class Engine(Defining):
             blamed = blame(errors, epoch.open.jobs)
         barrier = self._warehouse.store.last_committed()
         if errors and not keep_going:
-            log.warning("left behind, for what failed: %s", ", ".join(sorted(errors)))
+            log.warning(
+                "not brought up to date because of failures: %s", ", ".join(sorted(errors))
+            )
             raise next(iter(errors.values()))
         return Report(
             barrier,
@@ -376,7 +378,7 @@ class Engine(Defining):
         if self._epoch is not None:
             raise StreamSqlError(
                 "REVISION_IMPOSSIBLE",
-                "an epoch is open, and a revision is one of its own",
+                "a revision needs its own epoch, but an epoch is open",
                 hint="publish it or abort it first",
             )
         return Revising(self._warehouse, self._definitions, self._new_epoch)

@@ -84,7 +84,7 @@ class Maintenance(Queries):
         with self._lock:
             if self._epoch is not None:
                 raise StreamSqlError(
-                    "WAREHOUSE_BUSY", "this engine has an epoch open", hint="publish it first"
+                    "WAREHOUSE_BUSY", "this engine has an open epoch", hint="publish it first"
                 )
             fence = self._warehouse.store.acquire(wait=True, on_wait=waiting)
             try:

@@ -54,7 +54,7 @@ def check_name(part: str, what: str = "table") -> str:
     if not _PART.fullmatch(part) or ".." in part:
         raise StreamSqlError(
             "IDENTIFIER_INVALID",
-            f"the {what} name has a character that cannot be stored",
+            f"the {what} name has an unsupported character",
             given=repr(part),
             allowed="letters, digits, `_`; inside also space, `.`, `-`, `$`",
             hint="rename the model or set an `alias`",
@@ -103,7 +103,7 @@ def expression(text: object, what: str) -> str:
     `what` is the config key. Error: EXPRESSION_INVALID.
     """
     opened: list[str] = []
-    problem = "" if isinstance(text, str) and text.strip() else "it is not a text, or empty"
+    problem = "" if isinstance(text, str) and text.strip() else "it is empty or not text"
     for match in () if problem else _TOKEN.finditer(str(text)):
         token = match.group(0)
         if match["wrong"]:
@@ -111,7 +111,7 @@ def expression(text: object, what: str) -> str:
         elif token in _PAIRS.values():
             opened.append(token)
         elif token in _PAIRS and (not opened or opened.pop() != _PAIRS[token]):
-            problem = f"{token} at character {match.start() + 1} closes nothing"
+            problem = f"unmatched {token} at character {match.start() + 1}"
         if problem:
             break
     if not problem and opened:
@@ -121,8 +121,8 @@ def expression(text: object, what: str) -> str:
             "EXPRESSION_INVALID",
             f"`{what}` is not one SQL expression: {problem}",
             given=repr(text),
-            allowed="an expression without `;`, comments and `${`, with its quotes in pairs",
-            hint="a column with other characters than letters, digits and _ needs back-ticks",
+            allowed="an expression without `;`, comments or `${`, and with balanced quotes",
+            hint="put backticks around a column with characters other than letters, digits and _",
         )
     return str(text)
 

@@ -101,10 +101,10 @@ class Reading:
         if check_level(consistency) != "repeatable_read":
             raise StreamSqlError(
                 "CONFIG_INVALID",
-                "a reader is for queries that must agree with each other",
+                "a reader supports only one consistency level",
                 given=consistency,
                 allowed="repeatable_read",
-                hint="Engine.sql reads at the other levels",
+                hint="use Engine.sql for the other levels",
             )
         leasing = self._leasing
         return Reader(self, leasing, leasing.take(barrier) if barrier else leasing.newest())
@@ -270,8 +270,8 @@ class Reading:
             raise StreamSqlError(
                 "CONSISTENCY_UNAVAILABLE",
                 f"the version of {name} at barrier {barrier} is gone",
-                given="somebody has replaced the table, expired its snapshots, or removed files",
-                hint="run what reads it (`dbt run`, or Engine.advance()), "
+                given="the table was replaced, its snapshots were expired, or files were removed",
+                hint="run the views that read it (`dbt run`, or Engine.advance()), "
                 "or read with consistency read_uncommitted",
             )
         return meta
@@ -346,8 +346,8 @@ class Reading:
             raise StreamSqlError(
                 "CONSISTENCY_UNAVAILABLE",
                 "the tables are staler than the query allows",
-                given=f"changes that are not taken up at barrier {found.barrier}: {told}",
-                allowed=f"a staleness of {seconds:g} s",
+                given=f"changes that are not yet applied at barrier {found.barrier}: {told}",
+                allowed=f"a staleness of at most {seconds:g} s",
                 hint="bring the views up to date (`dbt run`, or Engine.advance()), "
                 "or raise max_staleness",
             )

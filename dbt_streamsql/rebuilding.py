@@ -88,7 +88,7 @@ class _Rebuilding:
         found = self._look()
         waiting = found.waiting()
         if waiting and not self.dry_run:
-            log.warning("barrier %s was published in part: publishing the rest", found.newest)
+            log.warning("barrier %s was only partly published: publishing the rest", found.newest)
             for version in waiting:
                 with durable("rebuild.publish"):
                     publish.make_visible(self.spark, version)
@@ -109,10 +109,10 @@ class _Rebuilding:
             jobs |= {o.table: o for o in streams.all_beside(job) if o.table in found.tables}
         for name in jobs:
             if found.tables[name].history[0].origin.inputs is None:
-                told[name] = "what its newest version was computed from is not kept"
+                told[name] = "the inputs of its newest version are not recorded"
         known = {**jobs, **found.changelogs({name: definitions[name] for name in jobs})}
         left |= {
-            name: "the view whose changes it holds is not known"
+            name: "the view whose changes it holds was not recovered"
             for name in found.tables
             if name not in known and name not in left
         }
@@ -140,7 +140,7 @@ class _Rebuilding:
                 "META_CONFLICT",
                 f"no table of {self.warehouse.catalog} belongs to the store {self.store}",
                 given=others or "no table belongs to any store",
-                hint="if it is one of these that was lost, name it: `--store <id>`",
+                hint="if one of these is the lost store, pass its id: `--store <id>`",
             )
         return Remains(metas, self.store)
 
@@ -156,7 +156,7 @@ class _Rebuilding:
                 left[name] = definition
         for name, meta in found.metas.items():
             if remains.stores({name: meta})[""]:
-                left[name] = "its definition is not kept: an earlier release wrote it"
+                left[name] = "its definition is not recorded: an earlier release wrote it"
         return known, left
 
     def _compiler(self, found: Remains) -> Definitions:
@@ -244,7 +244,7 @@ def _compiled(define: Define, name: str, kept: Definition) -> tuple[Job, str]:
         return job, ""
     # As if another compiler had made it, so that nothing is made of the rows that are there.
     stale = replace(job, fingerprint=kept.fingerprint, plan={**job.plan, "compiler": ""})
-    return stale, "another plan follows from its query now"
+    return stale, "its query now compiles to a different plan"
 
 
 def _committed(found: Remains, source: str, snapshot: int | None) -> float | None:

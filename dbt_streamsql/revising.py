@@ -56,7 +56,7 @@ class Revising:
             epoch.abort()
             raise
         epoch.publish()
-        log.info("%s was revised, and %s views with it", asked.table, len(versions))
+        log.info("revised %s (%s views)", asked.table, len(versions))
         return versions
 
     def _look(self, asked: Revision) -> tuple[RevisionPlan, list[str] | None, Definition | None]:
@@ -110,13 +110,13 @@ def _told(found: RevisionPlan) -> dict[str, object]:
 
 def told_before(found: RevisionPlan) -> list[str]:
     """What a revision would do, as lines for people."""
-    back = f"back to barrier {found.barrier}, then " if found.barrier else ""
-    lines = [f"{back}up to barrier {found.upto} again; nothing is changed yet"]
+    back = f"go back to barrier {found.barrier}, then " if found.barrier else ""
+    lines = [f"{back}reapply changes up to barrier {found.upto}; nothing is changed yet"]
     for step in found.steps:
-        rows = f"undone {step.undone:,}, read again {step.replayed:,}"
+        rows = f"undone {step.undone:,}, reread {step.replayed:,}"
         lines.append(f"{step.table}: {step.mode}, {rows}{_because(step.reason)}")
     left = ", ".join(found.left_alone)
-    return [*lines, f"left alone: {left}"] if left else lines
+    return [*lines, f"not affected: {left}"] if left else lines
 
 
 def told_after(report: Report) -> list[str]:

@@ -64,17 +64,17 @@ class Sinking(Maintenance):
             if job is None:
                 raise StreamSqlError(
                     "DEFINITION_MISSING",
-                    "a sink delivers a table that this warehouse maintains",
+                    "a sink can read only a table that this warehouse maintains",
                     given=read,
                     allowed="a materialized view or a streaming table",
-                    hint="put a materialized view over it, and let the sink read that",
+                    hint="create a materialized view over it, and read that view in the sink",
                     place=place,
                 )
             if at in epoch.open.jobs:
                 raise StreamSqlError(
                     "DUPLICATE_WRITER",
                     f"{at} is a table that this warehouse maintains",
-                    hint="give the sink another name, or drop the table first",
+                    hint="give the sink a different name, or drop the table first",
                     place=place,
                 )
             current = self._sink(at)
@@ -102,7 +102,7 @@ class Sinking(Maintenance):
             raise StreamSqlError(
                 "DEFINITION_MISSING",
                 f"{at} is not a sink",
-                allowed=", ".join(sink.name for sink in self.sinks()) or "there is none",
+                allowed=", ".join(sink.name for sink in self.sinks()) or "there are no sinks",
             )
         with self._writing() as fence:
             self._warehouse.store.drop_sink(fence, at)

@@ -18,8 +18,8 @@ _HINTS = "hints"
 """Where a definition keeps what the hints of its query said."""
 _KEYS = (*KINDS, "default", "by_id", _HINTS)
 _ALLOWED = (
-    "a length of time (0: for ever), or a mapping of `default`, "
-    f"{', '.join(f'`{kind}`' for kind in KINDS)}, `by_id`; of `joins` also a mapping of inputs"
+    "a duration (0: forever), or a mapping of `default`, "
+    f"{', '.join(f'`{kind}`' for kind in KINDS)}, `by_id`; `joins` may also be a mapping of inputs"
 )
 
 
@@ -37,10 +37,10 @@ def state_ttl_of(value: object, sql: str, place: Place) -> StateTtl | None:
     if wrong:
         raise StreamSqlError(
             "CONFIG_INVALID",
-            "`state_ttl` cannot be read",
+            "invalid `state_ttl`",
             given="; ".join(wrong),
             allowed=_ALLOWED,
-            hint="lengths of time are texts such as 30 seconds, 1h 30m, 7 days",
+            hint="durations are text such as 30 seconds, 1h 30m, 7 days",
             place=place,
         )
     return found if found != StateTtl() else None
@@ -65,7 +65,7 @@ def _of_mapping(value: Mapping[Any, Any], found: StateTtl, wrong: list[str]) -> 
 def _ids(said: object, wrong: list[str]) -> dict[tuple[int, int], int]:
     """`{7: 1 day}` is input 0 of node 7, `{7: [1 day, 1 h]}` its inputs in order."""
     if not isinstance(said, Mapping):
-        wrong.append(f"by_id: {said!r} is no mapping of ids")
+        wrong.append(f"by_id: {said!r} is not a mapping of ids")
         return {}
     found = {}
     for node, each in said.items():

@@ -31,8 +31,8 @@ STATS: dict[str, tuple[str, str]] = {
     "files": ("Data files", "data files of the newest version"),
     "partitioning": ("Partitioned by", "transform(column) by transform(column)"),
     "last_change": ("Last change", "when the newest rows were committed, UTC"),
-    "kept": ("Kept up to date", "how its changes are taken up, or why it is refreshed in full"),
-    "state_ttl": ("State TTL", "how long its operators remember, and whether they have forgotten"),
+    "kept": ("Kept up to date", "how its changes are applied, or why it is refreshed in full"),
+    "state_ttl": ("State TTL", "how long its operators keep state, and whether any has expired"),
     "barrier": ("Barrier", "the run that wrote the newest version of a materialized view"),
 }
 """By id: label and description of what dbt docs show beside a table."""
@@ -135,7 +135,7 @@ def last_change(session: SparkSession, name: TableName) -> datetime | None:
     if meta is None:
         raise StreamSqlError(
             "SQL_UNSUPPORTED",
-            f"{name} is not a table with snapshots to take its freshness from",
+            f"{name} has no snapshots to compute its freshness from",
             hint="check the name, or set `loaded_at_field` or `loaded_at_query` on the source",
         )
     snapshot = meta.last_change()

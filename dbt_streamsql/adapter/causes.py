@@ -28,18 +28,18 @@ _SPOTS = (
     re.compile(r"\n== SQL(?: of .*?)? \(line (?P<line>\d+), position \d+\) ==\n.*", re.DOTALL),
 )
 _HINTS = (
-    ("PARSE_SYNTAX_ERROR", "correct the SQL there; one model is one statement"),
-    ("TABLE_OR_VIEW_NOT_FOUND", "check the name; with ref() or source() dbt builds it first"),
+    ("PARSE_SYNTAX_ERROR", "correct the SQL there; a model must be one statement"),
+    ("TABLE_OR_VIEW_NOT_FOUND", "check the name; use ref() so that dbt builds it first"),
     ("UNRESOLVED_COLUMN", "check the spelling, and whether the input still has the column"),
-    ("UNRESOLVED_ROUTINE", "check the name; Spark's functions are listed by SHOW FUNCTIONS"),
-    ("Couldn't find column", "`partition_by` and `clustered_by` name columns of the query"),
-    ("CAST_INVALID_INPUT", "correct the value, or the type; try_cast gives NULL instead"),
+    ("UNRESOLVED_ROUTINE", "check the name; SHOW FUNCTIONS lists Spark's functions"),
+    ("Couldn't find column", "`partition_by` and `clustered_by` must name columns of the query"),
+    ("CAST_INVALID_INPUT", "correct the value or the type; try_cast returns NULL instead"),
     ("DATATYPE_MISMATCH", "cast one side to the type of the other"),
-    ("No space left", "free some space: the table is as it was before"),
+    ("No space left", "free some disk space; the table is unchanged"),
     ("Read-only file system", "make the `warehouse` folder writable for the user who runs dbt"),
     ("Permission denied", "make the `warehouse` folder writable for the user who runs dbt"),
-    ("cancelled", "run the model again: the table is as it was before"),
-    ("", "the debug log, logs/dbt.log, has the whole trace"),
+    ("cancelled", "run the model again; the table is unchanged"),
+    ("", "see the full trace in the debug log, logs/dbt.log"),
 )
 
 
@@ -109,10 +109,10 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 def _gone(error: BaseException) -> StreamSqlError:
     return StreamSqlError(
         "CONNECTION",
-        "the Spark Connect server has gone",
+        "the Spark Connect server is gone",
         given=str(error).strip().splitlines()[0],
-        hint="start it (a warm engine: `streamsql spark start`), then run again: the next run "
-        "finishes or undoes what this one left",
+        hint="start it (for a warm engine: `streamsql spark start`), then run again: the next "
+        "run completes or rolls back what this one left unfinished",
     )
 
 

@@ -75,15 +75,19 @@ def _write_to_catalog(host: Host) -> None:
             session.sql(f"DROP NAMESPACE {schema}")
             _remove_folder(session, catalog, name)
         if [row[0] for row in rows] != [1]:
-            raise StreamSqlError("CONNECTION", "the catalog lost a row", given=str(rows))
+            raise StreamSqlError(
+                "CONNECTION",
+                "the catalog did not return the row that was written",
+                given=str(rows),
+            )
     except StreamSqlError:
         raise
     except Exception as error:
         raise StreamSqlError(
             "CONNECTION",
-            f"the catalog `{host.settings.catalog}` cannot be written",
+            f"cannot write to the catalog `{host.settings.catalog}`",
             given=cause_of(error),
-            hint="check `warehouse` (may you write there?), `catalog` and `catalog_properties`",
+            hint="check that `warehouse` is writable; check `catalog` and `catalog_properties`",
         ) from error
     finally:
         host.release(session)

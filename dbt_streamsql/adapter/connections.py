@@ -169,7 +169,7 @@ class Handle:
             for name in self.temporaries:
                 self.session.catalog.dropTempView(name)
         except Exception as error:  # noqa: BLE001 - a session that cannot is not handed out again
-            logger.debug(f"A session is not used again: {cause_of(error)}")
+            logger.debug(f"Discarding a session: {cause_of(error)}")
             return False
         return True
 

@@ -231,7 +231,7 @@ def _problems(data: Any) -> Iterator[str]:
 def _meta_problems(data: Any) -> Iterator[str]:
     meta = data.get("meta")
     if data.get("meta_token") and not str(meta).startswith(("http://", "https://")):
-        yield "`meta_token` is for a `meta` that is a MetaService, such as http://127.0.0.1:8123"
+        yield "`meta_token` needs a MetaService as `meta`, such as http://127.0.0.1:8123"
     boundary = data.get("boundary")
     if isinstance(boundary, str):
         try:
@@ -252,7 +252,7 @@ def _mapping_problems(key: str, value: Any) -> Iterator[str]:
         elif not isinstance(inner, (str, int, float)):
             yield f"`{key}: {name}` must be text, a number or true/false, not {_kind(inner)}"
         elif name in _CHANGE_TEXTS and str(inner).lower() != "false":
-            yield f"`{key}: {name}` would change what quoted texts are: only false is allowed"
+            yield f"`{key}: {name}` changes the meaning of quoted strings: only false is allowed"
 
 
 def _connection_problems(value: Any) -> Iterator[str]:
@@ -294,7 +294,7 @@ def _server_problems(data: Any) -> Iterator[str]:
         yield f"`server` must be true or false, not {data['server']!r}"
     seconds = data.get("query_timeout")
     if seconds is not None and (type(seconds) is not int or seconds < 1):
-        yield f"`query_timeout` must be a whole number of seconds from 1 on, not {seconds!r}"
+        yield f"`query_timeout` must be a whole number of seconds, at least 1, not {seconds!r}"
     kept = {key: data[key] for key in ("retain", "retain_barriers") if data.get(key) is not None}
     try:
         retention_of(kept.get("retain", 0), kept.get("retain_barriers", 1))

@@ -65,8 +65,8 @@ def _slowness_told(method: str) -> Iterator[None]:
     finally:
         waiting.cancel()
     if told.is_set():
-        hint = "; `streamsql spark start` keeps one warm" if method == "embedded" else ""
-        logger.info(f"Spark has started after {time.monotonic() - began:.0f} s{hint}")
+        hint = "; `streamsql spark start` keeps a warm one running" if method == "embedded" else ""
+        logger.info(f"Spark started after {time.monotonic() - began:.0f} s{hint}")
 
 
 class Gate:

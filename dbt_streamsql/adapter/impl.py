@@ -100,7 +100,7 @@ class StreamSqlAdapter(MaintainedAdapter):
         super().cleanup_connections()
         engine = self.host.open_epoch
         if engine is not None:
-            logger.warning("The run did not end; what it staged is not published")
+            logger.warning("Run interrupted: its staged changes are discarded")
             engine.abort()
 
     def cache_added(self, relation: StreamSqlRelation | None) -> str:

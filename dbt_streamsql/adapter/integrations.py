@@ -51,7 +51,7 @@ class IcebergCatalog(CatalogIntegration):
         if problems:
             error = StreamSqlError(
                 "CONFIG_INVALID",
-                f"the catalog {self.name!r} in catalogs.yml cannot be used",
+                f"invalid catalog {self.name!r} in catalogs.yml",
                 given=listed(problems),
                 hint="correct catalogs.yml; docs/profile.md describes every key",
             )

@@ -12,8 +12,8 @@ _MAPPED = ("field", "data_type", "granularity")
 _FORMS = "a column, a transform such as `days(ts)` or `bucket(16, id)`, a list of these, or a "
 _FORMS += "mapping with `field`, `data_type` and `granularity` (hour, day, month or year)"
 
-_LAYOUT = "what is maintained is laid out by the keys by which it is kept"
-_STRATEGY = "of `incremental` models; what is maintained takes up its changes by itself"
+_LAYOUT = "the engine lays out maintained tables by their keys"
+_STRATEGY = "only for `incremental` models; a maintained table applies its changes by itself"
 
 NOT_MAINTAINED: dict[str, str] = {
     "partition_by": _LAYOUT,
@@ -64,10 +64,10 @@ def _mapped(value: Mapping[str, Any]) -> str:
 def _refused(value: object) -> StreamSqlError:
     return StreamSqlError(
         "CONFIG_INVALID",
-        "`partition_by` cannot be understood",
+        "invalid `partition_by`",
         given=repr(value),
         allowed=_FORMS,
-        hint="for ranges of whole numbers write `truncate(100, id)` or `bucket(16, id)`",
+        hint="for integer ranges, use `truncate(100, id)` or `bucket(16, id)`",
     )
 
 
@@ -80,5 +80,5 @@ def unmaintained(config: Mapping[str, Any]) -> list[str]:
     ]
     form = config.get("file_format")
     if form is not None and str(form).lower() != "iceberg":
-        wrong.append(f"`file_format: {form}`: what is maintained is an Iceberg table")
+        wrong.append(f"`file_format: {form}`: a maintained table is always an Iceberg table")
     return wrong

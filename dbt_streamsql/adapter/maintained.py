@@ -184,9 +184,9 @@ class MaintainedAdapter(OperationsAdapter):
             if old_relation is not None:
                 raise StreamSqlError(
                     "TABLE_EXISTS",
-                    "a sink has no table, and there is one of its name",
+                    "a sink has no table, but a table with its name exists",
                     given=old_relation.render(),
-                    hint="drop it, or give the sink another `alias`",
+                    hint="drop the table, or give the sink a different `alias`",
                     place=Place(name),
                 )
             options = sinks.of_sink(name, config, project_root(self.config))
@@ -246,7 +246,7 @@ class MaintainedAdapter(OperationsAdapter):
             with self.connections.exception_handler(""):
                 missing = self.host.engine.document(name.sql, comment, columns)
             if missing:
-                logger.warning(f"{name} has no such columns to comment: {', '.join(missing)}")
+                logger.warning(f"{name} lacks columns that have comments: {', '.join(missing)}")
 
         engine = self.host.open_epoch
         if engine is None or self._policy == "model" or not engine.staged(name.sql):
@@ -264,9 +264,9 @@ class MaintainedAdapter(OperationsAdapter):
             if kept or engine.staged(name.sql):
                 raise StreamSqlError(
                     "DUPLICATE_WRITER",
-                    "a hook writes a table that the engine maintains",
+                    "a hook writes to a table that the engine maintains",
                     given=str(name),
-                    hint="write what the rows are to be into the model's query",
+                    hint="change the rows in the model's query instead",
                 )
 
     def _do_waiting(self, held: Collection[str] = ()) -> None:
@@ -280,7 +280,7 @@ class MaintainedAdapter(OperationsAdapter):
         if failed:
             raise StreamSqlError(
                 "HOOK_FAILED",
-                "what the run has made is published, but hooks that waited for it failed",
+                "the run was published, but hooks that run after publishing failed",
                 given=listed(failed),
                 hint="run these statements by hand, or correct the hooks and run the models again",
             )
@@ -313,7 +313,7 @@ class MaintainedAdapter(OperationsAdapter):
         if relation.database != self.config.credentials.database:
             raise StreamSqlError(
                 "CONFIG_INVALID",
-                f"a {kind} lives in the profile's catalog",
+                f"a {kind} must be in the profile's catalog",
                 given=f"catalog {relation.database}",
                 allowed=self.config.credentials.database,
                 hint="remove `catalog_name` or `database`; its inputs may be in any catalog",
@@ -358,7 +358,7 @@ class MaintainedAdapter(OperationsAdapter):
         if found is not None and found.is_function:
             raise StreamSqlError(
                 "DUPLICATE_WRITER",
-                "a function of the project has the name of this model",
+                "a function in the project has the same name as this model",
                 given=relation.render(),
-                hint="set another `alias` for one of the two",
+                hint="set a different `alias` for one of them",
             )

@@ -129,7 +129,7 @@ def check(name: str, config: Mapping[str, Any], roots: Roots) -> None:
     if found:
         raise StreamSqlError(
             "CONFIG_INVALID",
-            f"`{'`, `'.join(found)}` belongs to materialized views",
+            f"`{'`, `'.join(found)}`: only for materialized views",
             given=f"materialized: {config.get('materialized')}",
             hint="set `materialized: materialized_view`, or remove the key",
             place=Place(name),
@@ -167,8 +167,8 @@ def located(config: Mapping[str, Any], roots: Roots) -> dict[str, Any]:
             if str(key).lower() in PLACING_PROPERTIES:
                 raise StreamSqlError(
                     "CONFIG_INVALID",
-                    f"`{group}: {key}` lets other code choose where files lie",
-                    hint="remove it; `location_root` and `write.data.path` name places",
+                    f"`{group}: {key}` lets other code choose where files are stored",
+                    hint="remove it; set the place with `location_root` or `write.data.path`",
                 )
             if str(key).lower() in PATH_PROPERTIES:
                 found[group][key] = roots.locate(value, f"{group}: {key}")
@@ -205,16 +205,16 @@ def of_materialized_view(
             hint = f" (did you mean `{near[0]}`?)" if near else ""
             problems.append(f"unknown key `{key}`{hint}")
     if config.get("sql_header"):
-        problems.append("`sql_header` is for models that run in a session of their own")
+        problems.append("`sql_header` is only for models that run in their own session")
     properties = {str(k): _text(v) for k, v in (config.get("tblproperties") or {}).items()}
     problems += [
-        f"`tblproperties` may not hold `{key}`: the engine sets it"
+        f"`tblproperties` must not contain `{key}`: the engine sets it"
         for key in properties
         if key in VIEW_PROPERTIES or key.startswith("streamsql.")
     ]
     places = [key for key in _PLACED if config.get(key) is not None]
     places += [key for key in properties if key.lower() in PATH_PROPERTIES | PLACING_PROPERTIES]
-    problems += [f"`{key}`: what is maintained lies in the warehouse" for key in places]
+    problems += [f"`{key}`: maintained tables are stored in the warehouse" for key in places]
     mode = config.get("refresh_mode") or "auto"
     if mode not in REFRESH_MODES:
         problems.append(f"`refresh_mode` must be one of {', '.join(REFRESH_MODES)}, not {mode!r}")
@@ -223,7 +223,7 @@ def of_materialized_view(
         problems.append(f"`changelog` must be true or false, not {changelog!r}")
     plan = config.get("plan")
     if not isinstance(plan, str | None):
-        problems.append(f"`plan` must be the place of a plan file, not {plan!r}")
+        problems.append(f"`plan` must be the path or URI of a plan file, not {plan!r}")
     try:
         # A view reads its inputs at its own barrier, but a folder's config may say more.
         reads_of(name, config, {})
@@ -239,7 +239,7 @@ def of_materialized_view(
             "the model's config has " + ("an error" if len(problems) == 1 else "errors"),
             given=listed(problems),
             allowed=f"{', '.join(own_keys)} and the keys that dbt defines",
-            hint="correct the config; a key of your own belongs under `meta`",
+            hint="correct the config; put custom keys under `meta`",
             place=Place(name),
         )
     return {

@@ -49,7 +49,7 @@ class Outcomes:
                     self._have_retried(Path(message.data.artifact_path))
                 except OSError as error:
                     # dbt goes on in silence when who listens to it fails.
-                    logger.warning(f"`dbt retry` will not know what was undone: {error}")
+                    logger.warning(f"`dbt retry` will not rebuild the unpublished models: {error}")
             return
         if message.info.name != "NodeFinished":
             return
@@ -79,8 +79,8 @@ class Outcomes:
             barrier = engine.hold()
             names = ", ".join(sorted(node.split(".")[2] for node in failed))
             logger.warning(
-                f"Nothing of this run is published, since it failed in {names}. "
-                "`publish: passed_subgraph` publishes what does not depend on what failed"
+                f"Nothing from this run is published, because these failed: {names}. "
+                "`publish: passed_subgraph` publishes everything that depends on no failure"
             )
             self._undo(staged)
             if barrier:
@@ -96,7 +96,7 @@ class Outcomes:
             held = engine.withdraw(blamed)
             self._undo({node for node in staged if tables[node] & set(held)})
             if held:
-                logger.warning(f"Not published, since they failed: {', '.join(held)}")
+                logger.warning(f"Not published because of failures: {', '.join(held)}")
         report = engine.publish()
         for done in report.sinks.values():
             if done.error is None:
@@ -109,7 +109,7 @@ class Outcomes:
         self._undone = nodes
         if nodes:
             names = ", ".join(sorted(node.split(".")[2] for node in nodes))
-            logger.warning(f"`dbt retry` builds again, beside what failed: {names}")
+            logger.warning(f"`dbt retry` rebuilds these in addition to what failed: {names}")
 
     def _have_retried(self, results: Path) -> None:
         """Have `dbt retry` run what was undone, and what has read it, beside what failed.
@@ -126,7 +126,7 @@ class Outcomes:
             again |= more
         for name in again:
             found = passed[name]
-            found["message"] = f"not published, since the run failed; it was: {found['message']}"
+            found["message"] = f"not published because the run failed; was: {found['message']}"
             found["status"] = "skipped"
         beside = results.with_suffix(".json.new")
         beside.write_text(json.dumps(told), encoding="utf-8")

@@ -69,9 +69,9 @@ def write_plans(
             write_text(str(file_of(node, target)), plan.to_json(), lambda: engine.spark)
             written += 1
         except Exception as error:  # noqa: BLE001 - the compiled SQL is there all the same
-            logger.warning(f"No plan file of {node.name}: {cause_of(error)}")
+            logger.warning(f"No plan file for {node.name}: {cause_of(error)}")
     if written:
-        logger.info(f"Plan files in {target / FOLDER}: {written}")
+        logger.info(f"Plan files written to {target / FOLDER}: {written}")
 
 
 def file_of(node: Any, target: Path) -> Path:

@@ -56,15 +56,15 @@ def credentials_of(
             "CONFIG_INVALID",
             "the profile cannot be read",
             given=str(error).strip(),
-            hint="name the folders: `--project-dir`, `--profiles-dir`, or give `--warehouse`",
+            hint="set `--project-dir` and `--profiles-dir`, or use `--warehouse`",
         ) from error
     if not isinstance(credentials, StreamSqlCredentials):
         raise StreamSqlError(
             "CONFIG_INVALID",
-            "the profile is another adapter's",
+            "the profile is for a different adapter",
             given=f"`type: {credentials.type}`",
             allowed="`type: streamsql`",
-            hint="choose another `--profile` or `--target`",
+            hint="choose a different `--profile` or `--target`",
         )
     return credentials, root
 

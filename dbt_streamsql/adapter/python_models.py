@@ -24,8 +24,8 @@ def run(code: str, session: SparkSession, load: Callable[[str], DataFrame]) -> D
         raise StreamSqlError(
             "PYTHON_MODEL",
             "a python model returned a stream",
-            allowed="a DataFrame that ends",
-            hint="`materialized: streaming_table` takes the records of a stream, each once",
+            allowed="a batch DataFrame",
+            hint="`materialized: streaming_table` reads each record of a stream once",
         )
     return _to_spark(result, session)
 

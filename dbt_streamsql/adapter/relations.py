@@ -43,8 +43,8 @@ _MISSING = ("SCHEMA_NOT_FOUND", "NoSuchNamespace", "TABLE_OR_VIEW_NOT_FOUND", "N
 
 def _tell_of_earlier(barrier: int, changed: Collection[str]) -> None:
     logger.info(
-        f"Shown as of barrier {barrier}, at which these tables agree. Changed since then: "
-        f"{', '.join(sorted(changed))}. The next run takes that up; "
+        f"Shown as of barrier {barrier}, where these tables are consistent. Changed since: "
+        f"{', '.join(sorted(changed))}. The next run applies the changes; "
         "`--vars 'consistency: read_uncommitted'` shows each table as it is now"
     )
 
@@ -85,7 +85,7 @@ class RelationsAdapter(SparkAdapter):
         if added.name == self.config.credentials.database:
             raise DbtRuntimeError(
                 f"The catalog {added.name!r} in catalogs.yml is the profile's own: "
-                "give it another name, or remove it and set `catalog_properties` in the profile"
+                "rename it, or remove it and set `catalog_properties` in the profile"
             )
         self.host.add_catalog(added.settings(project_root(self.config)))
         return added

@@ -90,8 +90,8 @@ def problems_of(data: Mapping[str, Any]) -> Iterator[str]:
     """What is wrong with the secrets of a profile. No text here holds one."""
     for place in dict.fromkeys(name for name, secret in of_profile(data) if is_literal(secret)):
         yield (
-            f"`{place}` has a secret in plain text: write "
-            f"\"{{{{ env_var('{ENVIRONMENT}…') }}}}\" in its place"
+            f"`{place}` contains a secret in plain text: use "
+            f"\"{{{{ env_var('{ENVIRONMENT}…') }}}}\" instead"
         )
     properties = data.get("spark_properties")
     if not isinstance(properties, Mapping):
@@ -100,8 +100,8 @@ def problems_of(data: Mapping[str, Any]) -> Iterator[str]:
         text = str(properties.get(key, ""))
         if _OPTION.search(text) or any(secret in text for secret in _long(from_environment())):
             yield (
-                f"`spark_properties: {key}` has a secret, and stands in the list of processes: "
-                "give it to the JVM in a file, or in the variable JDK_JAVA_OPTIONS"
+                f"`spark_properties: {key}` contains a secret and shows in the process list: "
+                "pass it to the JVM in a file, or in the variable JDK_JAVA_OPTIONS"
             )
 
 

@@ -28,7 +28,7 @@ def check_columns(names: Sequence[str], quote_columns: bool | None) -> None:
     if found:
         raise StreamSqlError(
             "IDENTIFIER_INVALID",
-            "a column of the seed is not a plain name",
+            "a column name of the seed needs quotes",
             given=", ".join(map(repr, found)),
             allowed="letters, digits and `_` while `quote_columns` is false",
             hint="check the seed's `delimiter` and header, or set `quote_columns: true`",

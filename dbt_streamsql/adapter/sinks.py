@@ -21,7 +21,7 @@ def of_sink(name: str, config: Mapping[str, Any], root: Path) -> dict[str, Any]:
     """`target`, `connection`, `key` and `mode` of `Engine.create_sink`. Relative paths begin at
     `root`, the project's folder. Error: CONFIG_INVALID, listing everything wrong."""
     problems = [
-        f"`{key}` belongs to materialized views"
+        f"`{key}`: only for materialized views"
         for key in model_config.OWN_KEYS
         if config.get(key) is not None
     ]
@@ -32,9 +32,9 @@ def of_sink(name: str, config: Mapping[str, Any], root: Path) -> dict[str, Any]:
     unknown = sorted(set(target) - set(_DECLARED))
     if unknown:
         named = ", ".join(f"`{key}`" for key in unknown)
-        problems.append(f"`target` has unknown keys {named}: it has {', '.join(_DECLARED)}")
+        problems.append(f"`target` has unknown keys {named} (known: {', '.join(_DECLARED)})")
     if not isinstance(target.get("options") or {}, Mapping):
-        problems.append("`target: options` must be keys and values")
+        problems.append("`target: options` must be a mapping")
         target = {}
     key = config.get("key") or []
     names = [key] if isinstance(key, str) else key
@@ -45,7 +45,7 @@ def of_sink(name: str, config: Mapping[str, Any], root: Path) -> dict[str, Any]:
     for each in ("connection", "mode"):
         texts[each] = config.get(each) or ""
         if not isinstance(texts[each], str):
-            problems.append(f"`{each}` must be a text, not {texts[each]!r}")
+            problems.append(f"`{each}` must be text, not {texts[each]!r}")
     own = {*OWN_KEYS, *model_config.OWN_KEYS}
     rest = {key: config[key] for key in config if key not in own}
     model_config.of_materialized_view(name, rest, problems, OWN_KEYS)

@@ -45,7 +45,7 @@ def of_streaming_table(
     Error: CONFIG_INVALID, listing everything wrong.
     """
     problems = [
-        f"`{key}` belongs to materialized views"
+        f"`{key}`: only for materialized views"
         for key in model_config.OWN_KEYS
         if config.get(key) is not None
     ]
@@ -60,7 +60,7 @@ def of_streaming_table(
     for key in _TEXTS:
         value = config.get(key)
         if value is not None and not isinstance(value, str):
-            problems.append(f"`{key}` must be a text, not {value!r}")
+            problems.append(f"`{key}` must be text, not {value!r}")
         elif value:
             options[key] = value
     # dbt's own default, which nobody wrote, would leave columns out in silence.
@@ -94,9 +94,9 @@ def stream_of(
     if len(sources) != 1:
         raise StreamSqlError(
             "CONFIG_INVALID",
-            "a streaming table reads one source",
+            "a streaming table must read exactly one source",
             given=", ".join(sorted(source["unique_id"] for source in sources)) or "none",
-            allowed="one `source(…)`; a materialized view can join what streaming tables hold",
+            allowed="one `source(…)`; use a materialized view to join streaming tables",
             place=Place(name),
         )
     source = sources[0]
@@ -105,9 +105,9 @@ def stream_of(
     if not isinstance(declared, Mapping):
         raise StreamSqlError(
             "CONFIG_INVALID",
-            f"{source['unique_id']} does not say how its stream is read",
+            f"{source['unique_id']} does not declare how to read its stream",
             given="no `meta: {streamsql: …}`" if declared is None else repr(declared),
-            allowed="`config: {meta: {streamsql: {connector: …, options: …}}}` of the source",
+            allowed="`config: {meta: {streamsql: {connector: …, options: …}}}` on the source",
             hint="docs/sources.md has an example of each connector",
             place=Place(name),
         )

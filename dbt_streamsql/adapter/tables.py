@@ -96,7 +96,7 @@ def constraints_of(name: TableName, model: Mapping[str, Any]) -> tuple[Constrain
         elif not (condition if kind == "check" else columns):
             raise StreamSqlError(
                 "CONFIG_INVALID",
-                f"a {kind} constraint lacks its {'expression' if kind == 'check' else 'columns'}",
+                f"a {kind} constraint has no {'expression' if kind == 'check' else 'columns'}",
                 given=str(dict(item)),
                 place=Place(str(name)),
             )
@@ -120,7 +120,7 @@ def is_atomic(name: str, config: Mapping[str, Any], spark_properties: Mapping[st
         if str(value).lower() not in ("true", "false"):
             raise StreamSqlError(
                 "CONFIG_INVALID",
-                f"`{key}` is true or false",
+                f"`{key}` must be true or false",
                 given=repr(value),
                 place=Place(name),
             )
@@ -133,10 +133,10 @@ def check_grants(name: str, config: Mapping[str, Any]) -> None:
     if config.get("grants"):
         raise StreamSqlError(
             "GRANTS_UNSUPPORTED",
-            "the catalog has no grants",
+            "the catalog does not support grants",
             given=f"grants: {dict(config['grants'])}",
-            hint="remove `grants` from the config, and grant where the catalog's files or server "
-            "are guarded",
+            hint="remove `grants` from the config, and control access in the catalog's storage or "
+            "server",
             place=Place(name),
         )
 

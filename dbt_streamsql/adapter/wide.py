@@ -50,18 +50,18 @@ def of_partial_update(
         options["sequence_by"] = sequence
         if not isinstance(sequence, str | None):
             problems.append(
-                "`sequence_by` must be a column, or give a list of columns for each, "
+                "`sequence_by` must be a column, or map columns to lists of columns, "
                 f"not {sequence!r}"
             )
     lifetime = config.get("row_lifetime") or "any"
     if not isinstance(lifetime, str):
-        problems.append(f"`row_lifetime` must be a text, not {lifetime!r}")
+        problems.append(f"`row_lifetime` must be text, not {lifetime!r}")
     reuse = config.get("reuse_sink")
     if reuse not in (None, True, False):
         problems.append(f"`reuse_sink` must be true or false, not {reuse!r}")
     options |= {"row_lifetime": lifetime, "reuse_sink": reuse is not False}
     if config.get("plan") is not None:
-        problems.append("`plan` is of materialized views: no branch of a wide table forgets")
+        problems.append("`plan` is only for materialized views: wide tables never expire state")
     rest = {key: config[key] for key in config if key not in OWN_KEYS}
     known = (*OWN_KEYS, *model_config.OWN_KEYS)
     return options, model_config.of_materialized_view(name, rest, problems, known)
@@ -111,17 +111,17 @@ def check_sinks(model: Mapping[str, Any], nodes: Nodes) -> None:
         ours = sink == model["name"]
         if ours and node["unique_id"] not in read:
             problems.append(
-                f"`{node['name']}` is a branch of it, and is not in it: "
+                f"`{node['name']}` has this model as its `sink`, but is not in it: "
                 f"add {{{{ branch(ref('{node['name']}')) }}}}"
             )
         if not ours and node["unique_id"] in read:
-            problems.append(f"`{node['name']}` is a branch of `{sink}`")
+            problems.append(f"`{node['name']}` has a different `sink`: `{sink}`")
     if problems:
         raise StreamSqlError(
             "PARTIAL_UPDATE_INVALID",
-            "the branches of a wide table and their `sink` do not agree",
+            "the branches of a wide table do not match their `sink`",
             given=model_config.listed(problems),
-            hint="`sink` of a branch names the model in which `branch(ref(…))` stands",
+            hint="`sink` of a branch must name the model that contains `branch(ref(…))`",
             place=Place(model["unique_id"]),
         )
 

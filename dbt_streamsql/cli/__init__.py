@@ -30,7 +30,7 @@ from dbt_streamsql.cli.undo import abort
 @click.group()
 @click.version_option(version, prog_name="streamsql")
 def main() -> None:
-    """Materialized views for dbt on Spark: what dbt has no command for."""
+    """Manage materialized views for dbt on Spark: the commands that dbt does not have."""
     # What the adapter tells through dbt's log is not the command's answer, which may be JSON.
     log = get_stdout_config(LineFormat.PlainText, sys.stderr.isatty(), EventLevel.INFO, False)
     log.output_stream = sys.stderr

@@ -11,19 +11,21 @@ from dbt_streamsql.errors import StreamSqlError
 
 @click.command()
 @click.argument("table")
-@click.option("--keep-table", is_flag=True, help="it stays, as a plain table")
+@click.option(
+    "--keep-table", is_flag=True, help="keep the table's data as a regular Iceberg table"
+)
 @for_one_engine
 def drop(engine: Engine, as_json: bool, table: str, keep_table: bool) -> None:
-    """Keep TABLE (schema.name) up to date no more, and drop it.
+    """Stop maintaining TABLE (schema.name), and drop it.
 
-    A view or streaming table goes on when its model is removed, until it is dropped. What a
-    connector keeps for it elsewhere, such as a replication slot, is given up.
+    A view or streaming table is still maintained after its model is removed, until you drop it.
+    Resources that a connector holds for it elsewhere, such as a replication slot, are released.
     """
     readers = engine.readers(table)
     if readers:
         raise StreamSqlError(
             "STILL_READ",
-            f"{table} is read",
+            f"cannot drop {table}: it is still read",
             given=", ".join(readers),
             hint="drop those first (`streamsql drop`, `streamsql sinks --drop`)",
         )
@@ -31,4 +33,4 @@ def drop(engine: Engine, as_json: bool, table: str, keep_table: bool) -> None:
     if as_json:
         print_json({"dropped": table, "kept_table": keep_table})
     else:
-        click.echo(f"{table} is not maintained any more" if keep_table else f"{table} is dropped")
+        click.echo(f"{table} is no longer maintained" if keep_table else f"{table} is dropped")

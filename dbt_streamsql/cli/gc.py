@@ -14,18 +14,18 @@ _COUNTS = ("snapshots", "change folders", "orphans", "files", "bytes")
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="only tell what would go")
+@click.option("--dry-run", is_flag=True, help="print what would be removed; change nothing")
 @click.option(
     "--orphans-older-than",
     default="3 days",
     show_default=True,
-    help="age of a file that nothing names, at least a day; `never` leaves them",
+    help="remove orphan files older than this (minimum 1 day); `never` keeps them",
 )
 @for_one_engine
 def gc(engine: Engine, as_json: bool, dry_run: bool, orphans_older_than: str) -> None:
-    """Remove what barriers older than `retain` have, what dead runs left, and orphaned files.
+    """Remove data of barriers older than `retain`, leftovers of crashed runs, and orphan files.
 
-    Waits for a run that is under way. What a reader holds, or a view has yet to read, stays.
+    Waits for a run in progress. Keeps everything that a reader holds or a view has yet to read.
     """
     age = None if orphans_older_than == "never" else orphans_older_than
     found = engine.gc(dry_run=dry_run, orphans_older_than=age)
@@ -46,10 +46,12 @@ def _tell(found: Garbage) -> None:
     if rows_of:
         print_table(out, ("table", *_COUNTS), rows_of, numbers=_COUNTS)
     rows = found.ledger
-    would = "would go" if found.dry_run else "went"
+    would = "would be removed" if found.dry_run else "removed"
     out.print(
-        f"barriers from {found.kept_from} on can be read; of older ones {would}: "
+        f"barriers from {found.kept_from} on stay readable; older data {would}: "
         f"{rows.barriers:,} barriers, {rows.versions:,} versions, {rows.pins:,} pins, "
-        f"{rows.entries:,} lines of the audit log"
+        f"{rows.entries:,} audit log lines"
     )
-    out.print(f"left by dead runs, and read by all: {found.left:,} things {would}")
+    out.print(
+        f"leftovers of crashed runs, and staging data no longer needed: {found.left:,} {would}"
+    )

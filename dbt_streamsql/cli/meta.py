@@ -13,20 +13,20 @@ from dbt_streamsql.meta.draw import printable
 
 @click.group()
 def meta() -> None:
-    """The store of MetaService: what to do when it is lost."""
+    """Serve the MetaService store, or rebuild it when it is lost."""
 
 
 @meta.command()
-@click.option("--store", default="", help="id of the lost store, if its address was another")
-@click.option("--dry-run", is_flag=True, help="look, and change nothing")
+@click.option("--store", default="", help="id of the lost store, if its address was different")
+@click.option("--dry-run", is_flag=True, help="print what would be done; change nothing")
 @for_one_engine
 def rebuild(engine: Engine, as_json: bool, store: str, dry_run: bool) -> None:
-    """Rebuild a lost store from what the tables of the catalog tell. It must be empty."""
+    """Rebuild a lost store from the metadata of the catalog's tables. It must be empty."""
     found = engine.rebuild(store, dry_run=dry_run)
     if as_json:
         print_json({"dry_run": dry_run, **asdict(found)})
         return
-    verb = "would be" if dry_run else "is"
+    verb = "would be" if dry_run else "was"
     click.echo(
         f"store {found.store} {verb} rebuilt: {found.barriers} barriers up to {found.barrier}, "
         f"{len(found.tables)} tables"
@@ -34,7 +34,7 @@ def rebuild(engine: Engine, as_json: bool, store: str, dry_run: bool) -> None:
     for table in found.published:
         click.echo(printable(f"  {table}: its staged version {verb} published"))
     for table, reason in sorted(found.tables.items()):
-        how = f"in full: {reason}" if reason else "from changes"
-        click.echo(printable(f"  {table}: goes on {how}"))
+        how = f"with a full refresh: {reason}" if reason else "from changes"
+        click.echo(printable(f"  {table}: continues {how}"))
     for table, reason in sorted(found.left.items()):
-        click.echo(printable(f"  {table}: not known again, `dbt run` defines it anew: {reason}"))
+        click.echo(printable(f"  {table}: not recovered, `dbt run` redefines it: {reason}"))

@@ -21,11 +21,11 @@ from dbt_streamsql.runtime.session import SessionSettings
 
 FOLDER = click.Path(file_okay=False)
 _FOLDERS = (
-    click.option("--profile", help="instead of the project's"),
-    click.option("--profiles-dir", type=FOLDER, help="folder of profiles.yml, as dbt's"),
-    click.option("--project-dir", type=FOLDER, help="folder of dbt_project.yml, as dbt's"),
+    click.option("--profile", help="profile to use instead of the project's"),
+    click.option("--profiles-dir", type=FOLDER, help="folder of profiles.yml, as in dbt"),
+    click.option("--project-dir", type=FOLDER, help="folder of dbt_project.yml, as in dbt"),
 )
-PROJECT = (click.option("--target", help="of the profile"), *_FOLDERS)
+PROJECT = (click.option("--target", help="profile target to use"), *_FOLDERS)
 """How dbt finds a profile: the parameters `project_dir`, `profiles_dir`, `profile`, `target`."""
 
 
@@ -92,8 +92,8 @@ def _choosing(choose: Callable[..., Any], command: Callable[..., Any]) -> Callab
         if warehouse is not None and any(named):
             raise StreamSqlError(
                 "CONFIG_INVALID",
-                "`--warehouse` stands alone",
-                hint="name a warehouse, or a project and its profile",
+                "`--warehouse` cannot be combined with a project or a profile",
+                hint="choose a warehouse, or a project and its profile",
             )
         folder = Path(warehouse).expanduser().resolve() if warehouse is not None else None
         return command(choose(folder, *named), **options)
@@ -102,7 +102,9 @@ def _choosing(choose: Callable[..., Any], command: Callable[..., Any]) -> Callab
     for option in (
         click.option("--json", "as_json", is_flag=True, help="print JSON"),
         *PROJECT,
-        click.option("--warehouse", type=FOLDER, help="a warehouse folder, instead of a profile"),
+        click.option(
+            "--warehouse", type=FOLDER, help="warehouse folder to use instead of a profile"
+        ),
     ):
         wrapped = option(wrapped)
     return wrapped

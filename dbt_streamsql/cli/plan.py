@@ -32,18 +32,18 @@ DIFFERENT = 1
 
 @click.group()
 def plan() -> None:
-    """Plan files: a compiled view as JSON, in which the TTLs of its operators may be changed.
+    """Work with plan files: compiled views as JSON, in which you can change state TTLs.
 
-    PLAN is a path, or a URI of any file system that Spark reaches (file:, s3a:, hdfs: …).
+    PLAN is a path, or a URI of any file system that Spark can reach (file:, s3a:, hdfs: …).
     """
 
 
 @plan.command(name="compile")
 @click.argument("model")
-@click.option("--to", help="a path or URI, instead of target/plans/MODEL.json")
+@click.option("--to", help="path or URI to write to, instead of target/plans/MODEL.json")
 @errors_as_text
 def compile_plan(model: str, to: str | None, **named: str | None) -> None:
-    """Write the plan file of one MODEL of the project, as `dbt compile` does."""
+    """Write the plan file of one MODEL in the project, as `dbt compile` does."""
     credentials, root = credentials_of(
         named["project_dir"], named["profiles_dir"], named["profile"], named["target"]
     )
@@ -65,9 +65,9 @@ def _compiled(model: str, root: Path, invocation: Invocation) -> Path:
     if len(nodes) != 1:
         raise StreamSqlError(
             "CONFIG_INVALID",
-            "one model has one plan file",
-            given=f"`{model}` selects {len(nodes)}",
-            allowed="the name of one materialized view of the project",
+            "`plan compile` needs exactly one model",
+            given=f"`{model}` selects {len(nodes)} models",
+            allowed="the name of one materialized view in the project",
             hint="`dbt compile` writes the plan files of all views",
         )
     node = nodes[0]
@@ -79,8 +79,8 @@ def _compiled(model: str, root: Path, invocation: Invocation) -> Path:
             "PLAN_MISMATCH",
             "the model has no plan",
             given=f"{node.name}, materialized: {node.config.materialized}",
-            allowed="a materialized view whose inputs are there",
-            hint="build what it reads (`dbt run --select +MODEL`), and compile it again",
+            allowed="a materialized view whose inputs exist",
+            hint="build its inputs (`dbt run --select +MODEL`), then compile it again",
         )
     return file
 
@@ -89,7 +89,7 @@ def _compiled(model: str, root: Path, invocation: Invocation) -> Path:
 @click.argument("plan")
 @for_one_host
 def explain(host: Host, as_json: bool, plan: str) -> None:
-    """Print the operators of PLAN: what each remembers, for how long, and what is unbounded."""
+    """Print the operators of PLAN: the state of each, its TTL, and which state is unbounded."""
     document = _read(plan, lambda: host.spark)
     if as_json:
         print_json({"plan": asdict(document), "kept_for_ever": kept_for_ever(document)})
@@ -102,7 +102,7 @@ def explain(host: Host, as_json: bool, plan: str) -> None:
 @click.argument("new")
 @for_one_host
 def diff(host: Host, as_json: bool, old: str, new: str) -> int:
-    """Print what is another in plan NEW than in OLD. Exit code 1 when something is."""
+    """Print the differences between plans OLD and NEW. Exit code 1 if there are any."""
     found = differences(*(_read(place, lambda: host.spark) for place in (old, new)))
     if as_json:
         print_json({"differences": found})
@@ -115,7 +115,7 @@ def diff(host: Host, as_json: bool, old: str, new: str) -> int:
 @click.argument("plan")
 @for_one_engine
 def validate(engine: Engine, as_json: bool, plan: str) -> None:
-    """Check that PLAN can be read, and is the plan of its query over the tables as they are."""
+    """Check that PLAN is readable, and is the plan of its query over the current tables."""
     document = _read(plan, lambda: engine.spark)
     engine.fits(document)
     if as_json:
@@ -126,10 +126,10 @@ def validate(engine: Engine, as_json: bool, plan: str) -> None:
 
 @plan.command()
 @click.argument("plan")
-@click.option("--into", help="another table (schema.name) than the plan's")
+@click.option("--into", help="table (schema.name) to use instead of the plan's")
 @for_one_engine
 def execute(engine: Engine, as_json: bool, plan: str, into: str | None) -> None:
-    """Run PLAN: its table is what the file says from now on, and is brought up to date."""
+    """Execute PLAN: define its table by the file from now on, and bring the table up to date."""
     report = engine.execute(_read(plan, lambda: engine.spark), into=into or "")
     if as_json:
         print_json(asdict(report))

@@ -11,13 +11,13 @@ from dbt_streamsql.meta.draw import printable
 
 @click.command("publish-views")
 @click.argument("schema")
-@click.option("--with-schema", is_flag=True, help="call them <schema>_<name>")
-@click.option("--stop", is_flag=True, help="drop them, and keep none there any more")
+@click.option("--with-schema", is_flag=True, help="name the views <schema>_<name>")
+@click.option("--stop", is_flag=True, help="drop the published views and stop publishing")
 @for_one_engine
 def publish_views(
     engine: Engine, as_json: bool, schema: str, with_schema: bool, stop: bool
 ) -> None:
-    """Keep a SQL view of every maintained view in SCHEMA, all of one barrier, the newest."""
+    """Publish a SQL view of every maintained view in SCHEMA, all at the newest barrier."""
     if stop:
         names = engine.stop_views(schema)
     else:

@@ -23,9 +23,17 @@ from dbt_streamsql.storage.columns import collected
 @click.command()
 @click.argument("sql")
 @click.option("-c", "--consistency", type=click.Choice(LEVELS), help="[default: the profile's]")
-@click.option("--barrier", type=click.IntRange(min=1), help="none newer than this one")
-@click.option("--max-staleness", help="refuse what is staler: 30 seconds, 5 minutes")
-@click.option("--limit", type=click.IntRange(min=0), default=500, show_default=True, help="rows")
+@click.option("--barrier", type=click.IntRange(min=1), help="read no barrier newer than this one")
+@click.option(
+    "--max-staleness", help="fail if the data is staler than this: 30 seconds, 5 minutes"
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=500,
+    show_default=True,
+    help="maximum rows to print",
+)
 @for_one_engine
 def query(
     engine: Engine,
@@ -36,7 +44,7 @@ def query(
     max_staleness: str | None,
     limit: int,
 ) -> None:
-    """Run a query over one consistent cut, and print its rows (`--json`: one line each).
+    """Run a query over one consistent cut, and print its rows (`--json`: one line per row).
 
     `-` reads the query from standard input.
     """
@@ -53,10 +61,10 @@ def query(
 
 
 @click.command()
-@click.option("--for", "table", help="a maintained table, instead of all that are published")
-@click.option("--barrier", type=click.IntRange(min=1), help="this one or a later one")
-@click.option("--lag", help="with --for: until it is no older: 30s, 5 minutes. Spark starts")
-@click.option("--timeout", default="5 minutes", show_default=True, help="how long, at most")
+@click.option("--for", "table", help="maintained table to wait for, instead of all published ones")
+@click.option("--barrier", type=click.IntRange(min=1), help="wait for this barrier or a later one")
+@click.option("--lag", help="with --for: maximum lag (30s, 5 minutes); starts Spark")
+@click.option("--timeout", default="5 minutes", show_default=True, help="maximum time to wait")
 @for_one_host
 def wait(
     host: Host,
@@ -66,15 +74,15 @@ def wait(
     lag: str | None,
     timeout: str,
 ) -> None:
-    """Wait until a barrier, or a later one, is published: then its changes can be read.
+    """Wait until a barrier, or a later one, is published and its changes can be read.
 
-    With `--for` until a table holds all that its sources held at the barrier, or until the oldest
-    change that it does not hold is no older than `--lag`. Exit code 2 when the time is over.
+    With `--for`, wait until a table holds everything that its sources held at the barrier, or
+    until the oldest change that it lacks is no older than `--lag`. Exit code 2 on timeout.
     """
     if (barrier is None) == (lag is None) or (lag is not None and table is None):
         raise StreamSqlError(
             "CONFIG_INVALID",
-            "it is not said what to wait for",
+            "pass either `--barrier` or `--lag`, and `--for` with `--lag`",
             allowed="`--barrier N`, `--for TABLE --barrier N`, or `--for TABLE --lag 30s`",
         )
     seconds = seconds_of(timeout, "--timeout")
@@ -83,7 +91,7 @@ def wait(
         at_most = seconds_of(lag, "--lag")
         now = wait_for_lag(lambda: host.engine.lag(name), name, at_most, seconds)
         click.echo(
-            json.dumps({"table": name, "lag": now}) if as_json else f"{name}: a lag of {now:.1f} s"
+            json.dumps({"table": name, "lag": now}) if as_json else f"{name}: lag {now:.1f} s"
         )
         return
     assert barrier is not None

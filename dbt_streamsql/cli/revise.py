@@ -19,10 +19,10 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.command()
 @click.argument("table")
-@click.option("--to-barrier", type=click.IntRange(min=1), help="go back to this one")
-@click.option("--sql", "file", type=_FILE, help="file with a correction")
+@click.option("--to-barrier", type=click.IntRange(min=1), help="barrier to go back to")
+@click.option("--sql", "file", type=_FILE, help="SQL file with a correction or a new query")
 @click.option("--mode", type=click.Choice(MODES), default="auto", show_default=True)
-@click.option("--dry-run", is_flag=True, help="print what would be done, and change nothing")
+@click.option("--dry-run", is_flag=True, help="print what would be done; change nothing")
 @for_one_engine
 def revise(
     engine: Engine,
@@ -33,11 +33,12 @@ def revise(
     mode: Mode,
     dry_run: bool,
 ) -> None:
-    """Make TABLE (schema.name) and all that comes from it anew, and publish it as one barrier.
+    """Redo TABLE (schema.name) and everything downstream, and publish it as one barrier.
 
-    With --to-barrier a view and what reads it go back to that barrier, and take up again what came
-    after it; a table of others goes back for good. With --sql a table of others is corrected by
-    INSERT, UPDATE, DELETE and MERGE statements, and a view gets another query.
+    With --to-barrier, a view and everything downstream go back to that barrier and reapply the
+    later changes; a table that is not maintained goes back permanently. With --sql, INSERT,
+    UPDATE, DELETE and MERGE statements correct a table that is not maintained, and a view gets a
+    new query.
     """
     sql = file.read_text(encoding="utf-8") if file is not None else ""
     if dry_run:

@@ -34,19 +34,22 @@ FAILED = 1
 
 
 @click.command()
-@click.option("--interval", default="10s", show_default=True, help="between epochs: 500ms, 1m")
-@click.option("--continuous", is_flag=True, help="one epoch after the other")
-@click.option("--once", is_flag=True, help="one epoch; exit code 1 when something failed in it")
-@click.option("-s", "--select", multiple=True, help="models, as dbt selects them")
-@click.option("--exclude", multiple=True, help="models, as dbt excludes them")
-@click.option("--json", "as_json", is_flag=True, help="JSON lines also on a terminal")
-@click.option("--warehouse", type=FOLDER, help="a warehouse folder, instead of a project")
+@click.option(
+    "--interval", default="10s", show_default=True, help="time between epochs: 500ms, 1m"
+)
+@click.option("--continuous", is_flag=True, help="start each epoch right after the previous one")
+@click.option("--once", is_flag=True, help="run one epoch; exit code 1 if anything fails")
+@click.option("-s", "--select", multiple=True, help="models to select, as in dbt")
+@click.option("--exclude", multiple=True, help="models to exclude, as in dbt")
+@click.option("--json", "as_json", is_flag=True, help="print JSON lines even on a terminal")
+@click.option("--warehouse", type=FOLDER, help="warehouse folder to use instead of a project")
 @of_a_project
 @click.option(
     "--target",
     "targets",
     multiple=True,
-    help="of the profile; several run in parallel, each with its models: sales=path:models/sales",
+    help="profile target to use; several run in parallel, each with its own models: "
+    "sales=path:models/sales",
 )
 @errors_as_text
 def run(
@@ -60,19 +63,19 @@ def run(
     targets: tuple[str, ...],
     **named: str | None,
 ) -> int:
-    """Keep the tables of a project up to date until it is told to stop (Ctrl-C, SIGTERM).
+    """Keep the tables of a project up to date until stopped (Ctrl-C, SIGTERM).
 
-    One process does so at a time; others stand by, and take over when it ends or dies.
+    One process does so at a time; others stand by and take over when it exits or crashes.
     """
     if once and continuous:
-        raise StreamSqlError("CONFIG_INVALID", "`--once` and `--continuous` exclude each other")
+        raise StreamSqlError("CONFIG_INVALID", "`--once` cannot be combined with `--continuous`")
     pace = Pace(0.0 if continuous else seconds_of(interval, "--interval"), once)
     if warehouse is not None:
         if targets or any(named.values()) or select or exclude:
             raise StreamSqlError(
                 "CONFIG_INVALID",
-                "`--warehouse` stands alone",
-                hint="name a warehouse, or a project and what is selected of it",
+                "`--warehouse` cannot be combined with a project, a profile or models",
+                hint="choose a warehouse, or a project and its models",
             )
         return _lead(engine_of_warehouse(warehouse), pace, as_json, None)
     chosen = dict(_target_and_models(word, select) for word in targets) or {None: select}
@@ -108,10 +111,10 @@ def _target_and_models(word: str, select: tuple[str, ...]) -> tuple[str | None, 
     if chooses and select:
         raise StreamSqlError(
             "CONFIG_INVALID",
-            "the models of a target are said twice",
+            "models are selected both by `--target` and by `--select`",
             given=f"`--target {word}` and `--select {select[0]}`",
-            allowed="`--select` for all targets, or the models behind each target",
-            hint="leave one of them out",
+            allowed="`--select` for all targets, or models for each target",
+            hint="remove one of them",
         )
     return target, (models,) if chooses else select
 
@@ -122,10 +125,10 @@ def _refuse_one_twice(stores: Mapping[str | None, str]) -> None:
         if stores[one] == stores[other]:
             raise StreamSqlError(
                 "CONFIG_INVALID",
-                "two of the targets are one and the same topology",
+                "two targets have the same topology",
                 given=f"`--target {one} --target {other}`",
-                allowed="targets of different boundaries, or of different stores",
-                hint="give each a `boundary` in profiles.yml, or name one of them",
+                allowed="targets with different boundaries or different stores",
+                hint="give each a `boundary` in profiles.yml, or pass only one of them",
             )
 
 

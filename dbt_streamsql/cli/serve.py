@@ -29,14 +29,16 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--store",
     envvar="STREAMSQL_STORE",
-    help="a SQLite file, a folder for one, or an SQLAlchemy URL; instead of a profile",
+    help="SQLite file, folder for one, or SQLAlchemy URL to use instead of a profile",
 )
 @click.option("--port", type=click.IntRange(0, 65535), help="[default: the profile's, or 8123]")
-@click.option("--host", default="127.0.0.1", show_default=True, help="the address to listen on")
-@click.option("--name", "names", multiple=True, help="what clients call this host, besides --host")
-@click.option("--token-file", type=_FILE, help="[default: beside a SQLite store; made when new]")
-@click.option("--tls-cert", type=_FILE, help="certificate chain, PEM")
-@click.option("--tls-key", type=_FILE, help="its private key, PEM")
+@click.option("--host", default="127.0.0.1", show_default=True, help="address to listen on")
+@click.option("--name", "names", multiple=True, help="additional host name that clients use")
+@click.option(
+    "--token-file", type=_FILE, help="[default: next to a SQLite store; created if missing]"
+)
+@click.option("--tls-cert", type=_FILE, help="TLS certificate chain (PEM)")
+@click.option("--tls-key", type=_FILE, help="TLS private key (PEM)")
 @click.option("--quiet", is_flag=True, help="do not log requests")
 @errors_as_text
 def serve(
@@ -53,9 +55,9 @@ def serve(
     profile: str | None,
     target: str | None,
 ) -> None:
-    """Serve a MetaService store, so that a profile can say `meta: http://127.0.0.1:8123`.
+    """Serve a MetaService store, so that a profile can set `meta: http://127.0.0.1:8123`.
 
-    Which store: `--store`, or that of the project's profile. Ctrl-C ends it.
+    The store is `--store`, or that of the project's profile. Press Ctrl-C to stop.
     """
     try:
         from dbt_streamsql import web
@@ -84,7 +86,7 @@ def serve(
         click.echo(f"  meta: {where}")
         click.echo(f"  pages: {where}{web.access.PATH}/")
         click.echo(f"  token file: {tokens}")
-        click.echo("Ctrl-C ends it.")
+        click.echo("Press Ctrl-C to stop.")
 
     opened = MetaStore.open(url)
 
@@ -99,7 +101,7 @@ def serve(
         service.serve(opened, address, tokens, started, pages, web.PUBLIC)
     finally:
         opened.close()
-    click.echo("MetaService has ended.")
+    click.echo("MetaService has stopped.")
 
 
 for _option in PROJECT:
@@ -135,9 +137,9 @@ def _refuse_password(store: str) -> None:
     if on_line and secrets.in_url(store):
         raise StreamSqlError(
             "META_SERVICE",
-            "every user of this machine reads passwords on command lines",
+            "passwords on a command line are visible to every user of this machine",
             given=redact(store),
-            hint="put the URL into the environment variable STREAMSQL_STORE, or into a profile",
+            hint="set the URL in the environment variable STREAMSQL_STORE, or in a profile",
         )
 
 
@@ -149,5 +151,5 @@ def _beside(url: str) -> Path:
         "META_SERVICE",
         "a token file is needed",
         given=redact(url),
-        hint="name one by `--token-file`; it is made with a new token when it is not there",
+        hint="set `--token-file`; a missing file is created with a new token",
     )

@@ -15,10 +15,10 @@ from dbt_streamsql.meta import MetaStore, Sink
 
 
 @click.command()
-@click.option("--drop", metavar="NAME", help="deliver nothing to this one any more")
+@click.option("--drop", metavar="NAME", help="stop delivering to this sink")
 @of_one_store
 def sinks(store: MetaStore, as_json: bool, drop: str | None) -> None:
-    """List the sinks, or forget one. What a target has stays there."""
+    """List the sinks, or drop one. Delivered data stays in the target."""
     found = store.sinks()
     if drop is not None:
         names = {sink.name for sink in found}
@@ -26,7 +26,7 @@ def sinks(store: MetaStore, as_json: bool, drop: str | None) -> None:
             raise StreamSqlError(
                 "DEFINITION_MISSING",
                 f"{drop} is not a sink",
-                allowed=", ".join(sorted(names)) or "there is none",
+                allowed=", ".join(sorted(names)) or "there are no sinks",
             )
         fence = store.acquire(wait=True)
         try:

@@ -19,7 +19,7 @@ _MIB = 1 << 20
 
 @click.group()
 def spark() -> None:
-    """The warm engine: a local Spark that stays up between dbt commands, used by itself."""
+    """Manage the warm engine: a local Spark that stays running between dbt commands."""
 
 
 @spark.command()
@@ -28,45 +28,45 @@ def spark() -> None:
     type=click.FloatRange(min=0),
     default=240,
     show_default=True,
-    help="end after so long without use; 0: never",
+    help="stop after this time without use; 0: never",
 )
 @for_one_warehouse
 def start(settings: SessionSettings, as_json: bool, idle_minutes: float) -> None:
-    """Start the engine, unless it runs."""
+    """Start the engine unless it is running."""
     began = time.monotonic()
     record, started = control.start(settings, idle_minutes * 60)
     seconds = round(time.monotonic() - began, 1)
     if as_json:
         print_json({**_public(record), "started": started, "seconds": seconds})
         return
-    said = f"started in {seconds} s" if started else "runs already"
+    said = f"started in {seconds} s" if started else "is already running"
     click.echo(f"The warm engine of {record.warehouse} {said} (process {record.pid}).")
-    click.echo("`dbt` uses it from now on; `streamsql spark stop` ends it.")
+    click.echo("`dbt` uses it from now on; `streamsql spark stop` stops it.")
 
 
 @spark.command()
-@click.option("--force", is_flag=True, help="end it even if runs are using it: they fail")
+@click.option("--force", is_flag=True, help="stop it even if runs are using it; these runs fail")
 @for_one_warehouse
 def stop(settings: SessionSettings, as_json: bool, force: bool) -> None:
-    """End the engine, if it runs and nobody is using it."""
+    """Stop the engine if it is running and not in use."""
     state = control.stop(settings, force=force)
     if as_json:
         print_json({"stopped": state is not None, "sessions": state.sessions if state else 0})
         return
     where = f"The warm engine of {settings.warehouse}"
-    click.echo(f"{where} has ended." if state else f"{where} does not run.")
+    click.echo(f"{where} has stopped." if state else f"{where} is not running.")
 
 
 @spark.command()
 @for_one_warehouse
 def status(settings: SessionSettings, as_json: bool) -> int:
-    """Tell whether the engine runs, and what it does. Exit code 3 when it does not run."""
+    """Show whether the engine is running, and its state. Exit code 3 if it is not running."""
     found = control.status(settings)
     if found is None:
         if as_json:
             print_json({"running": False, "warehouse": settings.warehouse})
         else:
-            click.echo(f"The warm engine of {settings.warehouse} does not run.")
+            click.echo(f"The warm engine of {settings.warehouse} is not running.")
         return NOT_RUNNING
     record, state, problem = found
     if as_json:

@@ -47,7 +47,7 @@ def _newest(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.IntRange(min=1),
         default=history.NEWEST,
         show_default=True,
-        help="barriers to look at",
+        help="number of barriers to read",
     )
     return option(command)
 
@@ -56,7 +56,7 @@ def _newest(command: Callable[..., Any]) -> Callable[..., Any]:
 @_newest
 @of_one_store
 def status(store: MetaStore, as_json: bool, newest: int) -> None:
-    """Tell how up to date each table is. Exit code 3 when nothing has run yet."""
+    """Show how up to date each table is. Exit code 3 when nothing has run yet."""
     found = history.load(store, newest)
     live, leader = len(store.leases.live()), store.leaders.leader()
     told = overview.status(found, time.time(), store.fence().owner, live, leader)
@@ -96,7 +96,7 @@ def status(store: MetaStore, as_json: bool, newest: int) -> None:
 @_newest
 @of_one_store
 def topology(store: MetaStore, as_json: bool, kind: str, newest: int) -> None:
-    """Draw which table feeds which, with state and delay. Exit code 3 when there is none."""
+    """Draw which table feeds which, with state and delay. Exit code 3 when nothing has run yet."""
     found = overview.topology(history.load(store, newest))
     if as_json or kind == "json":
         click.echo(json.dumps(asdict(found)))
@@ -107,7 +107,7 @@ def topology(store: MetaStore, as_json: bool, kind: str, newest: int) -> None:
 
 @click.group()
 def barrier() -> None:
-    """The timestamp barriers: every run is one."""
+    """Inspect the timestamp barriers; each run creates one."""
 
 
 @barrier.command("list")
@@ -133,7 +133,7 @@ def show(store: MetaStore, as_json: bool, number: int) -> None:
     """Show what each job did at barrier NUMBER. Exit code 3 when there is no such barrier."""
     found = overview.barrier(history.load(store, history.NEWEST, number), number)
     if found is None:
-        _nothing(as_json, f"there is no barrier {number}, or it was forgotten")
+        _nothing(as_json, f"barrier {number} does not exist or is past its retention")
     if as_json:
         click.echo(json.dumps(asdict(found)))
         return
@@ -179,7 +179,7 @@ def _headlines(told: Status) -> Iterable[str]:
         yield f"newest barrier: {told.barrier}{age}"
     for unfinished in told.unfinished:
         yield f"not finished: barrier {unfinished.id} in {unfinished.state}"
-    yield f"runner: {told.owner or 'nobody'}; live leases: {told.leases}"
+    yield f"runner: {told.owner or 'none'}; live leases: {told.leases}"
     if told.leader:
         yield f"leader: {_leads(told.leader, told.leads_for)}"
 
@@ -205,7 +205,7 @@ def _leading(others: dict[str, dict[str, Any]]) -> Iterable[str]:
 
 
 def _leads(leader: str, left: float | None) -> str:
-    return f"{leader}, for {_seconds(left)} s more unless it says so again" if left else "nobody"
+    return f"{leader}, lease expires in {_seconds(left)} s" if left else "none"
 
 
 def _node_row(node: Node, now: float) -> tuple[str, ...]:

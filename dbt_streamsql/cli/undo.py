@@ -14,7 +14,7 @@ from dbt_streamsql.engine import Engine
 @click.argument("number", type=click.IntRange(min=1))
 @for_one_engine
 def abort(engine: Engine, as_json: bool, number: int) -> None:
-    """Remove what barrier NUMBER has staged. It must be one that was never published."""
+    """Discard what barrier NUMBER has staged. It must not be published."""
     engine.undo(number)
-    said = f"barrier {number} is undone: nothing of it is left"
+    said = f"barrier {number} is aborted; its staged data was removed"
     click.echo(json.dumps({"undone": number}) if as_json else said)

@@ -59,10 +59,10 @@ class MetaClient(MetaStore):
             if self.greeting.schema_version != SCHEMA_VERSION:
                 raise StreamSqlError(
                     "META_VERSION",
-                    "MetaService runs another version of dbt-streamsql",
+                    "MetaService runs a different version of dbt-streamsql",
                     given=f"store version {self.greeting.schema_version} at {self._http.url}",
                     allowed=f"version {SCHEMA_VERSION}",
-                    hint="use the same dbt-streamsql here and there",
+                    hint="use the same version of dbt-streamsql for both",
                 )
         except BaseException:
             self._http.close()
@@ -83,11 +83,11 @@ class MetaClient(MetaStore):
     def check_empty(self) -> None:
         raise StreamSqlError(
             "CONFIG_INVALID",
-            "a store is rebuilt where it is, not through a MetaService",
+            "a store cannot be rebuilt through a MetaService",
             given=f"meta: {self._http.url}",
             allowed="the address of the store itself: sqlite:///<file> or postgresql+psycopg://…",
             hint="stop `streamsql meta serve`, and run the command on its host with a profile "
-            "that names no service",
+            "that does not use the service",
         )
 
     def rebuild(self, fence: Fence, ledger: Ledger) -> None:  # noqa: ARG002 - never done here

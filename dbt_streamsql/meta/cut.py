@@ -201,11 +201,11 @@ def _together(reader: MetaReader, newest: _State, group: Sequence[str]) -> _Stat
         return earlier
     raise StreamSqlError(
         "CONSISTENCY_UNAVAILABLE",
-        "no barrier holds these tables together",
-        given=f"{', '.join(group)}; at barrier {newest.barrier} not up to date: "
+        "no barrier has these tables in a consistent state",
+        given=f"{', '.join(group)}; not up to date at barrier {newest.barrier}: "
         f"{', '.join(stale)}",
-        allowed="tables that one run has brought up to date",
-        hint="run all of them once (`dbt run`, or Engine.advance()), "
+        allowed="tables that the same run brought up to date",
+        hint="refresh all of them in one run (`dbt run`, or Engine.advance()), "
         "or read with consistency read_uncommitted",
     )
 

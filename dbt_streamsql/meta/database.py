@@ -133,10 +133,10 @@ class Database:
         if found != [schema.SCHEMA_VERSION]:
             raise StreamSqlError(
                 "META_VERSION",
-                "the MetaService store was written by another version of dbt-streamsql",
+                "the MetaService store was written by a different version of dbt-streamsql",
                 given=f"version {', '.join(map(str, found))} in {self.url}",
                 allowed=f"version {schema.SCHEMA_VERSION}",
-                hint="use the dbt-streamsql that wrote it, or another warehouse",
+                hint="use the dbt-streamsql version that wrote it, or a different warehouse",
             )
 
     def _name_it(self, url: str) -> str:
@@ -188,7 +188,7 @@ def _parse(url: str) -> URL:
             given=redact(url),
             allowed="sqlite:///<file>, postgresql+psycopg://user:password@host/database, or "
             "http://127.0.0.1:<port> of `streamsql meta serve`",
-            hint="correct `meta` in the profile, or leave it out",
+            hint="correct `meta` in the profile, or remove it",
         )
     if kind == "sqlite" and parsed.database in (None, "", ":memory:"):
         raise StreamSqlError(
@@ -196,7 +196,7 @@ def _parse(url: str) -> URL:
             "a MetaService store in memory would be lost with the process",
             given=redact(url),
             allowed="sqlite:///<file>",
-            hint="name a file in `meta`, or leave it out",
+            hint="set `meta` to a file, or remove it",
         )
     return parsed
 
@@ -232,13 +232,13 @@ def _unreachable(url: str, error: Exception) -> StreamSqlError:
     if isinstance(error, (ImportError, NoSuchModuleError)):
         hint = "install the database driver that the address names, for instance `psycopg`"
     elif url.startswith("sqlite"):
-        hint = "check that its folder exists and can be written, and that the disk is not full"
+        hint = "check that its folder exists and is writable, and that the disk is not full"
     else:
-        hint = "check that the server runs, and host, user, password and database name"
+        hint = "check that the server is running, and check host, user, password and database"
     lines = str(cause).strip().splitlines()
     return StreamSqlError(
         "META_UNREACHABLE",
         "the MetaService store does not answer",
         given=f"{url}: {type(cause).__name__}: {lines[0] if lines else ''}",
-        hint=f"{hint}; then run again: what had been committed is kept",
+        hint=f"{hint}; then run again: committed barriers are safe",
     )

@@ -71,10 +71,10 @@ class Heartbeats:
         except StreamSqlError as error:
             if error.code == "META_UNREACHABLE":
                 # It may be back before the time is over.
-                log.debug("MetaService was not told that this process lives: %s", error.given)
+                log.debug("sending a heartbeat to MetaService failed: %s", error.given)
                 return
             with self._changed:
                 if self._beats.get(path) is not beat:
                     return
                 del self._beats[path]
-            log.warning("MetaService has given up on this process: %s", error.message)
+            log.warning("MetaService considers this process dead: %s", error.message)

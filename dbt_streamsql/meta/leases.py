@@ -57,7 +57,7 @@ class Leases:
         if not met:
             raise StreamSqlError(
                 "LEASE_LOST",
-                "the reader was away for so long that its versions may be gone",
+                "the reader's lease expired: the versions it reads may have been removed",
                 given=f"lease {lease}",
                 hint="read again: a new reader sees the newest barrier",
             )

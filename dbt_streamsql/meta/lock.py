@@ -156,7 +156,7 @@ def acquire(lock: RunnerLock, owner: str, wait: bool, on_wait: OnWait | None) ->
                 "another process is running an epoch on this warehouse",
                 given=f"process {pid} on host {host}" if pid else "a process that just started",
                 allowed="one runner at a time",
-                hint="wait until it ends; if it hangs, kill it: its lock is freed at once "
+                hint="wait until it finishes; if it hangs, kill it: its lock is released at once "
                 "and the next run cleans up",
             )
         if holder != told and on_wait is not None:

@@ -41,17 +41,17 @@ def store_of(url: str, boundary: str) -> str:
     if not _NAME.fullmatch(boundary):
         raise StreamSqlError(
             "CONFIG_INVALID",
-            "a boundary cannot have this name",
+            "invalid boundary name",
             given=repr(boundary),
-            allowed="up to 31 of a-z, 0-9 and _, beginning with a letter",
+            allowed="up to 31 characters of a-z, 0-9 and _, starting with a letter",
         )
     if url.startswith(("http://", "https://")):
         raise StreamSqlError(
             "CONFIG_INVALID",
-            "a MetaService serves the store of one boundary",
+            "a MetaService serves the store of only one boundary",
             given=f"boundary {boundary}, with the address of a MetaService",
             hint="serve that boundary (`streamsql meta serve` with its profile), "
-            "and give its address without `boundary`",
+            "and set `meta` to its address without `boundary`",
         )
     try:
         parsed = make_url(url)

@@ -41,10 +41,10 @@ def check_empty(connection: Connection) -> None:
     if last or kept:
         raise StreamSqlError(
             "META_CONFLICT",
-            "only a store that remembers nothing can be rebuilt",
+            "only an empty store can be rebuilt",
             given=f"a store with barriers up to {last}",
-            allowed="an empty store, as the first command after the loss makes it",
-            hint="if this one is damaged, or is not that of the tables, move it away first",
+            allowed="an empty store, as the first command after the loss creates it",
+            hint="if this store is damaged or is not the one of the tables, move it away first",
         )
 
 

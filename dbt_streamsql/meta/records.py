@@ -47,7 +47,7 @@ class Fence:
     owner: Text
 
     def __str__(self) -> str:
-        return f"fence {self.token} of {self.owner or 'nobody'}"
+        return f"fence {self.token} of {self.owner or 'no owner'}"
 
 
 @dataclass(frozen=True)

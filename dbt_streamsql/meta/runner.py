@@ -59,7 +59,7 @@ class RunnerStore(MetaReader):
         except OSError as error:
             raise StreamSqlError(
                 "META_UNREACHABLE",
-                "the lock file beside the MetaService store cannot be opened",
+                "cannot open the lock file next to the MetaService store",
                 given=f"{self.database.file}.lock: {error.strerror}",
                 hint="make the folder of the store writable",
             ) from error

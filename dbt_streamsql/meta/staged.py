@@ -159,9 +159,9 @@ class StagedLedger:
 def cleaned_up(token: str) -> StreamSqlError:
     return StreamSqlError(
         "META_CONFLICT",
-        "what this process staged was cleaned up by another one",
+        "another process cleaned up what this process staged",
         given=token,
-        hint="run again; the connection to the store was lost in between",
+        hint="run again; this process lost its connection to the store in between",
     )
 
 

@@ -148,7 +148,9 @@ def _private(file: Path) -> str:
         with file.open(encoding="utf-8") as opened:
             found = os.fstat(opened.fileno())
             if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO) or found.st_uid != os.geteuid():
-                raise _unusable(file, "may be read or written by others", f"`chmod 600 {file}`")
+                raise _unusable(
+                    file, "can be read or written by other users", f"`chmod 600 {file}`"
+                )
             return opened.read().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise _unusable(file, f"cannot be read: {type(error).__name__}") from error
@@ -156,7 +158,7 @@ def _private(file: Path) -> str:
 
 def _problems(entry: Any) -> Iterator[str]:
     if not isinstance(entry, Mapping) or not set(entry) <= set(_KEYS):
-        yield f"a mapping of {', '.join(_KEYS)} is expected"
+        yield f"it must be a mapping of {', '.join(_KEYS)}"
         return
     if not isinstance(entry.get("name"), str) or not _PLAIN.fullmatch(entry["name"]):
         yield "`name` must be a word"
@@ -167,10 +169,10 @@ def _problems(entry: Any) -> Iterator[str]:
         if not isinstance(schemas, list) or not all(isinstance(s, str) and s for s in schemas):
             yield "`schemas` must be a list of names"
         if entry.get("role") == "admin":
-            yield "an admin is not limited to `schemas`"
+            yield "an admin cannot have `schemas`"
     token, digest = entry.get("token"), entry.get("sha256")
     if (token is None) == (digest is None):
-        yield "either `token` or its `sha256` is expected"
+        yield "set either `token` or `sha256`"
     elif token is not None and not (isinstance(token, str) and _single(token)):
         yield f"`token` must be text of at least {_SHORTEST} characters without spaces"
     elif digest is not None and not (isinstance(digest, str) and _DIGEST.fullmatch(digest)):
@@ -189,6 +191,6 @@ def _unusable(file: Path, problem: str, hint: str = "") -> StreamSqlError:
         "META_SERVICE",
         "the token file cannot be used",
         given=f"{file} {problem}",
-        allowed="a file of yours with mode 0600 that holds one token, or a list `tokens`",
+        allowed="a file that you own, with mode 0600, that holds one token or a list `tokens`",
         hint=hint or "see docs/metaservice.md",
     )

@@ -31,7 +31,7 @@ def topological_order(reads: Reads) -> list[list[str]]:
             "CYCLE",
             "a view would read itself",
             given=" -> ".join(path),
-            allowed="views that read other views without coming back",
+            allowed="views that do not read each other in a cycle",
             hint="remove one of these references",
         ) from None
     levels = []
@@ -48,8 +48,8 @@ def check_writer(table: str, existing: str, incoming: str) -> None:
         raise StreamSqlError(
             "DUPLICATE_WRITER",
             f"two models write {table}",
-            given=f"{incoming}, while {existing} writes it already",
-            allowed="one model for one table",
-            hint="give one of them another `alias` or `schema`; "
+            given=f"{incoming}, but {existing} already writes it",
+            allowed="one model per table",
+            hint="give one of them a different `alias` or `schema`; "
             "if the model was renamed, drop the table first",
         )

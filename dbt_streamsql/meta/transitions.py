@@ -61,8 +61,8 @@ def demand(step: str, requirements: Iterable[Requirement]) -> None:
             f"cannot {step}: {'; '.join(r.what for r in broken)}",
             given="; ".join(r.found for r in broken),
             allowed="; ".join(r.expected for r in broken),
-            hint="nothing was changed; if another process took over, leave the work to it, "
-            "else run again: an unfinished barrier is cleaned up first",
+            hint="nothing was changed; if another process took over, let it finish; "
+            "otherwise run again: an unfinished barrier is cleaned up first",
         )
 
 
@@ -83,7 +83,7 @@ def known(barrier: int, found: Barrier | None, step: str) -> Barrier:
 
 def barrier_in(barrier: Barrier, *states: BarrierState) -> Requirement:
     return Requirement(
-        f"barrier {barrier.id} is in another state",
+        f"barrier {barrier.id} is in the wrong state",
         " or ".join(states) or "no further step",
         barrier.state,
         barrier.state in states,
@@ -106,12 +106,12 @@ def begun_by(barrier: Barrier, fence: Fence) -> Requirement:
 
 def unchanged(rows: int) -> Requirement:
     """A compare-and-swap met its row, so nobody moved it between look and step."""
-    return Requirement("the state changed meanwhile", "1 row", f"{rows} rows", rows == 1)
+    return Requirement("the state changed in the meantime", "1 row", f"{rows} rows", rows == 1)
 
 
 def new_token(token: str, owner: str | None) -> Requirement:
     """What is staged has a name of its own; `owner` is who used it already."""
-    return Requirement("the token is used", f"another one than {token}", str(owner), owner is None)
+    return Requirement("the token is already used", f"not {token}", str(owner), owner is None)
 
 
 def to_begin(unfinished: Sequence[Barrier]) -> list[Requirement]:
@@ -186,7 +186,7 @@ def leasable(barrier: int, state: BarrierState | None, kept_from: int) -> list[R
     """Only what is committed, and not forgotten, stays the same for a reader."""
     return [
         Requirement(
-            f"barrier {barrier} cannot be read for long",
+            f"barrier {barrier} cannot be leased",
             f"a committed barrier from {kept_from} on",
             "forgotten" if barrier < kept_from else state or "no such barrier",
             state == "COMMIT" and barrier >= kept_from,

@@ -31,7 +31,7 @@ IDLE_SECONDS = 5.0
 AGAIN_SECONDS = (0.1, 0.5)
 """Pauses before a read is tried again."""
 
-_DO = "then run again: what had been committed is kept, and an unfinished barrier is cleaned up"
+_DO = "then run again: committed barriers are safe, and an unfinished barrier is cleaned up"
 
 
 class Transport:
@@ -106,7 +106,7 @@ class Transport:
         except ValidationError as error:
             raise StreamSqlError(
                 "META_UNREACHABLE",
-                "what answers is not a MetaService of this version",
+                "the server is not a MetaService of this version",
                 given=f"{self.url}: status {answer.status_code}",
                 hint="check the port in `meta`, and that the service runs this version",
             ) from error
@@ -114,12 +114,12 @@ class Transport:
 
     def _unreachable(self, error: httpx.TransportError) -> StreamSqlError:
         sent = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
-        maybe = "the last step may have been made or not; " if sent else ""
+        maybe = "the last step may or may not have been applied; " if sent else ""
         return StreamSqlError(
             "META_UNREACHABLE",
             "MetaService does not answer",
             given=f"{self.url}: {type(error).__name__}: {error}",
-            hint=f"{maybe}check that `streamsql meta serve` runs there and that `meta` in the "
+            hint=f"{maybe}check that `streamsql meta serve` is running and that `meta` in the "
             f"profile names its host and port; {_DO}",
         )
 
@@ -147,7 +147,7 @@ def _checked(url: str) -> tuple[httpx.URL, bool]:
         raise _unusable(url, "not the address of a MetaService", "`http://127.0.0.1:<port>`")
     loopback = local_tokens.is_loopback(parsed.host)
     if parsed.scheme == "http" and not loopback:
-        raise _unusable(url, "the token would cross the network in the clear", "`https://…`")
+        raise _unusable(url, "the token would cross the network unencrypted", "`https://…`")
     return parsed, loopback
 
 
@@ -157,7 +157,7 @@ def _unusable(url: str, message: str, allowed: str) -> StreamSqlError:
         message,
         given=redact(url),
         allowed=allowed,
-        hint="correct `meta` in the profile; a token goes into `meta_token`",
+        hint="correct `meta` in the profile, and put a token in `meta_token`",
     )
 
 

@@ -49,7 +49,7 @@ def wait_for_table(reader: MetaReader, table: str, barrier: int, seconds: float 
         if last < barrier:
             return f"barrier {last}"
         left = behind(reader, table, last)
-        return "" if not left else f"it was left behind at barrier {last}"
+        return "" if not left else f"not up to date at barrier {last}"
 
     _wait(reached, f"{table} did not reach barrier {barrier} in time", seconds, _POLL_SECONDS)
     return last
@@ -83,6 +83,6 @@ def _wait(missing: Callable[[], str], message: str, seconds: float | None, pause
                 "CONSISTENCY_UNAVAILABLE",
                 message,
                 given=f"{left} after {seconds:g} s",
-                hint="see whether a run is at work: `streamsql status`",
+                hint="check whether a run is in progress: `streamsql status`",
             )
         time.sleep(pause)

@@ -84,7 +84,9 @@ class Edge(BaseModel):
     sink: str
 
 
-Seconds = Annotated[float, Field(gt=0, description="say so before this many seconds are over")]
+Seconds = Annotated[
+    float, Field(gt=0, description="send a heartbeat before this many seconds pass")
+]
 
 
 class Grant(BaseModel):

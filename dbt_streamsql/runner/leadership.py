@@ -69,4 +69,4 @@ class Leadership:
             except StreamSqlError as error:
                 # Another one may be told that it leads by now.
                 self._leader = ""
-                log.debug("MetaService was not told that this runner lives: %s", error)
+                log.debug("sending a heartbeat of this runner failed: %s", error)

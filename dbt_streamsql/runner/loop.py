@@ -139,10 +139,10 @@ class Runner:
             if isinstance(error, (ConnectionError, Py4JNetworkError)):
                 raise StreamSqlError(
                     "CONNECTION",
-                    "Spark has ended, and the runner with it",
+                    "Spark exited; the runner cannot continue",
                     given=str(error),
-                    hint="start it again; let a supervisor do so, and let only this process, not "
-                    "its children, be told to stop (systemd: `KillMode=mixed`)",
+                    hint="restart it, best with a supervisor that sends its stop signal only to "
+                    "this process, not to its children (systemd: `KillMode=mixed`)",
                 ) from error
             return
         broken = {name for name, done in report.sinks.items() if done.error is not None}

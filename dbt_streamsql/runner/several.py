@@ -75,7 +75,7 @@ class Several:
                 self._codes[name] = 0 if stop.is_set() and code == -signal.SIGTERM else abs(code)
                 return
             pause = self._patience.failed(name)
-            message = f"the runner of the target ended (exit code {code}) and is started again"
+            message = f"the runner of the target exited with code {code}; restarting it"
             self._say(
                 Event(
                     "error",

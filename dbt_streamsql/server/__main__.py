@@ -41,7 +41,7 @@ def main() -> int:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with locked(place.folder / "alive") as mine:
         if not mine:
-            sys.stderr.write("another warm engine of this warehouse runs\n")
+            sys.stderr.write("another warm engine of this warehouse is running\n")
             return 1
         token = secrets.token_urlsafe(32)
         served = replace(settings, spark_properties=_serving(settings, token))

@@ -53,7 +53,7 @@ def start(settings: SessionSettings, idle_seconds: float) -> tuple[Record, bool]
         if record is not None:
             problem = unfit(record, settings)
             if problem:
-                raise StreamSqlError("SERVER", "a warm engine runs already", given=problem)
+                raise StreamSqlError("SERVER", "a warm engine is already running", given=problem)
             return record, False
         return _launch(place, settings, idle_seconds), True
 
@@ -78,7 +78,7 @@ def stop(settings: SessionSettings, *, force: bool = False) -> State | None:
                 "SERVER_BUSY",
                 "the warm engine is in use",
                 given=f"{state.sessions} sessions, {state.statements} running statements",
-                hint="wait for the runs to end, or stop it with `--force`: they fail then",
+                hint="wait for the runs to finish, or stop it with `--force`: the runs then fail",
             )
     os.kill(record.pid, signal.SIGTERM)
     if not _until(lambda: not record.alive, STOP_SECONDS) and record.alive:
@@ -100,9 +100,9 @@ def status(settings: SessionSettings) -> tuple[Record, State | None, str] | None
 def _check(settings: SessionSettings) -> None:
     problem = ""
     if settings.method != "embedded":
-        problem = f"`method: {settings.method}` has a server already"
+        problem = f"`method: {settings.method}` does not use a warm engine"
     elif os.name != "posix":
-        problem = "this platform has no warm engine"
+        problem = "this platform does not support a warm engine"
     if problem:
         raise StreamSqlError("SERVER", problem, allowed="`method: embedded` on Linux or macOS")
 
@@ -138,8 +138,8 @@ def _launch(place: Place, settings: SessionSettings, idle_seconds: float) -> Rec
         raise StreamSqlError(
             "SERVER",
             "the warm engine did not start",
-            given="\n".join(lines) or "nothing was said",
-            hint=f"the whole log is {place.log}; `dbt debug` checks each part",
+            given="\n".join(lines) or "it printed nothing",
+            hint=f"see the whole log in {place.log}; `dbt debug` checks each part",
         )
     return record
 
@@ -163,9 +163,9 @@ def _starting(place: Place) -> Iterator[None]:
         if time.monotonic() > end:
             raise StreamSqlError(
                 "SERVER",
-                "another start of the warm engine does not end",
-                given=f"its lock {file} is held for {2 * START_SECONDS} seconds",
-                hint="end the `streamsql spark start` that hangs, then start again",
+                "another start of the warm engine does not finish",
+                given=f"its lock {file} has been held for {2 * START_SECONDS} seconds",
+                hint="stop the `streamsql spark start` that hangs, then start again",
             )
         time.sleep(0.05)
 

@@ -48,7 +48,7 @@ def warm(settings: SessionSettings) -> SessionSettings | None:
         return None
     problem = unfit(record, settings)
     if problem:
-        log.warning("the warm engine is not used: %s", problem)
+        log.warning("not using the warm engine: %s", problem)
         return None
     log.debug("using the warm engine on port %s", record.port)
     # The engine was started with all settings of the profile: none needs to be set again.
@@ -70,10 +70,10 @@ def wanted() -> bool:
     if switch not in ("", "on", "off"):
         raise StreamSqlError(
             "CONFIG_INVALID",
-            f"{SWITCH} is not understood",
+            f"invalid value of {SWITCH}",
             given=repr(switch),
             allowed="on, off",
-            hint="unset it, or set it to off to leave a warm engine alone",
+            hint="unset it, or set it to off to run without a warm engine",
         )
     return switch != "off" and os.name == "posix"
 
@@ -82,11 +82,11 @@ def unfit(record: Record, settings: SessionSettings) -> str:
     """Why the engine cannot stand in for `settings`, and what to do; '' when it can."""
     again = "`streamsql spark stop`, then `streamsql spark start`"
     if not record.alive:
-        return "it has died; `streamsql spark start` starts another"
+        return "it is not running any more; `streamsql spark start` starts a new one"
     if record.versions != versions():
-        return f"it runs other versions ({record.versions}); {again}"
+        return f"it runs different versions ({record.versions}); {again}"
     if record.fingerprint != fingerprint(settings):
-        return f"it was started with other settings than this profile has; {again}"
+        return f"it was started with different settings than this profile has; {again}"
     if record.catalog != catalog_identity(settings):
         return f"its catalog was removed since it started; {again}"
     if not _answers(record.port):

@@ -86,8 +86,8 @@ class Place:
                     "SERVER",
                     "the folder of the warm engine is not private",
                     given=str(folder),
-                    allowed="a folder of yours with mode 0700",
-                    hint=f"`chmod 700 {folder}`, or set STREAMSQL_CACHE to a folder of yours",
+                    allowed="a folder that you own, with mode 0700",
+                    hint=f"`chmod 700 {folder}`, or set STREAMSQL_CACHE to a folder that you own",
                 )
 
     @property

@@ -63,7 +63,7 @@ class Guard:
     def __call__(self, request: Request) -> None:
         sees = self.find(token_of(request))
         if sees is None:
-            raise HTTPException(401, "a token is needed", {"WWW-Authenticate": "Bearer"})
+            raise HTTPException(401, "a token is required", {"WWW-Authenticate": "Bearer"})
         request.state.sees = sees
 
     def find(self, token: str) -> Sees | None:
@@ -80,7 +80,7 @@ def logins(guard: Guard) -> APIRouter:
     @routes.post("/login")
     def login(body: Login, request: Request) -> Response:
         if guard.find(body.token) is None:
-            raise HTTPException(401, "this token is not known")
+            raise HTTPException(401, "unknown token")
         done = Response(status_code=204)
         done.set_cookie(
             COOKIE,

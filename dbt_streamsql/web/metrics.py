@@ -49,15 +49,17 @@ class Exporter:
     def _totals(self, sees: Sees) -> list[Metric]:
         with self._lock:
             self._count_new()
-            versions = _counter("table_versions", "Versions of a table by mode.", "table", "mode")
+            versions = _counter("table_versions", "Versions of a table, by mode.", "table", "mode")
             for (table, mode), number in sorted(self._versions.items()):
                 if sees(table):
                     versions.add_metric([table, mode], number)
-            rows = _counter("table_rows", "Rows that its job has written.", "table", "change")
+            rows = _counter("table_rows", "Rows written by the job of a table.", "table", "change")
             for (table, change), number in sorted(self._rows.items()):
                 if sees(table):
                     rows.add_metric([table, change], number)
-            seconds = _counter("table_job_seconds", "Seconds that its job has taken.", "table")
+            seconds = _counter(
+                "table_job_seconds", "Seconds taken by the job of a table.", "table"
+            )
             for table, spent in sorted(self._seconds.items()):
                 if sees(table):
                     seconds.add_metric([table], spent)
@@ -92,19 +94,21 @@ class _Figures(Collector):
 def _of_barriers(told: Status) -> Iterator[Metric]:
     yield _gauge("barrier_newest", "Number of the newest committed barrier.", told.barrier)
     if told.age is not None:
-        yield _gauge("barrier_age_seconds", "Seconds since it was committed.", told.age)
+        yield _gauge(
+            "barrier_age_seconds", "Seconds since the newest barrier was committed.", told.age
+        )
     unfinished = len(told.unfinished)
-    yield _gauge("barriers_unfinished", "Barriers at work, or left by a crash.", unfinished)
+    yield _gauge("barriers_unfinished", "Barriers in progress, or left by a crash.", unfinished)
     yield _gauge("leases_live", "Readers that hold a barrier.", told.leases)
 
 
 def _of_tables(told: Status) -> Iterator[Metric]:
-    delays = _of("table_delay_seconds", "End-to-end delay of its newest change.")
-    changed = _of("table_changed_timestamp_seconds", "When its newest change became visible.")
-    behind = _of("table_behind", "1 when an input has a version that is not taken up yet.")
-    slowest = _of("table_bottleneck", "1 for the slowest job of the newest critical path.")
-    took = _of("table_newest_job_seconds", "Seconds that its newest change took.")
-    came = _of("table_event_time_seconds", "The event time up to which it has its streams.")
+    delays = _of("table_delay_seconds", "End-to-end delay of the newest change.")
+    changed = _of("table_changed_timestamp_seconds", "When the newest change became visible.")
+    behind = _of("table_behind", "1 if an input has a version that is not applied yet.")
+    slowest = _of("table_bottleneck", "1 for the slowest job on the newest critical path.")
+    took = _of("table_newest_job_seconds", "Seconds that the newest change took.")
+    came = _of("table_event_time_seconds", "The event time up to which a table has its streams.")
     for node in told.tables:
         if node.kind in ("root", "stream"):
             continue

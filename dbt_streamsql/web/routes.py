@@ -90,7 +90,7 @@ def _api(store: MetaStore, clock: Callable[[], float]) -> APIRouter:
         """One barrier: its jobs, and the delays of its tables."""
         found = overview.barrier(load(request, history.NEWEST, number), number)
         if found is None:
-            raise HTTPException(404, "there is no such barrier, or it was forgotten")
+            raise HTTPException(404, "the barrier does not exist or is past its retention")
         # JavaScript's numbers are too short for snapshot ids.
         roots = [(t, None if s is None else str(s), at) for t, s, at in found.roots]
         return {"now": clock(), **asdict(found), "roots": roots}

@@ -88,7 +88,7 @@ def test_a_refresh_mode_that_does_not_exist_is_refused():
 
 
 def test_our_keys_on_another_materialization_are_refused():
-    with pytest.raises(StreamSqlError, match="belongs to materialized views"):
+    with pytest.raises(StreamSqlError, match="only for materialized views"):
         model_config.check(
             "t", {"materialized": "table", "refresh_mode": "full"}, Roots(Path(), ())
         )
@@ -130,7 +130,7 @@ def test_an_error_is_cut_to_its_cause():
     assert cause_of(java).splitlines() == [
         "SparkException: Job aborted",
         "caused by IOException: disk full",
-        "  do: the debug log, logs/dbt.log, has the whole trace",
+        "  do: see the full trace in the debug log, logs/dbt.log",
     ]
     lost = Exception(
         "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 7.0 "
@@ -139,7 +139,7 @@ def test_an_error_is_cut_to_its_cause():
     )
     assert cause_of(lost).splitlines() == [
         "IOException: No space left on device",
-        "  do: free some space: the table is as it was before",
+        "  do: free some disk space; the table is unchanged",
     ]
 
 

@@ -136,7 +136,7 @@ def test_equal_profiles_share_one_session_and_engine_in_a_process(tmp_path):
 
 
 def test_the_token_of_a_metaservice_is_a_secret(monkeypatch):
-    assert "`meta_token` has a secret in plain text" in _refused(
+    assert "`meta_token` contains a secret in plain text" in _refused(
         schema="s", meta="http://127.0.0.1:8123", meta_token="hush-meta-token"
     )
     monkeypatch.setenv("DBT_ENV_SECRET_META_TOKEN", "hush-meta-token")
@@ -145,7 +145,9 @@ def test_the_token_of_a_metaservice_is_a_secret(monkeypatch):
     assert "hush" not in repr(credentials)
     assert scrub("Bearer hush-meta-token") == "Bearer ***"
     for meta in ({}, {"meta": "sqlite:///x.db"}):
-        assert "`meta_token` is for" in _refused(schema="s", meta_token="hush-meta-token", **meta)
+        assert "`meta_token` needs a MetaService" in _refused(
+            schema="s", meta_token="hush-meta-token", **meta
+        )
 
 
 def test_what_is_kept_is_a_length_of_time_and_a_number(tmp_path):
@@ -153,7 +155,7 @@ def test_what_is_kept_is_a_length_of_time_and_a_number(tmp_path):
     kept = _load(schema="s", retain="36 hours", retain_barriers=10).retention
     assert kept == Retention(129_600.0, 10)
     assert _load(schema="s", retain=90).retention.seconds == 90
-    assert "`retain` is not a length of time ('soon'" in _refused(schema="s", retain="soon")
+    assert "`retain` is not a duration ('soon'" in _refused(schema="s", retain="soon")
     for wrong in (0, -1, "5", True, 1.5):
         told = _refused(schema="s", retain_barriers=wrong)
         assert "`retain_barriers` is not a number of barriers" in told

@@ -150,7 +150,7 @@ def test_nobody_there_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -
     assert error.code == "META_UNREACHABLE"
     assert "http://127.0.0.1:1: ConnectError" in error.given
     assert "streamsql meta serve" in error.hint
-    assert "may have been made" not in error.hint
+    assert "may or may not have been applied" not in error.hint
     assert pauses == list(transport.AGAIN_SECONDS), "asked again a few times, then no more"
 
 
@@ -195,7 +195,7 @@ def test_a_read_is_tried_again_and_a_write_is_not() -> None:
         client.close()
     assert asked[6:] == ["POST"]
     assert error.code == "META_UNREACHABLE"
-    assert "may have been made or not" in error.hint
+    assert "may or may not have been applied" in error.hint
 
 
 def test_a_runner_that_lives_is_never_succeeded(

@@ -73,4 +73,4 @@ def test_a_command_finds_its_warehouse_by_dbts_variables(elsewhere, monkeypatch)
     assert "nothing has run in this warehouse yet" in done.output
     # A warehouse by its folder is none of a project: the variables are not for it.
     alone = CliRunner().invoke(main, ["topology", "--json", "--warehouse", str(elsewhere / "dev")])
-    assert "stands alone" not in alone.output
+    assert "cannot be combined" not in alone.output

@@ -53,9 +53,9 @@ def test_a_record_is_read_as_it_was_written_and_does_not_show_its_token(settings
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"process": "1-000000000000"}, "it has died"),
-        ({"versions": "dbt-streamsql 0.0.1"}, "other versions (dbt-streamsql 0.0.1)"),
-        ({"fingerprint": "0"}, "other settings"),
+        ({"process": "1-000000000000"}, "it is not running any more"),
+        ({"versions": "dbt-streamsql 0.0.1"}, "different versions (dbt-streamsql 0.0.1)"),
+        ({"fingerprint": "0"}, "different settings"),
         ({"catalog": "7:7"}, "its catalog was removed"),
         ({}, "does not answer on port 1"),
     ],

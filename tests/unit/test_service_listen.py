@@ -108,7 +108,7 @@ def test_the_command_serves_a_new_store_to_its_user_and_ends_in_order(
     process.send_signal(signal.SIGINT)
     output, _ = patience.communicate(process)
     assert process.returncode == 0, output
-    assert output.endswith("MetaService has ended.\n")
+    assert output.endswith("MetaService has stopped.\n")
     assert "Traceback" not in output
     assert token.read_text().strip() not in output
     assert "default POST /v1/barriers 201" in output

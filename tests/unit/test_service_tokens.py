@@ -95,7 +95,10 @@ def test_several_tokens_have_roles_and_schemas(file: Path) -> None:
         ({"name": "a", "role": "read", "token": 7}, "at least 32"),
         ({"name": "a", "role": "read", "sha256": "0" * 63}, "64 hexadecimal"),
         ({"name": "a", "role": "read", "token": LONG, "schemas": "shop"}, "list of names"),
-        ({"name": "a", "role": "admin", "token": LONG, "schemas": ["shop"]}, "not limited"),
+        (
+            {"name": "a", "role": "admin", "token": LONG, "schemas": ["shop"]},
+            "an admin cannot have `schemas`",
+        ),
     ],
 )
 def test_an_entry_that_cannot_be_meant_is_refused(file: Path, entry: object, problem: str) -> None:

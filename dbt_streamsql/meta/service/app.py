@@ -35,10 +35,10 @@ from dbt_streamsql.meta.wire import API, STATUS, Problem
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 _ERRORS: dict[int | str, dict[str, Any]] = {
-    "4XX": {"model": Problem, "description": "The request is refused; nothing was changed."},
+    "4XX": {"model": Problem, "description": "The request was rejected; nothing was changed."},
     503: {"model": Problem, "description": "The store cannot be reached."},
 }
-_WORDS = {404: "there is no such address", 405: "the address does not know this method"}
+_WORDS = {404: "there is no such address", 405: "the address does not support this method"}
 
 log = logging.getLogger("dbt_streamsql.meta")
 
@@ -96,7 +96,7 @@ async def _refused(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, StreamSqlError)
     status = STATUS.get(error.code)
     if status is None:
-        log.error("an error that has no status", exc_info=error)
+        log.error("an error without an HTTP status", exc_info=error)
     return _answer(status or 500, Problem.of(error))
 
 
@@ -109,9 +109,9 @@ async def _invalid(_: Request, error: Exception) -> JSONResponse:
         422,
         Problem(
             code="META_REQUEST",
-            message="the request does not say what it has to",
+            message="the request is invalid",
             given=text,
-            hint="see /openapi.json; use the version of dbt-streamsql that the service runs",
+            hint="see /openapi.json; use the same version of dbt-streamsql as the service",
         ),
     )
 

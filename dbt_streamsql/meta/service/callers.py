@@ -56,10 +56,10 @@ class Caller:
         schemas = self.identity.schemas or ()
         return StreamSqlError(
             "META_DENIED",
-            "the token is for other schemas",
+            "the token does not allow this schema",
             given=table,
             allowed=", ".join(sorted(schemas)),
-            hint="use another token, or add the schema to its entry in the token file",
+            hint="use a different token, or add the schema to its entry in the token file",
         )
 
 
@@ -70,10 +70,10 @@ def _caller(role: Role) -> Callable[..., Awaitable[Caller]]:
         if not identity.has(role):
             raise StreamSqlError(
                 "META_DENIED",
-                "the token has not the role that this needs",
+                "the token does not have the required role",
                 given=f"{identity.name}: {identity.role}",
                 allowed=role,
-                hint="use another token",
+                hint="use a different token",
             )
         return Caller(identity, request.app.state.service)
 

@@ -107,10 +107,10 @@ class Gate:
                 StreamSqlError(
                     "META_DENIED",
                     "MetaService does not know the token",
-                    given="another token" if token else "no token",
+                    given="an unknown token" if token else "no token",
                     allowed="Authorization: Bearer <token>",
                     hint="set `meta_token` in the profile; on the host of the service the token "
-                    "is found by itself when its file holds just one",
+                    "is found automatically if its file holds only one",
                 ),
             )
         scope["state"]["identity"] = identity
@@ -127,7 +127,7 @@ class Gate:
                     421,
                     StreamSqlError(
                         "META_DENIED",
-                        "MetaService is not known by this name",
+                        "MetaService does not accept this host name",
                         given=name[:100],
                         allowed=", ".join(sorted(self._hosts)),
                         hint="`streamsql meta serve --name …` adds a name",
@@ -198,8 +198,8 @@ def _malformed(message: str, allowed: str, given: str = "") -> StreamSqlError:
 def _broken() -> StreamSqlError:
     return StreamSqlError(
         "INTERNAL",
-        "MetaService could not do this",
-        hint="see the log of the service, and please report it",
+        "MetaService failed to handle the request",
+        hint="see the log of the service, and please report this error",
     )
 
 

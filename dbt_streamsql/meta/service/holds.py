@@ -71,7 +71,7 @@ class Holds(Generic[T]):
             for key in silent:
                 del self._held[key]
         for key, hold in silent.items():
-            log.warning("%s of %s was not heard of in time", key, hold.who)
+            log.warning("no heartbeat in time: %s of %s", key, hold.who)
             hold.let_go()
 
     def end_all(self) -> None:

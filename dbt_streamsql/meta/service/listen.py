@@ -97,7 +97,9 @@ def serve(
             try:
                 local_tokens.publish(port, token_file)
             except OSError as error:
-                log.warning("clients need `meta_token`: %s", error)
+                log.warning(
+                    "cannot store the token for local clients, which need `meta_token`: %s", error
+                )
         try:
             started(f"{address.scheme}://{_bracketed(address.host)}:{port}")
             server.run(sockets=[listener])
@@ -142,9 +144,9 @@ def listening(address: Address) -> socket.socket:
         listener = socket.create_server((address.host, address.port), family=family)
     except OSError as error:
         raise _refused(
-            "the address cannot be listened on",
+            "cannot listen on the address",
             given=f"{address.host}:{address.port}: {error.strerror or error}",
-            hint="is another service running there? choose another `--port`",
+            hint="if the port is in use, choose a different `--port`",
         ) from error
     # asyncio does so only for sockets of its own; without it an answer waits for 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

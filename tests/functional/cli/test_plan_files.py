@@ -98,7 +98,7 @@ def test_dbt_compile_writes_the_plan_of_every_view_with_the_state_of_each_operat
     assert not (shop.root / "target/plans/plain.json").exists()
     # What it reads is not built yet.
     assert not (shop.root / "target/plans/late.json").exists()
-    assert done.text.count("No plan file of late") == 1
+    assert done.text.count("No plan file for late") == 1
     assert shop.sql("show namespaces in lake") == [("raw",)], "compiling builds nothing"
 
 
@@ -128,7 +128,7 @@ def test_a_model_runs_the_plan_file_that_its_config_names(shop, clock):
         ("plans/gone.json", ["FILE_UNREADABLE", "gone.json"]),
         ("../elsewhere.json", ["PATH_OUTSIDE"]),
         ("dbt_project.yml", ["PLAN_MISMATCH", "not JSON"]),
-        ({"a": 1}, ["CONFIG_INVALID", "the place of a plan file"]),
+        ({"a": 1}, ["CONFIG_INVALID", "the path or URI of a plan file"]),
     ],
 )
 def test_a_plan_file_that_cannot_be_read_fails_its_model(shop, plan, words):

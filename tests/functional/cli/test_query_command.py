@@ -39,7 +39,7 @@ def test_one_waits_for_a_table_that_holds_all_of_a_barrier(shop):
     last = str(shop.host.engine.store.last_committed())
     assert wait(shop, "--for", "shop.counted", "--barrier", last)[0] == 0
     code, told = wait(shop, "--for", "shop.summed", "--barrier", last)
-    assert (code, "CONSISTENCY_UNAVAILABLE" in told, "left behind" in told) == (2, True, True)
+    assert (code, "CONSISTENCY_UNAVAILABLE" in told, "not up to date" in told) == (2, True, True)
     assert wait(shop, "--for", "shop.summed", "--barrier", str(int(last) - 1))[0] == 2
     assert shop.dbt("run").ok
     assert wait(shop, "--for", "shop.summed", "--barrier", last)[0] == 0

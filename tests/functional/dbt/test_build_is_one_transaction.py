@@ -56,7 +56,7 @@ def test_a_failed_test_holds_the_whole_run_back_and_leaves_it_to_be_looked_at(sh
     assert not done.ok
     assert done.statuses["no_debts"] == "fail", "the test has read what was staged"
     assert done.statuses["counted"] == "success"
-    assert "Nothing of this run is published, since it failed in no_debts" in done.text
+    assert "Nothing from this run is published, because these failed: no_debts" in done.text
     assert published(shop) == BEFORE
     query = "select city, total from lake.shop.cities order by city"
     look = ("--vars", "consistency: read_uncommitted")
@@ -118,7 +118,7 @@ def test_the_passed_subgraph_is_published_without_the_cone_of_what_failed(shop):
     orders(shop, ("rome", 10), ("oslo", -5))
     done = shop.dbt("build", "--vars", "publish: passed_subgraph")
     assert not done.ok
-    assert "Not published, since they failed: lake.shop.cities" in done.text
+    assert "Not published because of failures: lake.shop.cities" in done.text
     cities, rich, _ = BEFORE
     assert published(shop) == (cities, rich, [(2,)])
     shop.remove("tests/no_debts.sql")
@@ -156,7 +156,7 @@ def test_a_retry_brings_what_was_undone_with_what_had_failed(shop):
     assert shop.dbt("seed").ok
     done = shop.dbt("run", "-s", "cities", "plain", "broken")
     assert not done.ok
-    assert "`dbt retry` builds again, beside what failed: cities" in done.text
+    assert "`dbt retry` rebuilds these in addition to what failed: cities" in done.text
     shop.write("models/broken.sql", VIEW + "select 1 as a from {{ ref('orders') }}")
     done = shop.dbt("retry")
     assert done.ok, done.messages

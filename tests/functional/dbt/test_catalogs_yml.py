@@ -64,7 +64,7 @@ def test_a_materialized_view_stays_in_the_profiles_catalog(project):
         "{{ config(materialized='materialized_view', catalog_name='archive') }} select 1 as id",
     )
     done = project.dbt("run")
-    assert "a materialized view lives in the profile's catalog" in done.messages["m"]
+    assert "a materialized view must be in the profile's catalog" in done.messages["m"]
 
 
 def test_a_catalog_that_is_not_in_the_file_is_refused(project):

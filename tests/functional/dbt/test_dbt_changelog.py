@@ -97,4 +97,4 @@ def test_the_config_is_checked_and_a_changed_one_is_an_alter(shop):
     assert "`changelog` must be true or false" in failed.messages["revenue"]
     shop.write("models/revenue.sql", VIEW.replace("materialized_view", "table"))
     failed = shop.dbt("run")
-    assert "belongs to materialized views" in failed.messages["revenue"]
+    assert "only for materialized views" in failed.messages["revenue"]

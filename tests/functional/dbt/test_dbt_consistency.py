@@ -36,10 +36,10 @@ def test_dbt_show_reads_one_barrier_unless_told_otherwise(shop):
 
 def test_dbt_show_tells_the_barrier_when_it_is_not_the_newest_of_a_table(shop):
     told = shop.dbt("show", "--inline", BOTH).text
-    assert "Shown as of barrier 1, at which these tables agree" in told
-    assert "Changed since then: lake.shop.counted." in told
+    assert "Shown as of barrier 1, where these tables are consistent" in told
+    assert "Changed since: lake.shop.counted." in told
     beside = "select * from lake.shop.summed, lake.shop.orders"
-    assert "Changed since then: lake.shop.orders." in shop.dbt("show", "--inline", beside).text
+    assert "Changed since: lake.shop.orders." in shop.dbt("show", "--inline", beside).text
     for query in (
         "select * from lake.shop.counted",
         "select * from lake.shop.orders",

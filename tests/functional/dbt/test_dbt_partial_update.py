@@ -97,7 +97,7 @@ def test_a_branch_of_another_sink_is_refused(people):
     people.write("models/people_crm.sql", CRM.replace("sink='people'", "sink='others'"))
     people.write("models/people.sql", CONFIG.format(more="") + "{{ branch(ref('people_crm')) }}")
     done = people.dbt("run")
-    assert "`people_crm` is a branch of `others`" in done.messages["people"]
+    assert "`people_crm` has a different `sink`: `others`" in done.messages["people"]
 
 
 def test_rules_come_from_the_config_and_another_one_takes_effect(people):
@@ -128,7 +128,7 @@ def test_rules_come_from_the_config_and_another_one_takes_effect(people):
         ("materialized='partial_update', key='id', precedence=3", "`precedence` must be a name"),
         (
             "materialized='partial_update', key='id', row_lifetime=3",
-            "`row_lifetime` must be a text",
+            "`row_lifetime` must be text",
         ),
     ],
 )

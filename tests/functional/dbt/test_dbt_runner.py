@@ -252,7 +252,7 @@ def test_two_targets_run_in_parallel_and_one_whose_process_dies_comes_back(shop,
     seen = len(run.events)
     os.kill(int(stock["owner"].split(":")[1]), signal.SIGKILL)
     error = run.wait(lambda event: event["event"] == "error", seen)
-    assert (error["target"], "started again" in error["message"]) == ("stock", True)
+    assert (error["target"], "restarting it" in error["message"]) == ("stock", True)
     run.tick("lake.shop.kept", run.events.index(error))
     run.process.send_signal(signal.SIGTERM)
     assert run.ends() == 0
@@ -267,4 +267,4 @@ def test_two_targets_that_are_one_topology_are_refused(shop, runs):
     outputs["again"] = {**outputs["dev"], "threads": 2}
     (shop.root / "profiles.yml").write_text(yaml.safe_dump(profiles))
     assert runs("--target", "dev", "--target", "again").ends() == 2
-    assert "one and the same topology" in (shop.root / "stderr.txt").read_text()
+    assert "two targets have the same topology" in (shop.root / "stderr.txt").read_text()

@@ -120,7 +120,7 @@ def test_everything_wrong_with_the_config_is_told_at_once(web):
     done = web.dbt("run", "-s", "bad")
     told = done.messages["bad"]
     assert all(part in told for part in ("`refresh_mode`", "`key`", "`sequence_by`"))
-    assert all(part in told for part in ("`lateness` is not a length of time", "`late_data`"))
+    assert all(part in told for part in ("`lateness` is not a duration", "`late_data`"))
     assert "`on_eror` (did you mean `on_error`?)" in told
 
 

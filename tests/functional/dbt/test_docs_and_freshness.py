@@ -198,7 +198,7 @@ def test_a_comment_of_a_column_that_is_not_there_is_told(documented):
     describe(documented, "What", "The sum", ", {name: nothing, description: none}")
     done = documented.dbt("build")
     assert done.ok, (done.messages, done.error)
-    assert "lake.shop.kept has no such columns to comment: nothing" in done.text
+    assert "lake.shop.kept lacks columns that have comments: nothing" in done.text
     assert comments(documented, "kept") == ("What", {"id": None, "amount": "The sum"})
 
 

@@ -241,4 +241,4 @@ def test_a_hook_may_not_write_rows_of_a_maintained_table(shop):
     )
     done = shop.dbt("run")
     assert not done.ok
-    assert "a hook writes a table that the engine maintains" in done.messages["kept"]
+    assert "a hook writes to a table that the engine maintains" in done.messages["kept"]

@@ -71,7 +71,7 @@ def test_a_materialized_view_lies_in_the_warehouse(project, outside):
     project.write("models/v.sql", f"{config} select 1 as id")
     done = project.dbt("run")
     assert "[STREAMSQL.CONFIG_INVALID]" in done.messages["v"]
-    assert "lies in the warehouse" in done.messages["v"]
+    assert "maintained tables are stored in the warehouse" in done.messages["v"]
 
 
 def test_no_other_code_chooses_the_places(project):

@@ -208,7 +208,7 @@ REFUSED = {
     "`event_time` needs a `lateness`": {"lateness": None},
     "`lateness` needs `event_time`": {"event_time": ""},
     "`late_data` is 'drop'": {"late_data": "drop"},
-    "`lateness` is not a length of time": {"lateness": "soon"},
+    "`lateness` is not a duration": {"lateness": "soon"},
     "`lateness` requires `on_schema_change: fail`": {"on_schema_change": "ignore"},
 }
 

@@ -359,7 +359,7 @@ def test_the_command_tells_what_it_would_do_and_does_it(shop):
     with closing(sqlite3.connect(shop.meta)) as store:
         assert store.execute("SELECT count(*) FROM streamsql_job").fetchone() == (0,)
     done = run(main, [*arguments[:2], *arguments[3:]])
-    assert "goes on from changes" in done.output
+    assert "continues from changes" in done.output
     again = run(main, arguments)
     assert again.exit_code == 2
     assert "META_CONFLICT" in again.output

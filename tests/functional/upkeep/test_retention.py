@@ -321,7 +321,7 @@ def test_the_command_tells_per_table_what_went(project):
     assert {t["table"]: t["snapshots"] for t in would["tables"]}["lake.shop.summed"] >= 3
     told = CliRunner().invoke(main, ["gc", *folders])
     assert "lake.shop.summed" in told.stdout
-    assert f"barriers from {would['kept_from']} on can be read" in told.stdout
+    assert f"barriers from {would['kept_from']} on stay readable" in told.stdout
     done = project.dbt("run-operation", "streamsql_gc", "--args", "{dry_run: true}")
     assert done.ok, done.text
     assert project.snapshots("summed") <= 2

@@ -146,7 +146,7 @@ def test_a_column_that_was_replaced_under_its_name_is_another_one(spark, engine,
         spark.sql(f"ALTER TABLE {table} {step}")
     told = engine.advance().tables
     assert {told[view].mode for view in (name, totals, wide)} == {"full"}
-    assert told[name].reason == "what the view reads was redefined"
+    assert told[name].reason == "an input of the view was redefined"
     for view in (name, totals, wide):
         assert engine.verify(view) == [], view
     assert _rows(spark, name) == _rows(spark, table)

@@ -163,7 +163,7 @@ def processed_many(by: Runner, barrier: Number, body: Versions) -> None:
     """Record staged, or unchanged, versions."""
     by.change(*(version.table for version in body.versions))
     if any(v.barrier != barrier or v.state != "PROCESSED" for v in body.versions):
-        raise StreamSqlError("META_REQUEST", f"versions must be PROCESSED and of {barrier}")
+        raise StreamSqlError("META_REQUEST", f"versions must be PROCESSED at {barrier}")
     by.store.processed_many(body.fence, body.versions)
 
 

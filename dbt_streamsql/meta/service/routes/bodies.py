@@ -24,8 +24,8 @@ from dbt_streamsql.meta.retention import Retention
 
 _HIGHEST = (1 << 63) - 1
 
-Number = Annotated[int, Path(ge=0, le=_HIGHEST, description="of a barrier")]
-AtNumber = Annotated[int, Query(ge=0, le=_HIGHEST, description="of a barrier")]
+Number = Annotated[int, Path(ge=0, le=_HIGHEST, description="number of a barrier")]
+AtNumber = Annotated[int, Query(ge=0, le=_HIGHEST, description="number of a barrier")]
 Table = Annotated[
     str,
     Query(
@@ -33,7 +33,7 @@ Table = Annotated[
     ),
 ]
 
-Most = Annotated[int, Query(ge=1, le=100_000, description="so many at most")]
+Most = Annotated[int, Query(ge=1, le=100_000, description="maximum number of results")]
 
 HowMany = Annotated[int, Query(ge=1, le=_HIGHEST)]
 Seconds = Annotated[float, Query(ge=0, allow_inf_nan=False)]

@@ -17,7 +17,7 @@ def leader(by: Reader) -> Leader:
     """Who leads; META_MISSING when nobody does."""
     found = by.store.leaders.leader()
     if found is None:
-        raise StreamSqlError("META_MISSING", "no runner leads")
+        raise StreamSqlError("META_MISSING", "no runner is the leader")
     return found
 
 

@@ -47,7 +47,7 @@ def forget(by: Runner, body: StagedToken) -> None:
 def heartbeat(by: Runner, body: Owner) -> None:
     """The owner lives; META_CONFLICT when it was taken for dead."""
     if by.service.ledger(by.name, body.owner) is None:
-        raise StreamSqlError("META_CONFLICT", "the owner was taken for dead", given=body.owner)
+        raise StreamSqlError("META_CONFLICT", "the owner is considered dead", given=body.owner)
 
 
 @router.post("/end")

@@ -59,7 +59,7 @@ def latest(by: Reader, table: Table) -> TableVersion:
     by.see(table)
     found = by.store.latest(table)
     if found is None:
-        raise StreamSqlError("META_MISSING", f"{table} has no version")
+        raise StreamSqlError("META_MISSING", f"{table} has no committed version")
     return found
 
 
