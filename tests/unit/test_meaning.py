@@ -19,13 +19,13 @@ from dbt_streamsql.plan.meaning import differing, meaning
 )
 def test_another_setting_that_queries_depend_on_is_told(name, was, now):
     before, after = meaning("4.1.2", {name: was}), meaning("4.1.2", {name: now})
-    assert differing(before, after) == f"{name} was {was} and is {now}"
-    assert differing({}, {name: now}) == f"{name} was the default and is {now}"
+    assert differing(before, after) == f"{name} was {was} and is now {now}"
+    assert differing({}, {name: now}) == f"{name} was the default and is now {now}"
     assert differing(after, after) == ""
 
 
 def test_another_spark_is_told_and_its_patches_are_not():
-    assert differing(meaning("4.1.2", {}), meaning("4.2.0", {})) == "spark was 4.1 and is 4.2"
+    assert differing(meaning("4.1.2", {}), meaning("4.2.0", {})) == "spark was 4.1 and is now 4.2"
     assert differing(meaning("4.1.2", {}), meaning("4.1.3", {})) == ""
 
 

@@ -193,7 +193,7 @@ def test_where_the_list_does_not_tell_the_view_is_computed_in_full_and_says_why(
     os.utime(inner / "_SUCCESS", (time.time() - 60,) * 2)
     report = engine.advance().tables[view]
     assert report.mode == "full"
-    assert "another one in it, k=1" in engine.explain(view)
+    assert "its folder contains a subfolder, k=1" in engine.explain(view)
     assert engine.advance().tables[view].mode == "noop"
     (inner / "_SUCCESS").unlink()
     inner.rmdir()

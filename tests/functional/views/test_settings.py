@@ -40,7 +40,7 @@ def test_a_view_of_another_time_zone_is_computed_anew_and_says_why(spark, schema
     spark.sql(f"INSERT INTO {table} VALUES (TIMESTAMP'2026-01-01 04:00:00Z')")
     told = abroad.advance().tables[view]
     assert (told.mode, told.definition) == ("full", "shadow rebuild")
-    assert told.reason == f"{ZONE} was America/New_York and is Asia/Tokyo"
+    assert told.reason == f"{ZONE} was America/New_York and is now Asia/Tokyo"
     assert abroad.verify(view) == []
     # From then on it follows the changes again, also when nothing else is another one.
     spark.sql(f"INSERT INTO {table} VALUES (TIMESTAMP'2026-01-01 05:00:00Z')")
@@ -70,7 +70,7 @@ def test_what_is_set_on_the_engines_session_holds_from_the_next_epoch_on(spark, 
     engine.spark.conf.set("spark.sql.ansi.enabled", "false")
     told = engine.advance().tables[view]
     assert (told.mode, told.definition) == ("full", "shadow rebuild")
-    assert told.reason == "spark.sql.ansi.enabled was the default and is false"
+    assert told.reason == "spark.sql.ansi.enabled was the default and is now false"
     assert engine.verify(view) == []
     spark.sql(f"INSERT INTO {table} VALUES (3, 0)")
     assert engine.advance().tables[view].mode == "append"
