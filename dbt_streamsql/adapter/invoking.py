@@ -69,7 +69,7 @@ class Invocation:
                 "PROJECT_INVALID",
                 f"dbt could not {arguments[0]} the project",
                 given=str(told.exception).strip(),
-                hint="already registered models keep running; see `dbt parse` for details",
+                hint="already registered models are not affected; see `dbt parse` for details",
             ) from told.exception
         return told
 

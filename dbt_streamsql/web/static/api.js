@@ -5,7 +5,7 @@ export class Refused extends Error {}
 export async function get(path) {
   const answer = await fetch(`api/${path}`, { credentials: "same-origin", cache: "no-store" });
   if (answer.status === 401) throw new Refused("a token is required");
-  if (answer.status === 404) throw new Error("There is no such table or barrier, or it was forgotten.");
+  if (answer.status === 404) throw new Error("The table or barrier does not exist, or is past its retention.");
   if (!answer.ok) throw new Error(`The service answers ${answer.status}.`);
   return answer.json();
 }

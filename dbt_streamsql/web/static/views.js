@@ -120,7 +120,7 @@ export function tableView(data) {
       ...(node && !["root", "stream"].includes(node.kind) ? [["Delay", delay(node.delay, node.delay_exact) || "none"], ["Newest change", `barrier ${node.barrier ?? "none"}, ${node.mode} ${rows(node.rows)}`]] : []),
       ["Reads", edges(data.sources, "source", "reads")],
       ["Is read by", edges(data.readers, "sink", "readers")],
-      ...(data.versions[0]?.approximate_since ? [["Approximate", `since barrier ${data.versions[0].approximate_since}: it has forgotten state, as its state_ttl says`]] : []),
+      ...(data.versions[0]?.approximate_since ? [["Approximate", `since barrier ${data.versions[0].approximate_since}: some of its state has expired by state_ttl`]] : []),
       ...(definition ? [["dbt node", definition.unique_id || "none"], ["Refresh mode", definition.refresh_mode]] : []),
     ]),
     definition && [
