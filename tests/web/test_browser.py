@@ -370,5 +370,7 @@ def test_the_page_of_a_view_that_forgets_shows_its_ttls_and_since_when_it_is_app
     report = engine.advance()
     with served(engine.store) as url:
         show(page, f"{url}/ui/", f"#/table/{at}.counted")
-        page.get_by_text(f"since barrier {report.barrier}: some of its state has expired").wait_for()
+        page.get_by_text(
+            f"since barrier {report.barrier}: some of its state has expired"
+        ).wait_for()
         assert "1 second by default" in page.get_by_role("region", name="Plan").inner_text()
