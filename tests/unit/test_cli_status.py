@@ -145,8 +145,8 @@ def test_status_names_who_leads_in_each_boundary_and_for_how_long(tmp_path: Path
         store.leaders.lead(owner, 600)
         store.close()
     shown = run(tmp_path, "status").output
-    assert "leader: host:1, for " in shown
-    assert "leader of boundary payments: host:2, for " in shown
+    assert "leader: host:1, lease expires in " in shown
+    assert "leader of boundary payments: host:2, lease expires in " in shown
     told = read(tmp_path, "status", "--json")
     assert (told["leader"], told["boundaries"]["payments"]["leader"]) == ("host:1", "host:2")
     assert 500 < told["leads_for"] <= 600

@@ -73,7 +73,7 @@ def test_everything_wrong_is_listed_in_one_error():
         "`spark_properties` must be a mapping, not a list",
         "`catalog_properties: uri` must be text",
         "`method` must be one of embedded, connect, cluster",
-        "`catalog`: the catalog name has a character",
+        "`catalog`: the catalog name has an unsupported character",
         "`meta` must be text, not a number",
     ):
         assert part in text
@@ -86,7 +86,7 @@ def test_everything_wrong_is_listed_in_one_error():
         ({"schema": "s", "method": "cluster"}, "needs a `master`"),
         ({"schema": "s", "warehouse": "s3://b/w"}, "needs `catalog_properties`"),
         ({"schema": "s" * 300}, "too long"),
-        ({"schema": "it's"}, "`schema`: the schema name has a character"),
+        ({"schema": "it's"}, "`schema`: the schema name has an unsupported character"),
         ({"schema": 2024}, "`schema` must be text, not a number (put it in quotes)"),
         ({"schema": "s", "port": True}, "`port` must be a number"),
         ({"schema": "s", "port": 65536}, "`port` must be a number"),
@@ -95,7 +95,7 @@ def test_everything_wrong_is_listed_in_one_error():
                 "schema": "s",
                 "spark_properties": {"spark.sql.ansi.doubleQuotedIdentifiers": True},
             },
-            "`spark_properties: spark.sql.ansi.doubleQuotedIdentifiers` would change what",
+            "`spark_properties: spark.sql.ansi.doubleQuotedIdentifiers` changes the meaning of",
         ),
         ({"schema": "s", "connectors": "kafka"}, "`connectors` must be a list of avro, kafka"),
         ({"schema": "s", "connectors": ["pulsar"]}, "`connectors` must be a list of avro, kafka"),

@@ -108,7 +108,7 @@ def test_one_that_dies_is_told_and_started_again_while_the_others_go_on(
 ) -> None:
     several = runs({"sales": child(DIES_ONCE, str(tmp_path / "died")), "stock": child(STAYS)})
     error = several.heard("error", "sales").told
-    assert "exit code 2" in error["message"]
+    assert "exited with code 2" in error["message"]
     assert 0 < error["again_in"] <= 1
     assert several.heard("leading", "sales", times=2).told["owner"] == "True"
     assert several.end() == 0
