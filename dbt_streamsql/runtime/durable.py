@@ -16,7 +16,7 @@ GC_STEPS: dict[str, str] = {
 
 STAGED_STEPS: dict[str, str] = {
     "staged.record": "MetaService learns what will be staged, and by whom",
-    "staged.begin": "the rows of a plain table are written where nobody looks",
+    "staged.begin": "the rows of a plain table are written where no query reads",
     "staged.commit": "a plain table appears, or takes the place of the old one",
     "staged.abort": "what was staged for a plain table is removed",
     "staged.forget": "MetaService forgets it",
@@ -30,7 +30,7 @@ DROP_STEPS: dict[str, str] = {
 """In this order, so that a drop whose process died can be asked for again."""
 
 REVISION_STEPS: dict[str, str] = {
-    "revise.write": "the correction of an outside table is written where nobody looks",
+    "revise.write": "the correction of an outside table is written where no query reads",
     "revise.publish": "the correction becomes visible",
 }
 """Before the epoch in which the views of the table follow."""
@@ -54,7 +54,7 @@ STEPS: dict[str, str] = {
     "sweep.changes": "change files that everybody has read go",
     "sweep.changelog": "a changelog table that no view wants any more goes",
     "table.compact": "small files of a worn table are merged",
-    "ledger.keep": "from here on nobody can ask for barriers that are too old",
+    "ledger.keep": "from here on barriers that are too old cannot be read",
     "table.expire": "versions of a table that only those barriers have go",
     "ledger.forget": "MetaService forgets those barriers",
     "barrier.abort": "an unfinished barrier is given up",
@@ -73,7 +73,7 @@ STREAM_STEPS: dict[str, str] = {
 SINK_STEPS: dict[str, str] = {
     "sink.register": "a definition of a sink counts from now on",
     "sink.record": "MetaService learns of a delivery before it is made, unless the target does",
-    "sink.write": "the rows are written, where the target can: where nobody looks",
+    "sink.write": "the rows are written, if the target can, where no query reads",
     "sink.publish": "all of them are seen at once",
     "sink.delivered": "MetaService learns how far the target has come",
 }
@@ -81,7 +81,7 @@ SINK_STEPS: dict[str, str] = {
 
 REBUILD_STEPS: dict[str, str] = {
     "rebuild.publish": "a version becomes visible that others of its barrier have preceded",
-    "rebuild.store": "an empty store remembers what the tables have told",
+    "rebuild.store": "an empty store takes over what the tables record",
 }
 """Of `streamsql meta rebuild`, after a store was lost."""
 

@@ -66,7 +66,7 @@ class Caller:
 def _caller(role: Role) -> Callable[..., Awaitable[Caller]]:
     async def caller(request: Request, _: Annotated[object, Security(_BEARER)]) -> Caller:
         identity: Identity | None = request.state.identity
-        assert identity is not None, "the gate lets nobody in without a token"
+        assert identity is not None, "the gate lets no one in without a token"
         if not identity.has(role):
             raise StreamSqlError(
                 "META_DENIED",
