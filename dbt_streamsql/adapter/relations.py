@@ -15,6 +15,7 @@ from dbt.adapters.events.logging import AdapterLogger
 from dbt.adapters.reference_keys import _ReferenceKey
 from dbt.adapters.spark.impl import SparkAdapter
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
+from dbt_common.utils.executor import executor
 
 from dbt_streamsql.adapter import catalog
 from dbt_streamsql.adapter.connections import StreamSqlConnectionManager, reads_rows
@@ -253,9 +254,8 @@ class RelationsAdapter(SparkAdapter):
             try:
                 with self.connection_named(f"catalog_{schema}"):
                     relations: list[Any] = self.list_relations(database, schema)
-                    for relation in relations:
-                        if not relation.is_function:
-                            found += self._described(relation).rows()
+                for described in self._all_described(relations):
+                    found += described.rows()
             except DbtRuntimeError as error:
                 problems.append(error)
         names = list(found[0]) if found else []
@@ -264,6 +264,22 @@ class RelationsAdapter(SparkAdapter):
 
     def get_catalog_for_single_relation(self, relation: StreamSqlRelation) -> CatalogTable:
         return self._described(relation).table()
+
+    def _all_described(self, relations: Iterable[StreamSqlRelation]) -> list[catalog.Described]:
+        """Relations in their order, looked up by as many threads as the profile has."""
+        wanted = [relation for relation in relations if not relation.is_function]
+        threads = max(1, min(self.config.threads, len(wanted)))
+
+        def some(number: int) -> list[catalog.Described]:
+            return [self._described(relation) for relation in wanted[number::threads]]
+
+        with executor(self.config) as pool:
+            futures = [
+                pool.submit_connected(self, f"catalog_{number}", some, number)
+                for number in range(threads)
+            ]
+            parts = [future.result() for future in futures]
+        return [parts[at % threads][at // threads] for at in range(len(wanted))]
 
     def _described(self, relation: StreamSqlRelation) -> catalog.Described:
         with self.connections.exception_handler("describe"):
