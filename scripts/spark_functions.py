@@ -21,15 +21,15 @@ CLOCKS = frozenset(["curdate", "current_date", "current_timestamp", "now"])
 _HEAD = """# Spark's functions
 
 How each built-in function of Spark {version} is maintained. `python scripts/spark_functions.py`
-writes this page, and a test compares it with the Spark that is installed. What the kinds mean is
-in [materialized_view](materialized_view.md#what-is-maintained-from-changes).
+writes this page, and a test compares it with the installed Spark. For the meaning of the kinds,
+see [materialized_view](materialized_view.md#what-is-maintained-from-changes).
 
 | kind | maintained | functions |
 |---|---|---|
 """
 _FOOT = """
-All other functions of Spark ({count}) make one value of one row, always the same one: they are run
-over the changed rows, wherever they stand, as the query writes them.
+All other functions of Spark ({count}) compute one value from one row, and it is always the same: they
+run over the changed rows, wherever they occur in the query, as the query writes them.
 """
 
 
@@ -40,11 +40,11 @@ def page(version: str, builtin: Iterable[str]) -> str:
     kinds = (
         ("sums", "added to the stored groups, or to their old values", FOLDED),
         ("aggregates", "the touched groups are recomputed", AGGREGATES - FOLDED - last),
-        ("aggregates of many right answers", "as the last step of a view", last),
+        ("aggregates with several correct results", "as the last step of a view", last),
         ("window functions", "the touched partitions are recomputed", WINDOWS),
-        ("row generators", "joined to the row that they are made of", GENERATORS),
-        ("clocks", "in `WHERE` and `HAVING`: the time of the barrier; else in full", CLOCKS),
-        ("another value at each call, or from outside", "in full", VOLATILE - CLOCKS),
+        ("row generators", "joined to the row from which they are generated", GENERATORS),
+        ("clocks", "in `WHERE` and `HAVING`: the time of the barrier; otherwise in full", CLOCKS),
+        ("a different value at each call, or external input", "in full", VOLATILE - CLOCKS),
     )
     rows, told = [], set[str]()
     for kind, how, names in kinds:
