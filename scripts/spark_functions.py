@@ -28,8 +28,8 @@ see [materialized_view](materialized_view.md#what-is-maintained-from-changes).
 |---|---|---|
 """
 _FOOT = """
-All other functions of Spark ({count}) compute one value from one row, and it is always the same: they
-run over the changed rows, wherever they occur in the query, as the query writes them.
+All other functions of Spark ({count}) compute one value from one row, and it is always the same:
+they run over the changed rows, wherever they occur in the query, as the query writes them.
 """
 
 
