@@ -1,4 +1,4 @@
-# `make` prints the verbs. Everything runs in .venv, which the first verb makes.
+# `make` lists the targets. Everything runs in .venv, which the first target creates.
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
