@@ -8,6 +8,7 @@ import posixpath
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from dbt_streamsql.errors import StreamSqlError
@@ -225,7 +226,13 @@ def reads_ages(jobs: Mapping[str, Job], table: str) -> bool:
 
 def plan_of(job: Job) -> CompiledPlan:
     """The plan that was stored with a definition."""
-    return CompiledPlan.from_stored(json.dumps(job.plan["plan"]))
+    return _plan(json.dumps(job.plan["plan"]))
+
+
+@lru_cache(maxsize=1024)
+def _plan(text: str) -> CompiledPlan:
+    """An epoch asks several times for the plan of each view."""
+    return CompiledPlan.from_stored(text)
 
 
 def pin(epoch: Open, table: str) -> Version:
