@@ -97,7 +97,7 @@ bench: install ## small changes, replaced tables, wear, the warm engine; WHAT=vi
 bench-ivm: install ## TPC-H at scale 10: an epoch of changes against the whole query; ARGS='--scale 1' is quicker
 	$(BIN)/python -m benchmarks.ivm $(ARGS)
 
-openapi: install ## docs/openapi.json anew, from what MetaService publishes
+openapi: install ## write docs/openapi.json from what MetaService serves
 	$(BIN)/python scripts/openapi.py
 
 services: install ## a Kafka broker and a PostgreSQL to play with: prints their addresses, Ctrl-C stops them

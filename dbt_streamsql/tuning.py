@@ -34,8 +34,8 @@ class Tuning:
     """Barriers that are let go together, unless the oldest of them has been due for a day."""
 
     guarded_rows: int = 100_000
-    """Rows of all inputs up to which nothing is refreshed in full for cost: both ways are equally
-    quick."""
+    """Rows of the changed inputs up to which nothing is refreshed in full for cost: both ways are
+    equally quick. Beside more rows of all inputs a change that meets too many is given up."""
 
     compared_rows: int = 1_000_000
     """Rows of all inputs, and of the view, up to which its query may be computed anew and compared

@@ -86,7 +86,7 @@ class Choice:
             known = held and self._is_known(stored)
             expected = expected_by_comparing(text, every, rows, held=held, known=known)
             self._expected[COMPARE] = expected
-        if self._is_guarded:
+        if self._may_be_full(self._estimate.total):
             self._expected[FULL] = expected_in_full(text, every, rows)
         if len(self._expected) == 1:
             return ""
@@ -101,7 +101,7 @@ class Choice:
     def most(self, stored: Metadata) -> int:
         """The signed rows of its own change from which on it is cheaper to write all rows anew (0:
         it never is). How many there are does not follow from the rows of the inputs' changes."""
-        if not self._is_guarded:
+        if not self._may_be_full(self._estimate.every):
             return 0
         rows = stored.live_rows(stored.current)
         few = min(_FEW, self.epoch.warehouse.tuning.driver_rows)
@@ -134,14 +134,13 @@ class Choice:
         known, at = self.epoch.warehouse.known_rows, stored.current
         return at is not None and known.get(self.job.table, (at, stored.schema_id)) is not None
 
-    @property
-    def _is_guarded(self) -> bool:
-        """Whether it may be refreshed in full for cost."""
+    def _may_be_full(self, rows: int) -> bool:
+        """Whether it may be refreshed in full for cost, over inputs of so many rows."""
         start = self.epoch.start(self.job.table)
-        return self._guards(self._estimate.every) and start is None and not self.forgetful
+        return self._guards(rows) and start is None and not self.forgetful
 
-    def _guards(self, every: int) -> bool:
-        return self.job.refresh_mode == "auto" and every > self.epoch.warehouse.tuning.guarded_rows
+    def _guards(self, rows: int) -> bool:
+        return self.job.refresh_mode == "auto" and rows > self.epoch.warehouse.tuning.guarded_rows
 
     @property
     def _rows(self) -> dict[str, int]:
@@ -189,14 +188,14 @@ class Choice:
         )
 
     def _sizes(self) -> Estimate:
-        """The changed rows (at first: all), the rows of all inputs, and what past runs cost."""
+        """The changed rows (at first: all), those of their inputs and of all, and past runs."""
         moved, rows = self._moved, self._rows
-        every = sum(rows.values())
+        total, every = sum(rows[source] for source in moved), sum(rows.values())
         if self.previous is None:
-            return Estimate(sum(rows[source] for source in moved), every)
+            return Estimate(total, total, every)
         changed = sum(self.moves[s].rows for s in moved if self.moves[s].counted)
-        if not self._guards(every):
-            return Estimate(changed, every)
+        if not self._guards(total):
+            return Estimate(changed, total, every)
         # What another query of that name took says nothing of this one, nor what its rows took.
         own = [
             run
@@ -204,4 +203,4 @@ class Choice:
             if run.stats.get("plan") == self.plan.fingerprint
             and run.stats.get("definition") not in FROM_STORED
         ]
-        return Estimate(changed, every, by_past_runs(own))
+        return Estimate(changed, total, every, by_past_runs(own))

@@ -36,10 +36,11 @@ _REMEMBERED = 20
 
 @dataclass(frozen=True)
 class Estimate:
-    """What is known before an epoch: rows that changed, rows of `every` input, and what `past`
-    runs took, in parts of what was expected of them."""
+    """What is known before an epoch: rows that changed, rows of the changed inputs and of `every`
+    input, and what `past` runs took, in parts of what was expected of them."""
 
     changed: int
+    total: int
     every: int
     past: Mapping[Way, list[float]] = field(default_factory=dict)
 

@@ -47,6 +47,8 @@ WRITTEN = 1.5e-7
 
 _OWN, _OTHERS = 5, 50
 """Runs that are remembered: of a view, and of all of them."""
+_LIKE: dict[Way, Way] = {COMPARE: FULL, FULL: COMPARE}
+"""Ways that run the same query: where one was slow, the other would have been."""
 _ENOUGH = 5
 """Runs of other ways that tell how quick the machine is."""
 
@@ -135,10 +137,12 @@ class Costs:
         """The quickest run of the view itself counts: others may have waited.
 
         One alone may have been the first of its kind in the process. Of a way that nothing is
-        known of, the other ways tell how quick the machine is.
+        known of, one that is like it tells how quick the machine is, else all of them do.
         """
         own: Sequence[float] = self._of_view.get((view, way)) or past
-        others: Sequence[float] = self._of_all.get(way, ())
+        others: Sequence[float] = ()
+        for each in (way, _LIKE.get(way, way)):
+            others = others or self._of_all.get(each, ())
         if not others:
             every = [factor for each in self._of_all.values() for factor in each]
             others = every if len(every) >= _ENOUGH else ()

@@ -136,6 +136,12 @@ def test_of_a_way_that_nobody_went_the_others_tell_how_quick_the_machine_is():
     assert costs.seconds(VIEW, {CHANGES: 2.0}) == {CHANGES: 6.0}
 
 
+def test_a_cold_comparison_makes_no_full_refresh_look_cheap():
+    costs = Costs()
+    costs.learn(OTHER, COMPARE, 1.0, 10.0)
+    assert costs.seconds(VIEW, {COMPARE: 1.0, FULL: 2.0}) == {COMPARE: 10.0, FULL: 20.0}
+
+
 def test_a_first_run_that_was_slower_than_usual_is_no_measure():
     costs = Costs()
     for other in (OTHER, ("lake.s.x", "plan"), ("lake.s.y", "plan")):
