@@ -41,8 +41,8 @@ def readings(
 def version_of(epoch: Open, spark: SparkSession, version: Version) -> str:
     """A version of an input, for the query of a view: SQL that may follow FROM.
 
-    Where many views compute their queries over it and it is not big, it is read for the first of
-    them as it is stored, and then once for all others.
+    The first views of an epoch that compute their queries over it read it as it is stored. Unless
+    it is big it is then read once more, into Spark's cache, for all other views.
     """
     text = inputs.as_now(spark, version.at, version.meta, version.snapshot)
     tuning, meta = epoch.warehouse.tuning, version.meta

@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.types import StructType
 
 from dbt_streamsql.storage.columns import nullable_within, type_text
@@ -61,7 +60,7 @@ class SharedRelations:
             self._known[key] = future
 
     def asked(self, key: Hashable) -> int:
-        """How often it has been asked how often it was, this time too."""
+        """How often a relation was asked for, counting this time."""
         with self._lock:
             self._asked[key] += 1
             return self._asked[key]
@@ -121,8 +120,8 @@ def hold(spark: SparkSession, sql: str) -> Held:
 
 def _held(frame: DataFrame) -> Held:
     name = f"streamsql_{uuid.uuid4().hex}"
-    # Spark puts the cache wherever it finds the same plan. This one is found by its name alone.
-    frame = frame.filter(F.lit(name).isNotNull())
+    # Spark uses a cache wherever it finds the same plan. This one is found by its name alone.
+    frame = frame.filter(f"'{name}' IS NOT NULL")
     frame.persist()
     held = Held(f"global_temp.{name}", frame)
     try:
