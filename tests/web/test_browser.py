@@ -329,7 +329,7 @@ def test_an_empty_store_and_an_unknown_table_are_told_in_words(
         assert "No view is defined" in page.locator("main").inner_text()
         show(page, f"{url}/ui/", "#/barriers")
         page.goto(f"{url}/ui/#/table/lake.s.none")
-        page.get_by_role("alert").filter(has_text="no such table").wait_for()
+        page.get_by_role("alert").filter(has_text="The table or barrier does not exist").wait_for()
     store.close()
     assert all("404" in line for line in heard.console)
     heard.console.clear()
