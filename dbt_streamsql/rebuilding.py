@@ -156,7 +156,7 @@ class _Rebuilding:
                 left[name] = definition
         for name, meta in found.metas.items():
             if remains.stores({name: meta})[""]:
-                left[name] = "its definition is not recorded: an earlier release wrote it"
+                left[name] = remains.NOT_STORED
         return known, left
 
     def _compiler(self, found: Remains) -> Definitions:

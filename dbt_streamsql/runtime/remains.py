@@ -26,6 +26,9 @@ from dbt_streamsql.storage.iceberg.stamp import Stamp
 Metas = Mapping[str, Metadata]
 """The tables of a catalog by name, those of the staging schema too."""
 
+NOT_STORED = "its definition is not stored: an earlier release wrote the table"
+"""Why a table of another release cannot be recovered."""
+
 
 def tables(spark: SparkSession, catalog: str) -> dict[str, Metadata]:
     """Every Iceberg table of a catalog."""
@@ -93,7 +96,7 @@ class Table:
         if not self.history:
             return "none of its versions belongs to a barrier"
         if kept is None:
-            return "its definition is not stored: an earlier release wrote the table"
+            return NOT_STORED
         newest = self.history[0]
         of_table, of_snapshot = remembered.unpacked(kept), None
         if newest.origin.definition:
