@@ -182,7 +182,7 @@ def test_a_value_that_was_not_sent_is_the_one_before_or_a_bad_record(spark):
         assert [row[PROBLEM] for row in rows[:2]] == [None, None], kind
         assert rows[0].v == rows[1].v, kind
         for row in rows[2:5]:
-            assert row[PROBLEM].startswith("column v: it was left as it was"), kind
+            assert row[PROBLEM].startswith("column v: the update did not change it"), kind
             assert row.v is None
         assert (rows[5][PROBLEM], rows[5].id, rows[5].v) == (None, 1, None)
 

@@ -320,7 +320,7 @@ def test_separated_values_with_a_header_are_read(spark, folder, stream):
     assert [at for at, _ in told] == ["a.csv", "a.csv"]
     assert sorted(why for _, why in told) == [
         "column id: three is not of type int",
-        "it has not 2 fields, or a quote that is not closed",
+        "it does not have 2 fields, or a quote is not closed",
     ]
     plain = stream("csv", columns, header=False, path=folder.path / "b.csv")
     folder.put("b.csv", "5,v\n")
