@@ -302,7 +302,9 @@ class MaintainedAdapter(OperationsAdapter):
                 return name, self._view_options(name, own_config(node.to_dict(), self.config))
 
             target = Path(self.config.project_target_path)
-            plan_files.write_plans(self.host.engine, nodes.values(), target, options_of)
+            plan_files.write_plans(
+                self.host.engine, nodes.values(), target, options_of, self.config.threads
+            )
         super().cleanup_connections()
 
     def _maintained(self, relation: StreamSqlRelation, config: Any) -> str:

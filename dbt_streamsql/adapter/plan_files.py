@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,22 +55,28 @@ def write_plans(
     nodes: Iterable[Any],
     target: Path,
     options_of: Callable[[Any], tuple[str, dict[str, Any]]],
+    threads: int,
 ) -> None:
-    """Write the plan file of each materialized view among the nodes that dbt has compiled.
+    """Write the plan file of each materialized view among the nodes that dbt has compiled, as many
+    at a time as there are threads.
 
     `options_of` gives the table of a node and its options. A view that cannot be planned, since
-    what it reads is not built yet, is told and left out.
+    what it reads is not built yet, is reported and left out.
     """
-    written = 0
-    for node in filter(_is_planned, nodes):
+
+    def write(node: Any) -> bool:
         try:
             table, options = options_of(node)
             known = {key: options[key] for key in _OF_PLANS if key in options}
             plan = engine.compile(node.compiled_code, into=table, **known)
             write_text(str(file_of(node, target)), plan.to_json(), lambda: engine.spark)
-            written += 1
         except Exception as error:  # noqa: BLE001 - the compiled SQL is there all the same
             logger.warning(f"No plan file for {node.name}: {cause_of(error)}")
+            return False
+        return True
+
+    with ThreadPoolExecutor(threads, "plan files") as pool:
+        written = sum(pool.map(write, filter(_is_planned, nodes)))
     if written:
         logger.info(f"Plan files written to {target / FOLDER}: {written}")
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from typing import Any, cast
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.catalog import TableInfo
@@ -18,6 +20,7 @@ from dbt_streamsql.storage import file_tables, information_schema, inputs
 from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.file_tables import NoVersionsError
 from dbt_streamsql.storage.iceberg import nearby
+from dbt_streamsql.storage.iceberg.java import is_connect
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 _AS = re.compile(r"\nAS\n", re.MULTILINE)
@@ -87,7 +90,7 @@ class SparkCatalog:
     def schema(self, sql: str) -> tuple[Column, ...]:
         """Columns and types of a query; SQL_INVALID with Spark's own words when it refuses."""
         try:
-            fields = self.spark.sql(self._rewrite(sql)).schema
+            fields = _analyzed(self.spark, self._rewrite(sql))
         except (AnalysisException, ParseException) as error:
             raise _refused(error) from error
         return tuple(Column(f.name, type_text(f.dataType), f.nullable) for f in fields)
@@ -130,6 +133,17 @@ class SparkCatalog:
         except (AnalysisException, PySparkException):
             return ""
         return _AS.split(text, 1)[1].strip()
+
+
+def _analyzed(spark: SparkSession, sql: str) -> StructType:
+    """The columns of a query. `spark.sql` of Spark Connect runs a command before it can be asked
+    for them, which is a second round trip and a second analysis."""
+    if not is_connect(spark):
+        return spark.sql(sql).schema
+    from pyspark.sql.connect.dataframe import DataFrame
+    from pyspark.sql.connect.plan import SQL
+
+    return DataFrame(SQL(sql), cast(Any, spark)).schema
 
 
 def _refused(error: PySparkException) -> StreamSqlError:
