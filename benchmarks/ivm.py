@@ -154,7 +154,7 @@ def _figure(
 
 
 def _drop(world: World) -> None:
-    if world.engine.knows(VIEW):
+    if world.engine.queries.knows(VIEW):
         world.engine.drop(VIEW)
     world.spark.sql(f"DROP TABLE IF EXISTS {FULL} PURGE")
 

@@ -183,7 +183,7 @@ def _advance(world: World) -> None:
 
 
 def _drop(world: World) -> None:
-    if world.engine.knows(WIDE):
+    if world.engine.queries.knows(WIDE):
         world.engine.drop(WIDE)
     for number in range(100):
         world.spark.sql(f"DROP TABLE IF EXISTS {_source(number)}")

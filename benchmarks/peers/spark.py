@@ -65,7 +65,7 @@ class Ours(_InSpark):
             seconds = tuple(slices(task, take))
             _save(engine.sql(f"SELECT * FROM {ANSWER}"), task)
         finally:
-            if engine.knows(ANSWER):
+            if engine.queries.knows(ANSWER):
                 engine.drop(ANSWER)
             _drop(self._world, tables)
         return Taken(seconds, history(), mode="/".join(sorted(modes)))

@@ -44,7 +44,7 @@ def run(host: Host) -> Iterator[str]:
             given=f"{scrub(host.meta)}: {cause_of(error)}",
             hint="check `meta` in the profile",
         ) from error
-    state = "an epoch is open" if engine.epoch_open else "ready"
+    state = "an epoch is open" if engine.epochs.is_open else "ready"
     yield f"meta: {scrub(host.meta)}, {state}"
 
 

@@ -211,7 +211,7 @@ class Host:
         """The engine if this run has an epoch open, else None. Opens nothing."""
         with self._lock:
             engine = self._engine
-        return engine if engine is not None and engine.epoch_open else None
+        return engine if engine is not None and engine.epochs.is_open else None
 
     def acquire(self) -> SparkSession:
         """A session for one connection."""

@@ -110,7 +110,7 @@ class StreamSqlAdapter(MaintainedAdapter):
         kept = relation is None or relation.is_view or relation.is_materialized_view
         if engine is not None and relation is not None and not kept:
             with self.connections.exception_handler("touch"):
-                engine.touch(self._name(relation).sql)
+                engine.epochs.mark_written(self._name(relation).sql)
         return super().cache_added(relation)
 
     def execute(
@@ -154,7 +154,7 @@ class StreamSqlAdapter(MaintainedAdapter):
     def streamsql_visible(self, sql: str) -> str:
         """The text of a view without the hidden columns of the materialized views it reads."""
         with self.connections.exception_handler(sql):
-            return self._shown(sql, self.host.engine.visible(sql))
+            return self._shown(sql, self.host.engine.adapter_api.visible(sql))
 
     @available.parse(lambda *a, **k: None)
     def streamsql_check(self, relation: StreamSqlRelation, model: Any) -> None:
@@ -217,7 +217,7 @@ class StreamSqlAdapter(MaintainedAdapter):
     def streamsql_function(self, relation: StreamSqlRelation, model: Any) -> FunctionView:
         """How to keep the SQL function of a `function` node."""
         with self.connections.exception_handler(model["compiled_code"]):
-            return self.host.engine.function(
+            return self.host.engine.adapter_api.function(
                 self._name(relation).sql,
                 model["compiled_code"],
                 parameters=model_config.parameters_of(model),
@@ -230,7 +230,7 @@ class StreamSqlAdapter(MaintainedAdapter):
     def streamsql_statements(self, text: str) -> list[str]:
         """The single statements of a text; a semicolon in a string or a comment ends none."""
         with self.connections.exception_handler(text):
-            return self.host.engine.statements(text)
+            return self.host.engine.adapter_api.statements(text)
 
     @available.parse(lambda *a, **k: {})
     def streamsql_table_properties(self, configured: Any) -> dict[str, str]:
@@ -265,7 +265,7 @@ class StreamSqlAdapter(MaintainedAdapter):
             engine = self.host.engine
             if isinstance(query, StreamSqlRelation):
                 name = str(self._name(query))
-                plan, last = engine.plan(name), engine.last_run(name)
+                plan, last = engine.plan(name), engine.queries.last_run(name)
             else:
                 plan, last = engine.compile(str(query)), ""
         rows = cells(plan.operators) if plan.mode == "incremental" else []
@@ -291,7 +291,7 @@ class StreamSqlAdapter(MaintainedAdapter):
             else:
                 wanted = self._view_options(name, config)
                 wanted.pop("plan", None)  # its TTLs are in `state_ttl`
-            return model_config.changes(self.host.engine.configuration(name), wanted)
+            return model_config.changes(self.host.engine.adapter_api.configuration(name), wanted)
 
     @available.parse(lambda *a, **k: None)
     def streamsql_create_table(
@@ -347,19 +347,19 @@ class StreamSqlAdapter(MaintainedAdapter):
             if any(self._invisible(engine, name) for name in names):
                 with self.host.gate.alone():
                     if any(self._invisible(engine, name) for name in names):
-                        engine.flush()
+                        engine.epochs.flush()
                         flushed = True
             if flushed:
                 self._do_waiting()
 
     def _invisible(self, engine: Engine, name: TableName) -> bool:
-        if not engine.staged(str(name)):
+        if not engine.adapter_api.staged(str(name)):
             return False
         session = self.session
         if not session.catalog.tableExists(name.sql):
             return True
         query = f"SELECT * FROM {name.sql}"
-        return session.sql(query).schema != session.sql(engine.rewrite(query)).schema
+        return session.sql(query).schema != session.sql(engine.adapter_api.rewrite(query)).schema
 
     @available.parse(lambda *a, **k: "")
     def streamsql_seed_source(

@@ -61,7 +61,7 @@ class MaintainedAdapter(OperationsAdapter):
             name = self._maintained(relation, config)
             options = self._view_options(name, config)
             if keep:
-                options = self.host.engine.configuration(name) or options
+                options = self.host.engine.adapter_api.configuration(name) or options
 
         def create(engine: Engine) -> TableReport:
             return engine.create_materialized_view(
@@ -91,7 +91,7 @@ class MaintainedAdapter(OperationsAdapter):
             rules, options = wide.of_partial_update(name, config)
             wide.check_sinks(model, nodes)
             if keep:
-                options = self.host.engine.configuration(name) or options
+                options = self.host.engine.adapter_api.configuration(name) or options
 
         def create(engine: Engine) -> TableReport:
             return engine.create_partial_update(
@@ -198,7 +198,7 @@ class MaintainedAdapter(OperationsAdapter):
                 )
             if self._policy == "model":
                 with self.host.gate.alone():
-                    engine.flush()
+                    engine.epochs.flush()
         return sinks.response_of(done)
 
     @available.parse(lambda *_, **__: False)
@@ -217,7 +217,7 @@ class MaintainedAdapter(OperationsAdapter):
             return False
         names = named_by(statement, engine.catalog)
         with self.host.gate.shared():
-            waits = any(engine.staged(name.sql) for name in names)
+            waits = any(engine.adapter_api.staged(name.sql) for name in names)
         if waits:
             self._wait(this, statement, lambda: self.execute(statement))
         return waits
@@ -244,12 +244,12 @@ class MaintainedAdapter(OperationsAdapter):
 
         def document() -> None:
             with self.connections.exception_handler(""):
-                missing = self.host.engine.document(name.sql, comment, columns)
+                missing = self.host.engine.adapter_api.keep_comments(name.sql, comment, columns)
             if missing:
                 logger.warning(f"{name} lacks columns that have comments: {', '.join(missing)}")
 
         engine = self.host.open_epoch
-        if engine is None or self._policy == "model" or not engine.staged(name.sql):
+        if engine is None or self._policy == "model" or not engine.adapter_api.staged(name.sql):
             document()
         else:
             self._wait(relation, f"the comments of {name}", document)
@@ -261,7 +261,7 @@ class MaintainedAdapter(OperationsAdapter):
         for name in written_by(statement, engine.catalog):
             found = self.get_relation(name.catalog, name.schema, name.table)
             kept = found is not None and found.is_materialized_view
-            if kept or engine.staged(name.sql):
+            if kept or engine.adapter_api.staged(name.sql):
                 raise StreamSqlError(
                     "DUPLICATE_WRITER",
                     "a hook writes to a table that the engine maintains",
@@ -337,14 +337,14 @@ class MaintainedAdapter(OperationsAdapter):
                 report = create(engine)
             if at_once:
                 with self.host.gate.alone():
-                    engine.flush()
+                    engine.epochs.flush()
         return model_config.response_of(report)
 
     def _begun(self) -> Engine:
         """The engine, with this run's epoch open."""
         engine = self.host.engine
         with self.connections.exception_handler(""), self._beginning:
-            if not engine.epoch_open:
+            if not engine.epochs.is_open:
                 engine.begin()
         return engine
 

@@ -41,14 +41,14 @@ class OperationsAdapter(RelationsAdapter):
         self, table: str, to_barrier: int | None, sql: str, mode: Any, dry_run: bool
     ) -> list[str]:
         """Revise a table (see `Engine.revise`), or only look; a line for each table."""
-        from dbt_streamsql import revising
+        from dbt_streamsql.engine import revisions
 
         engine = self.host.engine
         with self.connections.exception_handler(sql or f"revise {table}"):
             asked = {"to_barrier": to_barrier, "sql": sql or "", "mode": mode}
             if dry_run:
-                return revising.told_before(engine.plan_revision(table, **asked))
-            return revising.told_after(engine.revise(table, **asked))
+                return revisions.lines_before(engine.plan_revision(table, **asked))
+            return revisions.lines_after(engine.revise(table, **asked))
 
     @available.parse(lambda *_, **__: {})
     def streamsql_gc(self, dry_run: bool, orphans_older_than: str) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class Outcomes:
         with self._lock:
             failed, staged = dict(self._failed), set(self._staged)
         if failed and policy == "run":
-            barrier = engine.hold()
+            barrier = engine.epochs.leave_staged()
             names = ", ".join(sorted(node.split(".")[2] for node in failed))
             logger.warning(
                 f"Nothing from this run is published, because these failed: {names}. "
@@ -92,8 +92,8 @@ class Outcomes:
         if failed and policy == "passed_subgraph":
             # The failure of a test is that of the nodes that it looks at.
             blamed = {node for name in failed for node in self._needs.get(name, (name,))}
-            tables = {node: engine.tables_of([node]) for node in staged}
-            held = engine.withdraw(blamed)
+            tables = {node: engine.adapter_api.tables_of([node]) for node in staged}
+            held = engine.epochs.unstage_models(blamed)
             self._undo({node for node in staged if tables[node] & set(held)})
             if held:
                 logger.warning(f"Not published because of failures: {', '.join(held)}")

@@ -108,7 +108,7 @@ class RelationsAdapter(SparkAdapter):
             handle = self.connections.get_thread_connection().handle
             level, bound = handle.reads.consistency, handle.reads.max_staleness
             told = _tell_of_earlier if handle.shows else None
-            return self.host.engine.rewrite(sql, level, bound, handle.beside, told)
+            return self.host.engine.adapter_api.rewrite(sql, level, bound, handle.beside, told)
 
     # -- schemas and relations -----------------------------------------------------------------
 
@@ -159,7 +159,7 @@ class RelationsAdapter(SparkAdapter):
         if tables:
             # The first thing of a command that asks MetaService.
             with self.connections.exception_handler(""):
-                maintained = self.host.engine.views()
+                maintained = self.host.engine.queries.views()
                 for name in tables:
                     relation = self._relation(schema_relation, name, RelationType.Table)
                     if str(TableName(relation.database, relation.schema, name)) in maintained:
@@ -287,9 +287,12 @@ class RelationsAdapter(SparkAdapter):
             found = catalog.describe(self.session, relation, name, HIDDEN_PREFIX)
             if not relation.is_materialized_view:
                 return found
-            engine = self.host.engine
-            told = {"kept": engine.kept(str(name)), "state_ttl": engine.remembers(str(name))}
-            more = {key: text for key, text in told.items() if text}
+            known = self.host.engine.adapter_api
+            stats = {
+                "kept": known.maintenance_summary(str(name)),
+                "state_ttl": known.retention_summary(str(name)),
+            }
+            more = {key: text for key, text in stats.items() if text}
             return replace(found, stats={**found.stats, **more})
 
     def calculate_freshness_from_metadata_batch(

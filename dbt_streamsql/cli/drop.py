@@ -21,7 +21,7 @@ def drop(engine: Engine, as_json: bool, table: str, keep_table: bool) -> None:
     A view or streaming table is still maintained after its model is removed, until you drop it.
     Resources that a connector holds for it elsewhere, such as a replication slot, are released.
     """
-    readers = engine.readers(table)
+    readers = engine.queries.readers(table)
     if readers:
         raise StreamSqlError(
             "STILL_READ",

@@ -117,7 +117,7 @@ def diff(host: Host, as_json: bool, old: str, new: str) -> int:
 def validate(engine: Engine, as_json: bool, plan: str) -> None:
     """Check that PLAN is readable, and is the plan of its query over the current tables."""
     document = _read(plan, lambda: engine.spark)
-    engine.fits(document)
+    engine.tables.validate_plan(document)
     if as_json:
         print_json({"table": document.table, "valid": True})
     else:

@@ -10,8 +10,8 @@ import click
 
 from dbt_streamsql.cli.options import for_one_engine, print_json
 from dbt_streamsql.engine import Engine
+from dbt_streamsql.engine.revisions import lines_after, lines_before
 from dbt_streamsql.meta.draw import printable
-from dbt_streamsql.revising import told_after, told_before
 from dbt_streamsql.runtime.revision import MODES, Mode, RevisionPlan
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -43,11 +43,11 @@ def revise(
     sql = file.read_text(encoding="utf-8") if file is not None else ""
     if dry_run:
         plan = engine.plan_revision(table, to_barrier=to_barrier, sql=sql, mode=mode)
-        _print(as_json, _as_json(plan), told_before(plan))
+        _print(as_json, _as_json(plan), lines_before(plan))
         return
     report = engine.revise(table, to_barrier=to_barrier, sql=sql, mode=mode)
     tables = {name: asdict(of) for name, of in report.tables.items()}
-    _print(as_json, {"barrier": report.barrier, "tables": tables}, told_after(report))
+    _print(as_json, {"barrier": report.barrier, "tables": tables}, lines_after(report))
 
 
 def _print(as_json: bool, body: dict[str, Any], lines: list[str]) -> None:

@@ -15,6 +15,6 @@ from dbt_streamsql.engine import Engine
 @for_one_engine
 def abort(engine: Engine, as_json: bool, number: int) -> None:
     """Discard what barrier NUMBER has staged. It must not be published."""
-    engine.undo(number)
+    engine.epochs.discard(number)
     said = f"barrier {number} is aborted; its staged data was removed"
     click.echo(json.dumps({"undone": number}) if as_json else said)

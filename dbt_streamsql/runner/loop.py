@@ -67,7 +67,7 @@ class Runner:
 
     def run(self, stop: threading.Event) -> bool:
         """Until `stop` is set, or once. Whether the last epoch went through without a failure."""
-        leadership = Leadership(self._engine.leaders, self._pace.says)
+        leadership = Leadership(self._engine.store.leaders, self._pace.says)
         try:
             while not stop.is_set():
                 if not self._lead(leadership, stop):
@@ -155,7 +155,7 @@ class Runner:
 
     def _wanted(self) -> Collection[str] | None:
         ids = self._project.selected() if self._project is not None else None
-        return None if ids is None else self._engine.tables_of(ids)
+        return None if ids is None else self._engine.adapter_api.tables_of(ids)
 
     def _wait(self, began: float, stop: threading.Event) -> None:
         left = began + self._pace.interval - time.monotonic()

@@ -100,7 +100,7 @@ def _redefine(engine: Engine) -> None:
 
 
 def _drop(engine: Engine) -> None:
-    if engine.knows("lake.shop.by_city"):
+    if engine.queries.knows("lake.shop.by_city"):
         engine.drop("lake.shop.by_city")
 
 

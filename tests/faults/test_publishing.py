@@ -87,7 +87,7 @@ def test_an_error_while_publishing_is_repaired_by_the_next_epoch(world, at):
         at("table.written", "before", fail)
         with pytest.raises(RuntimeError, match="the disk is full"):
             scenario.epoch(engine)
-        assert not engine.epoch_open
+        assert not engine.epochs.is_open
         assert world.committed(engine) == world.before
         staged = world.precommitted(engine)
         assert staged == {name: world.after[name] for name in staged}, "it only goes forward"

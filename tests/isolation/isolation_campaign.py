@@ -146,7 +146,7 @@ class Campaign:
         """One query at a level."""
         really = number % REALLY == 0
         try:
-            text = engine.rewrite(QUERY, level)
+            text = engine.adapter_api.rewrite(QUERY, level)
             answer, agrees = contents.answer(engine.spark, text, really=really)
         except Exception as error:
             if not _moved_away(error):

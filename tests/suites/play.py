@@ -99,7 +99,7 @@ def _defined(engine: Engine, view: str, state: Played) -> TableReport | None:
     except Exception as error:  # noqa: BLE001 - one view must not hide the others
         state.failed = True
         state.wrong.append(f"{type(error).__name__}: {str(error).splitlines()[0]}")
-        if engine.knows(view):
+        if engine.queries.knows(view):
             engine.drop(view)
         return None
 

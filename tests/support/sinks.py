@@ -66,7 +66,7 @@ class Shop:
     @property
     def known(self):
         """How far it has come."""
-        (sink,) = [sink for sink in self.engine.sinks() if sink.name == self.name]
+        (sink,) = [sink for sink in self.engine.sinks.all() if sink.name == self.name]
         return sink
 
 
@@ -75,7 +75,7 @@ def shop(engine, schema):
     made = Shop(engine, schema)
     yield made
     engine.abort()
-    for sink in engine.sinks():
+    for sink in engine.sinks.all():
         engine.drop_sink(sink.name)
 
 

@@ -44,7 +44,7 @@ class Changes(MaterializedView):
     def state(project, view):
         properties = project.run_sql(f"show tblproperties {view}", fetch="all")
         with get_connection(project.adapter):
-            known = project.adapter.host.engine.configuration(view.render())
+            known = project.adapter.host.engine.adapter_api.configuration(view.render())
         return dict(properties).get("team"), known["refresh_mode"]
 
     @staticmethod

@@ -206,7 +206,7 @@ def test_a_view_keeps_its_other_options_when_a_plan_is_executed_into_it(shop):
     )
     assert json.loads(plan.to_json())["nodes"][0]["state"][0]["ttl"] == "3600000 ms"
     engine.execute(plan.to_json())
-    known = engine.configuration("lake.shop.tracked")
+    known = engine.adapter_api.configuration("lake.shop.tracked")
     assert known["changelog"] is True
     assert set(known["state_ttl"]["by_id"]["1"].values()) == {3600.0}
     assert tracked(shop) == [(1, "pen", "sent")]

@@ -178,12 +178,12 @@ def test_of_two_runners_one_stands_by_until_the_other_ends(engine, told):
 def test_who_comes_to_lead_between_two_questions_says_so(engine, told):
     pace = Pace(0.2, asks=0.5, says=0.1)
     another, stop = "host:1:another", threading.Event()
-    engine.leaders.lead(another, 60)
+    engine.store.leaders.lead(another, 60)
     thread = threading.Thread(target=Runner(engine, pace, told.hear).run, args=(stop,))
     thread.start()
     try:
         assert told.wait(lambda event: event.kind == "standby").told["leader"] == another
-        engine.leaders.resign(another)
+        engine.store.leaders.resign(another)
         # The thread that keeps asking is told first, five times as often as the loop.
         told.wait(lambda event: event.kind == "tick")
         assert [event.kind for event in told.events][1] == "leading"

@@ -131,12 +131,12 @@ def test_a_materialized_view_may_become_a_table_and_keeps_its_history(project):
     assert project.dbt("run").ok
     project.write("models/m.sql", model("select 1 / 0 as id", materialized="table"))
     assert not project.dbt("run").ok
-    assert project.host.engine.knows("lake.shop.m")
+    assert project.host.engine.queries.knows("lake.shop.m")
     project.write("models/m.sql", model("select 2 as id", materialized="table"))
     done = project.dbt("run")
     assert done.ok, done.messages
     assert project.sql("SELECT id FROM lake.shop.m") == [(2,)]
-    assert not project.host.engine.knows("lake.shop.m")
+    assert not project.host.engine.queries.knows("lake.shop.m")
     assert project.snapshots("m") == 2
 
 
@@ -160,7 +160,7 @@ def test_what_a_dead_run_left_goes_with_the_sweep_and_with_the_next_run(project)
     assert warehouse.store.staged.records() == []
     assert project.sql("SHOW TABLES IN lake.__streamsql_staging") == []
     die()
-    project.host.engine._swept = False  # as in a new process
+    project.host.engine.epochs.swept = False  # as in a new process
     assert project.dbt("run").ok
     assert warehouse.store.staged.records() == []
     assert project.sql("SELECT id FROM lake.shop.m") == [(1,)]

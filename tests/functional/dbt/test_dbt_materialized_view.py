@@ -54,7 +54,7 @@ def test_a_build_makes_the_views_and_the_next_run_follows_the_changes(shop):
     assert _totals(shop) == [(10, 15, 3), (11, 7, 1)]
     assert shop.sql("SELECT count(*) FROM lake.shop.big") == [(2,)]
     assert shop.host.engine.verify("lake.shop.totals") == []
-    assert not shop.host.engine.epoch_open
+    assert not shop.host.engine.epochs.is_open
 
 
 def test_data_tests_of_a_build_read_the_version_that_is_not_published_yet(shop):
@@ -116,7 +116,7 @@ def test_a_model_may_become_a_materialized_view_and_a_table_again(project):
         assert done.ok, (kind, done.messages, done.error)
         found = project.sql("SELECT user_id, n FROM lake.shop.m ORDER BY user_id")
         assert found == [(10, 2), (11, 1)], kind
-        assert project.host.engine.knows("lake.shop.m") == (kind == "materialized_view")
+        assert project.host.engine.queries.knows("lake.shop.m") == (kind == "materialized_view")
 
 
 def test_full_refresh_rebuilds(shop):
@@ -253,7 +253,7 @@ def test_a_changed_config_is_refused_or_left_alone_and_the_query_is_planned(shop
         done = shop.dbt("run", "--select", "totals")
         assert done.ok is (reaction != "fail"), (reaction, done.messages)
         engine = shop.host.engine
-        assert engine.configuration("lake.shop.totals")["refresh_mode"] == mode
+        assert engine.adapter_api.configuration("lake.shop.totals")["refresh_mode"] == mode
         if reaction == "fail":
             assert _totals(shop) == [(10, 6, 2), (11, 7, 1)]
             continue

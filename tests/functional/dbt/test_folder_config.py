@@ -47,7 +47,10 @@ def test_models_of_other_kinds_ignore_what_their_folder_says_to_some(shop):
         )
     done = shop.dbt("build")
     assert done.ok, done.messages
-    assert shop.host.engine.configuration("lake.shop.totals")["refresh_mode"] == "incremental"
+    assert (
+        shop.host.engine.adapter_api.configuration("lake.shop.totals")["refresh_mode"]
+        == "incremental"
+    )
     assert shop.dbt("run").messages["totals"] == "NOOP"
     days = shop.sql("select partition.at_day from lake.shop.table.partitions")
     assert [str(day) for (day,) in days] == ["2026-01-02"]

@@ -108,7 +108,7 @@ def test_every_level_sees_what_the_design_says_at_every_moment(shop, during, tun
     found = during(shop.all_seen)
     shop.engine.begin()
     for view in ("user_item_price", "user_item_amount"):
-        shop.engine._epoch.ensure(f"{shop.base}.{view}")
+        shop.engine.epochs.opened.ensure(f"{shop.base}.{view}")
     shop.engine.publish()
     processed_in_one = found["table.processed", "after", 1]
     assert processed_in_one == {
@@ -181,7 +181,7 @@ def test_a_reader_keeps_its_answer_when_a_view_is_defined_anew(shop):
 def test_tables_that_were_run_apart_are_read_where_they_agree(shop):
     shop.buy()
     shop.engine.begin()
-    shop.engine._epoch.ensure(f"{shop.base}.user_item_price")
+    shop.engine.epochs.opened.ensure(f"{shop.base}.user_item_price")
     shop.engine.publish()
     assert shop.seen("read_uncommitted") == NOT_CONSISTENT
     assert shop.seen("read_committed") == BEFORE

@@ -46,7 +46,7 @@ class Shop:
 
     def reopen(self):
         """Another process, when this one has died."""
-        self.engine._epoch = None
+        self.engine.epochs.current.epoch = None
         self.engine.store.close()
         self.engine = self.open()
 
@@ -79,7 +79,7 @@ class Shop:
 def shop(spark, tmp_path):
     made = Shop(tmp_path / "warehouse")
     yield made
-    made.engine._epoch = None
+    made.engine.epochs.current.epoch = None
     made.engine.close()
 
 

@@ -88,7 +88,7 @@ def test_what_a_run_gives_up_is_not_delivered(engine, shop, out):  # noqa: F811
         shop.view,
         f"SELECT id, max(city) AS city, sum(amount) AS amount FROM {shop.orders} GROUP BY id",
     )
-    assert engine.staged(shop.view)
+    assert engine.adapter_api.staged(shop.view)
     assert replayed(out) == before
     engine.abort()
     assert replayed(out) == before
@@ -122,7 +122,7 @@ def test_a_sink_joins_the_run_that_builds_its_table(engine, shop, out):  # noqa:
     name = f"{shop.name}_2"
     engine.create_sink(name, f"SELECT id FROM {view}", target=to_files(out))
     assert not out.exists(), "nothing is published yet"
-    assert not [sink for sink in engine.sinks() if sink.name == name]
+    assert not [sink for sink in engine.sinks.all() if sink.name == name]
     report = engine.publish()
     assert report.sinks[name].error is None
     assert replayed(out) == [(1,), (2,)]
@@ -199,7 +199,7 @@ def test_a_query_that_is_more_than_rows_by_themselves_is_refused(shop, out, quer
     error = refused("SQL_UNSUPPORTED", shop.sink, to_files(out), query)
     assert REFUSED[query] in error.given
     assert "materialized view" in error.hint
-    assert not shop.engine.sinks()
+    assert not shop.engine.sinks.all()
 
 
 def test_a_table_that_nobody_maintains_is_refused(shop, out):  # noqa: F811

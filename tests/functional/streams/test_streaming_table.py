@@ -218,7 +218,7 @@ def test_a_query_that_is_more_than_rows_by_themselves_is_refused(engine, schema,
     assert caught.value.code == "SQL_UNSUPPORTED"
     assert REFUSED[query] in caught.value.given
     assert "materialized view" in caught.value.hint
-    assert not engine.knows(table)
+    assert not engine.queries.knows(table)
 
 
 def test_everything_wrong_with_the_config_is_told_at_once(engine, schema, source):

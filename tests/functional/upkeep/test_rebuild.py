@@ -72,7 +72,7 @@ class Shop:
 
     def reopen(self, lost=True):
         """Another process, after the store was lost."""
-        self.engine._epoch = None
+        self.engine.epochs.current.epoch = None
         self.engine.store.close()
         if lost:
             for file in self.folder.glob("streamsql.db*"):
@@ -132,7 +132,7 @@ class Shop:
 def shop(spark, tmp_path):
     made = Shop(tmp_path / "warehouse")
     yield made
-    made.engine._epoch = None
+    made.engine.epochs.current.epoch = None
     made.engine.close()
 
 
@@ -202,7 +202,7 @@ def test_a_barrier_that_was_published_in_part_is_published_whole(shop, nth):
             "lake.shop.by_city", VIEWS["by_city"].replace("avg", "min"), changelog=True
         )
         engine.create_materialized_view("lake.shop.extra", "SELECT id FROM lake.shop.lines")
-        engine._epoch.advance()
+        engine.epochs.opened.advance()
         engine.publish()
     engine = shop.reopen()
     looked = engine.rebuild(dry_run=True)
@@ -244,8 +244,8 @@ def test_what_was_held_back_from_a_barrier_is_not_published_with_it(shop):
     engine = shop.engine
     before = shop.rows("users_of")
     engine.begin()
-    engine._epoch.advance()
-    engine.withdraw(["model.users_of"])
+    engine.epochs.opened.advance()
+    engine.epochs.unstage_models(["model.users_of"])
     with dying("barrier.commit", moment="after"):
         engine.publish()
     engine = shop.reopen()
@@ -311,7 +311,7 @@ def test_a_definition_that_is_not_that_of_the_rows_is_not_restored(shop):
     engine = shop.reopen()
     found = engine.rebuild()
     assert set(found.left) == {"lake.shop.by_city", "lake.shop.by_city__changelog"}
-    assert not engine.knows("lake.shop.by_city")
+    assert not engine.queries.knows("lake.shop.by_city")
     assert engine.spark.table(name.sql).count() > 0
     report = engine.create_materialized_view("lake.shop.by_city", VIEWS["by_city"], changelog=True)
     assert report.mode == "full"

@@ -60,7 +60,7 @@ class Shop:
             return self.engine.advance().barrier
         self.engine.begin()
         for view in only:
-            self.engine._epoch.ensure(f"{self.base}.{view}")
+            self.engine.epochs.opened.ensure(f"{self.base}.{view}")
         return self.engine.publish().barrier
 
     def total(self, barrier: int | None = None) -> int:

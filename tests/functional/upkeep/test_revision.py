@@ -83,7 +83,10 @@ class Shop:
 
     def rows(self, view):
         # What main shows, whoever has written it.
-        return sorted(self.sql(self.engine.visible(f"SELECT * FROM {self.base}.{view}")), key=repr)
+        return sorted(
+            self.sql(self.engine.adapter_api.visible(f"SELECT * FROM {self.base}.{view}")),
+            key=repr,
+        )
 
     def all_rows(self):
         return {view: self.rows(view) for view in VIEWS}

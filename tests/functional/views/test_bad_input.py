@@ -29,7 +29,7 @@ def refused(spark, engine, schema, warehouse):
         before = _everything(spark, engine, warehouse)
         with pytest.raises(StreamSqlError) as caught:
             engine.create_materialized_view(f"lake.{schema}.{name}", sql, **config)
-        assert not engine.epoch_open
+        assert not engine.epochs.is_open
         assert _everything(spark, engine, warehouse) == before
         return caught.value
 

@@ -86,11 +86,11 @@ def test_it_is_one_barrier_with_the_view(engine, shop):
     engine.begin()
     engine.spark.sql(f"INSERT INTO {orders} VALUES ('Rome', 5)")
     define(engine, view, GROUPED.format(orders=orders))
-    engine._epoch.touch(orders)
+    engine.epochs.opened.touch(orders)
     engine.abort()
     engine.begin()
     engine.advance()
-    staged = engine.spark.sql(engine.rewrite(query)).collect()[0][0]
+    staged = engine.spark.sql(engine.adapter_api.rewrite(query)).collect()[0][0]
     assert staged > first
     assert engine.sql(query).collect() == engine.spark.sql(query).collect() == [(first,)]
     engine.publish()
@@ -160,7 +160,7 @@ def test_it_comes_and_goes_with_the_config(engine, shop):
     assert {row[-2:] for row in log(engine, view)} == {(last, "+")}
     insert(engine, orders, ("Rome", 5))
     check(engine, view)
-    assert engine.configuration(view)["changelog"] is True
+    assert engine.adapter_api.configuration(view)["changelog"] is True
 
 
 def test_it_is_dropped_with_the_view(engine, shop):
@@ -205,7 +205,7 @@ def test_a_name_that_is_taken_is_refused(engine, shop):
     with pytest.raises(StreamSqlError) as caught:
         define(engine, other, f"SELECT * FROM {orders}")
     assert caught.value.code == "TABLE_EXISTS"
-    assert not engine.knows(other)
+    assert not engine.queries.knows(other)
     with pytest.raises(StreamSqlError) as caught:
         define(engine, view.replace("revenue", "odd"), f"SELECT 1 AS _barrier FROM {orders}")
     assert caught.value.code == "RESERVED_NAME"
@@ -242,7 +242,7 @@ def test_a_changelog_can_be_asked_for_in_sql(engine, shop):
         f"SELECT c.city, c.revenue, _op FROM streamsql_changelog('{view}', {first}, {last}, "
         f"'upsert') c JOIN {view} USING (city) WHERE _op <> '-'"
     )
-    for rows in (engine.sql(text), engine.spark.sql(engine.rewrite(text))):
+    for rows in (engine.sql(text), engine.spark.sql(engine.adapter_api.rewrite(text))):
         assert [tuple(row) for row in rows.collect()] == [("Rome", 6, "*")]
     both = f"SELECT * FROM streamsql_changelog('{view}', {first}) EXCEPT ALL SELECT * FROM {view}__changelog"
     assert engine.sql(both).collect() == []

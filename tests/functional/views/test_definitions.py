@@ -122,7 +122,7 @@ def test_another_text_of_the_same_meaning_computes_nothing(engine, schema, order
     text = f"-- all of it\nselect o.id, SUM(o.price) as p\nfrom {orders} o group by 1"
     text = text.replace(" o ", " orders ").replace("o.", "orders.")
     assert engine.create_materialized_view(name, text).mode == "noop"
-    assert engine.configuration(name) is not None
+    assert engine.adapter_api.configuration(name) is not None
     changed = engine.create_materialized_view(name, text.replace("SUM", "MAX"))
     assert (changed.mode, changed.definition) == ("full", "shadow rebuild")
     assert changed.reason == "the definition changed: max(price) is not stored"

@@ -90,7 +90,7 @@ def _reads(query):
 
 def _compared(engine, spark, function, query, shown, view):
     try:
-        plan = compile_view(query, engine._known, table=view)
+        plan = compile_view(query, engine.tables.known, table=view)
     except StreamSqlError as error:
         told = f"{error.code}: {error.message}"
         return "refused" if told.startswith(NOT_RUN) else f"wrong: {told}"

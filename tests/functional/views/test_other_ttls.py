@@ -30,7 +30,9 @@ def hidden(world, name):
 
 def forgets(world, name):
     """Whether the view says that it is not its query."""
-    return "approximate since" in world.engine.remembers(f"{world.schema}.{name}")
+    return "approximate since" in world.engine.adapter_api.retention_summary(
+        f"{world.schema}.{name}"
+    )
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_every_view_equals_its_query_after_every_change(engine, schema):
                 map(
                     str,
                     spark.sql(
-                        f"SELECT * FROM ({engine.rewrite(f'SELECT * FROM {view}')})"
+                        f"SELECT * FROM ({engine.adapter_api.rewrite(f'SELECT * FROM {view}')})"
                     ).collect(),
                 )
             )

@@ -212,8 +212,8 @@ def test_rows_of_a_new_definition_do_not_come_from_the_source(spark, engine, sch
     view, query = f"lake.{schema}.v", GROUPS.format(o=orders)
     engine.create_materialized_view(view, query)
     before = dict(engine.store.latest(view).inputs)
-    _, plan, change = engine._definitions.define(
-        engine._jobs()[view], view, f"{query} HAVING n > 1", "auto", "", {}
+    _, plan, change = engine.tables.definitions.define(
+        engine.store.jobs()[view], view, f"{query} HAVING n > 1", "auto", "", {}
     )
     assert plan.mode == "incremental"
     assert change.verdict == COMPATIBLE

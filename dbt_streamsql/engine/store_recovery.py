@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from dbt_streamsql.definitions import Definitions
+from dbt_streamsql.engine.definitions import Definitions
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Barrier, Fence, Job, TableVersion
 from dbt_streamsql.meta.rebuilding import Ledger
@@ -32,7 +32,7 @@ from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import files
 
 if TYPE_CHECKING:
-    from dbt_streamsql.reading import Reading
+    from dbt_streamsql.engine.consistent_reads import ConsistentReads
 
 
 Define = Callable[..., tuple[Job, CompiledPlan, Any]]
@@ -59,7 +59,7 @@ class Rebuilt:
 
 
 def rebuild(
-    warehouse: Warehouse, reading: Reading, store: str = "", *, dry_run: bool = False
+    warehouse: Warehouse, reads: ConsistentReads, store: str = "", *, dry_run: bool = False
 ) -> Rebuilt:
     """Let the empty store of a warehouse remember what the tables of the catalog tell.
 
@@ -70,16 +70,22 @@ def rebuild(
     warehouse.store.check_empty()
     fence = warehouse.store.acquire()
     try:
-        return _Rebuilding(warehouse, reading, fence, store, dry_run=dry_run).run()
+        return _Rebuilding(warehouse, reads, fence, store, dry_run=dry_run).run()
     finally:
         warehouse.store.release(fence)
 
 
 class _Rebuilding:
     def __init__(
-        self, warehouse: Warehouse, reading: Reading, fence: Fence, store: str, *, dry_run: bool
+        self,
+        warehouse: Warehouse,
+        reads: ConsistentReads,
+        fence: Fence,
+        store: str,
+        *,
+        dry_run: bool,
     ) -> None:
-        self.warehouse, self.reading, self.fence, self.dry_run = warehouse, reading, fence, dry_run
+        self.warehouse, self.reads, self.fence, self.dry_run = warehouse, reads, fence, dry_run
         self.spark = warehouse.sessions.main
         self.store = store or warehouse.store.id
         self.asked = bool(store)
@@ -163,10 +169,10 @@ class _Rebuilding:
         """Compiles over the tables as they are, without the engine's own columns."""
 
         def shown(name: TableName) -> str | None:
-            return self.reading.shown(name.sql) if str(name) in found.tables else None
+            return self.reads.shown(name.sql) if str(name) in found.tables else None
 
         def rewritten(sql: str) -> str:
-            return self.reading.rewritten(sql, shown)
+            return self.reads.rewritten(sql, shown)
 
         catalog = self.warehouse.catalog
         return Definitions(

@@ -1,57 +1,102 @@
-"""Carry out a revision: see `runtime/revision.py` for what it means."""
+"""Revisions: a table and everything downstream goes back to an earlier barrier, or is corrected.
+`runtime/revision.py` gives the rules."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dbt_streamsql.compiler.correction import correction
-from dbt_streamsql.definitions import Definitions, configuration_of
-from dbt_streamsql.errors import Place
+from dbt_streamsql.engine.definitions import Definitions, configuration_of
+from dbt_streamsql.engine.epochs import EpochControl
+from dbt_streamsql.engine.user_sql import expanded_to_store
+from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import SHADOW, Redefinition
+from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import correcting, revision
 from dbt_streamsql.runtime.context import Warehouse, log
-from dbt_streamsql.runtime.epoch import Epoch
-from dbt_streamsql.runtime.report import Report
-from dbt_streamsql.runtime.revision import Revision, RevisionPlan, Step
+from dbt_streamsql.runtime.refusals import telling
+from dbt_streamsql.runtime.report import Report, reports_of
+from dbt_streamsql.runtime.revision import Mode, Revision, RevisionPlan, Step
 from dbt_streamsql.state_ttl import state_ttl_of
 
 Definition = tuple[Job, CompiledPlan, Redefinition | None]
 
 
-@dataclass(frozen=True)
-class Revising:
-    """Revisions of one engine; `begin` opens an epoch."""
+class Revisions:
+    """Plans and runs revisions; each is an epoch of its own."""
 
-    warehouse: Warehouse
-    definitions: Definitions
-    begin: Callable[[], Epoch]
+    def __init__(
+        self, warehouse: Warehouse, definitions: Definitions, epochs: EpochControl
+    ) -> None:
+        self._warehouse = warehouse
+        self._definitions = definitions
+        self._epochs = epochs
 
-    def plan(self, asked: Revision) -> RevisionPlan:
-        """What a revision would do. Errors: see `run`."""
-        return self._look(asked)[0]
+    @telling
+    def revise(
+        self,
+        name: str,
+        *,
+        to_barrier: int | None = None,
+        sql: str = "",
+        mode: Mode = "auto",
+    ) -> Report:
+        """Recompute a table and everything downstream from an earlier barrier, or corrected.
 
-    def run(self, asked: Revision) -> list[TableVersion]:
-        """Do it, as one barrier; what became of the views.
+        `name`: a view, or a table that views read. `to_barrier`: the committed barrier to go back
+        to; views then reapply what came after it, a table of others loses it. `sql`: a view's new
+        query, or INSERT, UPDATE, DELETE and MERGE statements on a table of others. `mode`:
+        incremental, full, or auto (full only where it must be). One barrier publishes everything.
+        Errors: DEFINITION_MISSING, REVISION_IMPOSSIBLE, CONFIG_INVALID, META_CONFLICT.
+        """
+        with self._epochs.lock:
+            versions = self._run(self._asked(name, to_barrier, sql, mode))
+        barrier = self._warehouse.store.last_committed()
+        return Report(barrier, reports_of(versions, barrier))
 
-        Errors: DEFINITION_MISSING, REVISION_IMPOSSIBLE, CONFIG_INVALID, META_CONFLICT, and those
-        of an epoch. Nothing is changed then, but for an outside table that was corrected already:
+    def plan(
+        self,
+        name: str,
+        *,
+        to_barrier: int | None = None,
+        sql: str = "",
+        mode: Mode = "auto",
+    ) -> RevisionPlan:
+        """What `revise` would do; nothing is changed. Errors: those of `revise`."""
+        return self._look(self._asked(name, to_barrier, sql, mode))[0]
+
+    def _asked(self, name: str, to_barrier: int | None, sql: str, mode: Mode) -> Revision:
+        if self._epochs.opened is not None:
+            raise StreamSqlError(
+                "REVISION_IMPOSSIBLE",
+                "a revision needs its own epoch, but an epoch is open",
+                hint="publish it or abort it first",
+            )
+        table = TableName.parse(name, self._warehouse.catalog)
+        if sql and str(table) in self._warehouse.store.jobs():
+            sql = expanded_to_store(self._warehouse.sessions.main, sql)
+        return Revision(table, to_barrier, sql, mode)
+
+    def _run(self, asked: Revision) -> list[TableVersion]:
+        """Carry a revision out, as one barrier; what became of the views.
+
+        On an error nothing is changed, except for an outside table that was corrected already:
         its views follow in the next run.
         """
         self._look(asked)  # before waiting for others
-        epoch = self.begin()
+        epoch = self._epochs.new_epoch()
         try:
             # Only now nobody else changes what it depends on.
             found, root, definition = self._look(asked)
             if root is not None:
-                spark, store = self.warehouse.sessions.main, self.warehouse.store_id
+                spark, store = self._warehouse.sessions.main, self._warehouse.store_id
                 correcting.correct(spark, asked.table, store, found.root, root)
             epoch.revise(found.replay, definition)
             versions = [epoch.open.done[view] for view in found.replay.views]
             revision.check(found, versions)
-            self.warehouse.store.note(epoch.open.fence, "revise", _told(found))
+            self._warehouse.store.note(epoch.open.fence, "revise", _audited(found))
         except BaseException:
             epoch.abort()
             raise
@@ -61,8 +106,8 @@ class Revising:
 
     def _look(self, asked: Revision) -> tuple[RevisionPlan, list[str] | None, Definition | None]:
         """What is to be done: the plan, an outside table's statements, a view's definition."""
-        found = revision.plan(self.warehouse, asked)
-        current = self.warehouse.store.jobs().get(str(asked.table))
+        found = revision.plan(self._warehouse, asked)
+        current = self._warehouse.store.jobs().get(str(asked.table))
         if current is None:
             return found, self._statements(asked), None
         if not asked.sql:
@@ -76,13 +121,13 @@ class Revising:
 
     def _statements(self, asked: Revision) -> list[str]:
         """The correction of an outside table, turned to the place where it is written."""
-        at = correcting.place(asked.table, self.warehouse.store_id)
+        at = correcting.place(asked.table, self._warehouse.store_id)
         return correction(asked.sql, asked.table, at) if asked.sql else []
 
     def _definition(self, asked: Revision, current: Job) -> Definition:
         """The new definition of a view."""
         known = configuration_of(current)
-        return self.definitions.define(
+        return self._definitions.define(
             *(current, current.table, asked.sql, current.refresh_mode, current.unique_id),
             known["properties"],
             changelog=known["changelog"],
@@ -99,7 +144,7 @@ def _redefined(step: Step, definition: Definition) -> Step:
     return replace(step, mode="full" if full else "incremental", reason=reason)
 
 
-def _told(found: RevisionPlan) -> dict[str, object]:
+def _audited(found: RevisionPlan) -> dict[str, object]:
     """The revision, for the audit log."""
     asked = found.revision
     told = {"table": str(asked.table), "mode": asked.mode, "upto": found.upto}
@@ -108,7 +153,7 @@ def _told(found: RevisionPlan) -> dict[str, object]:
     return {**told, "views": list(found.replay.views)}
 
 
-def told_before(found: RevisionPlan) -> list[str]:
+def lines_before(found: RevisionPlan) -> list[str]:
     """What a revision would do, as lines for people."""
     back = f"go back to barrier {found.barrier}, then " if found.barrier else ""
     lines = [f"{back}reapply changes up to barrier {found.upto}; nothing is changed yet"]
@@ -119,7 +164,7 @@ def told_before(found: RevisionPlan) -> list[str]:
     return [*lines, f"not affected: {left}"] if left else lines
 
 
-def told_after(report: Report) -> list[str]:
+def lines_after(report: Report) -> list[str]:
     """What a revision did, as lines for people."""
     lines = [
         f"{of.table}: {of.mode}, +{of.rows_inserted:,} -{of.rows_deleted:,}{_because(of.reason)}"

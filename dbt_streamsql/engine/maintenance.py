@@ -1,39 +1,31 @@
-"""The upkeep of a warehouse as a whole: what dead processes left, what nobody needs any more, SQL
-views for others, a store that was lost."""
+"""The maintenance of a warehouse as a whole: what dead processes left, what no reader needs any
+more, SQL views for readers without an engine, a store that was lost."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from pyspark.sql import SparkSession
-
 from dbt_streamsql.durations import orphan_age
-from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import Fence, Published
-from dbt_streamsql.queries import Queries
-from dbt_streamsql.rebuilding import Rebuilt, rebuild
+from dbt_streamsql.engine.consistent_reads import ConsistentReads
+from dbt_streamsql.engine.epochs import EpochControl
+from dbt_streamsql.engine.store_recovery import Rebuilt, rebuild
+from dbt_streamsql.meta import Published
 from dbt_streamsql.runtime import garbage, publish, published_views, staged
 from dbt_streamsql.runtime.context import Warehouse
-from dbt_streamsql.runtime.epoch import waiting
 from dbt_streamsql.runtime.garbage import Garbage
 from dbt_streamsql.runtime.refusals import telling
 
 
-class Maintenance(Queries):
-    """The part of an engine that needs the right to write, and no epoch."""
+class Maintenance:
+    """What needs the right to write, and no epoch."""
 
-    def __init__(
-        self, spark: SparkSession, catalog: str, warehouse: Warehouse, consistency: str
-    ) -> None:
-        super().__init__(spark, catalog, warehouse, consistency)
-        self._lock = threading.RLock()
+    def __init__(self, warehouse: Warehouse, reads: ConsistentReads, epochs: EpochControl) -> None:
+        self._warehouse = warehouse
+        self._reads = reads
+        self._epochs = epochs
 
     @telling
     def sweep(self) -> int:
         """Remove what dead processes left; how many things."""
-        with self._alone() as fence:
+        with self._epochs.alone() as fence:
             return publish.sweep(self._warehouse, fence) + staged.sweep(self._warehouse)
 
     def publish_views(self, schema: str, *, with_schema: bool = False) -> list[str]:
@@ -42,13 +34,13 @@ class Maintenance(Queries):
 
         Errors: CONFIG_INVALID, TABLE_EXISTS.
         """
-        with self._alone() as fence:
+        with self._epochs.alone() as fence:
             views = Published(schema, with_schema)
             return published_views.publish(self._warehouse, fence, views)
 
     def stop_views(self, schema: str) -> list[str]:
         """Drop the SQL views of a schema and keep none there any more; their names."""
-        with self._alone() as fence:
+        with self._epochs.alone() as fence:
             return published_views.stop(self._warehouse, fence, schema)
 
     def rebuild(self, store: str = "", *, dry_run: bool = False) -> Rebuilt:
@@ -57,8 +49,8 @@ class Maintenance(Queries):
         `store`: the id of the lost one, where it is not this one's. `dry_run` only looks.
         Errors: META_CONFLICT, CONFIG_INVALID through a MetaService, WAREHOUSE_BUSY.
         """
-        with self._lock:
-            return rebuild(self._warehouse, self._reading, store, dry_run=dry_run)
+        with self._epochs.lock:
+            return rebuild(self._warehouse, self._reads, store, dry_run=dry_run)
 
     def gc(
         self, *, dry_run: bool = False, orphans_older_than: float | str | None = "3 days"
@@ -73,28 +65,5 @@ class Maintenance(Queries):
         age = orphan_age(orphans_older_than)
         if dry_run:
             return garbage.look(self._warehouse, age)
-        with self._runner() as fence:
+        with self._epochs.outside() as fence:
             return garbage.collect(self._warehouse, fence, age)
-
-    # -- inside ------------------------------------------------------------------------------
-
-    @contextmanager
-    def _runner(self) -> Iterator[Fence]:
-        """The right to write outside of an epoch; waits for a run of another process."""
-        with self._lock:
-            if self._epoch is not None:
-                raise StreamSqlError(
-                    "WAREHOUSE_BUSY", "this engine has an open epoch", hint="publish it first"
-                )
-            fence = self._warehouse.store.acquire(wait=True, on_wait=waiting)
-            try:
-                yield fence
-            finally:
-                self._warehouse.store.release(fence)
-
-    @contextmanager
-    def _alone(self) -> Iterator[Fence]:
-        """The same, when what dead processes left is cleared."""
-        with self._runner() as fence:
-            publish.recover(self._warehouse, fence)
-            yield fence

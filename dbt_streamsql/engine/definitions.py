@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 from dbt_streamsql.compiler.bind import open_views
-from dbt_streamsql.compiler.compile import MODES, compile_view
+from dbt_streamsql.compiler.compile import compile_view
 from dbt_streamsql.compiler.identity import identity
 from dbt_streamsql.compiler.redefine import redefinition
 from dbt_streamsql.compiler.sinks import compile_sink
@@ -387,17 +387,6 @@ def configuration_of(job: Job) -> dict[str, Any]:
 def _ttl(job: Job) -> dict[str, Any]:
     known: dict[str, Any] = job.config.get("state_ttl", {})
     return known
-
-
-def check_config(config: Mapping[str, Any]) -> None:
-    """CONFIG_INVALID when there are keys that nobody knows."""
-    if config:
-        raise StreamSqlError(
-            "CONFIG_INVALID",
-            "unknown config keys",
-            given=", ".join(sorted(config)),
-            allowed=f"refresh_mode ({', '.join(MODES)}), changelog (true, false), state_ttl",
-        )
 
 
 def _options(

@@ -1,4 +1,4 @@
-"""The SQL of users, with what only the engine understands written out."""
+"""The SQL of users, with everything written out that only the engine understands."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
-from dbt_streamsql.compiler.calls import changelog_calls, write_out
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.compiler.calls import changelog_calls, refuse_calls, write_out
+from dbt_streamsql.compiler.hints import without_ttl_hints
 from dbt_streamsql.compiler.names import replace_tables
+from dbt_streamsql.compiler.parse import without_qualify
+from dbt_streamsql.compiler.udf import Function, expand
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore
 from dbt_streamsql.meta import tables as meta_tables
@@ -15,7 +20,28 @@ from dbt_streamsql.meta.tables import PREFIX, MetaTable
 from dbt_streamsql.quoting import TableName, literal, quote
 from dbt_streamsql.runtime import changelog
 from dbt_streamsql.runtime.context import Open, Warehouse
-from dbt_streamsql.storage import information_schema, inputs
+from dbt_streamsql.storage import functions, information_schema, inputs
+
+
+def expanded(spark: SparkSession, sql: str) -> str:
+    """A query with stored functions and QUALIFY written out, and without STATE_TTL hints: what
+    Spark itself can read.
+
+    Errors: FUNCTION_INVALID, CYCLE.
+    """
+
+    def find(name: TableName) -> Function | None:
+        text = functions.stored(spark, name)
+        return Function.from_json(text) if text is not None else None
+
+    return without_qualify(expand(without_ttl_hints(sql), find))
+
+
+def expanded_to_store(spark: SparkSession, sql: str) -> str:
+    """`expanded`, for a query that a definition keeps. Error: FUNCTION_INVALID when it calls
+    what only readers can."""
+    refuse_calls(sql, "a view")
+    return expanded(spark, sql)
 
 
 def has_own_tables(sql: str) -> bool:

@@ -12,6 +12,8 @@ from pyspark.sql import DataFrame
 
 from dbt_streamsql.compiler.names import replace_tables
 from dbt_streamsql.compiler.parse import parse, writes
+from dbt_streamsql.engine.current import CurrentEpoch
+from dbt_streamsql.engine.user_sql import has_own_tables, written_out
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Consistency, Cut, Job, Lease, Seen, check_level, cut
 from dbt_streamsql.plan.catalog import TableInfo
@@ -26,7 +28,6 @@ from dbt_streamsql.storage import delta_log, inputs
 from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import metadata, staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-from dbt_streamsql.texts import has_own_tables, written_out
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -42,7 +43,7 @@ def _not_held(barrier: int) -> None:
     """Of other levels than repeatable_read nothing is held."""
 
 
-class Reading:
+class ConsistentReads:
     """Rewrites queries of one engine to the versions that they are to read."""
 
     def __init__(
@@ -146,10 +147,14 @@ class Reading:
             return sql
         return replace_tables(sql, current, self._warehouse.catalog)
 
-    def typed(self, asked: str, jobs: Mapping[str, Job]) -> str:
-        """A query with the columns and types of `at`'s, over no version in particular: nothing is
-        asked of MetaService, and SQL views are left to Spark."""
-        sql = self._expanded(asked)
+    def typed(self, asked: str, epoch: CurrentEpoch) -> str:
+        """A query with the columns and types of `at`'s, or in an open epoch of `in_run`'s.
+
+        Without one, over no version in particular: nothing is asked of MetaService, and SQL views
+        are left to Spark."""
+        if epoch.epoch is not None:
+            return self.in_run(asked, epoch.epoch.open)
+        sql, jobs = self._expanded(asked), self._warehouse.store.jobs()
         if not jobs:
             return sql
 
@@ -359,20 +364,20 @@ class Reader:
     Errors: LEASE_LOST when the process was asleep for longer than a lease lasts.
     """
 
-    def __init__(self, reading: Reading, leasing: Leasing, lease: Lease) -> None:
-        self._reading, self._leasing = reading, leasing
+    def __init__(self, reads: ConsistentReads, leasing: Leasing, lease: Lease) -> None:
+        self._reads, self._leasing = reads, leasing
         self.barrier = lease.barrier
         self._leases = {lease.barrier: lease}
 
     def sql(self, text: str) -> DataFrame:
         """A query over the versions of the reader's barrier."""
-        return self._reading.run(self.rewrite(text))
+        return self._reads.run(self.rewrite(text))
 
     def rewrite(self, text: str) -> str:
         """The query as `sql` would run it."""
         for lease in list(self._leases.values()):
             self._leasing.check(lease)
-        return self._reading.at_barrier(text, self.barrier, self._hold)
+        return self._reads.at_barrier(text, self.barrier, self._hold)
 
     def close(self) -> None:
         """Let go of the versions: others may remove them."""

@@ -1,30 +1,34 @@
-"""The part of an engine that defines sinks and forgets them; epochs deliver to them."""
+"""The sinks of an engine: what is delivered to systems outside. Epochs deliver to them."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dbt_streamsql.compiler.sinks import table_of
-from dbt_streamsql.definitions import Definitions
+from dbt_streamsql.engine.definitions import Definitions
+from dbt_streamsql.engine.epochs import EpochControl
+from dbt_streamsql.engine.user_sql import expanded_to_store
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.maintenance import Maintenance
-from dbt_streamsql.meta import Fence, Sink
+from dbt_streamsql.meta import Sink
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.epoch import Epoch
+from dbt_streamsql.runtime.context import Warehouse
 from dbt_streamsql.runtime.refusals import telling
 from dbt_streamsql.runtime.sinks import Delivered
 
 
-class Sinking(Maintenance):
-    """What `Engine` adds for sinks."""
+class SinkManager:
+    """Defines and drops sinks."""
 
-    _definitions: Definitions
+    def __init__(
+        self, warehouse: Warehouse, definitions: Definitions, epochs: EpochControl
+    ) -> None:
+        self._warehouse = warehouse
+        self._definitions = definitions
+        self._epochs = epochs
 
     @telling
-    def create_sink(
+    def create(
         self,
         name: str,
         sql: str,
@@ -36,7 +40,8 @@ class Sinking(Maintenance):
         unique_id: str = "",
         full_refresh: bool = False,
     ) -> Delivered:
-        """Define what is delivered of a maintained table to a system outside, and deliver it.
+        """Create or redefine a sink: a query over one maintained table whose changes are delivered
+        to a system outside; and deliver to it.
 
         `sql` chooses, computes and filters over that one table. `target` says where to
         (`connector`, `format`, `options`; see docs/sink.md), `connection` names options that the
@@ -48,17 +53,17 @@ class Sinking(Maintenance):
         Errors: CONFIG_INVALID, SQL_UNSUPPORTED, DEFINITION_MISSING, DUPLICATE_WRITER, SINK_KEY,
         SINK_LOST, SINK_REFUSED, SINK_UNREACHABLE.
         """
-        at = str(TableName.parse(name, self.catalog).checked())
-        sql = self._kept(sql)
-        read = table_of(sql, unique_id or at, self.catalog)
+        at = str(TableName.parse(name, self._warehouse.catalog).checked())
+        sql = expanded_to_store(self._warehouse.sessions.main, sql)
+        read = table_of(sql, unique_id or at, self._warehouse.catalog)
         config = {
             "target": dict(target),
             "connection": connection,
             "key": list(key),
             "mode": mode,
         }
-        own = self._epoch is None
-        with self._in_epoch() as epoch:
+        own = self._epochs.opened is None
+        with self._epochs.joined() as epoch:
             job = epoch.open.jobs.get(read)
             place = Place(unique_id or at)
             if job is None:
@@ -94,35 +99,22 @@ class Sinking(Maintenance):
         return done or Delivered(at, target.get("connector", ""), barrier)
 
     @telling
-    def drop_sink(self, name: str) -> None:
+    def drop(self, name: str) -> None:
         """Deliver nothing to it any more; what the target has stays. DEFINITION_MISSING when
         there is no such sink."""
-        at = str(TableName.parse(name, self.catalog))
+        at = str(TableName.parse(name, self._warehouse.catalog))
         if self._sink(at) is None:
             raise StreamSqlError(
                 "DEFINITION_MISSING",
                 f"{at} is not a sink",
-                allowed=", ".join(sink.name for sink in self.sinks()) or "there are no sinks",
+                allowed=", ".join(sink.name for sink in self.all()) or "there are no sinks",
             )
-        with self._writing() as fence:
+        with self._epochs.writing() as fence:
             self._warehouse.store.drop_sink(fence, at)
 
-    def sinks(self) -> list[Sink]:
+    def all(self) -> list[Sink]:
         """All sinks, by name, and how far each has come."""
         return self._warehouse.store.sinks()
 
     def _sink(self, name: str) -> Sink | None:
-        return next((sink for sink in self.sinks() if sink.name == name), None)
-
-    @contextmanager
-    def _writing(self) -> Iterator[Fence]:
-        """The right to write: the open epoch's, or one of its own."""
-        with self._lock:
-            if self._epoch is not None:
-                yield self._epoch.open.fence
-            else:
-                with self._runner() as fence:
-                    yield fence
-
-    @abstractmethod
-    def _in_epoch(self) -> AbstractContextManager[Epoch]: ...
+        return next((sink for sink in self.all() if sink.name == name), None)

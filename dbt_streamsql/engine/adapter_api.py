@@ -1,0 +1,131 @@
+"""What dbt and the command line ask of an engine, and nobody else does."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dbt_streamsql.compiler.parse import statements
+from dbt_streamsql.compiler.udf import Function, Parameter
+from dbt_streamsql.engine.consistent_reads import ConsistentReads, Earlier
+from dbt_streamsql.engine.current import CurrentEpoch
+from dbt_streamsql.engine.definitions import configuration_of
+from dbt_streamsql.engine.user_sql import expanded, expanded_to_store
+from dbt_streamsql.meta import Job
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime.ages import APPROXIMATE
+from dbt_streamsql.runtime.context import Warehouse, plan_of
+from dbt_streamsql.storage import functions
+from dbt_streamsql.storage.iceberg import comments
+
+
+class AdapterApi:
+    """Texts of queries as they are to run, and what is known of a table by its name."""
+
+    def __init__(
+        self, warehouse: Warehouse, current: CurrentEpoch, reads: ConsistentReads
+    ) -> None:
+        self._warehouse = warehouse
+        self._current = current
+        self._reads = reads
+
+    # -- texts ---------------------------------------------------------------------------------
+
+    def rewrite(
+        self,
+        sql: str,
+        consistency: str | None = None,
+        max_staleness: float | None = None,
+        beside: Collection[str] = (),
+        earlier: Earlier | None = None,
+    ) -> str:
+        """The query as `Queries.sql` would run it; without a consistency, in an open epoch, over
+        what that has staged.
+
+        `beside`: tables that other queries read at the same barrier. `earlier` is called with a
+        barrier, and the tables that are read as they were there but have changed.
+        The engine's own columns of a view are left out, so that `SELECT *` means the query's.
+        Calls of `streamsql_changelog` are written out.
+        """
+        epoch = self._current.epoch
+        if epoch is not None and consistency is None:
+            return self._reads.in_run(sql, epoch.open)
+        return self._reads.at(
+            sql, consistency, max_staleness=max_staleness, beside=beside, earlier=earlier
+        )
+
+    def visible(self, sql: str) -> str:
+        """The query without the engine's own columns, over no version in particular: for DDL."""
+        stored = expanded_to_store(self._warehouse.sessions.main, sql)
+        return self._reads.visible(stored, self._current.jobs())
+
+    def statements(self, text: str) -> list[str]:
+        """The statements of a text, without the semicolons between them."""
+        return statements(text)
+
+    def function(
+        self,
+        name: str,
+        body: str,
+        *,
+        parameters: Iterable[Mapping[str, Any]],
+        returns: str,
+        kind: str = "scalar",
+        volatility: str = "",
+    ) -> functions.FunctionView:
+        """How a SQL function is stored, checked but not stored yet. Error: FUNCTION_INVALID."""
+        at = self._named(name).checked()
+        known = tuple(Parameter(**parameter) for parameter in parameters)
+        function = Function(str(at), kind, known, returns, body, volatility).checked()
+        whole = replace(function, body=expanded(self._warehouse.sessions.main, body))
+        view = functions.view_of(at).sql
+        return functions.FunctionView(view, functions.PROPERTY, function.to_json(), whole.sample)
+
+    # -- tables --------------------------------------------------------------------------------
+
+    def staged(self, name: str) -> bool:
+        """Whether the open epoch has an unpublished version of the table."""
+        return self._current.staged(self._named(name)) is not None
+
+    def configuration(self, name: str) -> dict[str, Any] | None:
+        """The `refresh_mode`, `properties` and `changelog` of a registered view; else None."""
+        job = self._job(name)
+        return configuration_of(job) if job is not None else None
+
+    def tables_of(self, unique_ids: Collection[str]) -> frozenset[str]:
+        """The tables that the models of these dbt ids maintain, of those that are registered."""
+        jobs = self._current.jobs().items()
+        return frozenset(table for table, job in jobs if job.unique_id in unique_ids)
+
+    def maintenance_summary(self, name: str) -> str:
+        """How a registered view is kept up to date, in one line ('' when it is not a view)."""
+        job = self._job(name)
+        return plan_of(job).summary if job is not None else ""
+
+    def retention_summary(self, name: str) -> str:
+        """How long a registered view remembers what, and since which barrier it differs from its
+        query for that ('' when it forgets nothing)."""
+        job = self._job(name)
+        plan = plan_of(job) if job is not None else None
+        if job is None or plan is None or not plan.ttls:
+            return ""
+        version = self._warehouse.store.latest(job.table)
+        since = version.stats.get(APPROXIMATE) if version is not None else None
+        approximate = f"approximate since barrier {since}" if since is not None else ""
+        return "; ".join(filter(None, [plan.remembers, approximate]))
+
+    def keep_comments(
+        self, name: str, comment: str | None, columns: Mapping[str, str]
+    ) -> list[str]:
+        """Give a published Iceberg table and its columns their comments, where they differ.
+
+        `comment` None leaves the table's own. Returns the columns that the table does not have.
+        """
+        return comments.keep(self._warehouse.sessions.main, self._named(name), comment, columns)
+
+    def _named(self, name: str) -> TableName:
+        return TableName.parse(name, self._warehouse.catalog)
+
+    def _job(self, name: str) -> Job | None:
+        return self._current.jobs().get(str(self._named(name)))

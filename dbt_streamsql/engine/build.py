@@ -1,0 +1,81 @@
+"""How the parts of an engine are put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.engine.adapter_api import AdapterApi
+from dbt_streamsql.engine.consistent_reads import ConsistentReads
+from dbt_streamsql.engine.current import CurrentEpoch
+from dbt_streamsql.engine.definitions import Definitions
+from dbt_streamsql.engine.epochs import EpochControl
+from dbt_streamsql.engine.maintenance import Maintenance
+from dbt_streamsql.engine.options import EngineOptions
+from dbt_streamsql.engine.queries import Queries
+from dbt_streamsql.engine.revisions import Revisions
+from dbt_streamsql.engine.sinks import SinkManager
+from dbt_streamsql.engine.tables import TableDefiner
+from dbt_streamsql.engine.user_sql import expanded
+from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta.places import store_of
+from dbt_streamsql.runtime.clock import SystemClock
+from dbt_streamsql.runtime.context import Warehouse
+from dbt_streamsql.runtime.sessions import Sessions
+from dbt_streamsql.runtime.spark_catalog import SparkCatalog
+
+
+@dataclass(frozen=True)
+class EngineParts:
+    """The parts of one engine; they share the warehouse and its open epoch."""
+
+    warehouse: Warehouse
+    reads: ConsistentReads
+    epochs: EpochControl
+    tables: TableDefiner
+    sinks: SinkManager
+    queries: Queries
+    maintenance: Maintenance
+    revisions: Revisions
+    adapter_api: AdapterApi
+
+
+def parts_of(spark: SparkSession, catalog: str, meta: str, options: EngineOptions) -> EngineParts:
+    """The parts of an engine over a session, its catalog, and MetaService's store.
+
+    Errors: CONFIG_INVALID, META_UNREACHABLE, META_VERSION, META_DENIED.
+    """
+    store = MetaStore.open(store_of(meta, options.boundary), token=options.meta_token)
+    warehouse = Warehouse(
+        Sessions(spark, options.query_timeout),
+        store,
+        catalog,
+        options.retention,
+        options.connections,
+        options.tuning,
+        options.clock or SystemClock(),
+    )
+    current = CurrentEpoch(store)
+
+    def typed(sql: str) -> str:
+        return reads.typed(sql, current)
+
+    known = SparkCatalog(spark, catalog, current.place, typed, current.pinned)
+    reads = ConsistentReads(warehouse, known, options.consistency, partial(expanded, spark))
+    definitions = Definitions(known)
+    epochs = EpochControl(warehouse, current, definitions, reads)
+    tables = TableDefiner(warehouse, known, current, definitions, epochs)
+    queries = Queries(warehouse, known, current, reads)
+    return EngineParts(
+        warehouse,
+        reads,
+        epochs,
+        tables,
+        SinkManager(warehouse, definitions, epochs),
+        queries,
+        Maintenance(warehouse, reads, epochs),
+        Revisions(warehouse, definitions, epochs),
+        AdapterApi(warehouse, current, reads),
+    )

@@ -1,0 +1,237 @@
+"""The epochs of an engine: at most one is open, which calls from several threads join."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from dbt_streamsql.engine.consistent_reads import ConsistentReads
+from dbt_streamsql.engine.current import CurrentEpoch
+from dbt_streamsql.engine.definitions import Definitions
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import Fence
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime import publish, staged
+from dbt_streamsql.runtime.context import Warehouse
+from dbt_streamsql.runtime.epoch import Epoch, waiting
+from dbt_streamsql.runtime.refusals import telling
+from dbt_streamsql.runtime.report import Report, blame, reports_of
+from dbt_streamsql.storage.iceberg import readers
+
+log = logging.getLogger("dbt_streamsql")
+
+
+class EpochControl:
+    """Opens, joins and ends epochs, and holds the right to write outside of them."""
+
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        current: CurrentEpoch,
+        definitions: Definitions,
+        reads: ConsistentReads,
+    ) -> None:
+        self._warehouse = warehouse
+        self.current = current
+        self._definitions = definitions
+        self._reads = reads
+        self.swept = False
+        self.lock = threading.RLock()
+
+    @property
+    def opened(self) -> Epoch | None:
+        """The open epoch."""
+        return self.current.epoch
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an epoch is open."""
+        return self.current.epoch is not None
+
+    @telling
+    def begin(self) -> int:
+        """Open an epoch that later calls join, and pin the inputs of all views at this moment.
+
+        Waits while another process runs an epoch on this warehouse; finishes or undoes what a
+        dead one left. Returns the number of the last committed barrier.
+        """
+        with self.lock:
+            if self.current.epoch is None:
+                self.sweep_once()
+                self.current.epoch = self.new_epoch()
+                self.current.epoch.pin_roots()
+        return self._warehouse.store.last_committed()
+
+    @telling
+    def publish(self, leave_out: Collection[str] = ()) -> Report:
+        """Publish what the open epoch staged as one barrier; without one, an empty report.
+
+        Nothing is delivered to the sinks of `leave_out`.
+        """
+        with self.lock:
+            epoch = self._taken()
+            if epoch is None:
+                return Report(self._warehouse.store.last_committed(), {})
+            versions = epoch.publish(leave_out)
+        if epoch.open.number:
+            spark = self._warehouse.sessions.main
+            readers.close_idle(spark, self._warehouse.tuning.idle_readers)
+        barrier = self._warehouse.store.last_committed()
+        return Report(barrier, reports_of(versions, barrier), sinks=epoch.delivered)
+
+    @telling
+    def leave_staged(self) -> int:
+        """Close the open epoch without publishing; what it staged is readable at
+        read_uncommitted until the next epoch, or `sweep`, discards it. Its barrier (0: nothing
+        was staged)."""
+        with self.lock:
+            epoch = self._taken()
+            return epoch.leave() if epoch is not None else 0
+
+    @telling
+    def discard(self, barrier: int) -> None:
+        """Discard what `leave_staged` has left.
+
+        Errors: META_CONFLICT when there is no such open barrier, WAREHOUSE_BUSY.
+        """
+        with self.lock:
+            publish.undo(self._warehouse, barrier)
+
+    def unstage_models(self, nodes: Collection[str]) -> list[str]:
+        """Take views, by their dbt ids, and everything downstream out of the open epoch; their
+        tables."""
+        with self.lock:
+            epoch = self.current.epoch
+            return epoch.withdraw(nodes) if epoch is not None else []
+
+    @telling
+    def abort(self) -> None:
+        """Discard everything that the open epoch staged."""
+        with self.lock:
+            epoch = self._taken()
+            if epoch is not None:
+                epoch.abort()
+
+    @telling
+    def flush(self) -> None:
+        """Publish what is staged so far and go on in a next epoch that reads the same inputs."""
+        with self.lock:
+            epoch = self.current.epoch
+            if epoch is None:
+                return
+            self.publish()
+            self.begin()
+            if self.current.epoch is not None:
+                self.current.epoch.keep_pins(epoch.open)
+
+    @telling
+    def advance(
+        self,
+        tables: Collection[str] | None = None,
+        *,
+        keep_going: bool = False,
+        leave_out: Collection[str] = (),
+    ) -> Report:
+        """One epoch over every view whose inputs changed, in dependency order.
+
+        `tables`: only these, with everything that they read. A failing view stays at its last
+        barrier, and so does everything downstream of it; the others are published. Then its error
+        is raised, or, with `keep_going`, listed in the report. The views and sinks of `leave_out`
+        stay as well, without being tried.
+        """
+        with self.joined(leave_out) as epoch:
+            errors = epoch.advance_what_can(tables, leave_out)
+            versions = list(epoch.open.done.values())
+            blamed = blame(errors, epoch.open.jobs)
+        barrier = self._warehouse.store.last_committed()
+        if errors and not keep_going:
+            log.warning(
+                "not brought up to date because of failures: %s", ", ".join(sorted(errors))
+            )
+            raise next(iter(errors.values()))
+        return Report(
+            barrier,
+            reports_of(versions, barrier),
+            {table: errors[table] for table, by in blamed.items() if table == by},
+            {table: by for table, by in blamed.items() if table != by},
+            epoch.delivered,
+        )
+
+    def mark_written(self, name: str) -> None:
+        """Tell the open epoch that this run has written a table by other means."""
+        if self.current.epoch is not None:
+            self.current.epoch.touch(str(TableName.parse(name, self._warehouse.catalog)))
+
+    # -- for the other parts -------------------------------------------------------------------
+
+    @contextmanager
+    def joined(self, leave_out: Collection[str] = ()) -> Iterator[Epoch]:
+        """The open epoch, or one that ends with the block: published, or undone on an error."""
+        with self.lock:
+            own = self.current.epoch is None
+            self.begin()
+            epoch = self.current.epoch
+        assert epoch is not None
+        try:
+            yield epoch
+        except BaseException:
+            if own:
+                self.abort()
+            raise
+        if own:
+            self.publish(leave_out)
+
+    @contextmanager
+    def writing(self) -> Iterator[Fence]:
+        """The right to write: the open epoch's, or one for the block."""
+        with self.lock:
+            if self.current.epoch is not None:
+                yield self.current.epoch.open.fence
+            else:
+                with self.outside() as fence:
+                    yield fence
+
+    @contextmanager
+    def outside(self) -> Iterator[Fence]:
+        """The right to write outside of an epoch; waits for a run of another process.
+
+        Error: WAREHOUSE_BUSY when this engine has an epoch open.
+        """
+        with self.lock:
+            if self.current.epoch is not None:
+                raise StreamSqlError(
+                    "WAREHOUSE_BUSY", "this engine has an open epoch", hint="publish it first"
+                )
+            fence = self._warehouse.store.acquire(wait=True, on_wait=waiting)
+            try:
+                yield fence
+            finally:
+                self._warehouse.store.release(fence)
+
+    @contextmanager
+    def alone(self) -> Iterator[Fence]:
+        """The same, after what dead processes left is cleared."""
+        with self.outside() as fence:
+            publish.recover(self._warehouse, fence)
+            yield fence
+
+    def new_epoch(self) -> Epoch:
+        """An epoch that nobody joins, which whoever asked for it ends."""
+        if self._warehouse.sessions.follow_settings():
+            self._definitions.follow_settings()
+        refreshed = partial(self._definitions.refreshed, connections=self._warehouse.connections)
+        return Epoch(self._warehouse, self._reads.rewritten, refreshed)
+
+    def sweep_once(self) -> None:
+        """The first work of a process removes what dead ones left staged for plain tables."""
+        with self.lock:
+            if not self.swept:
+                staged.sweep(self._warehouse)
+                self.swept = True
+
+    def _taken(self) -> Epoch | None:
+        epoch, self.current.epoch = self.current.epoch, None
+        return epoch

@@ -1,0 +1,168 @@
+"""What an engine and its tables can be given, as small frozen values; every field is a keyword of
+`Engine`'s methods too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
+
+from dbt_streamsql.compiler.compile import MODES
+from dbt_streamsql.durations import retention_of
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import Retention, check_level
+from dbt_streamsql.plan.document import PlanDocument
+from dbt_streamsql.runtime.clock import Clock
+from dbt_streamsql.tuning import Tuning
+
+Options = TypeVar("Options")
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """What an engine does by default.
+
+    `meta_token`: the token for a MetaService ('': the token file of a service on this host).
+    `boundary`: the part of the topology that this engine runs, with barriers of its own.
+    `query_timeout`: seconds that the refresh of one view may take (None: no limit).
+    `consistency`: the level of queries that do not name one.
+    `retain`: how long a barrier can be read after it ended (a number is seconds), and
+    `retain_barriers`: how many of the newest barriers, at most; see docs/retention.md.
+    `connections`: options of streams and sinks, by the name that their `connection` gives.
+    `tuning`: the limits by which an epoch chooses its strategy; they change no rows.
+    `clock`: the source of time (None: the system's).
+    """
+
+    meta_token: str = ""
+    boundary: str = ""
+    query_timeout: float | None = None
+    consistency: str = "read_committed"
+    retain: float | str = "7 days"
+    retain_barriers: int = 300
+    connections: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    tuning: Tuning = field(default_factory=Tuning)
+    clock: Clock | None = None
+
+    def __post_init__(self) -> None:
+        """Errors are raised here, before Spark starts. Error: CONFIG_INVALID."""
+        check_level(self.consistency)
+        _ = self.retention
+
+    @property
+    def retention(self) -> Retention:
+        """How long barriers can be read."""
+        return retention_of(self.retain, self.retain_barriers)
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """What every maintained table can be given.
+
+    `unique_id`: the dbt id of its model. `full_refresh` computes it in full this once, whatever
+    changed; of a streaming table it rereads the stream from its beginning. `properties`: table
+    properties of its own, in addition to those that the engine needs.
+    """
+
+    unique_id: str = ""
+    full_refresh: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ViewOptions:
+    """How a view is maintained.
+
+    `refresh_mode`: auto, incremental or full. `changelog`: keep its changes in
+    `<name>__changelog`. `state_ttl`: how long its operators remember, as docs/state_ttl.md
+    describes (FLIP-292); a `plan` file sets it for each operator instead.
+    """
+
+    refresh_mode: str = "auto"
+    changelog: bool = False
+    state_ttl: object = None
+    plan: PlanDocument | None = None
+
+
+@dataclass(frozen=True)
+class WideOptions:
+    """How the branches of a wide table meet (FLIP-506).
+
+    A column that several branches write needs a `merge` function (last_value,
+    last_non_null_value, sum, min, max, count, collect, bool_or, listagg), a column of
+    `sequence_by` that orders them, or the `precedence` of the branches. `row_lifetime`: a row
+    exists while `any` branch has its key, or `anchor:<branch>`. `reuse_sink`: all branches are
+    written in one commit, else each in its own.
+    """
+
+    merge: Mapping[str, str] | None = None
+    sequence_by: str | Mapping[str, Sequence[str]] | None = None
+    precedence: Sequence[str] = ()
+    row_lifetime: str = "any"
+    reuse_sink: bool = True
+
+
+@dataclass(frozen=True)
+class StreamSource:
+    """Where a streaming table gets its records.
+
+    `stream`: the name by which its query reads the stream. `source`: how the stream is declared
+    (`connector`, `format`, `columns`, `options`; see docs/sources.md). `connection`: the name of
+    options that the engine was opened with. `on_error`: fail, or quarantine, which keeps records
+    that cannot be read in `<name>__quarantine`. `on_schema_change`: what happens when the query
+    gives other columns, with dbt's words.
+    """
+
+    stream: str
+    source: Mapping[str, Any]
+    connection: str = ""
+    on_error: str = "fail"
+    on_schema_change: str = "fail"
+
+
+@dataclass(frozen=True)
+class Upsert:
+    """How records become rows of a table by `key` (no key: each record is a row).
+
+    The record of a key with the greatest `sequence_by` gives its row; where `delete_when` is true
+    there is none. A record without key where `truncate_when` is true removes the rows of all keys.
+    The three are expressions over the query's columns, of which `leave_out` are not stored.
+    """
+
+    key: Sequence[str] = ()
+    sequence_by: str = ""
+    delete_when: str = ""
+    truncate_when: str = ""
+    leave_out: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class EventTime:
+    """Barriers of event time, for a table with a `lateness`.
+
+    A barrier holds the records whose `event_time`, an expression, is at most the greatest one
+    that was read minus the lateness. `late_data`: include_next or quarantine, for records that
+    come later still. A stream without records for `idle_after` is not waited for (`never`: it
+    always is). Both durations are seconds or text.
+    """
+
+    event_time: str = ""
+    lateness: float | str | None = None
+    late_data: str = "include_next"
+    idle_after: float | str | None = None
+
+
+def taken(kind: type[Options], config: dict[str, Any]) -> Options:
+    """A value of the keywords that are its fields; these are taken out of `config`."""
+    names = [each.name for each in fields(kind) if each.name in config]  # type: ignore[arg-type]
+    return kind(**{name: config.pop(name) for name in names})
+
+
+def refuse_unknown(config: Mapping[str, Any]) -> None:
+    """CONFIG_INVALID when keywords are left that no option has taken."""
+    if config:
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            "unknown config keys",
+            given=", ".join(sorted(config)),
+            allowed=f"refresh_mode ({', '.join(MODES)}), changelog (true, false), state_ttl",
+        )

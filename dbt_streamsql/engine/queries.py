@@ -1,0 +1,140 @@
+"""What can be asked of a warehouse: queries, plans, changes, and whether views are right."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Row
+
+from dbt_streamsql.compiler import ttl_oracle
+from dbt_streamsql.compiler.document import document_of
+from dbt_streamsql.engine.consistent_reads import ConsistentReads, Reader
+from dbt_streamsql.engine.current import CurrentEpoch
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta.waiting import wait_for
+from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.document import PlanDocument
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime import changelog, cost, verification
+from dbt_streamsql.runtime.context import Warehouse, plan_of
+from dbt_streamsql.runtime.spark_catalog import SparkCatalog
+
+
+class Queries:
+    """Changes nothing. Plans are those of the open epoch, rows are published ones."""
+
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        known: SparkCatalog,
+        current: CurrentEpoch,
+        reads: ConsistentReads,
+    ) -> None:
+        self._warehouse = warehouse
+        self._known = known
+        self._current = current
+        self._reads = reads
+
+    def sql(
+        self,
+        text: str,
+        consistency: str | None = None,
+        barrier: int | None = None,
+        max_staleness: float | None = None,
+    ) -> DataFrame:
+        """A query over one consistent cut of the views and of the tables that they read.
+
+        `consistency` (default: the engine's): read_uncommitted, read_committed, repeatable_read;
+        `barrier`: none newer than that one; `max_staleness`: seconds that the oldest change which
+        the cut does not hold may be old. What repeatable_read reads is held until `close`.
+        Errors: CONFIG_INVALID, CONSISTENCY_UNAVAILABLE, META_CONFLICT.
+        """
+        return self._warehouse.sessions.main.sql(
+            self._reads.at(text, consistency, barrier, max_staleness)
+        )
+
+    def reader(self, consistency: str = "repeatable_read", barrier: int | None = None) -> Reader:
+        """A reader whose queries all see one committed barrier until it is closed.
+
+        `barrier`: that one instead of the newest. Errors: CONFIG_INVALID, META_CONFLICT.
+        """
+        return self._reads.reader(consistency, barrier)
+
+    def wait_for(self, barrier: int, seconds: float | None = None) -> int:
+        """Wait until that barrier, or a later one, is committed; its number.
+
+        Error: CONSISTENCY_UNAVAILABLE when it is not within `seconds` (None: for ever).
+        """
+        return wait_for(self._warehouse.store, barrier, seconds)
+
+    def lag(self, name: str) -> float:
+        """The age in seconds of the oldest change that a table does not hold: of the tables and
+        streams that it comes from. 0 when it has them all.
+
+        Errors: DEFINITION_MISSING, STREAM_LOST, STREAM_UNREACHABLE.
+        """
+        table = TableName.parse(name, self._warehouse.catalog)
+        if not self.knows(str(table)):
+            raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
+        return self._reads.lag(table)
+
+    def changelog(
+        self, name: str, from_barrier: int, to_barrier: int | None = None, mode: str = "retract"
+    ) -> DataFrame:
+        """The changes of a view after one committed barrier (0: before the first) up to another.
+
+        Columns: the view's, `_barrier` and `_op`. `mode`: retract (`-` old rows, `+` new ones),
+        upsert (by key: `+` new, `*` changed, `-` gone, with its key alone), append (`+` only).
+        Errors: DEFINITION_MISSING, CONFIG_INVALID, CHANGELOG_UNAVAILABLE, CHANGELOG_MODE.
+        """
+        view = TableName.parse(name, self._warehouse.catalog)
+        text = changelog.query(self._warehouse, view, from_barrier, to_barrier, mode)
+        return self._warehouse.sessions.main.sql(text)
+
+    def verify(self, name: str) -> list[Row]:
+        """The rows where a view differs from its query at the same barrier: [] when it is right.
+
+        Each row has a column `_side`: `missing` from the view or `surplus` in it. Floating point
+        columns may differ in their last bits, as they do when the query itself is asked twice.
+        A view that has forgotten something (`state_ttl`) is compared with what its last barrier
+        should have made of the rows that it remembers.
+        Errors: DEFINITION_MISSING, NOT_A_VIEW, STATE_FORGOTTEN (that is not known any more).
+        """
+        table = TableName.parse(name, self._warehouse.catalog)
+        return verification.differing(
+            self._warehouse, table, self._reads.rewritten, ttl_oracle.difference
+        )
+
+    def knows(self, name: str) -> bool:
+        """Whether this is a registered materialized view."""
+        return str(TableName.parse(name, self._warehouse.catalog)) in self._warehouse.store.jobs()
+
+    def views(self) -> frozenset[str]:
+        """The names of all registered views and streaming tables."""
+        return frozenset(self._warehouse.store.jobs())
+
+    def readers(self, name: str) -> list[str]:
+        """The views and sinks that read a table directly, by name."""
+        table, store = str(TableName.parse(name, self._warehouse.catalog)), self._warehouse.store
+        sinks = [sink.name for sink in store.sinks() if sink.table == table]
+        return sorted([*store.readers(table), *sinks])
+
+    def plan(self, name: str) -> CompiledPlan:
+        """The plan of a registered view."""
+        table = str(TableName.parse(name, self._warehouse.catalog))
+        job = self._current.jobs().get(table)
+        if job is None:
+            raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
+        return plan_of(job)
+
+    def explain(self, name: str) -> str:
+        """How a registered view is maintained, with its program, and what its last run took."""
+        return "\n".join(filter(None, [self.plan(name).explain(), self.last_run(name)]))
+
+    def last_run(self, name: str) -> str:
+        """The seconds that the last published run of a view took, and those that each way was
+        expected to take ('' before the first)."""
+        version = self._warehouse.store.latest(str(TableName.parse(name, self._warehouse.catalog)))
+        return cost.last_run(version) if version is not None else ""
+
+    def plan_file(self, plan: CompiledPlan) -> PlanDocument:
+        """The plan file of a plan (FLIP-292): its operators, and how long each remembers."""
+        return document_of(plan, self._known)
