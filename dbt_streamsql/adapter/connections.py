@@ -16,9 +16,9 @@ from dbt.adapters.exceptions import FailedToConnectError
 from dbt.adapters.spark.connections import SparkConnectionManager
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
-from dbt_streamsql.adapter.causes import cause_of, trace_of
+from dbt_streamsql.adapter.config.model_config import Reads
+from dbt_streamsql.adapter.error_messages import cause_of, trace_of
 from dbt_streamsql.adapter.host import Host, host_of_profile, project_root
-from dbt_streamsql.adapter.model_config import Reads
 from dbt_streamsql.adapter.secrets import scrub
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName

@@ -12,8 +12,8 @@ from dbt.adapters.contracts.connection import Credentials
 from dbt_common.exceptions import DbtRuntimeError
 
 from dbt_streamsql.adapter import secrets
-from dbt_streamsql.adapter.causes import listed
-from dbt_streamsql.adapter.outcomes import POLICIES
+from dbt_streamsql.adapter.error_messages import listed
+from dbt_streamsql.adapter.run_results import POLICIES
 from dbt_streamsql.durations import retention_of
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import LEVELS, Retention

@@ -28,8 +28,8 @@ from dbt_streamsql.runtime.session import (
     new_session,
     open_session,
 )
-from dbt_streamsql.server import find
 from dbt_streamsql.storage.iceberg.java import is_connect
+from dbt_streamsql.warm import discover
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -175,7 +175,7 @@ class Host:
                 self._idle.clear()
                 self._engine = None
                 with _slowness_told(self.settings.method):
-                    served = find.open_warm(self.settings) if self._server else None
+                    served = discover.open_warm(self.settings) if self._server else None
                     self._spark = served or open_session(self.settings)
                 for catalog in self._catalogs.values():
                     add_catalog(self._spark, catalog)

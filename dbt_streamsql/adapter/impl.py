@@ -16,14 +16,15 @@ from dbt_common.contracts.constraints import ConstraintType
 from dbt_common.events.event_manager_client import add_callback_to_manager
 from dbt_common.exceptions import DbtBaseException
 
-from dbt_streamsql.adapter import checks, model_config, python_models, seeds, tables, wide
-from dbt_streamsql.adapter.causes import cause_of, trace_of
+from dbt_streamsql.adapter import debug, python_models, seeds
+from dbt_streamsql.adapter.config import model_config, partial_update, plain_table
+from dbt_streamsql.adapter.config.folder_config import own_config
+from dbt_streamsql.adapter.config.layout import partition_fields
 from dbt_streamsql.adapter.connections import named_in
-from dbt_streamsql.adapter.folder_config import own_config
-from dbt_streamsql.adapter.layout import partition_fields
-from dbt_streamsql.adapter.maintained import MaintainedAdapter
-from dbt_streamsql.adapter.outcomes import Outcomes
+from dbt_streamsql.adapter.engine_models import MaintainedAdapter
+from dbt_streamsql.adapter.error_messages import cause_of, trace_of
 from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
+from dbt_streamsql.adapter.run_results import Outcomes
 from dbt_streamsql.plan.operators import HEADINGS, cells
 from dbt_streamsql.quoting import (
     TableName,
@@ -167,7 +168,7 @@ class StreamSqlAdapter(MaintainedAdapter):
             handle.reads = model_config.reads_of(str(name), config, self.config.cli_vars)
             self._refuse_function(relation)
             model_config.check(str(name), own_config(model, self.config), self._roots)
-            tables.check_grants(str(name), config)
+            plain_table.check_grants(str(name), config)
         if config.get("catalog_name"):
             self.get_catalog_integration(config["catalog_name"])
 
@@ -287,7 +288,7 @@ class StreamSqlAdapter(MaintainedAdapter):
         with self.connections.exception_handler(""):
             name, config = str(self._name(relation)), own_config(model, self.config)
             if config.get("materialized") == "partial_update":
-                _, wanted = wide.of_partial_update(name, config)
+                _, wanted = partial_update.of_partial_update(name, config)
             else:
                 wanted = self._view_options(name, config)
                 wanted.pop("plan", None)  # its TTLs are in `state_ttl`
@@ -312,9 +313,9 @@ class StreamSqlAdapter(MaintainedAdapter):
         with self.connections.exception_handler(sql):
             name = self._name(relation)
             described = model if documented is None else {**model, "columns": documented}
-            spec = tables.spec_of(name, described, config, self._roots)
-            constraints = tables.constraints_of(name, model)
-            atomic = tables.is_atomic(str(name), config, self.host.settings.spark_properties)
+            spec = plain_table.spec_of(name, described, config, self._roots)
+            constraints = plain_table.constraints_of(name, model)
+            atomic = plain_table.is_atomic(str(name), config, self.host.settings.spark_properties)
 
         def clear() -> None:
             if old_relation is None or old_relation.is_table:
@@ -400,7 +401,7 @@ class StreamSqlAdapter(MaintainedAdapter):
 
         with self.connections.exception_handler("\n".join(statements)):
             name = self._name(relation)
-            promised = tables.constraints_of(name, model)
+            promised = plain_table.constraints_of(name, model)
             if kept is not None:
                 self.session.sql(f"CACHE TABLE {kept}")
             try:
@@ -447,7 +448,7 @@ class StreamSqlAdapter(MaintainedAdapter):
         from dbt_common.events.functions import fire_event
 
         with self.connections.exception_handler("debug"):
-            for line in checks.run(self.host):
+            for line in debug.run(self.host):
                 fire_event(DebugCmdOut(msg=f"  {line}"))
 
     @classmethod

@@ -12,7 +12,7 @@ from typing import Any
 import click
 from pyspark.errors import PySparkException
 
-from dbt_streamsql.adapter.causes import cause_of
+from dbt_streamsql.adapter.error_messages import cause_of
 from dbt_streamsql.adapter.host import Host, host_of, host_of_profile
 from dbt_streamsql.engine import Engine
 from dbt_streamsql.errors import StreamSqlError

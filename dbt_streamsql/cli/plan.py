@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from dbt_streamsql.adapter.dbt_commands import Invocation
 from dbt_streamsql.adapter.host import Host, host_of_profile
-from dbt_streamsql.adapter.invoking import Invocation
 from dbt_streamsql.adapter.plan_files import file_of
 from dbt_streamsql.adapter.profiles import credentials_of
 from dbt_streamsql.cli.options import (

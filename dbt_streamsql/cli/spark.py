@@ -9,8 +9,8 @@ import click
 
 from dbt_streamsql.cli.options import for_one_warehouse, print_json
 from dbt_streamsql.runtime.session import SessionSettings
-from dbt_streamsql.server import control
-from dbt_streamsql.server.record import Record, State
+from dbt_streamsql.warm import lifecycle
+from dbt_streamsql.warm.record import Record, State
 
 NOT_RUNNING = 3
 """Exit code of `status`, as service managers have it."""
@@ -34,7 +34,7 @@ def spark() -> None:
 def start(settings: SessionSettings, as_json: bool, idle_minutes: float) -> None:
     """Start the engine unless it is running."""
     began = time.monotonic()
-    record, started = control.start(settings, idle_minutes * 60)
+    record, started = lifecycle.start(settings, idle_minutes * 60)
     seconds = round(time.monotonic() - began, 1)
     if as_json:
         print_json({**_public(record), "started": started, "seconds": seconds})
@@ -49,7 +49,7 @@ def start(settings: SessionSettings, as_json: bool, idle_minutes: float) -> None
 @for_one_warehouse
 def stop(settings: SessionSettings, as_json: bool, force: bool) -> None:
     """Stop the engine if it is running and not in use."""
-    state = control.stop(settings, force=force)
+    state = lifecycle.stop(settings, force=force)
     if as_json:
         print_json({"stopped": state is not None, "sessions": state.sessions if state else 0})
         return
@@ -61,7 +61,7 @@ def stop(settings: SessionSettings, as_json: bool, force: bool) -> None:
 @for_one_warehouse
 def status(settings: SessionSettings, as_json: bool) -> int:
     """Show whether the engine is running, and its state. Exit code 3 if it is not running."""
-    found = control.status(settings)
+    found = lifecycle.status(settings)
     if found is None:
         if as_json:
             print_json({"running": False, "warehouse": settings.warehouse})

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dbt_streamsql.adapter.invoking import Invocation
+from dbt_streamsql.adapter.dbt_commands import Invocation
 from dbt_streamsql.errors import StreamSqlError
 
 _FILES = (".sql", ".yml", ".yaml", ".py", ".md", ".csv")

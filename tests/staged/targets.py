@@ -10,8 +10,8 @@ from pathlib import Path
 from dbt_streamsql import Engine
 from dbt_streamsql.runtime import jars
 from dbt_streamsql.runtime.session import SessionSettings, open_session
-from dbt_streamsql.server import control, find
 from dbt_streamsql.storage import jdbc
+from dbt_streamsql.warm import discover, lifecycle
 from tests.staged import databases
 from tests.staged.contract import Target
 from tests.support.postgres import POSTGRESQL_JAR, server
@@ -62,9 +62,9 @@ def warm(folder: Path) -> Target:
     os.environ["STREAMSQL_CACHE"] = str(cache)
     warehouse = folder / "warehouse"
     settings = SessionSettings(warehouse=str(warehouse))
-    control.start(settings, 0)
-    STACK.callback(control.stop, settings, force=True)
-    spark = find.open_warm(settings)
+    lifecycle.start(settings, 0)
+    STACK.callback(lifecycle.stop, settings, force=True)
+    spark = discover.open_warm(settings)
     assert spark is not None
     engine = Engine.open(warehouse, spark=spark)
     spark.sql("CREATE NAMESPACE lake.shop")

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbt_streamsql.adapter import model_config, seeds
-from dbt_streamsql.adapter.causes import cause_of
+from dbt_streamsql.adapter import seeds
+from dbt_streamsql.adapter.config import model_config
 from dbt_streamsql.adapter.connections import is_query
+from dbt_streamsql.adapter.error_messages import cause_of
 from dbt_streamsql.adapter.impl import StreamSqlAdapter
 from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
 from dbt_streamsql.errors import StreamSqlError

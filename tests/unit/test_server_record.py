@@ -11,9 +11,15 @@ import pytest
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.session import SessionSettings
-from dbt_streamsql.server import control, find, process
-from dbt_streamsql.server.locks import locked
-from dbt_streamsql.server.record import Place, Record, catalog_identity, fingerprint, versions
+from dbt_streamsql.warm import discover, lifecycle, process
+from dbt_streamsql.warm.locks import locked
+from dbt_streamsql.warm.record import (
+    Place,
+    Record,
+    catalog_identity,
+    fingerprint,
+    versions,
+)
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="there is no warm engine elsewhere")
 
@@ -64,7 +70,7 @@ def test_an_engine_that_does_not_fit_is_ignored_and_one_line_says_what_to_do(
     settings, record, change, says, caplog
 ):
     Place(settings).publish(replace(record, **change))
-    assert find.warm(settings) is None
+    assert discover.warm(settings) is None
     assert len(caplog.records) == 1
     assert says in caplog.text
     assert "streamsql spark start" in caplog.text
@@ -124,7 +130,7 @@ def test_a_lock_is_held_by_one(tmp_path):
         assert third
 
 
-@pytest.mark.parametrize("verb", [control.stop, control.status])
+@pytest.mark.parametrize("verb", [lifecycle.stop, lifecycle.status])
 def test_a_profile_that_has_a_server_of_its_own_has_no_warm_engine(settings, verb):
     with pytest.raises(StreamSqlError) as refused:
         verb(SessionSettings(method="connect", host="h"))

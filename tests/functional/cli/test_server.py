@@ -17,8 +17,8 @@ import yaml
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.jars import cache_folder
 from dbt_streamsql.runtime.session import SessionSettings
-from dbt_streamsql.server import find, process
-from dbt_streamsql.server.record import Place, State
+from dbt_streamsql.warm import discover, process
+from dbt_streamsql.warm.record import Place, State
 from tests.support import patience
 
 pytestmark = [
@@ -32,7 +32,7 @@ SLOW = "select count(*) as n from range(1000000) a cross join range(1000000) b"
 HOLD = """
 import sys, time
 from dbt_streamsql.runtime.session import SessionSettings
-from dbt_streamsql.server.find import open_warm
+from dbt_streamsql.warm.discover import open_warm
 session = open_warm(SessionSettings(**eval(sys.argv[1])))
 print("open", flush=True)
 session.sql(sys.argv[2]).collect()
@@ -221,43 +221,43 @@ def test_an_engine_that_does_not_fit_is_left_alone_with_a_word(
     shop, engine_up, caplog, monkeypatch
 ):
     fits = shop.settings
-    assert find.warm(fits).port == shop.server("status")["port"]
+    assert discover.warm(fits).port == shop.server("status")["port"]
     other = replace(fits, spark_properties={**SMALL, "spark.sql.ansi.enabled": "false"})
-    assert find.warm(other) is None
+    assert discover.warm(other) is None
     assert "different settings" in caplog.text
-    assert find.warm(replace(fits, method="cluster", master="local[1]")) is None
+    assert discover.warm(replace(fits, method="cluster", master="local[1]")) is None
     monkeypatch.setenv("STREAMSQL_SERVER", "off")
-    assert find.warm(fits) is None
+    assert discover.warm(fits) is None
     monkeypatch.setenv("STREAMSQL_SERVER", "perhaps")
     with pytest.raises(StreamSqlError) as refused:
-        find.warm(fits)
+        discover.warm(fits)
     assert refused.value.code == "CONFIG_INVALID"
 
 
 def test_a_record_that_others_could_have_written_or_read_is_not_trusted(shop, engine_up):
     file = shop.place.folder / "server.json"
     file.chmod(0o644)
-    assert find.warm(shop.settings) is None
+    assert discover.warm(shop.settings) is None
     file.chmod(0o600)
-    assert find.warm(shop.settings) is not None
+    assert discover.warm(shop.settings) is not None
 
 
 def test_an_engine_whose_warehouse_was_removed_is_left_alone_with_a_word(shop, engine_up, caplog):
     catalog = shop.root / "warehouse" / "catalog.db"
     kept = catalog.rename(catalog.with_name("kept"))
     try:
-        assert find.warm(shop.settings) is None
+        assert discover.warm(shop.settings) is None
         assert "its catalog was removed" in caplog.text
     finally:
         kept.rename(catalog)
-    assert find.warm(shop.settings) is not None
+    assert discover.warm(shop.settings) is not None
 
 
 def test_an_engine_that_does_not_answer_is_left_alone_with_a_word(shop, engine_up, caplog):
     java = jvm_of(engine_up)
     os.kill(java, signal.SIGSTOP)
     try:
-        assert find.warm(shop.settings) is None
+        assert discover.warm(shop.settings) is None
         assert "does not answer" in caplog.text
     finally:
         os.kill(java, signal.SIGCONT)
@@ -277,7 +277,7 @@ def test_an_engine_in_use_is_not_stopped_and_a_killed_client_leaves_nothing_ther
     assert shop.server("stop")["stopped"] is True
     assert not process.identity(engine_up)
     assert shop.server("status") == {"running": False, "warehouse": shop.settings.warehouse}
-    assert find.warm(shop.settings) is None
+    assert discover.warm(shop.settings) is None
 
 
 def test_ctrl_c_stops_the_statements_of_the_run_on_the_engine(shop, engine_up):
@@ -313,7 +313,7 @@ def test_an_engine_killed_in_the_middle_of_a_run_fails_it_and_the_next_run_works
     assert run.returncode != 0
     assert "server is gone" in output, output
     patience.until(lambda: not process.identity(java), java)
-    assert find.warm(shop.settings) is None
+    assert discover.warm(shop.settings) is None
     code, output = shop.run("dbt", "build")  # in its own process: the record is stale
     assert code == 0, output
     assert "it is not running any more" in output

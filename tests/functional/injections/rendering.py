@@ -10,7 +10,7 @@ from dbt.adapters.factory import get_adapter_by_type
 from dbt.cli.main import dbtRunner
 from dbt.context.providers import generate_runtime_model_context
 
-from dbt_streamsql.adapter.tables import spec_of
+from dbt_streamsql.adapter.config.plain_table import spec_of
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.locations import Roots
 

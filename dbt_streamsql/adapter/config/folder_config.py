@@ -7,13 +7,19 @@ from typing import Any
 
 from dbt.utils import fqn_search
 
-from dbt_streamsql.adapter import layout, model_config, sinks, streams, wide
+from dbt_streamsql.adapter.config import (
+    layout,
+    model_config,
+    partial_update,
+    sink,
+    streaming_table,
+)
 
 KEYS: dict[str, frozenset[str]] = {
     "materialized_view": frozenset(model_config.OWN_KEYS),
-    "streaming_table": frozenset(streams.OWN_KEYS),
-    "partial_update": frozenset({*wide.OWN_KEYS, *model_config.OWN_KEYS} - {"plan"}),
-    "sink": frozenset(sinks.OWN_KEYS),
+    "streaming_table": frozenset(streaming_table.OWN_KEYS),
+    "partial_update": frozenset({*partial_update.OWN_KEYS, *model_config.OWN_KEYS} - {"plan"}),
+    "sink": frozenset(sink.OWN_KEYS),
 }
 """The config keys of each kind that dbt does not know."""
 

@@ -12,15 +12,22 @@ from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.events.logging import AdapterLogger
 from dbt_common.exceptions import DbtRuntimeError
 
-from dbt_streamsql.adapter import model_config, plan_files, sinks, streams, tables, wide
-from dbt_streamsql.adapter.causes import listed
+from dbt_streamsql.adapter import plan_files
+from dbt_streamsql.adapter.config import (
+    model_config,
+    partial_update,
+    plain_table,
+    sink,
+    streaming_table,
+)
+from dbt_streamsql.adapter.config.folder_config import own_config
 from dbt_streamsql.adapter.connections import named_by, reads_rows
 from dbt_streamsql.adapter.credentials import DEFAULT_WAREHOUSE
-from dbt_streamsql.adapter.folder_config import own_config
+from dbt_streamsql.adapter.error_messages import listed
 from dbt_streamsql.adapter.host import project_root
-from dbt_streamsql.adapter.operations import OperationsAdapter
-from dbt_streamsql.adapter.outcomes import check_policy
 from dbt_streamsql.adapter.relation import StreamSqlRelation
+from dbt_streamsql.adapter.run_operations import OperationsAdapter
+from dbt_streamsql.adapter.run_results import check_policy
 from dbt_streamsql.adapter.waiting import WaitingList
 from dbt_streamsql.compiler.names import written_by
 from dbt_streamsql.errors import Place, StreamSqlError
@@ -88,8 +95,8 @@ class MaintainedAdapter(OperationsAdapter):
         with self.connections.exception_handler(sql):
             config = own_config(model, self.config)
             name = self._maintained(relation, config)
-            rules, options = wide.of_partial_update(name, config)
-            wide.check_sinks(model, nodes)
+            rules, options = partial_update.of_partial_update(name, config)
+            partial_update.check_sinks(model, nodes)
             if keep:
                 options = self.host.engine.adapter_api.configuration(name) or options
 
@@ -118,13 +125,13 @@ class MaintainedAdapter(OperationsAdapter):
         """The statement by which a model writes its columns of a wide table; see `branch()`."""
         keys = model_config.names_of(key)
         own = model_config.names_of(own_key)
-        node = wide.node_of(relation, nodes)
+        node = partial_update.node_of(relation, nodes)
         told = columns or ((node or {}).get("config") or {}).get("columns")
         names = model_config.names_of(told)
         if not names:
             found = [column.name for column in self.get_columns_in_relation(relation)]
             names = [name for name in found if name not in (own or keys)]
-        return wide.branch_statement(this, relation, names, keys, own)
+        return partial_update.branch_statement(this, relation, names, keys, own)
 
     @available.parse(lambda *_, **__: None)
     def streamsql_stream(
@@ -144,16 +151,18 @@ class MaintainedAdapter(OperationsAdapter):
         with self.connections.exception_handler(sql):
             config = own_config(model, self.config)
             name = self._maintained(relation, config)
-            options = streams.of_streaming_table(
+            options = streaming_table.of_streaming_table(
                 name, config, model.get("unrendered_config") or {}
             )
             root = project_root(self.config)
             if model["language"] == "python":
                 warehouse = self.config.credentials.settings(root).warehouse
-                stream = streams.of_python(name, sql, warehouse or str(root / DEFAULT_WAREHOUSE))
+                stream = streaming_table.of_python(
+                    name, sql, warehouse or str(root / DEFAULT_WAREHOUSE)
+                )
                 query = f"SELECT * FROM {stream['stream']}"
             else:
-                stream, query = streams.stream_of(name, sources, root), sql
+                stream, query = streaming_table.stream_of(name, sources, root), sql
 
         def create(engine: Engine) -> TableReport:
             return engine.create_streaming_table(
@@ -189,7 +198,7 @@ class MaintainedAdapter(OperationsAdapter):
                     hint="drop the table, or give the sink a different `alias`",
                     place=Place(name),
                 )
-            options = sinks.of_sink(name, config, project_root(self.config))
+            options = sink.of_sink(name, config, project_root(self.config))
         engine = self._begun()
         with self.connections.exception_handler(""):
             with self.host.gate.shared():
@@ -199,7 +208,7 @@ class MaintainedAdapter(OperationsAdapter):
             if self._policy == "model":
                 with self.host.gate.alone():
                     engine.epochs.flush()
-        return sinks.response_of(done)
+        return sink.response_of(done)
 
     @available.parse(lambda *_, **__: False)
     def streamsql_waits(self, this: StreamSqlRelation, statement: str) -> bool:
@@ -238,7 +247,7 @@ class MaintainedAdapter(OperationsAdapter):
         """
         name = self._name(relation)
         with self.connections.exception_handler(""):
-            comment, columns = tables.comments_of(str(name), model)
+            comment, columns = plain_table.comments_of(str(name), model)
         if comment is None and not columns:
             return
 
@@ -311,7 +320,7 @@ class MaintainedAdapter(OperationsAdapter):
         """The name of the table. Errors: CONFIG_INVALID, DUPLICATE_WRITER, GRANTS_UNSUPPORTED."""
         name, kind = str(self._name(relation)), str(config["materialized"]).replace("_", " ")
         self._refuse_function(relation)
-        tables.check_grants(name, config)
+        plain_table.check_grants(name, config)
         if relation.database != self.config.credentials.database:
             raise StreamSqlError(
                 "CONFIG_INVALID",

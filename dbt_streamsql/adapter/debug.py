@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from dbt_streamsql.adapter.causes import cause_of
+from dbt_streamsql.adapter.error_messages import cause_of
 from dbt_streamsql.adapter.host import Host
 from dbt_streamsql.adapter.secrets import scrub
 from dbt_streamsql.errors import StreamSqlError

@@ -17,10 +17,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.runtime.session import SessionSettings, open_session
-from dbt_streamsql.server import process
-from dbt_streamsql.server.locks import locked
-from dbt_streamsql.server.record import Place, Record, catalog_identity, fingerprint, versions
-from dbt_streamsql.server.watch import Watch, service_of
+from dbt_streamsql.warm import process
+from dbt_streamsql.warm.locks import locked
+from dbt_streamsql.warm.record import (
+    Place,
+    Record,
+    catalog_identity,
+    fingerprint,
+    versions,
+)
+from dbt_streamsql.warm.watch import Watch, service_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

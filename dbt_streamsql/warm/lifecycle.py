@@ -17,9 +17,9 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime import jars
 from dbt_streamsql.runtime.java import find_java
 from dbt_streamsql.runtime.session import SessionSettings
-from dbt_streamsql.server.find import unfit
-from dbt_streamsql.server.locks import locked
-from dbt_streamsql.server.record import Place, Record, State
+from dbt_streamsql.warm.discover import unfit
+from dbt_streamsql.warm.locks import locked
+from dbt_streamsql.warm.record import Place, Record, State
 
 START_SECONDS = 600
 """One that has died is noticed at once; a busy machine takes minutes."""
@@ -112,7 +112,7 @@ def _launch(place: Place, settings: SessionSettings, idle_seconds: float) -> Rec
     descriptor = os.open(place.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as log:
         child = subprocess.Popen(
-            [sys.executable, "-m", "dbt_streamsql.server"],
+            [sys.executable, "-m", "dbt_streamsql.warm"],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,

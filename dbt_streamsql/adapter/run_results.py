@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.events.logging import AdapterLogger
 
-from dbt_streamsql.adapter.folder_config import KEYS
+from dbt_streamsql.adapter.config.folder_config import KEYS
 from dbt_streamsql.errors import StreamSqlError
 
 if TYPE_CHECKING:

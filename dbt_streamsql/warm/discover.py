@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.session import SessionSettings, catalog_file, open_session
-from dbt_streamsql.server import process
-from dbt_streamsql.server.record import Place, Record, catalog_identity, fingerprint, versions
 from dbt_streamsql.storage.iceberg import nearby
+from dbt_streamsql.warm import process
+from dbt_streamsql.warm.record import (
+    Place,
+    Record,
+    catalog_identity,
+    fingerprint,
+    versions,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,9 +7,9 @@ from typing import Any
 
 from dbt.adapters.events.logging import AdapterLogger
 
+from dbt_streamsql.adapter.config.layout import partition_fields
+from dbt_streamsql.adapter.config.model_config import TABLE_PROPERTIES, located
 from dbt_streamsql.adapter.credentials import texts
-from dbt_streamsql.adapter.layout import partition_fields
-from dbt_streamsql.adapter.model_config import TABLE_PROPERTIES, located
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName, expression
 from dbt_streamsql.runtime.constraints import KINDS, Constraint

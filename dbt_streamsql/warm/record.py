@@ -27,7 +27,7 @@ from dbt_streamsql.cache import cache_folder
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.jars import EMBEDDED
 from dbt_streamsql.runtime.session import SessionSettings, catalog_file
-from dbt_streamsql.server import process
+from dbt_streamsql.warm import process
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
-from dbt_streamsql.server import process
-from dbt_streamsql.server.record import State
 from dbt_streamsql.storage.iceberg.java import items, java_class
+from dbt_streamsql.warm import process
+from dbt_streamsql.warm.record import State
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.contracts.connection import AdapterResponse
 
-from dbt_streamsql.adapter import model_config
+from dbt_streamsql.adapter.config import model_config
 
 if TYPE_CHECKING:
     from dbt_streamsql.runtime.sinks import Delivered
