@@ -20,10 +20,10 @@ from statistics import median
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks import data
+from dbt_streamsql.connectors.options import Options
+from dbt_streamsql.connectors.sources.formats.decoding import VALUE, format_of
+from dbt_streamsql.connectors.sources.source import AT
 from dbt_streamsql.errors import Place
-from dbt_streamsql.storage.streams.formats import VALUE, format_of
-from dbt_streamsql.storage.streams.options import Options
-from dbt_streamsql.storage.streams.source import AT
 
 ROW = {
     "id": (1, "bigint"),

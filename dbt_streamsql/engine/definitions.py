@@ -16,6 +16,7 @@ from dbt_streamsql.compiler.redefine import redefinition
 from dbt_streamsql.compiler.sinks import compile_sink
 from dbt_streamsql.compiler.streaming import Upserts, compile_stream, timed_columns
 from dbt_streamsql.compiler.unsent import OPERATION, carrying_of
+from dbt_streamsql.connectors.sources.source import Omitting, Source
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Job, Sink
 from dbt_streamsql.plan import drift
@@ -45,7 +46,6 @@ from dbt_streamsql.runtime.streams import (
 )
 from dbt_streamsql.state_ttl import as_data, state_ttl_of
 from dbt_streamsql.storage.conf import settings_of
-from dbt_streamsql.storage.streams.source import Omitting, Source
 
 _NOT_OF_QUERIES = ("spark.sql.catalog.", "spark.sql.iceberg.", "spark.sql.warehouse.")
 

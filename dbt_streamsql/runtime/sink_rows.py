@@ -11,6 +11,12 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
+from dbt_streamsql.connectors.sinks.target import (
+    AFTER,
+    BAD_KEY,
+    BEFORE,
+    OPERATION,
+)
 from dbt_streamsql.meta import Job, Sink, TableVersion
 from dbt_streamsql.plan import likeness
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
@@ -23,7 +29,6 @@ from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.columns import collected
 from dbt_streamsql.storage.iceberg import metadata
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-from dbt_streamsql.storage.sinks.target import AFTER, BAD_KEY, BEFORE, OPERATION
 
 _SIGN, _CAME = f"{HIDDEN_PREFIX}sign", f"{HIDDEN_PREFIX}came"
 

@@ -15,15 +15,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.meta import Fence, Job, Sink, TableVersion
-from dbt_streamsql.runtime.context import Warehouse, log
-from dbt_streamsql.runtime.durable import durable
-from dbt_streamsql.runtime.job import Rewrite
-from dbt_streamsql.runtime.local import Local
-from dbt_streamsql.runtime.sink_rows import DoubleKeyError, SinkRows, readable
-from dbt_streamsql.storage.sinks.declared import open_target
-from dbt_streamsql.storage.sinks.target import (
+from dbt_streamsql.connectors.sinks.registry import open_target
+from dbt_streamsql.connectors.sinks.target import (
     BAD_KEY,
     LOST_ROW,
     Batch,
@@ -32,6 +25,13 @@ from dbt_streamsql.storage.sinks.target import (
     Mark,
     Target,
 )
+from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.meta import Fence, Job, Sink, TableVersion
+from dbt_streamsql.runtime.context import Warehouse, log
+from dbt_streamsql.runtime.durable import durable
+from dbt_streamsql.runtime.job import Rewrite
+from dbt_streamsql.runtime.local import Local
+from dbt_streamsql.runtime.sink_rows import DoubleKeyError, SinkRows, readable
 
 PARALLEL = 4
 """Sinks that are delivered to side by side."""

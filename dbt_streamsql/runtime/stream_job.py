@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import lit
 
+from dbt_streamsql.connectors.sources.source import End, Position
 from dbt_streamsql.meta import NOOP, Job, Span, TableVersion
 from dbt_streamsql.meta.history import EVENT_TIME, OLDEST_CHANGE
 from dbt_streamsql.plan.compiled import CompiledPlan
@@ -44,7 +45,6 @@ from dbt_streamsql.storage.conf import over_few_rows
 from dbt_streamsql.storage.iceberg import refs, staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.refs import Moves
-from dbt_streamsql.storage.streams.source import End, Position
 
 
 @dataclass

@@ -8,6 +8,16 @@ from dataclasses import dataclass, field
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from dbt_streamsql.connectors.sources.source import (
+    AS_READ,
+    AT,
+    PROBLEM,
+    RAW,
+    UNSENT,
+    End,
+    Position,
+    Source,
+)
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.meta.history import EVENT_TIME
@@ -38,16 +48,6 @@ from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import stamp
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.stamp import Stamp
-from dbt_streamsql.storage.streams.source import (
-    AS_READ,
-    AT,
-    PROBLEM,
-    RAW,
-    UNSENT,
-    End,
-    Position,
-    Source,
-)
 
 
 @dataclass

@@ -9,6 +9,8 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
+from dbt_streamsql.connectors.sources.registry import open_source
+from dbt_streamsql.connectors.sources.source import Keeping, Source
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.meta.history import EVENT_TIME
@@ -19,8 +21,6 @@ from dbt_streamsql.quoting import TableName, expression
 from dbt_streamsql.runtime.context import Warehouse, log
 from dbt_streamsql.runtime.durable import durable
 from dbt_streamsql.runtime.event_time import IDLE_AFTER, LATE_DATA, TIME
-from dbt_streamsql.storage.streams.declared import open_source
-from dbt_streamsql.storage.streams.source import Keeping, Source
 
 STREAM = "stream"
 """The key of `Job.config` that holds the `Stream` of a streaming table."""
@@ -75,7 +75,7 @@ class Stream:
     """What a streaming table reads, and how.
 
     `name` is what its query calls the stream, `spec` how that is declared (see
-    `storage/streams/declared.py`), `connection` names options of the profile. With a `key` the
+    `connectors/sources/registry.py`), `connection` names options of the profile. With a `key` the
     newest record of a key, by the expression `sequence_by`, says what its row is, and that there
     is none where `delete_when` is true; a record without key for which `truncate_when` is true
     says so of all keys. `leave_out` are columns of the query that are not stored. `on_error`:

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 
+from dbt_streamsql.connectors.options import Options
+from dbt_streamsql.connectors.sources.registry import module_of
+from dbt_streamsql.connectors.sources.source import (
+    AS_READ,
+    AT,
+    PROBLEM,
+    RAW,
+    UNSENT,
+)
 from dbt_streamsql.errors import Place
-from dbt_streamsql.storage.streams.options import Options
-from dbt_streamsql.storage.streams.source import AS_READ, AT, PROBLEM, RAW, UNSENT
 
 SPARSE = ([], [UNSENT, AS_READ])
 """What sources whose updates may leave values out give beside."""
-
-MODULES = {"rate": "datagen", "table": "tables"}
 
 
 def opened(connector, columns=(), reader="", fmt=None, **options):
     """The source that a declaration gives."""
     spec = {"connector": connector, "columns": columns, "reader": reader, "options": options}
     spec |= {"format": fmt, "schema": ""}
-    module = importlib.import_module(
-        f"dbt_streamsql.storage.streams.{MODULES.get(connector, connector)}"
-    )
-    return module.source(Options(spec, Place("a_stream")))
+    return module_of(connector).source(Options(spec, Place("a_stream")))
 
 
 def records(source, spark, after, upto, *names):

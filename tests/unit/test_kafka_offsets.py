@@ -4,9 +4,9 @@ import random
 
 import pytest
 
+from dbt_streamsql.connectors.sources.kafka.kafka_source import _bounded, _first
+from dbt_streamsql.connectors.sources.registry import open_source
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.storage.streams.declared import open_source
-from dbt_streamsql.storage.streams.kafka import _bounded, _first
 from tests.support.seeds import for_many_seeds
 
 A0, A1 = ("a", 0), ("a", 1)

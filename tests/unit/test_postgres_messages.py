@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbt_streamsql.storage.streams.pgrows import Snapshot
+from dbt_streamsql.connectors.sources.postgres.pgoutput_rows import Snapshot
 
 EPOCH = 1 << 32
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from pathlib import Path
 
 import pytest
 
+from dbt_streamsql.connectors.options import HIDDEN
+from dbt_streamsql.connectors.sinks.registry import TARGETS, SinkOptions, module_of, open_target
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.runtime.durable import SINK_STEPS
-from dbt_streamsql.storage.sinks.declared import TARGETS, SinkOptions, open_target
-from dbt_streamsql.storage.streams.options import HIDDEN
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sink.md").read_text(encoding="utf-8")
 SECRET = "a word"  # noqa: S105 - no secret
@@ -33,8 +32,7 @@ def section(title):
 def test_the_page_has_every_option_and_mode(connector):
     given, mode, key = GIVEN[connector]
     options = SinkOptions({"connector": connector, "options": given}, Place("m"))
-    module = importlib.import_module(f"dbt_streamsql.storage.sinks.{TARGETS[connector]}")
-    found = module.target(options, mode, key)
+    found = module_of(connector).target(options, mode, key)
     told = section("postgres" if connector == "jdbc" else connector)
     assert [each for each in options._known if f"`{each}`" not in told] == []
     assert SECRET not in repr(found) + found.name + found.identity

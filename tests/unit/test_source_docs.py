@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from pathlib import Path
 
 import pytest
 import yaml
 
+from dbt_streamsql.connectors.options import Options
+from dbt_streamsql.connectors.sources.files import file_source
+from dbt_streamsql.connectors.sources.kafka import kafka_source
+from dbt_streamsql.connectors.sources.registry import module_of
 from dbt_streamsql.errors import Place
-from dbt_streamsql.storage.streams import files, kafka
-from dbt_streamsql.storage.streams.options import Options
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sources.md").read_text(encoding="utf-8")
 SCHEMA = '{"type": "record", "name": "r", "fields": [{"name": "id", "type": "int"}]}'
@@ -29,13 +30,13 @@ def opened(connector, fmt, columns=(("id", "int"),), **given):
     options = Options(
         {"connector": connector, "format": fmt, "columns": columns, "options": given}, Place("m")
     )
-    module = importlib.import_module(f"dbt_streamsql.storage.streams.{connector}")
-    return module.source(options), options
+    return module_of(connector).source(options), options
 
 
 @pytest.mark.parametrize(
     ("connector", "fmt"),
-    [("kafka", fmt) for fmt in kafka.FORMATS] + [("files", fmt) for fmt in files.FORMATS],
+    [("kafka", fmt) for fmt in kafka_source.FORMATS]
+    + [("files", fmt) for fmt in file_source.FORMATS],
 )
 def test_the_page_has_every_option(connector, fmt, tmp_path):
     given = dict(GIVEN[connector])

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from pathlib import Path
 
 import pytest
 import yaml
 
+from dbt_streamsql.connectors.options import Options
+from dbt_streamsql.connectors.sources.registry import module_of
 from dbt_streamsql.errors import Place
-from dbt_streamsql.storage.streams.options import Options
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "sources-databases.md"
@@ -27,8 +27,7 @@ def declared():
 
 def opened(spec, **more):
     options = Options({**spec, "options": {**CONNECTION, **spec["options"], **more}}, Place("m"))
-    module = importlib.import_module(f"dbt_streamsql.storage.streams.{spec['connector']}")
-    return module.source(options), options
+    return module_of(spec["connector"]).source(options), options
 
 
 @pytest.mark.parametrize(("name", "spec"), list(declared()))

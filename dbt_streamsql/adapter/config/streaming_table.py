@@ -9,11 +9,11 @@ from typing import Any
 
 from dbt_streamsql.adapter.config import model_config
 from dbt_streamsql.adapter.error_messages import listed
+from dbt_streamsql.connectors.sources.registry import PYTHON
 from dbt_streamsql.durations import event_times
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.python_code import give
-from dbt_streamsql.storage.streams.declared import PYTHON
 
 KEY = "streamsql"
 """Under `meta` of a source: what makes it a stream."""

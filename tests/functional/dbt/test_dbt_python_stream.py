@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
+from dbt_streamsql.connectors.sources.registry import PYTHON, open_source
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.storage.streams.declared import PYTHON, open_source
 from tests.support.dbt_processes import DBT, DBT_THAT_DIES, run
 
 CLICKS = """

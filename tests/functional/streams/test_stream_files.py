@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dbt_streamsql.connectors.sources.files import folder_listing
+from dbt_streamsql.connectors.sources.source import AT, PROBLEM, RAW
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.storage.streams import files_list
-from dbt_streamsql.storage.streams.source import AT, PROBLEM, RAW
 from tests.support.steps import dying
 from tests.support.streams import opened, problems, records, through
 
@@ -255,7 +255,7 @@ def test_a_lost_list_is_no_new_beginning(spark, folder, stream, tmp_path):
     folder.put("a.json", [1])
     _, at = through(stream(), spark)
     shutil.rmtree(tmp_path / "ledger")
-    files_list._listed.cache_clear()
+    folder_listing._listed.cache_clear()
     with pytest.raises(StreamSqlError) as caught:
         stream().end(spark, at)
     assert caught.value.code == "STREAM_LOST"
@@ -421,8 +421,8 @@ def test_everything_wrong_is_told_at_once(spark, stream):
 
 
 def test_files_of_another_file_system_are_found_by_spark(spark, folder, stream, monkeypatch):
-    monkeypatch.setattr(files_list, "local", lambda path: None)
-    monkeypatch.setattr(files_list, "_plain", lambda path: path)
+    monkeypatch.setattr(folder_listing, "local", lambda path: None)
+    monkeypatch.setattr(folder_listing, "_plain", lambda path: path)
     found = stream(path=f"file:{folder.path}", ledger=f"file:{folder.path.parent}/lists")
     found = replace(found, fan=2)
     folder.put(STRANGE, [1])

@@ -11,10 +11,10 @@ import json
 import fastavro
 import pytest
 
+from dbt_streamsql.connectors.options import Options
+from dbt_streamsql.connectors.sources.formats.decoding import VALUE, format_of
+from dbt_streamsql.connectors.sources.source import AT, PROBLEM, RAW
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.storage.streams.formats import VALUE, format_of
-from dbt_streamsql.storage.streams.options import Options
-from dbt_streamsql.storage.streams.source import AT, PROBLEM, RAW
 from tests.support.streams import SPARSE
 
 pytestmark = pytest.mark.spark

@@ -8,9 +8,9 @@ import random
 
 import pytest
 
+from dbt_streamsql.connectors.sources.kafka import kafka_brokers
+from dbt_streamsql.connectors.sources.source import AT, PROBLEM, RAW
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.storage.streams import kafka_brokers
-from dbt_streamsql.storage.streams.source import AT, PROBLEM, RAW
 from tests.support.steps import dying
 from tests.support.streams import opened, problems, records, through
 

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from dbt_streamsql.storage.streams.postgres import Postgres
+from dbt_streamsql.connectors.sources.postgres.postgres_source import Postgres
 from tests.support.followed_postgres import connected, refused
 from tests.support.streams import problems, records, through
 

@@ -7,10 +7,10 @@ import json
 
 import pytest
 
+from dbt_streamsql.connectors.options import Options
+from dbt_streamsql.connectors.sources.formats.decoding import VALUE, format_of
+from dbt_streamsql.connectors.sources.source import AT, PROBLEM
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.storage.streams.formats import VALUE, format_of
-from dbt_streamsql.storage.streams.options import Options
-from dbt_streamsql.storage.streams.source import AT, PROBLEM
 
 pytestmark = pytest.mark.spark
 

@@ -12,10 +12,10 @@ import struct
 import fastavro
 import pytest
 
+from dbt_streamsql.connectors.options import Options
+from dbt_streamsql.connectors.sources.formats.decoding import VALUE, format_of
+from dbt_streamsql.connectors.sources.source import AT, PROBLEM
 from dbt_streamsql.errors import Place
-from dbt_streamsql.storage.streams.formats import VALUE, format_of
-from dbt_streamsql.storage.streams.options import Options
-from dbt_streamsql.storage.streams.source import AT, PROBLEM
 
 pytestmark = pytest.mark.spark
 

@@ -12,9 +12,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dbt_streamsql.connectors.options import Options, moment_of, seconds_of
+from dbt_streamsql.connectors.sources.source import (
+    AT,
+    PROBLEM,
+    RAW,
+    End,
+    Position,
+)
 from dbt_streamsql.quoting import quote
-from dbt_streamsql.storage.streams.options import Options, moment_of, seconds_of
-from dbt_streamsql.storage.streams.source import AT, PROBLEM, RAW, End, Position
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Protocol
 
-from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX
-from dbt_streamsql.quoting import literal
-from dbt_streamsql.storage.columns import type_text
-from dbt_streamsql.storage.streams import avro, formats
-from dbt_streamsql.storage.streams.files_list import Entry, literal_paths
-from dbt_streamsql.storage.streams.formats import (
+from dbt_streamsql.connectors.options import Options
+from dbt_streamsql.connectors.sources.files.folder_listing import Entry, literal_paths
+from dbt_streamsql.connectors.sources.formats import avro, decoding
+from dbt_streamsql.connectors.sources.formats.decoding import (
     BROKEN,
     NOT_TEXT,
     VALUE,
@@ -21,12 +18,15 @@ from dbt_streamsql.storage.streams.formats import (
     Declared,
     Format,
 )
-from dbt_streamsql.storage.streams.options import Options
-from dbt_streamsql.storage.streams.records.json_text import CORRUPT, ROW
-from dbt_streamsql.storage.streams.records.sql import field, struct, when
-from dbt_streamsql.storage.streams.records.values import as_texts
-from dbt_streamsql.storage.streams.rows import Columns, records
-from dbt_streamsql.storage.streams.source import AT, Omissions
+from dbt_streamsql.connectors.sources.records.json_text import CORRUPT, ROW
+from dbt_streamsql.connectors.sources.records.sql import field, struct, when
+from dbt_streamsql.connectors.sources.records.values import as_texts
+from dbt_streamsql.connectors.sources.rows import Columns, records
+from dbt_streamsql.connectors.sources.source import AT, Omissions
+from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.quoting import literal
+from dbt_streamsql.storage.columns import type_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -62,7 +62,7 @@ class Lines:
         return self.format.columns(spark)
 
     def omissions(self, spark: SparkSession) -> Omissions | None:
-        return formats.omissions(self.format, spark)
+        return decoding.omissions(self.format, spark)
 
     def read(
         self, spark: SparkSession, files: Sequence[Entry], columns: Columns, base: str
@@ -126,7 +126,7 @@ class CsvFiles:
 
         del columns
         types = self.format.declared.types(spark)
-        shape = formats.with_corrupt(as_texts(types))
+        shape = decoding.with_corrupt(as_texts(types))
         options = {
             **self.format.reader(),
             "header": str(self.header).lower(),
@@ -211,12 +211,12 @@ def reader_of(options: Options, known: Sequence[str]) -> Reader:
     """The files that a source declares; what is wrong is noted there."""
     kind = str(options.format or "")
     if kind == "parquet":
-        return Typed(kind, formats.declared_of(options, kind), "", options.place)
+        return Typed(kind, decoding.declared_of(options, kind), "", options.place)
     if kind == "avro":
         path = options.text("schema_file", allowed="the path of a file with an Avro schema")
         schema = avro.text_of(options, "schema_file", path) if path else ""
-        return Typed(kind, formats.declared_of(options, kind), schema, options.place)
-    form = formats.format_of(options, known)
+        return Typed(kind, decoding.declared_of(options, kind), schema, options.place)
+    form = decoding.format_of(options, known)
     if isinstance(form, Csv):
         header = options.flag("header", default=True)
         return CsvFiles(form, header, options.flag("multi_line", default=False))

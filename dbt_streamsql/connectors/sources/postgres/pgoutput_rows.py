@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from dbt_streamsql.errors import Place
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX
-from dbt_streamsql.quoting import quote
-from dbt_streamsql.storage.columns import arrow_frame
-from dbt_streamsql.storage.streams.pgoutput import (
+from dbt_streamsql.connectors.sources.postgres.pgoutput import (
     SINCE_2000,
     UNCHANGED,
     Change,
@@ -23,9 +19,13 @@ from dbt_streamsql.storage.streams.pgoutput import (
     lsn_of,
     lsn_text,
 )
-from dbt_streamsql.storage.streams.pgtable import UNBOUNDED, PgTable
-from dbt_streamsql.storage.streams.rows import Columns, records
-from dbt_streamsql.storage.streams.source import AT, UNSENT, Position
+from dbt_streamsql.connectors.sources.postgres.server_tables import UNBOUNDED, PgTable
+from dbt_streamsql.connectors.sources.rows import Columns, records
+from dbt_streamsql.connectors.sources.source import AT, UNSENT, Position
+from dbt_streamsql.errors import Place
+from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.quoting import quote
+from dbt_streamsql.storage.columns import arrow_frame
 
 if TYPE_CHECKING:
     from psycopg import Cursor

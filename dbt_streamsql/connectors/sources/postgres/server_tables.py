@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dbt_streamsql.connectors.options import Options
+from dbt_streamsql.connectors.sources.postgres.pgoutput import lsn_of
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.storage.streams.options import Options
-from dbt_streamsql.storage.streams.pgoutput import lsn_of
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -11,11 +11,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from dbt_streamsql.connectors.sinks.registry import SinkOptions
+from dbt_streamsql.connectors.sinks.target import (
+    AFTER,
+    Batch,
+    Layout,
+    Mark,
+)
+from dbt_streamsql.connectors.sources.postgres import server_tables
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import quote
-from dbt_streamsql.storage.sinks.declared import SinkOptions
-from dbt_streamsql.storage.sinks.target import AFTER, Batch, Layout, Mark
-from dbt_streamsql.storage.streams import pgtable
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -187,7 +192,7 @@ class PostgresTarget:
                 place=self.place,
             ) from error
         try:
-            connection = pgtable.connect(self.login)
+            connection = server_tables.connect(self.login)
             # A process that died unheard may hold the row of the mark.
             connection.execute("SELECT set_config('lock_timeout', '30s', false)")
             try:
@@ -279,8 +284,8 @@ def target(options: SinkOptions, mode: str, key: tuple[str, ...]) -> PostgresTar
     """Error: CONFIG_INVALID."""
     options.modes(mode, ("upsert",), key)
     found = _of_url(options) if options.connector == "jdbc" else {}
-    login = pgtable.login_of(options, found)
-    schema, table = pgtable.place_of(options)
+    login = server_tables.login_of(options, found)
+    schema, table = server_tables.place_of(options)
     marks = options.text("marks_schema", schema)
     may_create = options.flag("create", default=True)
     options.check()

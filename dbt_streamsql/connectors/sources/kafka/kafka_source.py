@@ -15,11 +15,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dbt_streamsql.connectors.options import LATEST, Options
+from dbt_streamsql.connectors.sources.formats import decoding
+from dbt_streamsql.connectors.sources.kafka import kafka_brokers
+from dbt_streamsql.connectors.sources.kafka.kafka_brokers import (
+    Brokers,
+    Offsets,
+    Partition,
+    Seen,
+)
+from dbt_streamsql.connectors.sources.source import (
+    AT,
+    End,
+    Omissions,
+    Position,
+)
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.storage.streams import formats, kafka_brokers
-from dbt_streamsql.storage.streams.kafka_brokers import Brokers, Offsets, Partition, Seen
-from dbt_streamsql.storage.streams.options import LATEST, Options
-from dbt_streamsql.storage.streams.source import AT, End, Omissions, Position
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,7 +70,7 @@ class Kafka:
     most: int | None
     on_lost: str
     binary_key: bool
-    format: formats.Format
+    format: decoding.Format
     place: Place
     hide: Callable[[str], str] = field(repr=False)
 
@@ -68,11 +79,11 @@ class Kafka:
         return f"{self._topics} at {self.servers}"
 
     def columns(self, spark: SparkSession) -> tuple[tuple[str, str], ...]:
-        return formats.with_own(self.format.columns(spark), self._own, self.place)
+        return decoding.with_own(self.format.columns(spark), self._own, self.place)
 
     def omissions(self, spark: SparkSession) -> Omissions | None:
         # What is passed over may have changed the value.
-        return formats.omissions(self.format, spark) if self.on_lost == FAIL else None
+        return decoding.omissions(self.format, spark) if self.on_lost == FAIL else None
 
     def end(self, spark: SparkSession, after: Position | None) -> End | None:
         """The newest offsets, or as far as the bound goes.
@@ -119,10 +130,10 @@ class Kafka:
         bad_key = F.lit(not self.binary_key) & ~F.is_valid_utf8(F.col("_key").cast("string"))
         frame = (
             found.withColumn("_tombstone", F.col("value").isNull())
-            .withColumn(formats.BROKEN, F.when(bad_key, F.lit(_BAD_KEY)))
+            .withColumn(decoding.BROKEN, F.when(bad_key, F.lit(_BAD_KEY)))
             .withColumn("_key", key)
             .withColumn(AT, F.concat_ws(":", "_topic", "_partition", "_offset"))
-            .withColumnRenamed("value", formats.VALUE)
+            .withColumnRenamed("value", decoding.VALUE)
         )
         return self.format.decode(spark, frame, tuple(name for name, _ in self._own))
 
@@ -243,7 +254,7 @@ def source(options: Options) -> Kafka:
     for name in _OURS:
         if name in given:
             options.wrong(f"`{name}` cannot be set; use `bootstrap_servers`")
-    form = formats.format_of(options, FORMATS)
+    form = decoding.format_of(options, FORMATS)
     options.check()
     reader = {**_DEFAULTS, **given, "kafka.bootstrap.servers": servers}
     return Kafka(

@@ -11,10 +11,16 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dbt_streamsql.connectors.sources.records import times
+from dbt_streamsql.connectors.sources.records.sql import (
+    concat,
+    field,
+    let,
+    struct,
+    when,
+)
 from dbt_streamsql.quoting import literal
 from dbt_streamsql.storage.columns import type_text
-from dbt_streamsql.storage.streams.records import times
-from dbt_streamsql.storage.streams.records.sql import concat, field, let, struct, when
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dbt_streamsql.connectors.options import Options
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
-from dbt_streamsql.storage.streams.options import Options
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from dbt_streamsql.connectors.sources.records.values import converted, not_of
+from dbt_streamsql.connectors.sources.source import (
+    AS_READ,
+    AT,
+    PROBLEM,
+    RAW,
+    UNSENT,
+)
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.storage.columns import type_text
-from dbt_streamsql.storage.streams.records.values import converted, not_of
-from dbt_streamsql.storage.streams.source import AS_READ, AT, PROBLEM, RAW, UNSENT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

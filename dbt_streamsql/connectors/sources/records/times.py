@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from dbt_streamsql.connectors.sources.records.sql import concat, when
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import literal
-from dbt_streamsql.storage.streams.records.sql import concat, when
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dbt_streamsql.storage.streams.records.sql import let
+from dbt_streamsql.connectors.sources.records.sql import let
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 VARIABLE = "io.debezium.data.VariableScaleDecimal"

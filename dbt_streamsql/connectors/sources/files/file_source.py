@@ -16,12 +16,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dbt_streamsql.connectors.options import EARLIEST, LATEST, Options
+from dbt_streamsql.connectors.sources.files import file_reader
+from dbt_streamsql.connectors.sources.files.folder_listing import (
+    Entry,
+    Files,
+    Ledger,
+    base_of,
+    files_of,
+)
+from dbt_streamsql.connectors.sources.formats import decoding
+from dbt_streamsql.connectors.sources.source import (
+    End,
+    Omissions,
+    Omitting,
+    Position,
+)
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.streams import files_read, formats
-from dbt_streamsql.storage.streams.files_list import Entry, Files, Ledger, base_of, files_of
-from dbt_streamsql.storage.streams.options import EARLIEST, LATEST, Options
-from dbt_streamsql.storage.streams.source import End, Omissions, Omitting, Position
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +54,7 @@ class FileStream:
 
     path: str
     format: str
-    reader: files_read.Reader
+    reader: file_reader.Reader
     start: str | float
     most: int | None
     min_age: float
@@ -58,7 +70,7 @@ class FileStream:
 
     def columns(self, spark: SparkSession) -> tuple[tuple[str, str], ...]:
         found = self.reader.columns(spark, lambda: self._first(spark))
-        return formats.with_own(found, OWN, self.place)
+        return decoding.with_own(found, OWN, self.place)
 
     def omissions(self, spark: SparkSession) -> Omissions | None:
         return self.reader.omissions(spark) if isinstance(self.reader, Omitting) else None
@@ -213,7 +225,7 @@ def source(options: Options) -> FileStream:
     age = options.seconds("min_age", 0.0)
     rewrite = options.choice("on_rewrite", (FAIL, IGNORE), FAIL)
     ledger = options.text("ledger", None)
-    reader = files_read.reader_of(options, FORMATS)
+    reader = file_reader.reader_of(options, FORMATS)
     options.check()
     return FileStream(
         path=path,

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
+from dbt_streamsql.connectors.options import Options
+from dbt_streamsql.connectors.sinks.target import Target
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.storage.sinks.target import Target
-from dbt_streamsql.storage.streams.options import Options
 
 TARGETS: Mapping[str, str] = {
-    "files": "files",
-    "jdbc": "postgres",
-    "kafka": "kafka",
-    "postgres": "postgres",
+    "files": "file_sink",
+    "jdbc": "postgres_sink",
+    "kafka": "kafka_sink",
+    "postgres": "postgres_sink",
 }
 """Their names, and the module of each that has `target(options, mode, key) -> Target`."""
+
+
+def module_of(connector: str) -> ModuleType:
+    """The module of a kind of target."""
+    return import_module(f"{__package__}.{TARGETS[connector]}")
 
 
 def open_target(spec: Mapping[str, Any], mode: str, key: tuple[str, ...], place: Place) -> Target:
@@ -34,8 +40,7 @@ def open_target(spec: Mapping[str, Any], mode: str, key: tuple[str, ...], place:
             hint="docs/sink.md has an example of each connector",
             place=place,
         )
-    module = import_module(f"{__package__}.{TARGETS[connector]}")
-    target: Target = module.target(SinkOptions(spec, place), mode, key)
+    target: Target = module_of(connector).target(SinkOptions(spec, place), mode, key)
     return target
 
 

@@ -20,13 +20,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from dbt_streamsql.connectors.options import Options
+from dbt_streamsql.connectors.sources.postgres import pgoutput_rows, server_tables
+from dbt_streamsql.connectors.sources.postgres.pgoutput import (
+    end_of,
+    lsn_of,
+    lsn_text,
+    transactions,
+)
+from dbt_streamsql.connectors.sources.postgres.server_tables import PgTable, Slot
+from dbt_streamsql.connectors.sources.rows import columns_of
+from dbt_streamsql.connectors.sources.source import End, Omissions, Position
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.storage.streams import pgrows, pgtable
-from dbt_streamsql.storage.streams.options import Options
-from dbt_streamsql.storage.streams.pgoutput import end_of, lsn_of, lsn_text, transactions
-from dbt_streamsql.storage.streams.pgtable import PgTable, Slot
-from dbt_streamsql.storage.streams.rows import columns_of
-from dbt_streamsql.storage.streams.source import End, Omissions, Position
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -38,7 +43,7 @@ FAR = 64 << 20
 """Bytes of log, without a change of the table, after which its position moves on all the same: a
 slot that stands still keeps the server's log from being removed."""
 
-_SHORT = frozenset(pgtable.PLAIN.values()) - {"binary"}
+_SHORT = frozenset(server_tables.PLAIN.values()) - {"binary"}
 """Types whose values are never so long that one is not sent."""
 
 _NAME = re.compile(r"[a-z0-9_]{1,63}")
@@ -112,7 +117,7 @@ class Postgres:
         with self._connected() as connection:
             table = self._table(connection)
             if after is None:
-                rows = pgrows.Rows(table)
+                rows = pgoutput_rows.Rows(table)
                 if "export" in upto:
                     self._initial(connection, table, upto, rows)
             else:
@@ -143,7 +148,7 @@ class Postgres:
         from psycopg import sql
 
         with self._connected() as connection:
-            if pgtable.slot_of(connection, self.slot) is not None:
+            if server_tables.slot_of(connection, self.slot) is not None:
                 connection.execute("SELECT pg_drop_replication_slot(%s)", (self.slot,))
             if self.publication == self.slot:
                 text = sql.SQL("DROP PUBLICATION IF EXISTS {}")
@@ -157,19 +162,19 @@ class Postgres:
         first = {
             "lsn": lsn_text(slot.confirmed),
             "table": table.oid,
-            "system": pgtable.system_of(connection),
+            "system": server_tables.system_of(connection),
         }
         if self.start == "latest":
-            (now,) = pgtable.one(connection, "SELECT pg_current_wal_flush_lsn()::text")
+            (now,) = server_tables.one(connection, "SELECT pg_current_wal_flush_lsn()::text")
             return End({**first, "lsn": now}, 0)
         # A transaction may be written as committed, before the slot begins, and not be visible
         # yet: neither slot nor snapshot would have it. It is finished before the snapshot.
         self._finished(connection)
-        held = pgtable.connect(self.login)
+        held = server_tables.connect(self.login)
         try:
             held.autocommit = False
             held.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            export, seen, until, at = pgtable.one(
+            export, seen, until, at = server_tables.one(
                 held,
                 "SELECT pg_export_snapshot(), pg_current_snapshot()::text, "
                 "pg_current_wal_insert_lsn()::text, extract(epoch FROM now())::float8",
@@ -187,10 +192,10 @@ class Postgres:
         """Wait for the transactions that write now. Error: STREAM_UNREACHABLE after `patience`."""
         # A snapshot does not list those that are newer than all that have ended: hence a number of
         # our own, which all that began before are below.
-        (newest,) = pgtable.one(connection, "SELECT pg_current_xact_id()::text::bigint")
+        (newest,) = server_tables.one(connection, "SELECT pg_current_xact_id()::text::bigint")
         asked = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
         until = time.monotonic() + self.patience
-        while pgtable.one(connection, asked)[0] <= newest:
+        while server_tables.one(connection, asked)[0] <= newest:
             if time.monotonic() > until:
                 raise self._kept_waiting(connection)
             time.sleep(_POLL)
@@ -206,7 +211,7 @@ class Postgres:
         )
 
     def _changes(self, connection: Connection[Any], table: PgTable, after: Position) -> End | None:
-        (now,) = pgtable.one(connection, "SELECT pg_current_wal_flush_lsn()::text")
+        (now,) = server_tables.one(connection, "SELECT pg_current_wal_flush_lsn()::text")
         found = connection.execute(
             "SELECT xid::text::bigint, count(*) FILTER (WHERE get_byte(data, 0) = ANY (%s) AND "
             "(get_byte(data, 0) = %s OR substring(data FROM 2 FOR 4) = %s)), "
@@ -220,7 +225,7 @@ class Postgres:
                 *self._peek(now, self.most),
             ),
         ).fetchall()
-        done, seen = lsn_of(after["lsn"]), pgrows.Snapshot.of(after)
+        done, seen = lsn_of(after["lsn"]), pgoutput_rows.Snapshot.of(after)
         ends = {row[0]: end_of(row[2]) for row in found if row[2]}
         new = [row for row in found if row[0] in ends and ends[row[0]] > done]
         counted = [row for row in new if row[1] and not seen.has(row[0], ends[row[0]])]
@@ -231,14 +236,14 @@ class Postgres:
             upto = lsn_of(now)
             if upto - done <= self.far:
                 return None
-        oldest = min((pgrows.time_of(row[2]) for row in counted), default=None)
+        oldest = min((pgoutput_rows.time_of(row[2]) for row in counted), default=None)
         return End(_moved(after, upto), records, oldest)
 
     def _decoded(
         self, connection: Connection[Any], table: PgTable, after: Position, upto: Position
-    ) -> pgrows.Rows:
+    ) -> pgoutput_rows.Rows:
         """The changes between two positions."""
-        rows, seen = pgrows.Rows(table), pgrows.Snapshot.of(after)
+        rows, seen = pgoutput_rows.Rows(table), pgoutput_rows.Snapshot.of(after)
         low, high = lsn_of(after["lsn"]), lsn_of(upto["lsn"])
         with connection.transaction(), connection.cursor("streamsql") as cursor:
             cursor.itersize = _AT_ONCE
@@ -250,7 +255,7 @@ class Postgres:
         return rows
 
     def _initial(
-        self, connection: Connection[Any], table: PgTable, upto: Position, rows: pgrows.Rows
+        self, connection: Connection[Any], table: PgTable, upto: Position, rows: pgoutput_rows.Rows
     ) -> None:
         """The table as the snapshot saw it. Error: STREAM_LOST when the snapshot is gone."""
         from psycopg import errors, sql
@@ -289,7 +294,7 @@ class Postgres:
                 f'a primary key, or `ALTER TABLE "{self.schema}"."{self.table}" REPLICA IDENTITY '
                 "FULL`, or `publish: [insert]` for a table that only grows",
             )
-        told = pgtable.published(connection, self.publication, table)
+        told = server_tables.published(connection, self.publication, table)
         if told is not None:
             self._check_published(told)
             return
@@ -320,7 +325,7 @@ class Postgres:
     def _made(self, connection: Connection[Any]) -> Slot:
         from psycopg import errors
 
-        (level,) = pgtable.one(connection, "SHOW wal_level")
+        (level,) = server_tables.one(connection, "SHOW wal_level")
         if level != "logical":
             raise self._refusal(
                 "STREAM_UNREACHABLE",
@@ -328,7 +333,7 @@ class Postgres:
                 f"wal_level = {level}",
                 "set `wal_level = logical` in postgresql.conf and restart the server",
             )
-        slot = pgtable.slot_of(connection, self.slot)
+        slot = server_tables.slot_of(connection, self.slot)
         if slot is not None and slot.is_lost and self.may_create:
             connection.execute("SELECT pg_drop_replication_slot(%s)", (self.slot,))
             slot = None
@@ -338,11 +343,11 @@ class Postgres:
                 told = f"SELECT pg_create_logical_replication_slot('{self.slot}', '{PLUGIN}')"
                 self._missing(f"the slot {self.slot}", told)
             try:
-                with pgtable.limited(connection, self.patience):
+                with server_tables.limited(connection, self.patience):
                     connection.execute(text, (self.slot, PLUGIN))
             except errors.QueryCanceled:
                 raise self._kept_waiting(connection) from None
-            slot = pgtable.slot_of(connection, self.slot)
+            slot = server_tables.slot_of(connection, self.slot)
         if slot is None or slot.plugin != PLUGIN or slot.database != self.login["dbname"]:
             raise self._refusal(
                 "STREAM_CHANGED",
@@ -354,7 +359,7 @@ class Postgres:
 
     def _check(self, connection: Connection[Any], table: PgTable, after: Position) -> None:
         """Whether the slot still has what comes after a position."""
-        slot = pgtable.slot_of(connection, self.slot)
+        slot = server_tables.slot_of(connection, self.slot)
         problem = ""
         if slot is None:
             problem = f"the slot {self.slot} is gone"
@@ -367,7 +372,7 @@ class Postgres:
             )
         elif after["table"] != table.oid:
             problem = "the table was dropped and recreated"
-        elif after["system"] != pgtable.system_of(connection):
+        elif after["system"] != server_tables.system_of(connection):
             problem = "this is a different PostgreSQL server, or a restored one"
         if problem:
             raise self._refusal(
@@ -376,11 +381,11 @@ class Postgres:
                 problem,
                 "give every reader its own slot; `--full-refresh` starts again",
             )
-        told = pgtable.published(connection, self.publication, table)
+        told = server_tables.published(connection, self.publication, table)
         self._check_published(told if told is not None else ["nothing of this table"])
 
     def _advance(self, connection: Connection[Any], upto: Position) -> None:
-        slot = pgtable.slot_of(connection, self.slot)
+        slot = server_tables.slot_of(connection, self.slot)
         if slot is not None and slot.confirmed < lsn_of(upto["lsn"]):
             text = "SELECT pg_replication_slot_advance(%s, %s)"
             connection.execute(text, (self.slot, upto["lsn"]))
@@ -390,10 +395,10 @@ class Postgres:
         return (self.slot, upto, most, publication)
 
     def _columns(self, table: PgTable) -> tuple[tuple[str, str], ...]:
-        return columns_of(table.columns, self.declared, pgrows.OWN, self.place)
+        return columns_of(table.columns, self.declared, pgoutput_rows.OWN, self.place)
 
     def _table(self, connection: Connection[Any]) -> PgTable:
-        return pgtable.table_of(connection, self.schema, self.table, self.place)
+        return server_tables.table_of(connection, self.schema, self.table, self.place)
 
     @property
     def _key(self) -> tuple[str, ...]:
@@ -432,7 +437,7 @@ class Postgres:
                 "pip install 'dbt-streamsql[postgres]'",
             ) from error
         try:
-            connection = pgtable.connect(self.login)
+            connection = server_tables.connect(self.login)
             try:
                 yield connection
             finally:
@@ -448,8 +453,8 @@ class Postgres:
 
 def source(options: Options) -> Postgres:
     """Error: CONFIG_INVALID."""
-    login = pgtable.login_of(options)
-    schema, table = pgtable.place_of(options)
+    login = server_tables.login_of(options)
+    schema, table = server_tables.place_of(options)
 
     def slot_name(value: Any) -> str | None:
         return value if isinstance(value, str) and _NAME.fullmatch(value) else None

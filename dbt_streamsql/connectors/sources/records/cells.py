@@ -11,17 +11,17 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX
-from dbt_streamsql.quoting import literal
-from dbt_streamsql.storage.columns import type_text
-from dbt_streamsql.storage.streams.records import connect, json_text
-from dbt_streamsql.storage.streams.records.sql import (
+from dbt_streamsql.connectors.sources.records import connect, json_text
+from dbt_streamsql.connectors.sources.records.sql import (
     concat,
     field,
     one_of,
     when,
 )
-from dbt_streamsql.storage.streams.records.values import as_texts, is_nested
+from dbt_streamsql.connectors.sources.records.values import as_texts, is_nested
+from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.quoting import literal
+from dbt_streamsql.storage.columns import type_text
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType

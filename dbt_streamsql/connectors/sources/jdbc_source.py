@@ -17,12 +17,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dbt_streamsql.connectors.options import Options
+from dbt_streamsql.connectors.sources.rows import columns_of, records
+from dbt_streamsql.connectors.sources.source import End, Position
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.storage.columns import collected, type_text
-from dbt_streamsql.storage.streams.options import Options
-from dbt_streamsql.storage.streams.rows import columns_of, records
-from dbt_streamsql.storage.streams.source import End, Position
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

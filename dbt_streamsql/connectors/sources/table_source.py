@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dbt_streamsql.connectors.options import Options
+from dbt_streamsql.connectors.sources.rows import columns_of, records
+from dbt_streamsql.connectors.sources.source import End, Position
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
 from dbt_streamsql.quoting import TableName, quote
@@ -17,9 +20,6 @@ from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import summaries
 from dbt_streamsql.storage.iceberg.changes import UNCOUNTED, Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-from dbt_streamsql.storage.streams.options import Options
-from dbt_streamsql.storage.streams.rows import columns_of, records
-from dbt_streamsql.storage.streams.source import End, Position
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

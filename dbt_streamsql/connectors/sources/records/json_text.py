@@ -10,11 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dbt_streamsql.connectors.sources.records.sql import (
+    coalesce,
+    field,
+    struct,
+    when,
+)
+from dbt_streamsql.connectors.sources.records.values import as_texts, is_nested, unfit
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import literal, quote
 from dbt_streamsql.storage.columns import type_ddl
-from dbt_streamsql.storage.streams.records.sql import coalesce, field, struct, when
-from dbt_streamsql.storage.streams.records.values import as_texts, is_nested, unfit
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

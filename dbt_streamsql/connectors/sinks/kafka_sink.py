@@ -12,11 +12,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dbt_streamsql.connectors.sinks.registry import SinkOptions
+from dbt_streamsql.connectors.sinks.target import (
+    AFTER,
+    BEFORE,
+    Batch,
+    Layout,
+    Mark,
+    is_of_rows,
+)
+from dbt_streamsql.connectors.sources.kafka import kafka_brokers
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import quote
-from dbt_streamsql.storage.sinks.declared import SinkOptions
-from dbt_streamsql.storage.sinks.target import AFTER, BEFORE, Batch, Layout, Mark, is_of_rows
-from dbt_streamsql.storage.streams import kafka_brokers
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -6,19 +6,32 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dbt_streamsql.connectors.options import Options
+from dbt_streamsql.connectors.sources.formats import decoding
+from dbt_streamsql.connectors.sources.formats.decoding import (
+    IS_NOT_TEXT,
+    SHOWN,
+    TEXT,
+    VALUE,
+    Declared,
+)
+from dbt_streamsql.connectors.sources.records import json_text, times
+from dbt_streamsql.connectors.sources.records.cells import PRECISE, Cell, Unavailable
+from dbt_streamsql.connectors.sources.records.connect import FIELD
+from dbt_streamsql.connectors.sources.records.json_text import MARK, ROW
+from dbt_streamsql.connectors.sources.records.sql import (
+    coalesce,
+    field,
+    let,
+    one_of,
+    struct,
+    when,
+)
+from dbt_streamsql.connectors.sources.records.values import as_texts
+from dbt_streamsql.connectors.sources.rows import Columns
+from dbt_streamsql.connectors.sources.source import Omissions
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import literal
-from dbt_streamsql.storage.streams import formats
-from dbt_streamsql.storage.streams.formats import IS_NOT_TEXT, SHOWN, TEXT, VALUE, Declared
-from dbt_streamsql.storage.streams.options import Options
-from dbt_streamsql.storage.streams.records import json_text, times
-from dbt_streamsql.storage.streams.records.cells import PRECISE, Cell, Unavailable
-from dbt_streamsql.storage.streams.records.connect import FIELD
-from dbt_streamsql.storage.streams.records.json_text import MARK, ROW
-from dbt_streamsql.storage.streams.records.sql import coalesce, field, let, one_of, struct, when
-from dbt_streamsql.storage.streams.records.values import as_texts
-from dbt_streamsql.storage.streams.rows import Columns
-from dbt_streamsql.storage.streams.source import Omissions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -102,7 +115,7 @@ class Debezium:
             # Only of an update is there a row from before that may tell.
             *(when(f"{_OP} <> 'u'", why) for why in unsent.values()),
         ]
-        return formats.finished(known, values, own, SHOWN, [*broken, *problems], unsent)
+        return decoding.finished(known, values, own, SHOWN, [*broken, *problems], unsent)
 
     def omissions(self, spark: SparkSession) -> Omissions | None:
         kinds = [(each.name, each.dataType) for each in self.declared.types(spark)]

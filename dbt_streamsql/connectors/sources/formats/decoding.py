@@ -10,16 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX
-from dbt_streamsql.quoting import literal, quote
-from dbt_streamsql.storage.columns import type_text
-from dbt_streamsql.storage.streams import avro
-from dbt_streamsql.storage.streams.options import Options
-from dbt_streamsql.storage.streams.records import json_text, times
-from dbt_streamsql.storage.streams.records.json_text import CORRUPT, MARK, ROW
-from dbt_streamsql.storage.streams.records.sql import coalesce, field, struct, when
-from dbt_streamsql.storage.streams.records.values import (
+from dbt_streamsql.connectors.options import Options
+from dbt_streamsql.connectors.sources.formats import avro
+from dbt_streamsql.connectors.sources.records import json_text, times
+from dbt_streamsql.connectors.sources.records.json_text import CORRUPT, MARK, ROW
+from dbt_streamsql.connectors.sources.records.sql import (
+    coalesce,
+    field,
+    struct,
+    when,
+)
+from dbt_streamsql.connectors.sources.records.values import (
     Values,
     as_texts,
     converted,
@@ -27,8 +28,8 @@ from dbt_streamsql.storage.streams.records.values import (
     not_of,
     unfit,
 )
-from dbt_streamsql.storage.streams.rows import Columns
-from dbt_streamsql.storage.streams.source import (
+from dbt_streamsql.connectors.sources.rows import Columns
+from dbt_streamsql.connectors.sources.source import (
     AS_READ,
     AT,
     PROBLEM,
@@ -37,6 +38,10 @@ from dbt_streamsql.storage.streams.source import (
     Omissions,
     Omitting,
 )
+from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.quoting import literal, quote
+from dbt_streamsql.storage.columns import type_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -328,7 +333,7 @@ def with_own(columns: Columns, own: Columns, place: Place) -> Columns:
 
 def format_of(options: Options, known: Sequence[str]) -> Format:
     """The format that a source declares, with its options; what is wrong is noted there."""
-    from dbt_streamsql.storage.streams.debezium import debezium_of
+    from dbt_streamsql.connectors.sources.formats.debezium import debezium_of
 
     name = str(options.format or "")
     if name not in known:

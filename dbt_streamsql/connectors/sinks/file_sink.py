@@ -11,10 +11,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dbt_streamsql.connectors.sinks.registry import SinkOptions
+from dbt_streamsql.connectors.sinks.target import (
+    LOST_ROW,
+    OPERATION,
+    Batch,
+    Layout,
+    Mark,
+    is_of_rows,
+)
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.storage.iceberg import files
-from dbt_streamsql.storage.sinks.declared import SinkOptions
-from dbt_streamsql.storage.sinks.target import LOST_ROW, OPERATION, Batch, Layout, Mark, is_of_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

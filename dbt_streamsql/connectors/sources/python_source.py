@@ -18,14 +18,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote as escaped
 
+from dbt_streamsql.connectors.options import Options
+from dbt_streamsql.connectors.sources.source import (
+    AT,
+    PROBLEM,
+    RAW,
+    End,
+    Position,
+)
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import files
 from dbt_streamsql.storage.iceberg.java import is_connect
 from dbt_streamsql.storage.python_code import execute, failed, given
-from dbt_streamsql.storage.streams.options import Options
-from dbt_streamsql.storage.streams.source import AT, PROBLEM, RAW, End, Position
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

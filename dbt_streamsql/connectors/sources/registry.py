@@ -4,25 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
+from dbt_streamsql.connectors.options import Options
+from dbt_streamsql.connectors.sources.source import Source
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.storage.streams.options import Options
-from dbt_streamsql.storage.streams.source import Source
 
 CONNECTORS: Mapping[str, str] = {
     "datagen": "datagen",
-    "files": "files",
-    "jdbc": "jdbc",
-    "kafka": "kafka",
-    "postgres": "postgres",
+    "files": "files.file_source",
+    "jdbc": "jdbc_source",
+    "kafka": "kafka.kafka_source",
+    "postgres": "postgres.postgres_source",
     "rate": "datagen",
-    "table": "tables",
+    "table": "table_source",
 }
 """Their names, and the module of each that has `source(options) -> Source`."""
 
 PYTHON = "python"
 """The connector of python models, which no source declares."""
+
+_PYTHON_MODULE = "python_source"
+
+
+def module_of(connector: str) -> ModuleType:
+    """The module of a connector."""
+    return import_module(f"{__package__}.{CONNECTORS.get(connector, _PYTHON_MODULE)}")
 
 
 def open_source(spec: Mapping[str, Any], place: Place, reader: str = "") -> Source:
@@ -41,6 +49,5 @@ def open_source(spec: Mapping[str, Any], place: Place, reader: str = "") -> Sour
             hint="docs/sources.md has an example of each connector",
             place=place,
         )
-    module = import_module(f"{__package__}.{CONNECTORS.get(connector, connector)}")
-    source: Source = module.source(Options({**spec, "reader": reader}, place))
+    source: Source = module_of(connector).source(Options({**spec, "reader": reader}, place))
     return source
