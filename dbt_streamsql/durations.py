@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta.retention import DAY, Retention
+from dbt_streamsql.meta.store.retention import DAY, Retention
 
 
 def seconds_of(value: object, key: str) -> float:

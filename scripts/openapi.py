@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta.model.tokens import Tokens
 from dbt_streamsql.meta.service import create_app
-from dbt_streamsql.meta.tokens import Tokens
 
 FILE = Path(__file__).parents[1] / "docs" / "openapi.json"
 

@@ -17,7 +17,7 @@ from dbt_streamsql.adapter.run_results import POLICIES
 from dbt_streamsql.durations import retention_of
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import LEVELS, Retention
-from dbt_streamsql.meta.places import STORE_FILE, in_file, store_of
+from dbt_streamsql.meta.model.addresses import STORE_FILE, in_file, store_of
 from dbt_streamsql.quoting import check_name
 from dbt_streamsql.runtime.jars import CONNECTORS
 from dbt_streamsql.runtime.session import METHODS, SessionSettings

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.events.logging import AdapterLogger
 
-from dbt_streamsql.meta.places import file_of
-from dbt_streamsql.meta.retention import Retention
+from dbt_streamsql.meta.model.addresses import file_of
+from dbt_streamsql.meta.store.retention import Retention
 from dbt_streamsql.runtime import remote
 from dbt_streamsql.runtime.session import (
     SessionSettings,

@@ -22,7 +22,7 @@ from dbt_streamsql.adapter.connections import StreamSqlConnectionManager, reads_
 from dbt_streamsql.adapter.host import Host, project_root
 from dbt_streamsql.adapter.integrations import IcebergCatalog
 from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
-from dbt_streamsql.meta.tables import PREFIX
+from dbt_streamsql.meta.inspect.system_tables import PREFIX
 from dbt_streamsql.quoting import TableName, check_name, quote
 from dbt_streamsql.storage import functions
 from dbt_streamsql.storage.listing import listed

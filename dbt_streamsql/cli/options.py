@@ -16,7 +16,7 @@ from dbt_streamsql.adapter.error_messages import cause_of
 from dbt_streamsql.adapter.host import Host, host_of, host_of_profile
 from dbt_streamsql.engine import Engine
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta.places import STORE_FILE, in_file
+from dbt_streamsql.meta.model.addresses import STORE_FILE, in_file
 from dbt_streamsql.runtime.session import SessionSettings
 
 FOLDER = click.Path(file_okay=False)

@@ -20,7 +20,7 @@ from dbt_streamsql.cli.options import (
 )
 from dbt_streamsql.engine import Engine
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta.draw import printable
+from dbt_streamsql.meta.inspect.topology_text import printable
 from dbt_streamsql.plan.document import PlanDocument, differences
 from dbt_streamsql.plan.explained import explain as explained
 from dbt_streamsql.plan.explained import kept_for_ever

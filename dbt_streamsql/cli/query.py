@@ -15,7 +15,7 @@ from dbt_streamsql.durations import seconds_of
 from dbt_streamsql.engine import Engine
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import LEVELS, MetaStore
-from dbt_streamsql.meta.waiting import wait_for, wait_for_lag, wait_for_table
+from dbt_streamsql.meta.inspect.wait import wait_for, wait_for_lag, wait_for_table
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.columns import collected
 

@@ -14,9 +14,9 @@ from dbt_streamsql.adapter import secrets
 from dbt_streamsql.cli.options import PROJECT, errors_as_text
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore
-from dbt_streamsql.meta.database import redact
-from dbt_streamsql.meta.places import STORE_FILE, file_of, in_file
-from dbt_streamsql.meta.tokens import Tokens
+from dbt_streamsql.meta.model.addresses import STORE_FILE, file_of, in_file
+from dbt_streamsql.meta.model.tokens import Tokens
+from dbt_streamsql.meta.store.database import redact
 
 if TYPE_CHECKING:
     from fastapi import APIRouter

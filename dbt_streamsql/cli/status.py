@@ -16,13 +16,19 @@ import click
 
 from dbt_streamsql.cli.options import for_one_store
 from dbt_streamsql.cli.tables import console, plain, print_table
-from dbt_streamsql.meta import MetaStore, draw, history, overview
-from dbt_streamsql.meta.overview import BarrierDetail, BarrierSummary, Node, Status
-from dbt_streamsql.meta.places import boundaries_beside, file_of
+from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta.inspect import history, overview, topology_text
+from dbt_streamsql.meta.inspect.overview import (
+    BarrierDetail,
+    BarrierSummary,
+    Node,
+    Status,
+)
+from dbt_streamsql.meta.model.addresses import boundaries_beside, file_of
 
 NOTHING = 3
 """Exit code when there is nothing to tell: no store yet, or no such barrier."""
-_DRAWN = {"text": draw.text, "mermaid": draw.mermaid, "dot": draw.dot}
+_DRAWN = {"text": topology_text.text, "mermaid": topology_text.mermaid, "dot": topology_text.dot}
 
 
 def of_one_store(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,7 +108,7 @@ def topology(store: MetaStore, as_json: bool, kind: str, newest: int) -> None:
         click.echo(json.dumps(asdict(found)))
     else:
         drawn = _DRAWN[kind](found)
-        click.echo(draw.printable(drawn), nl=False)
+        click.echo(topology_text.printable(drawn), nl=False)
 
 
 @click.group()

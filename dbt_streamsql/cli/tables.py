@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dbt_streamsql.meta.draw import printable
+from dbt_streamsql.meta.inspect.topology_text import printable
 
 _PIPED_WIDTH = 200
 _NUMBERS = ("seconds", "delay", "barrier", "read", "rows", "greatest delay")

@@ -20,7 +20,7 @@ from dbt_streamsql.engine.sinks import SinkManager
 from dbt_streamsql.engine.tables import TableDefiner
 from dbt_streamsql.engine.user_sql import expanded
 from dbt_streamsql.meta import MetaStore
-from dbt_streamsql.meta.places import store_of
+from dbt_streamsql.meta.model.addresses import store_of
 from dbt_streamsql.runtime.clock import SystemClock
 from dbt_streamsql.runtime.context import Warehouse
 from dbt_streamsql.runtime.sessions import Sessions

@@ -15,7 +15,15 @@ from dbt_streamsql.compiler.parse import parse, writes
 from dbt_streamsql.engine.current import CurrentEpoch
 from dbt_streamsql.engine.user_sql import has_own_tables, written_out
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import Consistency, Cut, Job, Lease, Seen, check_level, cut
+from dbt_streamsql.meta import (
+    Consistency,
+    Cut,
+    Job,
+    Lease,
+    Seen,
+    check_level,
+)
+from dbt_streamsql.meta.inspect.consistent_cut import cut
 from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.schema import Column, visible
 from dbt_streamsql.quoting import TableName, quote

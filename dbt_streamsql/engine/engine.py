@@ -27,7 +27,7 @@ from dbt_streamsql.engine.options import (
 from dbt_streamsql.engine.store_recovery import Rebuilt
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore
-from dbt_streamsql.meta.places import STORE_FILE, in_file
+from dbt_streamsql.meta.model.addresses import STORE_FILE, in_file
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.document import PlanDocument
 from dbt_streamsql.runtime.context import Warehouse

@@ -9,7 +9,7 @@ from dbt_streamsql.compiler.document import document_of
 from dbt_streamsql.engine.consistent_reads import ConsistentReads, Reader
 from dbt_streamsql.engine.current import CurrentEpoch
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta.waiting import wait_for
+from dbt_streamsql.meta.inspect.wait import wait_for
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.document import PlanDocument
 from dbt_streamsql.quoting import TableName

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from dbt_streamsql.engine.definitions import Definitions
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Barrier, Fence, Job, TableVersion
-from dbt_streamsql.meta.rebuilding import Ledger
-from dbt_streamsql.meta.records import Pin
+from dbt_streamsql.meta.model.records import Pin
+from dbt_streamsql.meta.store.recovery import Ledger
 from dbt_streamsql.plan import drift
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.relational import CLOCK

@@ -15,8 +15,8 @@ from dbt_streamsql.compiler.parse import without_qualify
 from dbt_streamsql.compiler.udf import Function, expand
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore
-from dbt_streamsql.meta import tables as meta_tables
-from dbt_streamsql.meta.tables import PREFIX, MetaTable
+from dbt_streamsql.meta.inspect import system_tables as meta_tables
+from dbt_streamsql.meta.inspect.system_tables import PREFIX, MetaTable
 from dbt_streamsql.quoting import TableName, literal, quote
 from dbt_streamsql.runtime import changelog
 from dbt_streamsql.runtime.context import Open, Warehouse

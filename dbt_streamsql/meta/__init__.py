@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from dbt_streamsql.meta.cut import LEVELS, Consistency, Cut, Seen, check_level, cut
-from dbt_streamsql.meta.reader import MetaReader
-from dbt_streamsql.meta.records import (
+from dbt_streamsql.meta.inspect.consistent_cut import (
+    LEVELS,
+    Consistency,
+    Cut,
+    Seen,
+    check_level,
+    cut,
+)
+from dbt_streamsql.meta.model.records import (
     NOOP,
     ROLLBACK,
     ROLLED_BACK,
@@ -22,8 +28,9 @@ from dbt_streamsql.meta.records import (
     TableVersion,
     VersionState,
 )
-from dbt_streamsql.meta.retention import Forgotten, Outlook, Retention
-from dbt_streamsql.meta.store import MetaStore
+from dbt_streamsql.meta.store.reader import MetaReader
+from dbt_streamsql.meta.store.retention import Forgotten, Outlook, Retention
+from dbt_streamsql.meta.store.store import MetaStore
 
 __all__ = [
     "LEVELS",

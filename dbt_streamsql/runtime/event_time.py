@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dbt_streamsql.meta.history import EVENT_TIME
+from dbt_streamsql.meta.inspect.history import EVENT_TIME
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import quote
 

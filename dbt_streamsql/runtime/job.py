@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import NOOP, ROLLBACK, ROLLED_BACK, Job, TableVersion
-from dbt_streamsql.meta.history import OLDEST_CHANGE
+from dbt_streamsql.meta.inspect.history import OLDEST_CHANGE
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill
 from dbt_streamsql.plan.redefinition import (

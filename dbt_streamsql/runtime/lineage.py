@@ -21,7 +21,14 @@ from typing import TYPE_CHECKING
 
 from dbt_streamsql.__version__ import version as adapter_version
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import NOOP, Barrier, Job, TableVersion, delay, history, streams
+from dbt_streamsql.meta import (
+    NOOP,
+    Barrier,
+    Job,
+    TableVersion,
+)
+from dbt_streamsql.meta.inspect import delay, history
+from dbt_streamsql.meta.model import stream_nodes
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.context import Warehouse, log
@@ -226,7 +233,7 @@ def _stream(job: Job) -> list[InputDataset]:
     """What a streaming table reads; nothing for a view."""
     from openlineage.client.event_v2 import InputDataset
 
-    found = streams.parts(job)
+    found = stream_nodes.parts(job)
     return [InputDataset(*found)] if found is not None else []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dbt_streamsql.meta import NOOP, TableVersion
-from dbt_streamsql.meta.history import OLDEST_CHANGE
+from dbt_streamsql.meta.inspect.history import OLDEST_CHANGE
 from dbt_streamsql.runtime.context import Open, Version
 
 

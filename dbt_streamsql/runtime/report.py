@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dbt_streamsql.meta import NOOP, Job, TableVersion
-from dbt_streamsql.meta.history import OLDEST_CHANGE
+from dbt_streamsql.meta.inspect.history import OLDEST_CHANGE
 from dbt_streamsql.runtime import changelog_table
 from dbt_streamsql.runtime.sinks import Delivered
 from dbt_streamsql.runtime.streams import BESIDE

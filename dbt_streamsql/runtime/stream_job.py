@@ -16,7 +16,7 @@ from pyspark.sql.functions import lit
 
 from dbt_streamsql.connectors.sources.source import End, Position
 from dbt_streamsql.meta import NOOP, Job, Span, TableVersion
-from dbt_streamsql.meta.history import EVENT_TIME, OLDEST_CHANGE
+from dbt_streamsql.meta.inspect.history import EVENT_TIME, OLDEST_CHANGE
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime import upserts

@@ -20,7 +20,7 @@ from dbt_streamsql.connectors.sources.source import (
 )
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
-from dbt_streamsql.meta.history import EVENT_TIME
+from dbt_streamsql.meta.inspect.history import EVENT_TIME
 from dbt_streamsql.plan import drift
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill

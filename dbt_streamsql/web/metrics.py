@@ -15,8 +15,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from dbt_streamsql.meta import MetaStore, history, overview
-from dbt_streamsql.meta.overview import Status
+from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta.inspect import history, overview
+from dbt_streamsql.meta.inspect.overview import Status
 from dbt_streamsql.web.access import Sees, everything
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4

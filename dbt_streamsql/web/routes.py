@@ -12,8 +12,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from fastapi.responses import FileResponse, RedirectResponse
 
-from dbt_streamsql.meta import MetaStore, delay, history, overview
-from dbt_streamsql.meta.history import History
+from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta.inspect import delay, history, overview
+from dbt_streamsql.meta.inspect.history import History
 from dbt_streamsql.web import metrics, tables
 from dbt_streamsql.web.access import PATH, Guard, Verify, logins
 

@@ -8,9 +8,10 @@ from dataclasses import asdict
 from typing import Any
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import Job, TableVersion, delay, overview
-from dbt_streamsql.meta.delay import Delay
-from dbt_streamsql.meta.history import History
+from dbt_streamsql.meta import Job, TableVersion
+from dbt_streamsql.meta.inspect import delay, overview
+from dbt_streamsql.meta.inspect.delay import Delay
+from dbt_streamsql.meta.inspect.history import History
 from dbt_streamsql.plan.compiled import CompiledPlan
 
 

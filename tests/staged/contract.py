@@ -18,7 +18,7 @@ from typing import Any
 
 from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta.staged import StagedLedger
+from dbt_streamsql.meta.store.staged_tables import StagedLedger
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.constraints import Constraint
 from dbt_streamsql.runtime.session import new_session

@@ -15,7 +15,9 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from dbt_streamsql.meta import MetaStore, local_tokens, tokens
+from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta.client import local_tokens
+from dbt_streamsql.meta.model import tokens
 from dbt_streamsql.meta.service.app import create_app
 from dbt_streamsql.meta.service.listen import Address, listening, server_of
 from dbt_streamsql.meta.service.state import Service

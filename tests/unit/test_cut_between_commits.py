@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from dbt_streamsql.meta import Fence, MetaStore, TableVersion, cut
+from dbt_streamsql.meta import Fence, MetaStore, TableVersion
+from dbt_streamsql.meta.inspect.consistent_cut import cut
 
 ROOT, COUNTED, SUMMED = "lake.shop.orders", "lake.shop.counted", "lake.shop.summed"
 READS = ("last_committed", "latest_all", "inputs_as_of", "unfinished", "versions", "inputs")

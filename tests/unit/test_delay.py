@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from dbt_streamsql.meta import Barrier, Job, TableVersion
-from dbt_streamsql.meta.delay import (
+from dbt_streamsql.meta.inspect.delay import (
     Contribution,
     Path,
     Since,
@@ -23,8 +23,8 @@ from dbt_streamsql.meta.delay import (
     progress,
     since,
 )
-from dbt_streamsql.meta.history import History
-from dbt_streamsql.meta.records import Pin
+from dbt_streamsql.meta.inspect.history import History
+from dbt_streamsql.meta.model.records import Pin
 
 ORDERS, USERS = "lake.raw.orders", "lake.raw.users"
 TOTALS, TOP, PEOPLE = "lake.shop.totals", "lake.shop.top", "lake.shop.people"

@@ -25,7 +25,8 @@ from openlineage.client.facet_v2 import (
 from openlineage.client.serde import Serde
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import MetaStore, delay, history
+from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta.inspect import delay, history
 from dbt_streamsql.runtime import lineage
 from dbt_streamsql.runtime.lineage import Place
 from tests.support.histories import CLEAN, ITEMS, REVENUE, Clock, job, tell

@@ -9,7 +9,7 @@ import pytest
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Barrier, ChangeFile, Fence, Job, MetaStore, Retention, TableVersion
-from dbt_streamsql.meta.transitions import BARRIER_MOVES, UNFINISHED
+from dbt_streamsql.meta.model.transitions import BARRIER_MOVES, UNFINISHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

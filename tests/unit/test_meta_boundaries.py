@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dbt_streamsql.meta import MetaStore
-from dbt_streamsql.meta.places import store_of
+from dbt_streamsql.meta.model.addresses import store_of
 from tests.support import postgres
 
 if TYPE_CHECKING:

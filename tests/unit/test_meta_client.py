@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import Fence, MetaStore, heartbeats, transport
-from dbt_streamsql.meta.client import LeasesClient, MetaClient, StagedClient
-from dbt_streamsql.meta.leases import Leases
-from dbt_streamsql.meta.schema import SCHEMA_VERSION
+from dbt_streamsql.meta import Fence, MetaStore
+from dbt_streamsql.meta.client import heartbeats, transport
+from dbt_streamsql.meta.client.client import LeasesClient, MetaClient, StagedClient
 from dbt_streamsql.meta.service.holds import Holds
-from dbt_streamsql.meta.staged import StagedLedger
+from dbt_streamsql.meta.store.leases import Leases
+from dbt_streamsql.meta.store.schema import SCHEMA_VERSION
+from dbt_streamsql.meta.store.staged_tables import StagedLedger
 from tests.support import patience
 from tests.support.histories import Clock
 

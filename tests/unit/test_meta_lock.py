@@ -17,7 +17,7 @@ import pytest
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore, TableVersion
-from dbt_streamsql.meta.client import MetaClient
+from dbt_streamsql.meta.client.client import MetaClient
 from tests.support import patience
 
 if TYPE_CHECKING:

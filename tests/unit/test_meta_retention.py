@@ -20,9 +20,8 @@ from dbt_streamsql.meta import (
     Retention,
     Sink,
     TableVersion,
-    leases,
-    retention,
 )
+from dbt_streamsql.meta.store import leases, retention
 from tests.support.histories import Clock
 
 if TYPE_CHECKING:

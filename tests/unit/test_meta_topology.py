@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Fence, Job, MetaStore, TableVersion
-from dbt_streamsql.meta.topology import topological_order
+from dbt_streamsql.meta.model.topology import topological_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,8 @@ from dataclasses import asdict
 
 import pytest
 
-from dbt_streamsql.meta import MetaStore, Retention, delay, history, overview
+from dbt_streamsql.meta import MetaStore, Retention
+from dbt_streamsql.meta.inspect import delay, history, overview
 from tests.support.histories import (
     CLEAN,
     ITEMS,

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from dbt_streamsql.meta import Job, MetaStore, TableVersion
+from dbt_streamsql.meta.model.tokens import Tokens
 from dbt_streamsql.meta.service import create_app
-from dbt_streamsql.meta.tokens import Tokens
 from tests.support import patience
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from dbt_streamsql.meta import ChangeFile, Fence, Job, MetaStore, TableVersion
+from dbt_streamsql.meta.model.tokens import Identity, Tokens, digest_of
 from dbt_streamsql.meta.service import create_app
-from dbt_streamsql.meta.tokens import Identity, Tokens, digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

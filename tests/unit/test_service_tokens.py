@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import local_tokens, tokens
-from dbt_streamsql.meta.tokens import Identity
+from dbt_streamsql.meta.client import local_tokens
+from dbt_streamsql.meta.model import tokens
+from dbt_streamsql.meta.model.tokens import Identity
 
 if TYPE_CHECKING:
     from pathlib import Path

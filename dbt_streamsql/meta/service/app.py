@@ -15,6 +15,8 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta.client.protocol import API, STATUS, Problem
+from dbt_streamsql.meta.model.tokens import Tokens
 from dbt_streamsql.meta.service.gate import Gate
 from dbt_streamsql.meta.service.routes import (
     barriers,
@@ -28,9 +30,7 @@ from dbt_streamsql.meta.service.routes import (
     tables,
 )
 from dbt_streamsql.meta.service.state import OWNER_SECONDS, RUNNER_SECONDS, Service
-from dbt_streamsql.meta.store import MetaStore
-from dbt_streamsql.meta.tokens import Tokens
-from dbt_streamsql.meta.wire import API, STATUS, Problem
+from dbt_streamsql.meta.store.store import MetaStore
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 

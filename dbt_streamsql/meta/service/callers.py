@@ -10,9 +10,9 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPBearer
 
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta.model.tokens import Identity, Role
 from dbt_streamsql.meta.service.state import Service
-from dbt_streamsql.meta.store import MetaStore
-from dbt_streamsql.meta.tokens import Identity, Role
+from dbt_streamsql.meta.store.store import MetaStore
 
 V = TypeVar("V")
 

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from pydantic_core import from_json
 
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta.client.protocol import API, Problem
 from dbt_streamsql.meta.service.state import Service
-from dbt_streamsql.meta.wire import API, Problem
 
 BODY_BYTES = 16 << 20
 """A definition with its plan has some ten thousand, a barrier of 10,000 tables four million."""

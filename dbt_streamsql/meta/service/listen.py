@@ -15,10 +15,11 @@ from fastapi import APIRouter
 from starlette.types import ASGIApp
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import local_tokens, tokens
+from dbt_streamsql.meta.client import local_tokens
+from dbt_streamsql.meta.model import tokens
+from dbt_streamsql.meta.model.tokens import Tokens
 from dbt_streamsql.meta.service.app import LOOPBACK, create_app
-from dbt_streamsql.meta.store import MetaStore
-from dbt_streamsql.meta.tokens import Tokens
+from dbt_streamsql.meta.store.store import MetaStore
 
 KEEP_ALIVE_SECONDS = 75
 """Longer than the client keeps an idle connection, so that none ends under a request."""

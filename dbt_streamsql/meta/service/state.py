@@ -9,11 +9,11 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta.records import Fence
+from dbt_streamsql.meta.model.records import Fence
+from dbt_streamsql.meta.model.tokens import Tokens
 from dbt_streamsql.meta.service.holds import LOOK_SECONDS, Hold, Holds
-from dbt_streamsql.meta.staged import StagedLedger, StagedRecord, cleaned_up
-from dbt_streamsql.meta.store import MetaStore
-from dbt_streamsql.meta.tokens import Tokens
+from dbt_streamsql.meta.store.staged_tables import StagedLedger, StagedRecord, cleaned_up
+from dbt_streamsql.meta.store.store import MetaStore
 
 RUNNER_SECONDS = 30.0
 """A runner that is silent for so long may be succeeded; its fence stops it then."""

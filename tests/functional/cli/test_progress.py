@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from dbt_streamsql.cli import main
-from dbt_streamsql.meta import delay, history, overview
+from dbt_streamsql.meta.inspect import delay, history, overview
 
 
 @pytest.fixture

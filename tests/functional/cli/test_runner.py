@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from dbt_streamsql.meta import lock
+from dbt_streamsql.meta.store import lock
 from dbt_streamsql.runner.loop import Pace, Runner
 from tests.support import patience
 

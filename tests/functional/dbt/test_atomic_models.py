@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dbt_streamsql.meta.staged import StagedLedger
+from dbt_streamsql.meta.store.staged_tables import StagedLedger
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime import jars
 from dbt_streamsql.storage import formats, jdbc

@@ -5,8 +5,12 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta.records import Barrier, Job, Span, TableVersion
-from dbt_streamsql.meta.retention import Forgotten, Outlook, Retention
+from dbt_streamsql.meta.model.records import (
+    Barrier,
+    Job,
+    Span,
+    TableVersion,
+)
 from dbt_streamsql.meta.service.callers import Reader, Runner
 from dbt_streamsql.meta.service.routes.bodies import (
     AtNumber,
@@ -23,6 +27,7 @@ from dbt_streamsql.meta.service.routes.bodies import (
     Versions,
     Written,
 )
+from dbt_streamsql.meta.store.retention import Forgotten, Outlook, Retention
 
 router = APIRouter(prefix="/barriers", tags=["barriers"])
 

@@ -1,4 +1,4 @@
-"""What the bodies of requests hold, from records of `meta/records.py`."""
+"""What the bodies of requests hold, from records of `meta/model/records.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from dbt_streamsql.meta.records import (
+from dbt_streamsql.meta.model.records import (
     ChangeFile,
     Fence,
     Int64,
@@ -20,7 +20,7 @@ from dbt_streamsql.meta.records import (
     TableVersion,
     Text,
 )
-from dbt_streamsql.meta.retention import Retention
+from dbt_streamsql.meta.store.retention import Retention
 
 _HIGHEST = (1 << 63) - 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta.records import Leader
+from dbt_streamsql.meta.model.records import Leader
 from dbt_streamsql.meta.service.callers import Reader, Runner
 from dbt_streamsql.meta.service.routes.bodies import Lead, Resign
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
-from dbt_streamsql.meta.records import Lease
+from dbt_streamsql.meta.model.records import Lease
 from dbt_streamsql.meta.service.callers import Reader, Runner
 from dbt_streamsql.meta.service.routes.bodies import Lasting, Leases, TakeLease
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from dbt_streamsql.meta.records import Fence
+from dbt_streamsql.meta.client.protocol import Grant
+from dbt_streamsql.meta.model.records import Fence
 from dbt_streamsql.meta.service.callers import Reader, Runner
 from dbt_streamsql.meta.service.routes.bodies import Fenced, Note, Owner
-from dbt_streamsql.meta.wire import Grant
 
 router = APIRouter(prefix="/runner", tags=["runner"])
 

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from dbt_streamsql.meta.kept import States
-from dbt_streamsql.meta.records import Entry
-from dbt_streamsql.meta.schema import SCHEMA_VERSION
+from dbt_streamsql.meta.client.protocol import Greeting, Health
+from dbt_streamsql.meta.model.records import Entry
 from dbt_streamsql.meta.service.callers import Admin, Reader
-from dbt_streamsql.meta.wire import Greeting, Health
+from dbt_streamsql.meta.store.kept import States
+from dbt_streamsql.meta.store.schema import SCHEMA_VERSION
 
 router = APIRouter(tags=["service"])
 

@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta.client.protocol import StagedOwner, Sweep
 from dbt_streamsql.meta.service.callers import Runner
 from dbt_streamsql.meta.service.routes.bodies import Owner, Stage, StagedToken
-from dbt_streamsql.meta.staged import StagedRecord
-from dbt_streamsql.meta.wire import StagedOwner, Sweep
+from dbt_streamsql.meta.store.staged_tables import StagedRecord
 
 router = APIRouter(prefix="/staged", tags=["staged tables"])
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta.records import ChangeFile, Job, Pin, TableVersion
+from dbt_streamsql.meta.client.protocol import Edge
+from dbt_streamsql.meta.model.records import (
+    ChangeFile,
+    Job,
+    Pin,
+    TableVersion,
+)
 from dbt_streamsql.meta.service.callers import Reader, Runner
 from dbt_streamsql.meta.service.routes.bodies import (
     AtNumber,
@@ -17,7 +23,6 @@ from dbt_streamsql.meta.service.routes.bodies import (
     Table,
     Upto,
 )
-from dbt_streamsql.meta.wire import Edge
 
 router = APIRouter(tags=["tables"])
 

@@ -37,8 +37,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dbt_streamsql.meta.history import OLDEST_CHANGE, History
-from dbt_streamsql.meta.records import NOOP, TableVersion
+from dbt_streamsql.meta.inspect.history import OLDEST_CHANGE, History
+from dbt_streamsql.meta.model.records import NOOP, TableVersion
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, insert, select
 
-from dbt_streamsql.meta import schema
-from dbt_streamsql.meta.records import Leader
+from dbt_streamsql.meta.model.records import Leader
+from dbt_streamsql.meta.store import schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dbt_streamsql.meta.database import Database
+    from dbt_streamsql.meta.store.database import Database
 
 LEADER_SECONDS = 6.0
 """How long a leader that is silent stays one."""

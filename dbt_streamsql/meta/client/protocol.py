@@ -8,9 +8,9 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from dbt_streamsql.errors import CODES, StreamSqlError
-from dbt_streamsql.meta.records import Fence
-from dbt_streamsql.meta.staged import StagedRecord
-from dbt_streamsql.meta.tokens import Role
+from dbt_streamsql.meta.model.records import Fence
+from dbt_streamsql.meta.model.tokens import Role
+from dbt_streamsql.meta.store.staged_tables import StagedRecord
 
 API = "/v1"
 """Every path begins with it, but for /openapi.json. It changes when an old client cannot go on."""

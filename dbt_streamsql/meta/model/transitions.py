@@ -17,7 +17,7 @@ from dbt_streamsql.errors import StreamSqlError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from dbt_streamsql.meta.records import (
+    from dbt_streamsql.meta.model.records import (
         Barrier,
         BarrierState,
         Fence,

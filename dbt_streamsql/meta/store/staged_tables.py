@@ -17,9 +17,10 @@ from pathlib import Path
 from sqlalchemy import delete, insert, select
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import lock, schema, transitions
-from dbt_streamsql.meta.database import Database
-from dbt_streamsql.meta.records import Name, Text
+from dbt_streamsql.meta.model import transitions
+from dbt_streamsql.meta.model.records import Name, Text
+from dbt_streamsql.meta.store import lock, schema
+from dbt_streamsql.meta.store.database import Database
 
 
 @dataclass(frozen=True)

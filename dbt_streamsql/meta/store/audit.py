@@ -1,7 +1,7 @@
 """The audit log: who committed, gave up, dropped, took over or revised what, and when.
 
 A line is written in the transaction of what it tells, so that there is one for each and none for
-what did not happen. Lines are never changed; old ones go as `meta/retention.py` says.
+what did not happen. Lines are never changed; old ones go as `meta/store/retention.py` says.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
-from dbt_streamsql.meta import schema
-from dbt_streamsql.meta.database import Database
-from dbt_streamsql.meta.records import Entry
+from dbt_streamsql.meta.model.records import Entry
+from dbt_streamsql.meta.store import schema
+from dbt_streamsql.meta.store.database import Database
 
 
 def enter(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dbt_streamsql.meta.overview import Edge, Node, Topology
+from dbt_streamsql.meta.inspect.overview import Edge, Node, Topology
 
 _ESCAPES = {"&": "#amp;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "`": "#96;"}
 

@@ -18,7 +18,14 @@ from sqlalchemy import (
     Text,
 )
 
-from dbt_streamsql.meta.records import Barrier, ChangeFile, Job, Sink, Span, TableVersion
+from dbt_streamsql.meta.model.records import (
+    Barrier,
+    ChangeFile,
+    Job,
+    Sink,
+    Span,
+    TableVersion,
+)
 
 SCHEMA_VERSION = 10
 """Raise it when a table below changes, and say in `UPGRADES` how an older store gets there."""
@@ -86,7 +93,7 @@ runner = _table(
     _need("last_barrier", BigInteger),
     _need("kept_from", BigInteger),
     Column("store_id", Text, nullable=False, server_default=""),
-    # other texts after every write of a runner, and after every change of `job` (`meta/kept.py`)
+    # other texts after every write of a runner, and after every change of `job` (`kept.py`)
     Column("state", Text, nullable=False, server_default=""),
     Column("jobs_state", Text, nullable=False, server_default=""),
 )

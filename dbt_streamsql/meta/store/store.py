@@ -12,13 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, delete, exists, insert, select, update
 
-from dbt_streamsql.meta import rebuilding, schema, statements, topology, transitions
-from dbt_streamsql.meta import retention as rules
-from dbt_streamsql.meta.database import Database
-from dbt_streamsql.meta.leaders import Leaders
-from dbt_streamsql.meta.leases import Leases
-from dbt_streamsql.meta.reader import unfinished_barriers
-from dbt_streamsql.meta.records import (
+from dbt_streamsql.meta.model import topology, transitions
+from dbt_streamsql.meta.model.records import (
     NOOP,
     Barrier,
     BarrierState,
@@ -30,9 +25,15 @@ from dbt_streamsql.meta.records import (
     Span,
     TableVersion,
 )
-from dbt_streamsql.meta.retention import Forgotten, Outlook, Retention
-from dbt_streamsql.meta.runner import RunnerStore
-from dbt_streamsql.meta.staged import StagedLedger
+from dbt_streamsql.meta.store import recovery, schema, statements
+from dbt_streamsql.meta.store import retention as rules
+from dbt_streamsql.meta.store.database import Database
+from dbt_streamsql.meta.store.leaders import Leaders
+from dbt_streamsql.meta.store.leases import Leases
+from dbt_streamsql.meta.store.reader import unfinished_barriers
+from dbt_streamsql.meta.store.retention import Forgotten, Outlook, Retention
+from dbt_streamsql.meta.store.runner import RunnerStore
+from dbt_streamsql.meta.store.staged_tables import StagedLedger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -61,7 +62,7 @@ class MetaStore(RunnerStore):
         META_DENIED when the service does not know the token.
         """
         if url.startswith(("http://", "https://")):
-            from dbt_streamsql.meta.client import MetaClient
+            from dbt_streamsql.meta.client.client import MetaClient
 
             return MetaClient(url, token)
         return cls(Database(url), clock)
@@ -386,12 +387,12 @@ class MetaStore(RunnerStore):
     def check_empty(self) -> None:
         """META_CONFLICT when this store can not be rebuilt: it remembers something."""
         with self.database.read() as connection:
-            rebuilding.check_empty(connection)
+            recovery.check_empty(connection)
 
-    def rebuild(self, fence: Fence, ledger: rebuilding.Ledger) -> None:
+    def rebuild(self, fence: Fence, ledger: recovery.Ledger) -> None:
         """Let an empty store remember what another one did, under the name of that."""
         with self._fenced(fence) as connection:
-            rebuilding.fill(connection, ledger)
+            recovery.fill(connection, ledger)
             told = {"store": ledger.store, "barrier": ledger.last_barrier}
             self._enter(connection, fence.owner, "rebuild", told)
         self.database.id = ledger.store

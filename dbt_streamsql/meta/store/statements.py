@@ -9,8 +9,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, Update, bindparam, delete, insert, select, update
 
-from dbt_streamsql.meta import schema, transitions
-from dbt_streamsql.meta.records import Barrier, Span
+from dbt_streamsql.meta.model import transitions
+from dbt_streamsql.meta.model.records import Barrier, Span
+from dbt_streamsql.meta.store import schema
 
 
 def barrier_of(connection: Connection, barrier: int, step: str) -> Barrier:

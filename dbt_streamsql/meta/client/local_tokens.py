@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from dbt_streamsql.cache import cache_folder
-from dbt_streamsql.meta import tokens
+from dbt_streamsql.meta.model import tokens
 
 
 def is_loopback(host: str) -> bool:

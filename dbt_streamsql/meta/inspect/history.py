@@ -8,10 +8,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dbt_streamsql.meta.records import Barrier, Job, Pin, Sink, TableVersion
+from dbt_streamsql.meta.model.records import (
+    Barrier,
+    Job,
+    Pin,
+    Sink,
+    TableVersion,
+)
 
 if TYPE_CHECKING:
-    from dbt_streamsql.meta.reader import MetaReader
+    from dbt_streamsql.meta.store.reader import MetaReader
 
 OLDEST_CHANGE = "oldest_change"
 """The key of `TableVersion.stats`: root table -> commit time of its oldest change taken up."""

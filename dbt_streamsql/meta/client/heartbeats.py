@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta.transport import Transport
+from dbt_streamsql.meta.client.transport import Transport
 
 PER_LIMIT = 3
 """So many times within the time in which the service has to hear something."""

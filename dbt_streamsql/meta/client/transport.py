@@ -17,9 +17,9 @@ import httpx
 from pydantic import TypeAdapter, ValidationError
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import local_tokens
-from dbt_streamsql.meta.database import redact
-from dbt_streamsql.meta.wire import API, Problem
+from dbt_streamsql.meta.client import local_tokens
+from dbt_streamsql.meta.client.protocol import API, Problem
+from dbt_streamsql.meta.store.database import redact
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dbt_streamsql.meta.history import EVENT_TIME, History
-from dbt_streamsql.meta.records import TableVersion
+from dbt_streamsql.meta.inspect.history import EVENT_TIME, History
+from dbt_streamsql.meta.model.records import TableVersion
 
 
 def of_version(version: TableVersion) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dbt_streamsql.meta.records import Job
+from dbt_streamsql.meta.model.records import Job
 
 _PLACES = ("topic", "table", "path")
 """Options that say which of a system's streams it is; the first one that there is counts."""

@@ -25,9 +25,9 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.schema import CreateSchema
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import schema
-from dbt_streamsql.meta.lock import ADVISORY_KEY
-from dbt_streamsql.meta.places import schema_of
+from dbt_streamsql.meta.model.addresses import schema_of
+from dbt_streamsql.meta.store import schema
+from dbt_streamsql.meta.store.lock import ADVISORY_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -29,8 +29,8 @@ from sqlalchemy import (
     update,
 )
 
-from dbt_streamsql.meta import schema
-from dbt_streamsql.meta.records import Int64, Real
+from dbt_streamsql.meta.model.records import Int64, Real
+from dbt_streamsql.meta.store import schema
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Delete, ScalarSelect

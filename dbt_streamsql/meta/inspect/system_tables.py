@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from dbt_streamsql.meta import event_time, streams
-from dbt_streamsql.meta.records import TableVersion
+from dbt_streamsql.meta.inspect import event_time
+from dbt_streamsql.meta.model import stream_nodes
+from dbt_streamsql.meta.model.records import TableVersion
 
 if TYPE_CHECKING:
-    from dbt_streamsql.meta.store import MetaStore
+    from dbt_streamsql.meta.store.store import MetaStore
 
 PREFIX = "__META_"
 
@@ -49,7 +50,7 @@ def _job_ids(store: MetaStore) -> dict[str, str]:
 def _sources(store: MetaStore) -> Iterable[tuple[Any, ...]]:
     ids = _job_ids(store)
     out = {(sink.unique_id or sink.name, sink.table) for sink in store.sinks()}
-    out |= {(ids[t], node) for t, job in store.jobs().items() if (node := streams.node(job))}
+    out |= {(ids[t], node) for t, job in store.jobs().items() if (node := stream_nodes.node(job))}
     return sorted({(ids.get(sink, sink), source) for source, sink in store.topology()} | out)
 
 

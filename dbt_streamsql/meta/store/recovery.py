@@ -8,8 +8,14 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection, Table, func, insert, select, update
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import schema, statements
-from dbt_streamsql.meta.records import Barrier, Job, Pin, Published, TableVersion
+from dbt_streamsql.meta.model.records import (
+    Barrier,
+    Job,
+    Pin,
+    Published,
+    TableVersion,
+)
+from dbt_streamsql.meta.store import schema, statements
 
 
 @dataclass(frozen=True)

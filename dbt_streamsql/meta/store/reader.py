@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, Select, Table, and_, func, select
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import audit, schema, topology
-from dbt_streamsql.meta.kept import KeptAnswers, States
-from dbt_streamsql.meta.records import (
+from dbt_streamsql.meta.model import topology
+from dbt_streamsql.meta.model.records import (
     Barrier,
     ChangeFile,
     Entry,
@@ -23,10 +22,12 @@ from dbt_streamsql.meta.records import (
     Span,
     TableVersion,
 )
-from dbt_streamsql.meta.transitions import UNFINISHED
+from dbt_streamsql.meta.model.transitions import UNFINISHED
+from dbt_streamsql.meta.store import audit, schema
+from dbt_streamsql.meta.store.kept import KeptAnswers, States
 
 if TYPE_CHECKING:
-    from dbt_streamsql.meta.database import Database
+    from dbt_streamsql.meta.store.database import Database
 
 
 class MetaReader:
@@ -37,7 +38,7 @@ class MetaReader:
         self._kept = KeptAnswers()
 
     def states(self) -> States:
-        """What tells whether the store has changed; see `meta/kept.py`."""
+        """What tells whether the store has changed; see `meta/store/kept.py`."""
         of = schema.runner.c
         with self.database.read() as connection:
             row = connection.execute(select(of.state, of.jobs_state)).one()

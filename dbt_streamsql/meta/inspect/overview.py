@@ -11,12 +11,24 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
 
-from dbt_streamsql.meta import delay as delays
-from dbt_streamsql.meta import event_time, streams
-from dbt_streamsql.meta import topology as order
-from dbt_streamsql.meta.delay import Contribution, Delay, Path, Progress
-from dbt_streamsql.meta.history import History
-from dbt_streamsql.meta.records import NOOP, Barrier, Leader, Sink, TableVersion
+from dbt_streamsql.meta.inspect import delay as delays
+from dbt_streamsql.meta.inspect import event_time
+from dbt_streamsql.meta.inspect.delay import (
+    Contribution,
+    Delay,
+    Path,
+    Progress,
+)
+from dbt_streamsql.meta.inspect.history import History
+from dbt_streamsql.meta.model import stream_nodes
+from dbt_streamsql.meta.model import topology as order
+from dbt_streamsql.meta.model.records import (
+    NOOP,
+    Barrier,
+    Leader,
+    Sink,
+    TableVersion,
+)
 
 Kind = Literal["root", "view", "changelog", "sink", "stream"]
 State = Literal["current", "behind", "staged", "unbuilt", "root", "failing"]
@@ -232,7 +244,9 @@ class _Graph:
         behind = {edge.sink for edge in edges if edge.state == "behind"}
         nodes += [self._node(t, "view", t in behind) for level in levels for t in level]
         nodes += [self._node(table, "changelog", False) for table in sorted(logs)]
-        flows = sorted((node, t) for t, job in self.jobs.items() if (node := streams.node(job)))
+        flows = sorted(
+            (node, t) for t, job in self.jobs.items() if (node := stream_nodes.node(job))
+        )
         nodes = [self._stream(name, flows) for name in dict(flows)] + nodes
         edges += [replace(self._edge(*pair), critical=False) for pair in flows]
         roots = (*dict(flows), *roots)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Literal
 from dbt_streamsql.errors import StreamSqlError
 
 if TYPE_CHECKING:
-    from dbt_streamsql.meta.reader import MetaReader
-    from dbt_streamsql.meta.records import Barrier, TableVersion
+    from dbt_streamsql.meta.model.records import Barrier, TableVersion
+    from dbt_streamsql.meta.store.reader import MetaReader
 
 Consistency = Literal["read_uncommitted", "read_committed", "repeatable_read"]
 LEVELS: tuple[Consistency, ...] = ("read_uncommitted", "read_committed", "repeatable_read")

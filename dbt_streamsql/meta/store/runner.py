@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, select, update
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import audit, lock, schema, transitions
-from dbt_streamsql.meta.database import Database
-from dbt_streamsql.meta.reader import MetaReader
-from dbt_streamsql.meta.records import Fence
+from dbt_streamsql.meta.model import transitions
+from dbt_streamsql.meta.model.records import Fence
+from dbt_streamsql.meta.store import audit, lock, schema
+from dbt_streamsql.meta.store.database import Database
+from dbt_streamsql.meta.store.reader import MetaReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -11,12 +11,16 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import lock
-from dbt_streamsql.meta.heartbeats import Heartbeats
-from dbt_streamsql.meta.kept import KeptAnswers, States
-from dbt_streamsql.meta.leaders import LEADER_SECONDS, Leaders
-from dbt_streamsql.meta.leases import LEASE_SECONDS, Leases
-from dbt_streamsql.meta.records import (
+from dbt_streamsql.meta.client.heartbeats import Heartbeats
+from dbt_streamsql.meta.client.protocol import (
+    Edge,
+    Grant,
+    Greeting,
+    StagedOwner,
+    Sweep,
+)
+from dbt_streamsql.meta.client.transport import Transport
+from dbt_streamsql.meta.model.records import (
     Barrier,
     ChangeFile,
     Entry,
@@ -30,18 +34,20 @@ from dbt_streamsql.meta.records import (
     Span,
     TableVersion,
 )
-from dbt_streamsql.meta.retention import Forgotten, Outlook, Retention
-from dbt_streamsql.meta.schema import SCHEMA_VERSION
-from dbt_streamsql.meta.staged import StagedLedger, StagedRecord
-from dbt_streamsql.meta.store import MetaStore
-from dbt_streamsql.meta.transitions import common_barrier
-from dbt_streamsql.meta.transport import Transport
-from dbt_streamsql.meta.wire import Edge, Grant, Greeting, StagedOwner, Sweep
+from dbt_streamsql.meta.model.transitions import common_barrier
+from dbt_streamsql.meta.store import lock
+from dbt_streamsql.meta.store.kept import KeptAnswers, States
+from dbt_streamsql.meta.store.leaders import LEADER_SECONDS, Leaders
+from dbt_streamsql.meta.store.leases import LEASE_SECONDS, Leases
+from dbt_streamsql.meta.store.retention import Forgotten, Outlook, Retention
+from dbt_streamsql.meta.store.schema import SCHEMA_VERSION
+from dbt_streamsql.meta.store.staged_tables import StagedLedger, StagedRecord
+from dbt_streamsql.meta.store.store import MetaStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from dbt_streamsql.meta.rebuilding import Ledger
+    from dbt_streamsql.meta.store.recovery import Ledger
 
 
 _STAGES = "/staged/heartbeat"
