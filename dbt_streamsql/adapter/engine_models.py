@@ -29,7 +29,7 @@ from dbt_streamsql.adapter.relation import StreamSqlRelation
 from dbt_streamsql.adapter.run_operations import OperationsAdapter
 from dbt_streamsql.adapter.run_results import check_policy
 from dbt_streamsql.adapter.waiting import WaitingList
-from dbt_streamsql.compiler.names import written_by
+from dbt_streamsql.compiler.frontend.names import written_by
 from dbt_streamsql.errors import Place, StreamSqlError
 
 if TYPE_CHECKING:

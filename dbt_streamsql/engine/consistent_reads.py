@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from dbt_streamsql.compiler.names import replace_tables
-from dbt_streamsql.compiler.parse import parse, writes
+from dbt_streamsql.compiler.frontend.names import replace_tables
+from dbt_streamsql.compiler.frontend.parse import parse, writes
 from dbt_streamsql.engine.current import CurrentEpoch
 from dbt_streamsql.engine.user_sql import has_own_tables, written_out
 from dbt_streamsql.errors import StreamSqlError

@@ -9,13 +9,13 @@ from dataclasses import asdict, replace
 from hashlib import sha256
 from typing import Any
 
-from dbt_streamsql.compiler.bind import open_views
 from dbt_streamsql.compiler.compile import compile_view
-from dbt_streamsql.compiler.identity import identity
-from dbt_streamsql.compiler.redefine import redefinition
-from dbt_streamsql.compiler.sinks import compile_sink
-from dbt_streamsql.compiler.streaming import Upserts, compile_stream, timed_columns
-from dbt_streamsql.compiler.unsent import OPERATION, carrying_of
+from dbt_streamsql.compiler.compiler_version import identity
+from dbt_streamsql.compiler.frontend.bind import open_views
+from dbt_streamsql.compiler.redefinition.redefine import redefinition
+from dbt_streamsql.compiler.sink_query import compile_sink
+from dbt_streamsql.compiler.stream_query import Upserts, compile_stream, timed_columns
+from dbt_streamsql.compiler.unsent_values import OPERATION, carrying_of
 from dbt_streamsql.connectors.sources.source import Omitting, Source
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Job, Sink

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from dbt_streamsql.compiler.branches import Branch
+from dbt_streamsql.compiler.wide.branches import Branch
 from dbt_streamsql.engine.build import EngineParts, parts_of
 from dbt_streamsql.engine.consistent_reads import Reader
 from dbt_streamsql.engine.options import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, Row
 
-from dbt_streamsql.compiler import ttl_oracle
-from dbt_streamsql.compiler.document import document_of
+from dbt_streamsql.compiler.plan_file import document_of
+from dbt_streamsql.compiler.state import ttl_oracle
 from dbt_streamsql.engine.consistent_reads import ConsistentReads, Reader
 from dbt_streamsql.engine.current import CurrentEpoch
 from dbt_streamsql.errors import StreamSqlError

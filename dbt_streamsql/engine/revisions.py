@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dbt_streamsql.compiler.correction import correction
+from dbt_streamsql.compiler.correction_statements import correction
 from dbt_streamsql.engine.definitions import Definitions, configuration_of
 from dbt_streamsql.engine.epochs import EpochControl
 from dbt_streamsql.engine.user_sql import expanded_to_store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dbt_streamsql.compiler.sinks import table_of
+from dbt_streamsql.compiler.sink_query import table_of
 from dbt_streamsql.engine.definitions import Definitions
 from dbt_streamsql.engine.epochs import EpochControl
 from dbt_streamsql.engine.user_sql import expanded_to_store

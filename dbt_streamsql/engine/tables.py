@@ -9,11 +9,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from dbt_streamsql.compiler.branches import Branch, wide_of
 from dbt_streamsql.compiler.compile import compile_view
-from dbt_streamsql.compiler.document import check_fit, document_of
-from dbt_streamsql.compiler.statement_set import branches_of
-from dbt_streamsql.compiler.wide import wide_query
+from dbt_streamsql.compiler.plan_file import check_fit, document_of
+from dbt_streamsql.compiler.wide.branches import Branch, wide_of
+from dbt_streamsql.compiler.wide.statement_set import branches_of
+from dbt_streamsql.compiler.wide.wide_query import wide_query
 from dbt_streamsql.durations import event_times
 from dbt_streamsql.engine.current import CurrentEpoch
 from dbt_streamsql.engine.definitions import Definitions, configuration_of

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dbt_streamsql.compiler.calls import changelog_calls, refuse_calls, write_out
+from dbt_streamsql.compiler.frontend.changelog_function import (
+    changelog_calls,
+    refuse_calls,
+    write_out,
+)
 from dbt_streamsql.errors import StreamSqlError
 
 

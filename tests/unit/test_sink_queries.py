@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbt_streamsql.compiler.sinks import _plain, table_of
+from dbt_streamsql.compiler.sink_query import _plain, table_of
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.schema import Column

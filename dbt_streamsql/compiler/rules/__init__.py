@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dbt_streamsql.compiler.emit import Emitter
+from dbt_streamsql.compiler.codegen.emitter import Emitter
 from dbt_streamsql.plan.relational import (
     Aggregate,
     Branches,

@@ -13,12 +13,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dbt_streamsql.compiler.emit import Emitter
-from dbt_streamsql.compiler.render import indent, render
-from dbt_streamsql.compiler.restrict import Link, restrict
+from dbt_streamsql.compiler.codegen.emitter import Emitter
+from dbt_streamsql.compiler.codegen.render_sql import indent, render
+from dbt_streamsql.compiler.codegen.restrict_to_keys import Link, restrict
+from dbt_streamsql.compiler.codegen.wide_sql import (
+    Layout,
+    key_sql,
+    layout,
+    values,
+)
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules.view import View, refuse_incomparable
-from dbt_streamsql.compiler.wide_sql import Layout, key_sql, layout, values
 from dbt_streamsql.plan.expression import escape, hole, ident
 from dbt_streamsql.plan.relational import Branches
 from dbt_streamsql.plan.schema import WEIGHT, Column

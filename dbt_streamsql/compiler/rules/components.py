@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from dbt_streamsql.compiler.emit import Emitter
-from dbt_streamsql.compiler.render import indent
+from dbt_streamsql.compiler.codegen.emitter import Emitter
+from dbt_streamsql.compiler.codegen.render_sql import indent
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules.keyed import restricted
 from dbt_streamsql.plan.expression import escape, hole, ident

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dbt_streamsql.compiler.emit import Emitter
+from dbt_streamsql.compiler.codegen.emitter import Emitter
 from dbt_streamsql.compiler.rules.components import (
     ALL,
     Components,

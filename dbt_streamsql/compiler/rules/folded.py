@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dbt_streamsql.compiler.emit import Emitter
-from dbt_streamsql.compiler.render import indent
+from dbt_streamsql.compiler.codegen.emitter import Emitter
+from dbt_streamsql.compiler.codegen.render_sql import indent
 from dbt_streamsql.compiler.rules.components import (
     ALL,
     Components,

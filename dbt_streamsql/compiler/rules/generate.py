@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dbt_streamsql.compiler.emit import Emitter
-from dbt_streamsql.compiler.render import generate
+from dbt_streamsql.compiler.codegen.emitter import Emitter
+from dbt_streamsql.compiler.codegen.render_sql import generate
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.plan.relational import Generate
 from dbt_streamsql.plan.schema import WEIGHT

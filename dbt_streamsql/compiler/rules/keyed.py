@@ -12,9 +12,15 @@ changes.
 
 from __future__ import annotations
 
-from dbt_streamsql.compiler.emit import Emitter
-from dbt_streamsql.compiler.render import Source, indent, keyed, listed, render
-from dbt_streamsql.compiler.restrict import Link, restrict
+from dbt_streamsql.compiler.codegen.emitter import Emitter
+from dbt_streamsql.compiler.codegen.render_sql import (
+    Source,
+    indent,
+    keyed,
+    listed,
+    render,
+)
+from dbt_streamsql.compiler.codegen.restrict_to_keys import Link, restrict
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.plan.expression import escape, ident
 from dbt_streamsql.plan.relational import Aggregate, Keyed, keys_of

@@ -12,9 +12,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dbt_streamsql.compiler.emit import Emitter
-from dbt_streamsql.compiler.render import aliased, indent, keyed, listed, order_of, render
-from dbt_streamsql.compiler.render import select as select_sql
+from dbt_streamsql.compiler.codegen.emitter import Emitter
+from dbt_streamsql.compiler.codegen.render_sql import (
+    aliased,
+    indent,
+    keyed,
+    listed,
+    order_of,
+    render,
+)
+from dbt_streamsql.compiler.codegen.render_sql import select as select_sql
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules.view import View, keyed_view, refuse_incomparable
 from dbt_streamsql.plan.expression import Expr, escape, ident

@@ -15,9 +15,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dbt_streamsql.compiler.emit import Emitter
-from dbt_streamsql.compiler.render import Source, aliased, indent, listed, relation, term
-from dbt_streamsql.compiler.restrict import EQUALITIES, Link, restrict
+from dbt_streamsql.compiler.codegen.emitter import Emitter
+from dbt_streamsql.compiler.codegen.render_sql import (
+    Source,
+    aliased,
+    indent,
+    listed,
+    relation,
+    term,
+)
+from dbt_streamsql.compiler.codegen.restrict_to_keys import EQUALITIES, Link, restrict
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules import select
 from dbt_streamsql.plan.expression import Expr, Ref, columns_of, dotted, escape, ident

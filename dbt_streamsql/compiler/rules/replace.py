@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dbt_streamsql.compiler.emit import Emitter
-from dbt_streamsql.compiler.render import aliased, indent, select
+from dbt_streamsql.compiler.codegen.emitter import Emitter
+from dbt_streamsql.compiler.codegen.render_sql import aliased, indent, select
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules.keyed import restricted, touched
 from dbt_streamsql.compiler.rules.view import View, keyed_view, refuse_unlike

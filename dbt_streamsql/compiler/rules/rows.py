@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dbt_streamsql.compiler.emit import Emitter
+from dbt_streamsql.compiler.codegen.emitter import Emitter
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules.view import View, refuse_unlike
 from dbt_streamsql.plan.expression import escape, ident

@@ -14,9 +14,14 @@ from __future__ import annotations
 
 from itertools import chain
 
-from dbt_streamsql.compiler.emit import Emitter
-from dbt_streamsql.compiler.render import aliased, relation, select, term
-from dbt_streamsql.compiler.restrict import Link, restrict
+from dbt_streamsql.compiler.codegen.emitter import Emitter
+from dbt_streamsql.compiler.codegen.render_sql import (
+    aliased,
+    relation,
+    select,
+    term,
+)
+from dbt_streamsql.compiler.codegen.restrict_to_keys import Link, restrict
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules import single
 from dbt_streamsql.plan.expression import Expr, Ref, dotted, escape, ident

@@ -12,8 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dbt_streamsql.compiler.emit import Emitter
-from dbt_streamsql.compiler.render import Source, listed, relation, term
+from dbt_streamsql.compiler.codegen.emitter import Emitter
+from dbt_streamsql.compiler.codegen.render_sql import (
+    Source,
+    listed,
+    relation,
+    term,
+)
 from dbt_streamsql.plan.expression import Ref, dotted, escape, ident
 from dbt_streamsql.plan.relational import CLOCK, Aggregate, Input, Node, Scan, Select
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT

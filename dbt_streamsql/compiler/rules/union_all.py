@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dbt_streamsql.compiler.emit import Emitter
+from dbt_streamsql.compiler.codegen.emitter import Emitter
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.plan.expression import escape, ident
 from dbt_streamsql.plan.relational import UnionAll

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dbt_streamsql.compiler.functions import AGGREGATES, GENERATORS, VOLATILE, WINDOWS
+from dbt_streamsql.compiler.frontend.builtin_functions import (
+    AGGREGATES,
+    GENERATORS,
+    VOLATILE,
+    WINDOWS,
+)
 from scripts import spark_functions
 
 pytestmark = pytest.mark.spark
