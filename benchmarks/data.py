@@ -18,8 +18,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from dbt_streamsql import Engine
-from dbt_streamsql.runtime import jars
-from dbt_streamsql.runtime.session import SessionSettings, open_session
+from dbt_streamsql.runtime.spark import jars
+from dbt_streamsql.runtime.spark.session import SessionSettings, open_session
 from dbt_streamsql.storage.iceberg.staging import VIEW_PROPERTIES
 
 KEYS = ("scattered", "recent")

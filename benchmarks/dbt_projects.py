@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dbt_streamsql.runtime.java import find_java, launch_home
-from dbt_streamsql.runtime.session import SessionSettings, start_settings
+from dbt_streamsql.runtime.spark.java import find_java, launch_home
+from dbt_streamsql.runtime.spark.session import SessionSettings, start_settings
 
 BIN = Path(sys.executable).parent
 

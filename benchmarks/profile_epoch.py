@@ -30,8 +30,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from benchmarks import contestants, data, java_profile, kinds, measure, view_profile
-from dbt_streamsql.runtime import durable
-from dbt_streamsql.runtime.durable import Moment
+from dbt_streamsql.runtime.core import failpoints
+from dbt_streamsql.runtime.core.failpoints import Moment
 from dbt_streamsql.runtime.report import TableReport
 
 
@@ -136,7 +136,7 @@ def main() -> None:
                 with scene.changed(number):
                     world.engine.advance()
             recorder = Recorder()
-            durable.observers.append(recorder.observe)
+            failpoints.observers.append(recorder.observe)
             before = (measure.jobs_so_far(world), _last_execution(world.spark))
             if given.calls:
                 stack.enter_context(recorder.calls())
@@ -153,7 +153,7 @@ def main() -> None:
                 stack.close()
             seen = [*recorder.spans, *_from_spark(world.spark, recorder.zero, before)]
         finally:
-            durable.observers.clear()
+            failpoints.observers.clear()
             world.close()
     # The rows of the change were made and appended before the clock was set to zero.
     spans = sorted(

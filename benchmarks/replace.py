@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from benchmarks import data
 from benchmarks.measure import jobs_so_far, settle
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.staged import Build
+from dbt_streamsql.runtime.publish.plain_tables import Build
 from dbt_streamsql.storage.iceberg.staging import create_schema
 from dbt_streamsql.storage.staged import TableSpec
 

@@ -20,7 +20,7 @@ from benchmarks.contestants import ALL
 from benchmarks.data import KEYS
 from benchmarks.measure import Options, Result, Sample
 from dbt_streamsql.__version__ import version
-from dbt_streamsql.runtime.jars import DELTA, EMBEDDED
+from dbt_streamsql.runtime.spark.jars import DELTA, EMBEDDED
 
 APPENDS, MERGE, REFRESH = "appends", "faster than MERGE", "faster than full"
 _UNIT = {APPENDS: "append", MERGE: "merge", REFRESH: "full"}

@@ -18,10 +18,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.data import World
-from dbt_streamsql.runtime import durable
-from dbt_streamsql.runtime.durable import Moment
-from dbt_streamsql.runtime.job import ViewJob
-from dbt_streamsql.runtime.sessions import Sessions
+from dbt_streamsql.runtime.core import failpoints
+from dbt_streamsql.runtime.core.failpoints import Moment
+from dbt_streamsql.runtime.refresh.view_refresh import ViewJob
+from dbt_streamsql.runtime.spark.session_pool import Sessions
 
 STATEMENTS, ANALYSIS, OPTIMIZING, PLANNING = "statements", "analysis", "optimizing", "planning"
 JOBS, ROWS_IN, COMMIT, META, REST = "jobs", "rows in", "commit", "MetaService", "rest"
@@ -63,11 +63,11 @@ class ViewProfile:
                 if not name.startswith("_") and callable(getattr(store, name)):
                     about = functools.partial(self._timed, META)
                     stack.enter_context(_patched(store, name, about))
-            durable.observers.append(self._observe)
+            failpoints.observers.append(self._observe)
             try:
                 yield
             finally:
-                durable.observers.remove(self._observe)
+                failpoints.observers.remove(self._observe)
         self._add_phases()
         self._add_jobs(first_job)
         for each in self.parts.values():

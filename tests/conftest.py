@@ -10,7 +10,7 @@ import pytest
 from dbt_common.tests import enable_test_caching
 
 from dbt_streamsql import Engine
-from dbt_streamsql.runtime.session import open_session
+from dbt_streamsql.runtime.spark.session import open_session
 from dbt_streamsql.tuning import Tuning
 from tests.support import spark_defaults
 from tests.support.catalogs import drop_schema

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 from benchmarks.clickstream import flink_sql
 from benchmarks.clickstream.services import Services, postgres
 from benchmarks.peers import flink as peer
-from dbt_streamsql.runtime import jars
-from dbt_streamsql.runtime.java import find_java, launch_home
+from dbt_streamsql.runtime.spark import jars
+from dbt_streamsql.runtime.spark.java import find_java, launch_home
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "integration_tests" / "clickstream"
 PATIENCE = 600

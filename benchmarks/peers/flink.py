@@ -22,8 +22,8 @@ import pyspark
 from benchmarks.peers import queries
 from benchmarks.peers.slices import columns, put
 from benchmarks.peers.system import Taken, Task
-from dbt_streamsql.runtime import jars
-from dbt_streamsql.runtime.java import find_java, launch_home
+from dbt_streamsql.runtime.spark import jars
+from dbt_streamsql.runtime.spark.java import find_java, launch_home
 
 VERSION = "2.3.0"
 PARQUET = jars.Jar(

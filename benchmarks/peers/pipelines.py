@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.peers import queries
 from benchmarks.peers.slices import columns, put
 from benchmarks.peers.system import Taken, Task, slices
-from dbt_streamsql.runtime.java import find_java, launch_home
+from dbt_streamsql.runtime.spark.java import find_java, launch_home
 
 SPEC = "spark-pipeline.yml"
 STARTED = "Starting run..."

@@ -22,8 +22,8 @@ from dbt_streamsql.adapter.host import Host, host_of_profile, project_root
 from dbt_streamsql.adapter.secrets import scrub
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.limit import limited
-from dbt_streamsql.runtime.session import set_pool
+from dbt_streamsql.runtime.spark.session import set_pool
+from dbt_streamsql.runtime.spark.timeout import limited
 
 if TYPE_CHECKING:
     import agate

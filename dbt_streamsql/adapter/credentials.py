@@ -19,8 +19,8 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import LEVELS, Retention
 from dbt_streamsql.meta.model.addresses import STORE_FILE, in_file, store_of
 from dbt_streamsql.quoting import check_name
-from dbt_streamsql.runtime.jars import CONNECTORS
-from dbt_streamsql.runtime.session import METHODS, SessionSettings
+from dbt_streamsql.runtime.spark.jars import CONNECTORS
+from dbt_streamsql.runtime.spark.session import METHODS, SessionSettings
 from dbt_streamsql.storage.locations import Roots
 
 DEFAULT_CATALOG = "lake"

@@ -13,8 +13,8 @@ from dbt_streamsql.adapter.host import Host
 from dbt_streamsql.adapter.secrets import scrub
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import quote
-from dbt_streamsql.runtime import jars
-from dbt_streamsql.runtime.java import find_java
+from dbt_streamsql.runtime.spark import jars
+from dbt_streamsql.runtime.spark.java import find_java
 from dbt_streamsql.storage.iceberg.java import is_connect
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from dbt.adapters.events.logging import AdapterLogger
 
 from dbt_streamsql.meta.model.addresses import file_of
 from dbt_streamsql.meta.store.retention import Retention
-from dbt_streamsql.runtime import remote
-from dbt_streamsql.runtime.session import (
+from dbt_streamsql.runtime.spark import connect
+from dbt_streamsql.runtime.spark.session import (
     SessionSettings,
     add_catalog,
     new_session,
@@ -234,7 +234,7 @@ class Host:
         if spark is None or self._gone(spark):
             return
         if is_connect(spark):
-            remote.interrupt_all()
+            connect.interrupt_all()
         else:
             spark.sparkContext.cancelAllJobs()
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from dbt_streamsql.engine import Engine
-    from dbt_streamsql.runtime.constraints import Constraint
+    from dbt_streamsql.runtime.publish.constraints import Constraint
     from dbt_streamsql.storage.functions import FunctionView
 
 logger = AdapterLogger("StreamSQL")
@@ -308,7 +308,7 @@ class StreamSqlAdapter(MaintainedAdapter):
 
         `documented`: the columns of the model that get their comments; None means all.
         """
-        from dbt_streamsql.runtime.staged import Build
+        from dbt_streamsql.runtime.publish.plain_tables import Build
 
         with self.connections.exception_handler(sql):
             name = self._name(relation)
@@ -397,7 +397,7 @@ class StreamSqlAdapter(MaintainedAdapter):
         are verified before the change is visible. `kept` is a temporary view that several of the
         statements read: it is computed once.
         """
-        from dbt_streamsql.runtime import constraints
+        from dbt_streamsql.runtime.publish import constraints
 
         with self.connections.exception_handler("\n".join(statements)):
             name = self._name(relation)

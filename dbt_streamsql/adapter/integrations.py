@@ -13,7 +13,7 @@ from dbt_streamsql.adapter.credentials import texts
 from dbt_streamsql.adapter.error_messages import listed
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import check_name
-from dbt_streamsql.runtime.session import SessionSettings
+from dbt_streamsql.runtime.spark.session import SessionSettings
 
 FILE_FORMATS = ("parquet", "orc", "avro")
 

@@ -12,7 +12,7 @@ from dbt_streamsql.cli.options import for_one_engine, print_json
 from dbt_streamsql.engine import Engine
 from dbt_streamsql.engine.revisions import lines_after, lines_before
 from dbt_streamsql.meta.inspect.topology_text import printable
-from dbt_streamsql.runtime.revision import MODES, Mode, RevisionPlan
+from dbt_streamsql.runtime.revise.revision_plan import MODES, Mode, RevisionPlan
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 

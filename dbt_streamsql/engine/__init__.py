@@ -12,8 +12,8 @@ from dbt_streamsql.engine.options import (
     Upsert,
     ViewOptions,
 )
-from dbt_streamsql.runtime.garbage import Garbage
 from dbt_streamsql.runtime.report import Report, TableReport
+from dbt_streamsql.runtime.upkeep.garbage_collection import Garbage
 
 __all__ = [
     "Engine",

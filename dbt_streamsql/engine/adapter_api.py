@@ -14,8 +14,8 @@ from dbt_streamsql.engine.definitions import configuration_of
 from dbt_streamsql.engine.user_sql import expanded, expanded_to_store
 from dbt_streamsql.meta import Job
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.ages import APPROXIMATE
-from dbt_streamsql.runtime.context import Warehouse, plan_of
+from dbt_streamsql.runtime.core.epoch_state import Warehouse, plan_of
+from dbt_streamsql.runtime.core.row_expiry import APPROXIMATE
 from dbt_streamsql.storage import functions
 from dbt_streamsql.storage.iceberg import comments
 

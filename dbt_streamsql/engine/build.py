@@ -21,10 +21,10 @@ from dbt_streamsql.engine.tables import TableDefiner
 from dbt_streamsql.engine.user_sql import expanded
 from dbt_streamsql.meta import MetaStore
 from dbt_streamsql.meta.model.addresses import store_of
-from dbt_streamsql.runtime.clock import SystemClock
-from dbt_streamsql.runtime.context import Warehouse
-from dbt_streamsql.runtime.sessions import Sessions
-from dbt_streamsql.runtime.spark_catalog import SparkCatalog
+from dbt_streamsql.runtime.core.clock import SystemClock
+from dbt_streamsql.runtime.core.epoch_state import Warehouse
+from dbt_streamsql.runtime.spark.catalog import SparkCatalog
+from dbt_streamsql.runtime.spark.session_pool import Sessions
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,11 @@ from dbt_streamsql.meta.inspect.consistent_cut import cut
 from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.schema import Column, visible
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime import staleness
-from dbt_streamsql.runtime.context import Open, Warehouse, readable
-from dbt_streamsql.runtime.leasing import Leasing
-from dbt_streamsql.runtime.published_views import CURRENT
-from dbt_streamsql.runtime.spark_catalog import SparkCatalog
+from dbt_streamsql.runtime.core.epoch_state import Open, Warehouse, readable
+from dbt_streamsql.runtime.reads import staleness
+from dbt_streamsql.runtime.reads.lease_keeper import Leasing
+from dbt_streamsql.runtime.reads.published_views import CURRENT
+from dbt_streamsql.runtime.spark.catalog import SparkCatalog
 from dbt_streamsql.storage import delta_log, inputs
 from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import metadata, staging

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from dbt_streamsql.meta import Job, MetaStore
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.context import Version
+from dbt_streamsql.runtime.core.epoch_state import Version
 from dbt_streamsql.runtime.epoch import Epoch
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 

@@ -28,11 +28,10 @@ from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.plan.state import KEPT, StateTtl
 from dbt_streamsql.plan.unsent import Carrying
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime import sinks
-from dbt_streamsql.runtime.context import plan_of
-from dbt_streamsql.runtime.sequenced import extended
-from dbt_streamsql.runtime.spark_catalog import SparkCatalog
-from dbt_streamsql.runtime.streams import (
+from dbt_streamsql.runtime.core.epoch_state import plan_of
+from dbt_streamsql.runtime.deliver import deliver
+from dbt_streamsql.runtime.ingest.sequenced import extended
+from dbt_streamsql.runtime.ingest.stream_definition import (
     CARRIES,
     MAKES,
     READS,
@@ -44,6 +43,7 @@ from dbt_streamsql.runtime.streams import (
     opened,
     stream_of,
 )
+from dbt_streamsql.runtime.spark.catalog import SparkCatalog
 from dbt_streamsql.state_ttl import as_data, state_ttl_of
 from dbt_streamsql.storage.conf import settings_of
 
@@ -215,7 +215,7 @@ class Definitions:
         would have other records than it has.
         """
         place = Place(sink.unique_id or sink.name)
-        target = sinks.opened(sink, connections)
+        target = deliver.opened(sink, connections)
         columns = tuple(Column(column["name"], column["type"]) for column in job.columns)
         info = TableInfo(TableName.parse(job.table), columns, versioned=True)
         key = sink.config["key"]
@@ -225,7 +225,7 @@ class Definitions:
             config={**sink.config, "plain": dict(found.plain)},
             columns=[{"name": c.name, "type": c.type} for c in found.columns],
         )
-        sink = replace(sink, fingerprint=sinks.fingerprint(sink, target))
+        sink = replace(sink, fingerprint=deliver.fingerprint(sink, target))
         if current is None:
             return replace(sink, replaces=full_refresh)
         if full_refresh:

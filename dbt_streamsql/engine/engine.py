@@ -30,13 +30,13 @@ from dbt_streamsql.meta import MetaStore
 from dbt_streamsql.meta.model.addresses import STORE_FILE, in_file
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.document import PlanDocument
-from dbt_streamsql.runtime.context import Warehouse
-from dbt_streamsql.runtime.garbage import Garbage
+from dbt_streamsql.runtime.core.epoch_state import Warehouse
+from dbt_streamsql.runtime.deliver.deliver import Delivered
+from dbt_streamsql.runtime.publish.plain_tables import Build
 from dbt_streamsql.runtime.report import Report, TableReport
-from dbt_streamsql.runtime.revision import Mode, RevisionPlan
-from dbt_streamsql.runtime.session import embedded
-from dbt_streamsql.runtime.sinks import Delivered
-from dbt_streamsql.runtime.staged import Build
+from dbt_streamsql.runtime.revise.revision_plan import Mode, RevisionPlan
+from dbt_streamsql.runtime.spark.session import embedded
+from dbt_streamsql.runtime.upkeep.garbage_collection import Garbage
 
 
 class Engine:

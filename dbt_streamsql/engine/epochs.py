@@ -14,10 +14,10 @@ from dbt_streamsql.engine.definitions import Definitions
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Fence
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import publish, staged
-from dbt_streamsql.runtime.context import Warehouse
+from dbt_streamsql.runtime.core.epoch_state import Warehouse
+from dbt_streamsql.runtime.core.storage_errors import telling
 from dbt_streamsql.runtime.epoch import Epoch, waiting
-from dbt_streamsql.runtime.refusals import telling
+from dbt_streamsql.runtime.publish import plain_tables, publish
 from dbt_streamsql.runtime.report import Report, blame, reports_of
 from dbt_streamsql.storage.iceberg import readers
 
@@ -229,7 +229,7 @@ class EpochControl:
         """The first work of a process removes what dead ones left staged for plain tables."""
         with self.lock:
             if not self.swept:
-                staged.sweep(self._warehouse)
+                plain_tables.sweep(self._warehouse)
                 self.swept = True
 
     def _taken(self) -> Epoch | None:

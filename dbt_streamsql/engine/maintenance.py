@@ -8,10 +8,12 @@ from dbt_streamsql.engine.consistent_reads import ConsistentReads
 from dbt_streamsql.engine.epochs import EpochControl
 from dbt_streamsql.engine.store_recovery import Rebuilt, rebuild
 from dbt_streamsql.meta import Published
-from dbt_streamsql.runtime import garbage, publish, published_views, staged
-from dbt_streamsql.runtime.context import Warehouse
-from dbt_streamsql.runtime.garbage import Garbage
-from dbt_streamsql.runtime.refusals import telling
+from dbt_streamsql.runtime.core.epoch_state import Warehouse
+from dbt_streamsql.runtime.core.storage_errors import telling
+from dbt_streamsql.runtime.publish import plain_tables, publish
+from dbt_streamsql.runtime.reads import published_views
+from dbt_streamsql.runtime.upkeep import garbage_collection
+from dbt_streamsql.runtime.upkeep.garbage_collection import Garbage
 
 
 class Maintenance:
@@ -26,7 +28,7 @@ class Maintenance:
     def sweep(self) -> int:
         """Remove what dead processes left; how many things."""
         with self._epochs.alone() as fence:
-            return publish.sweep(self._warehouse, fence) + staged.sweep(self._warehouse)
+            return publish.sweep(self._warehouse, fence) + plain_tables.sweep(self._warehouse)
 
     def publish_views(self, schema: str, *, with_schema: bool = False) -> list[str]:
         """Keep a SQL view of every maintained view in a schema of the catalog, for readers without
@@ -64,6 +66,6 @@ class Maintenance:
         """
         age = orphan_age(orphans_older_than)
         if dry_run:
-            return garbage.look(self._warehouse, age)
+            return garbage_collection.look(self._warehouse, age)
         with self._epochs.outside() as fence:
-            return garbage.collect(self._warehouse, fence, age)
+            return garbage_collection.collect(self._warehouse, fence, age)

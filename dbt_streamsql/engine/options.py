@@ -12,7 +12,7 @@ from dbt_streamsql.durations import retention_of
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Retention, check_level
 from dbt_streamsql.plan.document import PlanDocument
-from dbt_streamsql.runtime.clock import Clock
+from dbt_streamsql.runtime.core.clock import Clock
 from dbt_streamsql.tuning import Tuning
 
 Options = TypeVar("Options")

@@ -13,9 +13,11 @@ from dbt_streamsql.meta.inspect.wait import wait_for
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.document import PlanDocument
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import changelog, cost, verification
-from dbt_streamsql.runtime.context import Warehouse, plan_of
-from dbt_streamsql.runtime.spark_catalog import SparkCatalog
+from dbt_streamsql.runtime.changelog import changelog_query
+from dbt_streamsql.runtime.core import cost
+from dbt_streamsql.runtime.core.epoch_state import Warehouse, plan_of
+from dbt_streamsql.runtime.reads import verification
+from dbt_streamsql.runtime.spark.catalog import SparkCatalog
 
 
 class Queries:
@@ -86,7 +88,7 @@ class Queries:
         Errors: DEFINITION_MISSING, CONFIG_INVALID, CHANGELOG_UNAVAILABLE, CHANGELOG_MODE.
         """
         view = TableName.parse(name, self._warehouse.catalog)
-        text = changelog.query(self._warehouse, view, from_barrier, to_barrier, mode)
+        text = changelog_query.query(self._warehouse, view, from_barrier, to_barrier, mode)
         return self._warehouse.sessions.main.sql(text)
 
     def verify(self, name: str) -> list[Row]:

@@ -1,5 +1,5 @@
 """Revisions: a table and everything downstream goes back to an earlier barrier, or is corrected.
-`runtime/revision.py` gives the rules."""
+`runtime/revise/revision_plan.py` gives the rules."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import SHADOW, Redefinition
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import correcting, revision
-from dbt_streamsql.runtime.context import Warehouse, log
-from dbt_streamsql.runtime.refusals import telling
+from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
+from dbt_streamsql.runtime.core.storage_errors import telling
+from dbt_streamsql.runtime.publish import root_correction
 from dbt_streamsql.runtime.report import Report, reports_of
-from dbt_streamsql.runtime.revision import Mode, Revision, RevisionPlan, Step
+from dbt_streamsql.runtime.revise import revision_plan
+from dbt_streamsql.runtime.revise.revision_plan import (
+    Mode,
+    Revision,
+    RevisionPlan,
+    Step,
+)
 from dbt_streamsql.state_ttl import state_ttl_of
 
 Definition = tuple[Job, CompiledPlan, Redefinition | None]
@@ -92,10 +98,10 @@ class Revisions:
             found, root, definition = self._look(asked)
             if root is not None:
                 spark, store = self._warehouse.sessions.main, self._warehouse.store_id
-                correcting.correct(spark, asked.table, store, found.root, root)
+                root_correction.correct(spark, asked.table, store, found.root, root)
             epoch.revise(found.replay, definition)
             versions = [epoch.open.done[view] for view in found.replay.views]
-            revision.check(found, versions)
+            revision_plan.check(found, versions)
             self._warehouse.store.note(epoch.open.fence, "revise", _audited(found))
         except BaseException:
             epoch.abort()
@@ -106,7 +112,7 @@ class Revisions:
 
     def _look(self, asked: Revision) -> tuple[RevisionPlan, list[str] | None, Definition | None]:
         """What is to be done: the plan, an outside table's statements, a view's definition."""
-        found = revision.plan(self._warehouse, asked)
+        found = revision_plan.plan(self._warehouse, asked)
         current = self._warehouse.store.jobs().get(str(asked.table))
         if current is None:
             return found, self._statements(asked), None
@@ -121,7 +127,7 @@ class Revisions:
 
     def _statements(self, asked: Revision) -> list[str]:
         """The correction of an outside table, turned to the place where it is written."""
-        at = correcting.place(asked.table, self._warehouse.store_id)
+        at = root_correction.place(asked.table, self._warehouse.store_id)
         return correction(asked.sql, asked.table, at) if asked.sql else []
 
     def _definition(self, asked: Revision, current: Job) -> Definition:

@@ -12,9 +12,9 @@ from dbt_streamsql.engine.user_sql import expanded_to_store
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Sink
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.context import Warehouse
-from dbt_streamsql.runtime.refusals import telling
-from dbt_streamsql.runtime.sinks import Delivered
+from dbt_streamsql.runtime.core.epoch_state import Warehouse
+from dbt_streamsql.runtime.core.storage_errors import telling
+from dbt_streamsql.runtime.deliver.deliver import Delivered
 
 
 class SinkManager:

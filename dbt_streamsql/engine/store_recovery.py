@@ -22,12 +22,15 @@ from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import Column, visible
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import changelog_table, publish, remains, streams
-from dbt_streamsql.runtime.context import Warehouse, log
-from dbt_streamsql.runtime.durable import durable
-from dbt_streamsql.runtime.remains import Remains
-from dbt_streamsql.runtime.remembered import Definition
-from dbt_streamsql.runtime.spark_catalog import SparkCatalog
+from dbt_streamsql.runtime.changelog import changelog_table
+from dbt_streamsql.runtime.core.definition_property import Definition
+from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
+from dbt_streamsql.runtime.core.failpoints import durable
+from dbt_streamsql.runtime.ingest import stream_definition
+from dbt_streamsql.runtime.publish import publish
+from dbt_streamsql.runtime.revise import catalog_scan
+from dbt_streamsql.runtime.revise.catalog_scan import Remains
+from dbt_streamsql.runtime.spark.catalog import SparkCatalog
 from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import files
 
@@ -112,7 +115,9 @@ class _Rebuilding:
             except StreamSqlError as error:
                 left[name] = f"its query cannot be compiled: {error.message}"
         for job in list(jobs.values()):
-            jobs |= {o.table: o for o in streams.all_beside(job) if o.table in found.tables}
+            jobs |= {
+                o.table: o for o in stream_definition.all_beside(job) if o.table in found.tables
+            }
         for name in jobs:
             if found.tables[name].history[0].origin.inputs is None:
                 told[name] = "the inputs of its newest version are not recorded"
@@ -138,8 +143,8 @@ class _Rebuilding:
         )
 
     def _look(self) -> Remains:
-        metas = remains.tables(self.spark, self.warehouse.catalog)
-        stores = remains.stores(metas)
+        metas = catalog_scan.tables(self.spark, self.warehouse.catalog)
+        stores = catalog_scan.stores(metas)
         if self.store not in stores and (self.asked or any(stores)):
             others = ", ".join(f"{of} ({n} tables)" for of, n in sorted(stores.items()) if of)
             raise StreamSqlError(
@@ -161,8 +166,8 @@ class _Rebuilding:
             elif not changelog_table.view_of(name):
                 left[name] = definition
         for name, meta in found.metas.items():
-            if remains.stores({name: meta})[""]:
-                left[name] = remains.NOT_STORED
+            if catalog_scan.stores({name: meta})[""]:
+                left[name] = catalog_scan.NOT_STORED
         return known, left
 
     def _compiler(self, found: Remains) -> Definitions:
@@ -181,7 +186,7 @@ class _Rebuilding:
 
     def _stream(self, compiler: Definitions, name: str, kept: Definition) -> Job:
         """The definition of a streaming table as a job."""
-        stream, connections = streams.from_json(kept.stream), self.warehouse.connections
+        stream, connections = stream_definition.from_json(kept.stream), self.warehouse.connections
         fields = self.spark.table(TableName.parse(name).sql).schema
         has = visible(tuple(Column(f.name, type_text(f.dataType)) for f in fields))
         named = [{"name": c.name, "type": c.type} for c in has]
@@ -191,7 +196,7 @@ class _Rebuilding:
         job, plan, change = compiler.define_stream(
             table, name, kept.sql, lenient, connections, kept.unique_id, kept.properties
         )
-        job = replace(job, config={**job.config, streams.STREAM: asdict(stream)})
+        job = replace(job, config={**job.config, stream_definition.STREAM: asdict(stream)})
         if change is None:
             return job
         # What came to its stream meanwhile is the next run's: the table has it not.
@@ -199,7 +204,7 @@ class _Rebuilding:
         return replace(
             job,
             plan={**job.plan, "plan": json.loads(plan.to_stored())},
-            config={**job.config, streams.READS: []},
+            config={**job.config, stream_definition.READS: []},
             columns=table.columns,
         )
 

@@ -32,14 +32,16 @@ from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.document import PlanDocument
 from dbt_streamsql.plan.state import StateTtl
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import changelog_table, publish, remembered, staged
-from dbt_streamsql.runtime.context import Warehouse
-from dbt_streamsql.runtime.durable import durable
-from dbt_streamsql.runtime.refusals import telling
+from dbt_streamsql.runtime.changelog import changelog_table
+from dbt_streamsql.runtime.core import definition_property
+from dbt_streamsql.runtime.core.epoch_state import Warehouse
+from dbt_streamsql.runtime.core.failpoints import durable
+from dbt_streamsql.runtime.core.storage_errors import telling
+from dbt_streamsql.runtime.ingest.stream_definition import Stream, all_beside, forget
+from dbt_streamsql.runtime.publish import plain_tables, publish
+from dbt_streamsql.runtime.publish.plain_tables import Build
 from dbt_streamsql.runtime.report import TableReport, reports_of
-from dbt_streamsql.runtime.spark_catalog import SparkCatalog
-from dbt_streamsql.runtime.staged import Build
-from dbt_streamsql.runtime.streams import Stream, all_beside, forget
+from dbt_streamsql.runtime.spark.catalog import SparkCatalog
 from dbt_streamsql.state_ttl import state_ttl_of
 from dbt_streamsql.storage.iceberg import staging
 
@@ -231,9 +233,9 @@ class TableDefiner:
         """
         session = spark or self._spark
         if not atomic:
-            return staged.run_plainly(session, build)
+            return plain_tables.run_plainly(session, build)
         self._epochs.sweep_once()
-        return staged.run(self._warehouse, session, build)
+        return plain_tables.run(self._warehouse, session, build)
 
     @telling
     def drop(self, name: str, *, keep_table: bool = False) -> None:
@@ -254,7 +256,7 @@ class TableDefiner:
                 beside = [other.table for other in all_beside(job)]
                 if keep_table:
                     for each in (table, *beside):
-                        remembered.forget(spark, TableName.parse(each))
+                        definition_property.forget(spark, TableName.parse(each))
                 else:
                     # A runner that has lost its lock unnoticed must not take it away.
                     store.newest_barrier(fence)

@@ -22,8 +22,8 @@ from dbt_streamsql.meta import MetaStore
 from dbt_streamsql.meta.inspect import system_tables as meta_tables
 from dbt_streamsql.meta.inspect.system_tables import PREFIX, MetaTable
 from dbt_streamsql.quoting import TableName, literal, quote
-from dbt_streamsql.runtime import changelog
-from dbt_streamsql.runtime.context import Open, Warehouse
+from dbt_streamsql.runtime.changelog import changelog_query
+from dbt_streamsql.runtime.core.epoch_state import Open, Warehouse
 from dbt_streamsql.storage import functions, information_schema, inputs
 
 
@@ -65,7 +65,9 @@ def written_out(warehouse: Warehouse, asked: str, sql: str, epoch: Open | None =
     for call in changelog_calls(asked):
         try:
             view = TableName.parse(call.view, warehouse.catalog)
-            queries.append(changelog.query(warehouse, view, call.after, call.upto, call.mode))
+            queries.append(
+                changelog_query.query(warehouse, view, call.after, call.upto, call.mode)
+            )
         except StreamSqlError as error:
             raise error.at(call.place) from error
     return write_out(sql, queries) if queries else sql

@@ -12,18 +12,10 @@ from dbt_streamsql.meta import NOOP, Job, Sink, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import METADATA, Redefinition
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import (
-    changelog_table,
-    lineage,
-    publish,
-    remembered,
-    retention,
-    sinks,
-    streams,
-    upkeep,
-)
-from dbt_streamsql.runtime.clock import Pool
-from dbt_streamsql.runtime.context import (
+from dbt_streamsql.runtime.changelog import changelog_table
+from dbt_streamsql.runtime.core import definition_property
+from dbt_streamsql.runtime.core.clock import Pool
+from dbt_streamsql.runtime.core.epoch_state import (
     Open,
     Replay,
     Version,
@@ -33,12 +25,16 @@ from dbt_streamsql.runtime.context import (
     repin,
     unchanged,
 )
-from dbt_streamsql.runtime.durable import durable
-from dbt_streamsql.runtime.job import Rewrite, ViewJob
-from dbt_streamsql.runtime.refusals import reopen, told
-from dbt_streamsql.runtime.sinks import Delivered
-from dbt_streamsql.runtime.stream_job import StreamJob
-from dbt_streamsql.runtime.streams import Stream
+from dbt_streamsql.runtime.core.failpoints import durable
+from dbt_streamsql.runtime.core.storage_errors import reopen, told
+from dbt_streamsql.runtime.deliver import deliver
+from dbt_streamsql.runtime.deliver.deliver import Delivered
+from dbt_streamsql.runtime.ingest import stream_definition
+from dbt_streamsql.runtime.ingest.stream_definition import Stream
+from dbt_streamsql.runtime.ingest.stream_ingest import StreamJob
+from dbt_streamsql.runtime.publish import openlineage, publish
+from dbt_streamsql.runtime.refresh.view_refresh import Rewrite, ViewJob
+from dbt_streamsql.runtime.upkeep import compaction, retention
 from dbt_streamsql.storage.file_tables import NoVersionsError
 from dbt_streamsql.storage.iceberg import metadata, staging, stamp
 from dbt_streamsql.storage.iceberg.metadata import Metadata
@@ -171,10 +167,10 @@ class Epoch:
         with self.open.lock:
             self.open.sinks[sink.name] = sink
             new = sink.table in self.open.definitions
-        if new or not sinks.same(current, sink) or not sink.delivered:
-            sinks.check(self.warehouse, sink)
+        if new or not deliver.same(current, sink) or not sink.delivered:
+            deliver.check(self.warehouse, sink)
         else:
-            sinks.deliver(self.warehouse, self.open.fence, self._rewrite, sink)
+            deliver.deliver(self.warehouse, self.open.fence, self._rewrite, sink)
 
     def revise(
         self, replay: Replay, definition: tuple[Job, CompiledPlan, Redefinition | None] | None
@@ -263,7 +259,7 @@ class Epoch:
                 reopen(error, self.warehouse.sessions)
                 if job is not None:
                     ended = self.warehouse.clock.time()
-                    lineage.failed(self.warehouse, job, began, ended, error)
+                    openlineage.failed(self.warehouse, job, began, ended, error)
         return future.result()
 
     def _run(
@@ -274,9 +270,9 @@ class Epoch:
         for source in changelog_table.runs_first(job, self.open.jobs):
             if source in taking_part and source != job.table:
                 self.ensure(source)
-        if streams.is_beside(job):
+        if stream_definition.is_beside(job):
             return self._beside(job)
-        stream = streams.stream_of(job)
+        stream = stream_definition.stream_of(job)
         if stream is not None:
             return self._run_stream(job, plan, stream, change, why)
         version = ViewJob(self.open, job, plan, change, why, self._rewrite).run()
@@ -297,7 +293,7 @@ class Epoch:
         self, job: Job, plan: CompiledPlan, stream: Stream, change: Redefinition | None, why: str
     ) -> TableVersion:
         """Run a streaming table, with the tables that stand beside it."""
-        for other in streams.all_beside(job):
+        for other in stream_definition.all_beside(job):
             known = self.open.jobs.get(other.table)
             if known is None or (known.config, known.columns) != (other.config, other.columns):
                 self._check_free(other)
@@ -315,7 +311,7 @@ class Epoch:
 
     def _beside(self, job: Job) -> TableVersion:
         """What became of a table beside a streaming table, which writes it."""
-        self.ensure(job.config[streams.BESIDE])
+        self.ensure(job.config[stream_definition.BESIDE])
         with self.open.lock:
             known = self.open.done.get(job.table)
             if known is None:
@@ -343,7 +339,7 @@ class Epoch:
         spark, name = self.warehouse.sessions.main, TableName.parse(job.table)
         found = metadata.load(spark, name)
         snapshots = found.snapshots.values() if found is not None else ()
-        owner = found.properties.get(remembered.STORE, "") if found is not None else ""
+        owner = found.properties.get(definition_property.STORE, "") if found is not None else ""
         if owner not in ("", self.warehouse.store_id):
             raise StreamSqlError(
                 "DUPLICATE_WRITER",
@@ -364,7 +360,11 @@ class Epoch:
         """A view failed: the others go on, and nothing of it is published."""
         with self.open.lock:
             job = self.open.jobs.get(table)
-            others = [other.table for other in streams.all_beside(job)] if job is not None else []
+            others = (
+                [other.table for other in stream_definition.all_beside(job)]
+                if job is not None
+                else []
+            )
             names = (table, str(changelog_table.table_of(table)), *others)
             self._held.update(names)
             for name in names:
@@ -392,7 +392,7 @@ class Epoch:
             and (
                 version.table in self.open.definitions
                 or version.inputs != self.open.latest[version.table].inputs
-                or streams.moved(version, self.open.latest[version.table])
+                or stream_definition.moved(version, self.open.latest[version.table])
             )
         ]
         if self._held and not moved and not self.open.staged:
@@ -415,31 +415,31 @@ class Epoch:
                 self.warehouse.unswept = True
                 publish.roll_forward(self.warehouse, fence, number, self.open.definitions)
                 published = store.versions(number)
-                streams.release(self.warehouse, self.open.jobs, number)
+                stream_definition.release(self.warehouse, self.open.jobs, number)
             self._deliver(leave_out)
             if number:
                 publish.sweep(self.warehouse, fence, None if self._held else published)
                 self.warehouse.unswept = False
-                upkeep.upkeep(self.warehouse, fence, published)
+                compaction.upkeep(self.warehouse, fence, published)
                 retention.after_run(self.warehouse, fence)
         finally:
             self._end()
         if number:
             # Without the runner's lock: nobody is to wait for a lineage server.
-            lineage.published(self.warehouse, number)
+            openlineage.published(self.warehouse, number)
         return list(done.values())
 
     def _deliver(self, leave_out: Collection[str]) -> None:
         held = self._held
         new = [sink for sink in self.open.sinks.values() if sink.table not in held]
         fence = self.open.fence
-        sinks.register(self.warehouse, fence, self._as_they_are(new))
-        self.delivered = sinks.deliver_all(self.warehouse, fence, self._rewrite, leave_out)
+        deliver.register(self.warehouse, fence, self._as_they_are(new))
+        self.delivered = deliver.deliver_all(self.warehouse, fence, self._rewrite, leave_out)
 
     def _as_they_are(self, new: list[Sink]) -> list[Sink]:
         """Without those that the store knows just so, or, since they were delivered, better."""
         known = {sink.name: sink for sink in self.warehouse.store.sinks()} if new else {}
-        return [sink for sink in new if not sinks.same(known.get(sink.name), sink)]
+        return [sink for sink in new if not deliver.same(known.get(sink.name), sink)]
 
     def withdraw(self, nodes: Collection[str]) -> list[str]:
         """Take the views of these ids, and all that reads them, out of the epoch."""
@@ -448,7 +448,7 @@ class Epoch:
         held = sorted(self.open.done.keys() & self._cone(named))
         for table in held:
             self._unstage(table)
-            for beside in streams.all_beside(jobs[table]):
+            for beside in stream_definition.all_beside(jobs[table]):
                 self.open.done.pop(beside.table, None)
             self.open.done.pop(table, None)
             self.open.definitions.pop(table, None)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from dbt_streamsql.meta import NOOP, Job, TableVersion
 from dbt_streamsql.meta.inspect.history import OLDEST_CHANGE
-from dbt_streamsql.runtime import changelog_table
-from dbt_streamsql.runtime.sinks import Delivered
-from dbt_streamsql.runtime.streams import BESIDE
+from dbt_streamsql.runtime.changelog import changelog_table
+from dbt_streamsql.runtime.deliver.deliver import Delivered
+from dbt_streamsql.runtime.ingest.stream_definition import BESIDE
 
 
 @dataclass(frozen=True)

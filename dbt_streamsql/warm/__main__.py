@@ -16,7 +16,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dbt_streamsql.runtime.session import SessionSettings, open_session
+from dbt_streamsql.runtime.spark.session import SessionSettings, open_session
 from dbt_streamsql.warm import process
 from dbt_streamsql.warm.locks import locked
 from dbt_streamsql.warm.record import (

@@ -8,7 +8,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.runtime.session import SessionSettings, catalog_file, open_session
+from dbt_streamsql.runtime.spark.session import SessionSettings, catalog_file, open_session
 from dbt_streamsql.storage.iceberg import nearby
 from dbt_streamsql.warm import process
 from dbt_streamsql.warm.record import (

@@ -25,8 +25,8 @@ from typing import Any
 from dbt_streamsql.__version__ import version
 from dbt_streamsql.cache import cache_folder
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.runtime.jars import EMBEDDED
-from dbt_streamsql.runtime.session import SessionSettings, catalog_file
+from dbt_streamsql.runtime.spark.jars import EMBEDDED
+from dbt_streamsql.runtime.spark.session import SessionSettings, catalog_file
 from dbt_streamsql.warm import process
 
 

@@ -20,9 +20,9 @@ from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.store.staged_tables import StagedLedger
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.constraints import Constraint
-from dbt_streamsql.runtime.session import new_session
-from dbt_streamsql.runtime.staged import Build
+from dbt_streamsql.runtime.publish.constraints import Constraint
+from dbt_streamsql.runtime.publish.plain_tables import Build
+from dbt_streamsql.runtime.spark.session import new_session
 from dbt_streamsql.storage import formats
 from dbt_streamsql.storage.staged import StagingPurpose, TableSpec
 

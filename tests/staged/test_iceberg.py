@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.session import new_session
-from dbt_streamsql.runtime.sessions import JobCount
-from dbt_streamsql.runtime.staged import Build
+from dbt_streamsql.runtime.publish.plain_tables import Build
+from dbt_streamsql.runtime.spark.session import new_session
+from dbt_streamsql.runtime.spark.session_pool import JobCount
 from dbt_streamsql.storage import formats
 from dbt_streamsql.storage.iceberg import metadata, staging
 from dbt_streamsql.storage.staged import StagingPurpose, TableSpec

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dbt_streamsql.runtime.java import find_java
+from dbt_streamsql.runtime.spark.java import find_java
 from tests.support.java_parts import class_path
 from tests.support.spark_servers import end, free_port, is_open, wait
 

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dbt_streamsql.runtime import jars
-from dbt_streamsql.runtime.jars import Jar
+from dbt_streamsql.runtime.spark import jars
+from dbt_streamsql.runtime.spark.jars import Jar
 from tests.support.spark_servers import free_port
 
 POSTGRESQL_JAR = Jar(

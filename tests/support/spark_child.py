@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dbt_streamsql import Engine
-from dbt_streamsql.runtime.session import embedded
+from dbt_streamsql.runtime.spark.session import embedded
 from dbt_streamsql.tuning import Tuning
 
 ROOT = Path(__file__).parents[2]

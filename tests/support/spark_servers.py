@@ -18,8 +18,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from dbt_streamsql.runtime.java import find_java, launch_home
-from dbt_streamsql.runtime.session import SessionSettings, start_settings
+from dbt_streamsql.runtime.spark.java import find_java, launch_home
+from dbt_streamsql.runtime.spark.session import SessionSettings, start_settings
 from tests.support import patience, spark_defaults
 
 BIN = Path(pyspark.__file__).parent / "bin"

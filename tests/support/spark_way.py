@@ -10,7 +10,7 @@ import os
 from typing import Any
 from urllib.parse import urlsplit
 
-from dbt_streamsql.runtime.session import SessionSettings
+from dbt_streamsql.runtime.spark.session import SessionSettings
 
 VARIABLE = "STREAMSQL_TEST_SPARK"
 FROM_ENVIRONMENT = "DBT_ENV_SECRET_TEST_SPARK"

@@ -6,18 +6,18 @@ from contextlib import contextmanager
 
 import pytest
 
-from dbt_streamsql.runtime import durable
+from dbt_streamsql.runtime.core import failpoints
 
 
 @contextmanager
 def observing(observer):
     """Inside, `observer(step, moment)` is called before and after each durable step; what it raises
     ends the step there."""
-    durable.observers.append(observer)
+    failpoints.observers.append(observer)
     try:
         yield
     finally:
-        durable.observers.remove(observer)
+        failpoints.observers.remove(observer)
 
 
 class Died(BaseException):

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dbt_streamsql.meta import TableVersion
-from dbt_streamsql.runtime.cost import WORTH_TO_READERS, by_past_runs, dear, last_run
-from dbt_streamsql.runtime.ways import CHANGES, COMPARE, FULL
+from dbt_streamsql.runtime.core.cost import (
+    WORTH_TO_READERS,
+    by_past_runs,
+    dear,
+    last_run,
+)
+from dbt_streamsql.runtime.core.ways import CHANGES, COMPARE, FULL
 
 
 def run(mode, seconds, **stats):

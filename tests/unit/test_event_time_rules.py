@@ -7,7 +7,7 @@ import pytest
 from dbt_streamsql.meta import Job, MetaStore, TableVersion
 from dbt_streamsql.meta.inspect import event_time, history, overview
 from dbt_streamsql.meta.inspect.system_tables import TABLES
-from dbt_streamsql.runtime.event_time import Progress, Root, watermark
+from dbt_streamsql.runtime.core.event_time import Progress, Root, watermark
 
 SECOND = 1_000_000
 

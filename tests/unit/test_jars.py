@@ -8,7 +8,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.runtime import jars
+from dbt_streamsql.runtime.spark import jars
 
 CONTENT = b"not really a jar" * 100_000
 JAR = jars.Jar("org.example.tools", "thing_2.13", "1.2", hashlib.sha256(CONTENT).hexdigest())

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.runtime import java
+from dbt_streamsql.runtime.spark import java
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX scripts")
 

@@ -27,8 +27,8 @@ from openlineage.client.serde import Serde
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore
 from dbt_streamsql.meta.inspect import delay, history
-from dbt_streamsql.runtime import lineage
-from dbt_streamsql.runtime.lineage import Place
+from dbt_streamsql.runtime.publish import openlineage
+from dbt_streamsql.runtime.publish.openlineage import Place
 from tests.support.histories import CLEAN, ITEMS, REVENUE, Clock, job, tell
 
 PLACE = Place("0123abcd", lambda catalog: f"/data/{catalog}", "4.1.4")
@@ -74,7 +74,7 @@ def events_of(found: history.History, number: int, table: str) -> list[RunEvent]
     barrier, version = found.at(number), found.versions[number][table]
     assert barrier is not None
     late = delay.delay(found, version)
-    return list(lineage.events(barrier, version, found.jobs[table], PLACE, late))
+    return list(openlineage.events(barrier, version, found.jobs[table], PLACE, late))
 
 
 def written(file: Path, events: list[RunEvent]) -> list[dict]:
@@ -99,8 +99,8 @@ def test_a_job_at_a_barrier_is_one_run_that_starts_and_completes(found, told: Pa
     assert start["run"]["runId"] == complete["run"]["runId"]
     assert UUID(start["run"]["runId"]).version == 7
     version = found.versions[4][REVENUE]
-    assert start["eventTime"] == lineage._iso(version.started_at)
-    assert complete["eventTime"] == lineage._iso(version.written_at)
+    assert start["eventTime"] == openlineage._iso(version.started_at)
+    assert complete["eventTime"] == openlineage._iso(version.written_at)
     assert complete["job"]["name"] == "model.shop.item_revenue"
     assert {(i["namespace"], i["name"]) for i in complete["inputs"]} == {
         ("file:///data/lake", "shop.clean"),
@@ -126,7 +126,7 @@ def test_what_is_told_fits_the_facets_of_the_library(found, told: Path) -> None:
         for name, facet in facets_of(event):
             if name == "tags":
                 continue  # the library's own
-            assert facet["_producer"] == lineage.PRODUCER
+            assert facet["_producer"] == openlineage.PRODUCER
             kind = FACETS.get(name)
             if kind is None:
                 assert name == "streamsql_barrier"
@@ -136,7 +136,7 @@ def test_what_is_told_fits_the_facets_of_the_library(found, told: Path) -> None:
             if name == "schema":
                 fields = schema_dataset.SchemaDatasetFacetFields
                 given["fields"] = [fields(**field) for field in given["fields"]]
-            again = Serde.to_dict(kind(**given, producer=lineage.PRODUCER))
+            again = Serde.to_dict(kind(**given, producer=openlineage.PRODUCER))
             assert again == facet
     assert seen == set(FACETS) - {"errorMessage"}
 
@@ -168,22 +168,22 @@ def test_telling_a_barrier_again_tells_of_the_same_runs(found) -> None:
 )
 def test_a_job_that_failed_is_told_with_its_error(told: Path, why, end: str, message: str) -> None:
     of = job(CLEAN, (ITEMS,))
-    start, last = written(told, list(lineage.failure(of, PLACE, 100.0, 107.0, why)))
+    start, last = written(told, list(openlineage.failure(of, PLACE, 100.0, 107.0, why)))
     assert (start["eventType"], last["eventType"]) == ("START", end)
     assert start["run"]["runId"] == last["run"]["runId"]
     assert message in last["run"]["facets"]["errorMessage"]["message"]
 
 
 def test_without_configuration_nothing_is_told(capsys) -> None:
-    assert not lineage.configured()
-    with lineage._telling("barrier 1") as client:
+    assert not openlineage.configured()
+    with openlineage._telling("barrier 1") as client:
         assert client is None
     assert capsys.readouterr().out == ""
 
 
 def test_a_setting_that_names_no_transport_prints_no_events(monkeypatch, capsys) -> None:
     monkeypatch.setenv("OPENLINEAGE_NAMESPACE", "shop")
-    with lineage._telling("barrier 1") as client:
+    with openlineage._telling("barrier 1") as client:
         assert client is None
     assert capsys.readouterr().out == ""
 
@@ -193,9 +193,9 @@ def test_a_configuration_file_in_the_working_folder_switches_it_on(tmp_path: Pat
     (tmp_path / "openlineage.yml").write_text(
         f"transport: {{type: file, log_file_path: {file}, append: true}}\n"
     )
-    with lineage._telling("a job") as client:
+    with openlineage._telling("a job") as client:
         assert client is not None
-        for event in lineage.failure(job(CLEAN, (ITEMS,)), PLACE, 1.0, 2.0, ValueError("bad")):
+        for event in openlineage.failure(job(CLEAN, (ITEMS,)), PLACE, 1.0, 2.0, ValueError("bad")):
             client.emit(event)
     assert len(file.read_text().splitlines()) == 2
 
@@ -218,9 +218,9 @@ def test_a_lineage_server_that_cannot_be_told_is_a_warning(
     for key, value in setting.items():
         monkeypatch.setenv(key, value)
     of = job(CLEAN, (ITEMS,))
-    with caplog.at_level(logging.WARNING), lineage._telling("barrier 7") as client:
+    with caplog.at_level(logging.WARNING), openlineage._telling("barrier 7") as client:
         if client is not None:
-            for event in lineage.failure(of, PLACE, 1.0, 2.0, ValueError("bad")):
+            for event in openlineage.failure(of, PLACE, 1.0, 2.0, ValueError("bad")):
                 client.emit(event)
     warned = [r.getMessage() for r in caplog.records if r.name == "dbt_streamsql"]
     assert len(warned) == 1

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.runtime.refusals import refusal, telling
+from dbt_streamsql.runtime.core.storage_errors import refusal, telling
 
 SPARK = """Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times
 Caused by: java.io.IOException: No space left on device

@@ -11,9 +11,9 @@ import grpc
 import pytest
 from pyspark.errors import PySparkException
 
-from dbt_streamsql.runtime import deadlines, remote
-from dbt_streamsql.runtime.limit import limited
-from dbt_streamsql.runtime.session import SessionSettings
+from dbt_streamsql.runtime.spark import connect, deadlines
+from dbt_streamsql.runtime.spark.session import SessionSettings
+from dbt_streamsql.runtime.spark.timeout import limited
 from tests.support import patience
 
 if TYPE_CHECKING:
@@ -52,16 +52,16 @@ def session(silent: Silent) -> Iterator[object]:
         server = grpc.server(pool, handlers=[silent])
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
-        opened = remote._created(SessionSettings(method="connect", host="localhost", port=port))
-        remote._enter(opened, retries=0)
+        opened = connect._created(SessionSettings(method="connect", host="localhost", port=port))
+        connect._enter(opened, retries=0)
         yield opened
-        remote._leave(opened)
+        connect._leave(opened)
         silent.over.set()
         server.stop(None).wait()
 
 
 def test_who_interrupts_or_gives_a_session_back_goes_on(silent: Silent, session) -> None:
-    done = threading.Thread(target=lambda: (remote.interrupt_all(), remote.release(session)))
+    done = threading.Thread(target=lambda: (connect.interrupt_all(), connect.release(session)))
     done.start()
     patience.join(done)
     assert silent.called == ["Interrupt", "ReleaseSession"]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.runtime import jars, remote, session
-from dbt_streamsql.runtime.session import SessionSettings
+from dbt_streamsql.runtime.spark import connect, jars, session
+from dbt_streamsql.runtime.spark.session import SessionSettings
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +115,7 @@ def test_a_catalog_name_cannot_smuggle_settings():
 )
 def test_the_connect_address_spells_the_host_so_that_a_local_token_works(host, token, url):
     settings = SessionSettings(method="connect", host=host, token=token)
-    assert remote.url(settings) == url
+    assert connect.url(settings) == url
 
 
 def test_settings_reach_the_jvm_in_a_private_file_and_leave_no_trace(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 from dbt_streamsql.connectors.options import HIDDEN
 from dbt_streamsql.connectors.sinks.registry import TARGETS, SinkOptions, module_of, open_target
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.runtime.durable import SINK_STEPS
+from dbt_streamsql.runtime.core.failpoints import SINK_STEPS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sink.md").read_text(encoding="utf-8")
 SECRET = "a word"  # noqa: S105 - no secret

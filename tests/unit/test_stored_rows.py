@@ -11,7 +11,12 @@ import pyarrow as pa
 import pytest
 
 from dbt_streamsql.plan.schema import WEIGHT
-from dbt_streamsql.runtime.stored_rows import FILE, POSITION, KnownRows, StoredRows
+from dbt_streamsql.runtime.core.stored_rows import (
+    FILE,
+    POSITION,
+    KnownRows,
+    StoredRows,
+)
 
 COLUMNS = {"k": pa.int64(), "f": pa.float64(), "t": pa.string()}
 

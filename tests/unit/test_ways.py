@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dbt_streamsql.plan import steps
 from dbt_streamsql.plan.work import Work, of_program
-from dbt_streamsql.runtime.ways import (
+from dbt_streamsql.runtime.core.ways import (
     CHANGES,
     COMPARE,
     FULL,

@@ -12,7 +12,7 @@ from dbt_streamsql.adapter.config.model_config import TABLE_PROPERTIES, located
 from dbt_streamsql.adapter.credentials import texts
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName, expression
-from dbt_streamsql.runtime.constraints import KINDS, Constraint
+from dbt_streamsql.runtime.publish.constraints import KINDS, Constraint
 from dbt_streamsql.storage.locations import Roots
 from dbt_streamsql.storage.staged import TableSpec
 

@@ -11,7 +11,7 @@ from dbt.adapters.contracts.connection import AdapterResponse
 from dbt_streamsql.adapter.config import model_config
 
 if TYPE_CHECKING:
-    from dbt_streamsql.runtime.sinks import Delivered
+    from dbt_streamsql.runtime.deliver.deliver import Delivered
 
 OWN_KEYS = ("target", "connection", "key", "mode")
 _DECLARED = ("connector", "format", "options")

@@ -148,7 +148,7 @@ class Sink:
     """What is delivered of a maintained table to a system outside, and how far that has come.
 
     `name` is the model's, three parts as a table's; `table` is what its query reads. `config` says
-    where to and how (see `runtime/sinks.py`), without secrets. `fingerprint` changes when the
+    where to and how (see `runtime/deliver`), without secrets. `fingerprint` changes when the
     records would be other ones. `delivered`: the barrier up to which the target has the changes
     (0: it has nothing); `under_way`: the barrier of a delivery that may have been made in part
     (0: there is none). `replaces`: what the target has may be replaced by the whole table.

@@ -9,7 +9,7 @@ import pytest
 
 from dbt_streamsql.meta.store.staged_tables import StagedLedger
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import jars
+from dbt_streamsql.runtime.spark import jars
 from dbt_streamsql.storage import formats, jdbc
 from dbt_streamsql.storage.staged import StagingPurpose, TableSpec
 from tests.support.postgres import POSTGRESQL_JAR, server

@@ -15,7 +15,7 @@ import yaml
 
 from dbt_streamsql import Engine
 from dbt_streamsql.plan.document import PlanDocument, differences
-from dbt_streamsql.runtime.session import open_session
+from dbt_streamsql.runtime.spark.session import open_session
 from tests.support import spark_way
 
 if TYPE_CHECKING:

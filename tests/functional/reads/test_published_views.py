@@ -12,8 +12,8 @@ from dbt_streamsql import Engine
 from dbt_streamsql.cli import main
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import published_views
-from dbt_streamsql.runtime.session import embedded
+from dbt_streamsql.runtime.reads import published_views
+from dbt_streamsql.runtime.spark.session import embedded
 from dbt_streamsql.storage.iceberg import compaction, metadata
 from tests.support.steps import dying
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dbt_streamsql.runtime.durable import SINK_STEPS
+from dbt_streamsql.runtime.core.failpoints import SINK_STEPS
 from tests.support.sinks import shop  # noqa: F401 - a fixture
 from tests.support.steps import dying
 

@@ -9,7 +9,7 @@ import pytest
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Retention
-from dbt_streamsql.runtime.durable import SINK_STEPS
+from dbt_streamsql.runtime.core.failpoints import SINK_STEPS
 from tests.support import postgres as server_of
 from tests.support.followed_postgres import connected
 from tests.support.sinks import shop  # noqa: F401 - a fixture

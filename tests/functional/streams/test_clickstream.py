@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from dbt_streamsql import Engine
-from dbt_streamsql.runtime.session import open_session
+from dbt_streamsql.runtime.spark.session import open_session
 from integration_tests.clickstream import produce
 from tests.support import patience, spark_way
 from tests.support import postgres as server_of

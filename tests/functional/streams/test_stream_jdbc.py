@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.runtime import jars
+from dbt_streamsql.runtime.spark import jars
 from tests.support import postgres as server_of
 from tests.support.streams import opened, records, through
 

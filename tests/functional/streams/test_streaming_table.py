@@ -8,7 +8,7 @@ import pytest
 
 from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.runtime.session import embedded
+from dbt_streamsql.runtime.spark.session import embedded
 from tests.support.steps import dying, observing
 
 pytestmark = pytest.mark.spark

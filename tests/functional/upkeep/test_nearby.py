@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.session import CATALOG_FILE
+from dbt_streamsql.runtime.spark.session import CATALOG_FILE
 from dbt_streamsql.storage.iceberg import metadata, nearby, sql
 
 MERGE_ON_READ = "'format-version' = '3', 'write.delete.mode' = 'merge-on-read'"

@@ -13,8 +13,8 @@ from dbt_streamsql import Engine
 from dbt_streamsql.cli import main
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import remembered
-from dbt_streamsql.runtime.session import embedded
+from dbt_streamsql.runtime.core import definition_property
+from dbt_streamsql.runtime.spark.session import embedded
 from dbt_streamsql.storage.iceberg import metadata, staging
 from dbt_streamsql.storage.iceberg.stamp import BARRIER_PROPERTY, Stamp
 from tests.support.steps import dying
@@ -307,7 +307,9 @@ def test_a_definition_that_is_not_that_of_the_rows_is_not_restored(shop):
     engine.advance()
     name = TableName.parse("lake.shop.by_city")
     other = engine.store.jobs()["lake.shop.users_of"]
-    staging.set_properties(engine.spark, name, {remembered.DEFINITION: remembered.packed(other)})
+    staging.set_properties(
+        engine.spark, name, {definition_property.DEFINITION: definition_property.packed(other)}
+    )
     engine = shop.reopen()
     found = engine.rebuild()
     assert set(found.left) == {"lake.shop.by_city", "lake.shop.by_city__changelog"}
@@ -331,8 +333,8 @@ def test_a_plain_table_that_was_a_view_is_no_view_again(shop):
 def test_tables_of_an_earlier_release_are_told_and_left(spark, tmp_path, monkeypatch):
     with monkeypatch.context() as earlier:
         earlier.setattr(Stamp, "properties", lambda self: {BARRIER_PROPERTY: str(self.barrier)})
-        earlier.setattr(remembered, "properties", lambda *_: {})
-        earlier.setattr(remembered, "keep", lambda *_: None)
+        earlier.setattr(definition_property, "properties", lambda *_: {})
+        earlier.setattr(definition_property, "keep", lambda *_: None)
         shop = Shop(tmp_path / "warehouse")
     # Only `users_of` has a row for it: that one learns its definition.
     shop.change("INSERT INTO lake.shop.orders VALUES (301, 20, 100)")

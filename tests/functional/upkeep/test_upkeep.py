@@ -10,7 +10,7 @@ import pytest
 
 from dbt_streamsql.meta import Retention
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime import upkeep
+from dbt_streamsql.runtime.upkeep import compaction
 from dbt_streamsql.storage.iceberg import metadata, pins, readers
 from dbt_streamsql.storage.iceberg.java import java_class
 
@@ -123,7 +123,7 @@ def test_a_compaction_that_fails_harms_nothing(spark, engine, views, tune, monke
     base, groups, totals = views
     tune(engine, small_files=1)
     monkeypatch.setattr(
-        upkeep.compaction,
+        compaction.compaction,
         "compact",
         lambda *_: spark.sql("SELECT raise_error('no room')").collect(),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbt_streamsql.runtime.ways import Costs
+from dbt_streamsql.runtime.core.ways import Costs
 
 pytestmark = pytest.mark.spark
 

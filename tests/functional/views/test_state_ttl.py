@@ -9,7 +9,7 @@ import pytest
 
 from dbt_streamsql import StreamSqlError
 from dbt_streamsql.plan.document import PlanDocument, differences
-from dbt_streamsql.runtime.ages import Ages
+from dbt_streamsql.runtime.core.row_expiry import Ages
 from tests.support.clock import ahead
 from tests.support.steps import Died, observing
 from tests.support.ttl_world import JOIN, TTL, World

@@ -7,7 +7,7 @@ import pytest
 
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.local import Local
+from dbt_streamsql.runtime.spark.scratch import Local
 from dbt_streamsql.storage.iceberg import changes, metadata, recent
 from dbt_streamsql.storage.iceberg.java import is_connect, java_table
 from dbt_streamsql.storage.iceberg.planned_files import task_sets

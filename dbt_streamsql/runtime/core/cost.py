@@ -1,0 +1,89 @@
+"""What is known of the sizes of an epoch of one view, and of its past runs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from dbt_streamsql.meta import TableVersion
+from dbt_streamsql.runtime.core.ways import (
+    CHANGES,
+    COMPARE,
+    FULL,
+    Way,
+)
+
+MARGIN = 1.1
+"""How much dearer an epoch from changes must look: the next one it may be cheaper again."""
+
+WORTH = 0.3
+"""Seconds that a full refresh must save."""
+
+WORTH_TO_READERS = 3.0
+"""The same for a view that others read: to them it is a new version of every row."""
+
+EXPECTED = "expected"
+"""What was expected of the way of a run before it was known how quick the machine is."""
+
+ESTIMATED: dict[Way, str] = {
+    CHANGES: "estimated_incremental",
+    COMPARE: "estimated_compare",
+    FULL: "estimated_full",
+}
+"""What the seconds that a way is expected to take are called in reports."""
+
+_BY: dict[Way, str] = {CHANGES: "from changes", COMPARE: "by comparison", FULL: "in full"}
+
+_REMEMBERED = 20
+"""Past runs that are looked at."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What is known before an epoch: rows that changed, rows of the changed inputs and of `every`
+    input, and what `past` runs took, in parts of what was expected of them."""
+
+    changed: int
+    total: int
+    every: int
+    past: Mapping[Way, list[float]] = field(default_factory=dict)
+
+
+def dear(seconds: Mapping[Way, float], changed: int, worth: float = WORTH) -> str:
+    """Why a full refresh is cheaper than what is cheapest of the others ('': it is not)."""
+    other = min(each for way, each in seconds.items() if way != FULL)
+    full = seconds[FULL]
+    if other <= max(MARGIN * full, full + worth):
+        return ""
+    return (
+        f"{changed:,} changed rows are expected to take {other:.1f} s, a full refresh {full:.1f} s"
+    )
+
+
+def by_past_runs(past: Iterable[TableVersion]) -> dict[Way, list[float]]:
+    """What runs of each way took, in parts of what was expected; `past` is newest first."""
+    found: dict[Way, list[float]] = defaultdict(list)
+    for version in list(past)[:_REMEMBERED]:
+        expected = version.stats.get(EXPECTED)
+        if expected:
+            found[way_of(version)].append(version.seconds / expected)
+    return found
+
+
+def last_run(version: TableVersion) -> str:
+    """What the run that wrote a version took, and what each way was expected to take."""
+    took = f"last run: {version.seconds:.2f} s {_BY[way_of(version)]}"
+    expected = [
+        f"{seconds:.2f} s {_BY[way]}"
+        for way, name in ESTIMATED.items()
+        if (seconds := version.stats.get(name)) is not None
+    ]
+    return f"{took}; expected: {', '.join(expected)}" if expected else took
+
+
+def way_of(version: TableVersion) -> Way:
+    """The way that a run went."""
+    if version.mode == "full":
+        return FULL
+    return COMPARE if version.stats.get("strategy") == COMPARE else CHANGES

@@ -1,0 +1,327 @@
+"""What every part of an epoch shares: sessions, MetaService, and the pinned inputs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import posixpath
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import Fence, Job, MetaStore, Retention, Sink, TableVersion
+from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.runtime.core.clock import (
+    Clock,
+    SystemClock,
+    Workers,
+    drawn,
+    threads,
+)
+from dbt_streamsql.runtime.core.event_time import Watermark
+from dbt_streamsql.runtime.core.failpoints import durable
+from dbt_streamsql.runtime.core.row_expiry import APPROXIMATE, EXPIRED
+from dbt_streamsql.runtime.core.stored_rows import KnownRows
+from dbt_streamsql.runtime.core.ways import Costs
+from dbt_streamsql.runtime.spark.program import Programs, SparkProgram
+from dbt_streamsql.runtime.spark.session_pool import Sessions
+from dbt_streamsql.runtime.spark.shared_relations import SharedRelations
+from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.iceberg import staging
+from dbt_streamsql.storage.iceberg.metadata import Metadata
+from dbt_streamsql.tuning import Tuning
+
+log = logging.getLogger("dbt_streamsql")
+
+LISTINGS = "listings"
+"""The key of a version's stats with the files of its inputs without versions, as digests."""
+
+_KEPT = (EXPIRED, APPROXIMATE, LISTINGS)
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version of an input: `at` is where it is read (a staging table before publishing).
+
+    `barrier` is set when a job of this warehouse wrote it.
+    """
+
+    at: TableName
+    meta: Metadata
+    snapshot: int | None
+    barrier: int = 0
+
+
+@dataclass
+class Warehouse:
+    """One warehouse: its Spark sessions, its catalog, its MetaService store, and what is kept.
+
+    `connections`: options of streams by name, which hold what must not be kept in a definition.
+    `tuning`: the limits by which ways are chosen. `clock`, `new_name` and `workers`: what time it
+    is, names that nobody else draws, and threads.
+    `programs`: how jobs run the programs of their views. `costs`: what that has taken so far,
+    `known_rows`: those of small views.
+    `unswept`: an epoch was published and could not remove what it had staged. `untagged`: tables
+    of others that refused a tag; they are not asked again.
+    """
+
+    sessions: Sessions
+    store: MetaStore
+    catalog: str
+    retention: Retention = field(default_factory=Retention)
+    connections: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
+    tuning: Tuning = field(default_factory=Tuning)
+    clock: Clock = field(default_factory=SystemClock)
+    new_name: Callable[[], str] = drawn
+    workers: Workers = threads
+    programs: Programs = SparkProgram
+    costs: Costs = field(default_factory=Costs, init=False)
+    known_rows: KnownRows = field(init=False)
+    unswept: bool = field(default=False, init=False)
+    untagged: set[str] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        self.known_rows = KnownRows(self.tuning.held_bytes)
+
+    @property
+    def store_id(self) -> str:
+        """Eight characters that tell this store's tags from another's."""
+        return self.store.id
+
+    @property
+    def location(self) -> str:
+        """The folder or URI of the catalog's warehouse ('' when the catalog decides itself)."""
+        return self.location_of(self.catalog)
+
+    def location_of(self, catalog: str) -> str:
+        """The same of any catalog of the session."""
+        key = f"spark.sql.catalog.{catalog}.warehouse"
+        return str(self.sessions.main.conf.get(key, "") or "")
+
+    def place_of(self, name: TableName) -> str:
+        """The folder of a new table, beside the others of its schema ('': the catalog decides).
+
+        With a suffix: a name may be used again later.
+        """
+        folder = f"{name.table}-{self.new_name()[:8]}"
+        return posixpath.join(self.location, name.schema, folder) if self.location else ""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """How some views are made anew from an earlier barrier, and all others left as they are.
+
+    `starts`: the versions that their rows go back to before the changes since then are applied;
+    `anew`: why others of them are computed in full; `since`: the barrier that they all go back to
+    (0: none does). `roots`: the snapshots of outside tables to read.
+    """
+
+    views: tuple[str, ...]
+    starts: Mapping[str, TableVersion]
+    anew: Mapping[str, str]
+    roots: Mapping[str, int | None]
+    since: int = 0
+
+
+@dataclass
+class Open:
+    """The state of one open epoch. `lock` guards everything that jobs in threads share.
+
+    `sinks` are definitions that count when it is published. `clock` is what `now()` means in it,
+    in microseconds since 1970, `watermark` how far event time comes; `replay` is set while views
+    are revised. `changes` and `versions` of inputs are those that several views read.
+    """
+
+    warehouse: Warehouse
+    fence: Fence
+    jobs: dict[str, Job]
+    latest: dict[str, TableVersion]
+    number: int = 0
+    pins: dict[str, Version] = field(default_factory=dict)
+    done: dict[str, TableVersion] = field(default_factory=dict)
+    staged: dict[str, Version] = field(default_factory=dict)
+    definitions: dict[str, Job] = field(default_factory=dict)
+    sinks: dict[str, Sink] = field(default_factory=dict)
+    staging_count: int = 0
+    clock: int = field(init=False)
+    changes: SharedRelations = field(default_factory=SharedRelations)
+    versions: SharedRelations = field(default_factory=SharedRelations)
+    replay: Replay | None = None
+    watermark: Watermark = field(default_factory=Watermark)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        self.clock = int(self.warehouse.clock.time() * 1_000_000)
+
+    def readers(self, table: str) -> bool:
+        """Whether another view reads this one."""
+        return any(table in job.sources for job in self.jobs.values())
+
+    def ages(self, table: str) -> bool:
+        """Whether a view that forgets reads this one, so that its rows are to keep their ages."""
+        return reads_ages(self.jobs, table)
+
+    def before(self, table: str) -> TableVersion | None:
+        """The version that a job goes on from; None for a table that has none yet."""
+        return self.start(table) or self.latest.get(table)
+
+    def start(self, table: str) -> TableVersion | None:
+        """The earlier version that the table goes back to in this epoch, if it does."""
+        return self.replay.starts.get(table) if self.replay is not None else None
+
+    def barrier(self) -> int:
+        """The barrier's number; it begins with the first thing to stage."""
+        with self.lock:
+            if not self.number:
+                with durable("barrier.begin"):
+                    begun = self.warehouse.store.begin(self.fence, *self.pinned())
+                    self.number = begun.id
+            return self.number
+
+    def pinned(self) -> tuple[dict[str, int | None], dict[str, float]]:
+        """The inputs from outside: the snapshots that this epoch reads, and when each was made."""
+        with self.lock:
+            outside = {t: p for t, p in self.pins.items() if t not in self.jobs}
+        made = {
+            table: at.meta.snapshots[at.snapshot].committed / 1000
+            for table, at in outside.items()
+            if at.snapshot is not None and at.snapshot in at.meta.snapshots
+        }
+        return {table: at.snapshot for table, at in outside.items()}, made
+
+    def shared_columns(self, table: str, seen: int | None) -> tuple[str, ...]:
+        """The columns of an input's change that the views which last saw `seen` use.
+
+        () when fewer than two of them do: then there is nothing to share.
+        """
+        users = [
+            found
+            for name, job in self.jobs.items()
+            if table in job.sources
+            and (last := self.before(name)) is not None
+            and last.inputs.get(table) == seen
+            and (found := _changes_of(job, table))
+        ]
+        columns = dict.fromkeys(
+            column for steps in users for step in steps for column in step["columns"]
+        )
+        return tuple(columns) if len(users) > 1 else ()
+
+    def staging_place(self, table: TableName) -> TableName:
+        """Where the next new table of this barrier is built."""
+        with self.lock:
+            self.staging_count += 1
+            number = self.staging_count
+        return staging.staging_name(table, self.barrier(), number, self.warehouse.store_id)
+
+
+def reads_ages(jobs: Mapping[str, Job], table: str) -> bool:
+    """Whether a view forgets rows of a table, and tells by their commits how old they are."""
+    return any(
+        step.get("table") == table and step.get("ttl")
+        for job in jobs.values()
+        if table in job.sources
+        for step in job.plan["plan"]["steps"]
+    )
+
+
+def plan_of(job: Job) -> CompiledPlan:
+    """The plan that was stored with a definition."""
+    return _plan(json.dumps(job.plan["plan"]))
+
+
+@lru_cache(maxsize=1024)
+def _plan(text: str) -> CompiledPlan:
+    """An epoch asks several times for the plan of each view."""
+    return CompiledPlan.from_stored(text)
+
+
+def pin(epoch: Open, table: str) -> Version:
+    """The version of an input that this epoch reads: what a job staged, else what was pinned."""
+    with epoch.lock:
+        if table in epoch.staged:
+            return epoch.staged[table]
+        if table not in epoch.pins:
+            name = TableName.parse(table)
+            found = inputs.load(epoch.warehouse.sessions.main, name)
+            if found is not None:
+                found = inputs.as_read(found, int(epoch.warehouse.clock.time() * 1000))
+            if found is None:
+                raise StreamSqlError(
+                    "TABLE_MISSING",
+                    f"{table} does not exist",
+                    hint="create it, or run the model that builds it first",
+                )
+            previous = epoch.before(table)
+            snapshot = found.current
+            if previous is not None and table in epoch.jobs:
+                snapshot = previous.snapshot
+            elif epoch.replay is not None:
+                snapshot = epoch.replay.roots.get(table, snapshot)
+            if epoch.start(table) is not None:
+                found = replace(found, current=snapshot)
+            barrier = previous.barrier if previous is not None else 0
+            epoch.pins[table] = Version(name, found, snapshot, barrier)
+        return epoch.pins[table]
+
+
+def readable(job: Job | None, text: str, meta: Metadata | None = None) -> str:
+    """The SQL that reads a version of a table without the engine's own columns.
+
+    Without a `job` it may be a view of another boundary, as `meta` tells.
+    """
+    if job is not None:
+        names = [column["name"] for column in job.columns] if job.config.get("hidden") else []
+    else:
+        names = _visible(meta) if meta is not None else []
+    return f"(SELECT {', '.join(map(quote, names))} FROM {text})" if names else text
+
+
+def _visible(meta: Metadata) -> list[str]:
+    """The columns of a table that has some of an engine beside them; of others none."""
+    names = [field["name"] for field in meta.schemas.get(meta.schema_id, ())]
+    shown = [name for name in names if not name.startswith(HIDDEN_PREFIX)]
+    return shown if shown != names else []
+
+
+def repin(epoch: Open, table: str) -> None:
+    """Forget the pin of a table that the same run has just written."""
+    with epoch.lock:
+        epoch.pins.pop(table, None)
+
+
+def unchanged(version: TableVersion, inputs: dict[str, int | None]) -> TableVersion:
+    """The record that a table is still what it was; its barrier is filled in when there is one."""
+    return replace(
+        version,
+        barrier=0,
+        state="PROCESSED",
+        staged_at="",
+        branch="",
+        created=False,
+        mode="noop",
+        reason="",
+        rows_inserted=0,
+        rows_deleted=0,
+        jobs=0,
+        seconds=0.0,
+        inputs=inputs,
+        stats={key: version.stats[key] for key in _KEPT if key in version.stats},
+    )
+
+
+def _changes_of(job: Job, table: str) -> list[dict[str, Any]]:
+    """The steps of a view's program that read all that changed in a table.
+
+    Where old rows expire, each view reads for itself those that have not.
+    """
+    return [
+        step
+        for step in job.plan["plan"]["steps"]
+        if step["step"] == "Changes" and step["table"] == table and not step.get("ttl")
+    ]

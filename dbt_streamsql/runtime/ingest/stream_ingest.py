@@ -1,0 +1,347 @@
+"""One streaming table in one epoch: record how far its stream is read, read that, stage it.
+
+The records of a barrier are those after the position of the table's last version, up to one that
+the store knows before anything is read. So a barrier that is given up has taken nothing, and each
+record is in the table once, whoever dies when (FLIP-276, `<barrier, offsets>`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import lit
+
+from dbt_streamsql.connectors.sources.source import End, Position
+from dbt_streamsql.meta import NOOP, Job, Span, TableVersion
+from dbt_streamsql.meta.inspect.history import EVENT_TIME, OLDEST_CHANGE
+from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.runtime.core.epoch_state import Open, unchanged
+from dbt_streamsql.runtime.core.event_time import Progress, Split
+from dbt_streamsql.runtime.core.failpoints import durable
+from dbt_streamsql.runtime.ingest import upserts
+from dbt_streamsql.runtime.ingest.stream_definition import (
+    EARLY,
+    LOST,
+    POSITION,
+    QUARANTINE,
+    TOMBSTONES,
+    Stream,
+    all_beside,
+    beside,
+)
+from dbt_streamsql.runtime.ingest.stream_reader import StreamReading
+from dbt_streamsql.runtime.ingest.unsent_values import Carry, Settled, Stored
+from dbt_streamsql.runtime.ingest.upserts import Upsert
+from dbt_streamsql.runtime.refresh.stager import Stager
+from dbt_streamsql.runtime.refresh.view_refresh import Rewrite
+from dbt_streamsql.runtime.spark.join_conditions import same
+from dbt_streamsql.runtime.spark.scratch import Local
+from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.conf import over_few_rows
+from dbt_streamsql.storage.iceberg import refs, staging
+from dbt_streamsql.storage.iceberg.metadata import Metadata
+from dbt_streamsql.storage.iceberg.refs import Moves
+
+
+@dataclass
+class StreamJob:
+    """One run of one streaming table. `asked`: why its stream is read from the beginning again
+    ('': it is not); `drift`: how the table's columns are to be other ones ('': they are not)."""
+
+    epoch: Open
+    job: Job
+    plan: CompiledPlan
+    stream: Stream
+    asked: str
+    drift: str
+    rewrite: Rewrite
+    name: TableName = field(init=False)
+    reading: StreamReading = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.name = TableName.parse(self.job.table)
+        self.reading = StreamReading(self.epoch, self.job, self.plan, self.stream, self.rewrite)
+
+    def run(self) -> list[TableVersion]:
+        """Stage the table's version for this barrier, and those of the tables beside it; their
+        records, the table's own first.
+
+        Errors: BAD_RECORD, STREAM_LOST.
+        """
+        clock = self.epoch.warehouse.clock
+        at, started = clock.time(), clock.monotonic()
+        with self.epoch.warehouse.sessions.use() as spark:
+            counter = self.epoch.warehouse.sessions.job_count(spark)
+            try:
+                version, *others = self._run(spark)
+            finally:
+                jobs, read = counter.stop()
+        seconds = clock.monotonic() - started
+        version = replace(version, jobs=jobs, started_at=at, seconds=seconds)
+        if version.mode != NOOP:
+            version = replace(version, stats={**version.stats, "bytes_read": read})
+        return [version, *(replace(other, jobs=0, started_at=at) for other in others)]
+
+    def _run(self, spark: SparkSession) -> list[TableVersion]:
+        known = self.epoch.before(self.job.table)
+        meta = self.reading.meta(self.job.table) if known is not None else None
+        previous = None if self.asked or meta is None else known
+        after = self.reading.after(previous, meta) if previous is not None else None
+        end = self.reading.source.end(spark, after)
+        others_stand = all(self.epoch.before(o.table) for o in all_beside(self.job))
+        progress = self.reading.progress(previous, meta)
+        if end is None and previous is not None and others_stand and not self.drift:
+            stats: dict[str, Any] = {POSITION: after}
+            if self.stream.by_event_time:
+                upto = self.reading.watermark(spark, progress, progress.seen, new=False)
+                stats[EVENT_TIME] = replace(progress, upto=upto).kept()
+            if not progress.passed(stats):
+                return [replace(unchanged(previous, {}), stats=stats)]
+        if end is not None:
+            span = {self.job.table: Span(after, end.position)}
+            with durable("stream.record"):
+                self.epoch.warehouse.store.add_spans(self.epoch.fence, self.epoch.barrier(), span)
+        local = Local(spark)
+        most = self.epoch.warehouse.tuning.driver_rows
+        few = end is None or (end.records is not None and end.records <= most)
+        few = few and progress.waiting <= most
+        try:
+            with over_few_rows(spark, few):
+                version, *others = self._take(
+                    spark, local, after, end, previous, meta, progress, few=few
+                )
+        except PySparkException as error:
+            raise self.reading.told(error) from error
+        finally:
+            local.close()
+        stats = {
+            **version.stats,
+            "strategy": self.plan.strategy,
+            "plan": self.plan.fingerprint,
+            POSITION: end.position if end is not None else after,
+        }
+        if end is not None and end.oldest is not None and previous is not None:
+            stats[OLDEST_CHANGE] = {self.stream.name: end.oldest}
+        return [replace(version, stats=stats), *others]
+
+    # -- what is staged ----------------------------------------------------------------------
+
+    def _take(
+        self,
+        spark: SparkSession,
+        local: Local,
+        after: Position | None,
+        end: End | None,
+        previous: TableVersion | None,
+        meta: Metadata | None,
+        progress: Progress,
+        *,
+        few: bool,
+    ) -> list[TableVersion]:
+        """Stage the records up to `end` (None: there is none yet)."""
+        position = end.position if end is not None else after
+        records = self.reading.records(spark, local, after, end)
+        select, split, kept = self.reading.query(spark, records), None, None
+        settled: Settled | None = None
+        if self.stream.by_event_time:
+            new = end is not None
+            split, now = self.reading.split(spark, local, select, progress, previous, new=new)
+            select, kept = split.ripe, now.kept()
+        stager = Stager(self.epoch, self.job, {}, position, kept)
+        if self.stream.key:
+            found = Upsert(self.stream, self.plan, local, select, few, self._carry(few))
+            staged = self._upsert(spark, stager, found, previous, meta)
+            settled = found.settled
+        elif previous is None:
+            names = ", ".join(quote(column.name) for column in self.plan.columns)
+            staged = [self._build(spark, stager, f"SELECT {names} FROM ({select})", meta)]
+        elif self.drift:
+            assert meta is not None
+            staged = [self._restored(spark, stager, select, meta)]
+        else:
+            assert meta is not None
+            staged = [self._append(spark, stager, select, meta)]
+        if self.stream.quarantines:
+            bad = self.reading.refused(records)
+            bad += f" UNION ALL {split.refused}" if split is not None else ""
+            if settled is not None and settled.refused:
+                bad += f" UNION ALL {settled.refused}"
+            bad = f"SELECT *, {self.epoch.barrier()}L AS barrier FROM ({bad})"
+            staged += self._beside(spark, QUARANTINE, bad)
+        if settled is not None and self.stream.forgives:
+            staged += self._lost(spark, settled, anew=previous is None)
+        if split is not None:
+            staged[0] = replace(staged[0], stats={EVENT_TIME: kept})
+            staged += self._waiting(spark, split, progress, previous)
+        return staged
+
+    def _carry(self, few: bool) -> Carry | None:
+        """How records that lack values get them; None where none may lack any, or none can."""
+        carrying = self.reading.carrying
+        if carrying is None or carrying.reason:
+            return None
+        most = self.epoch.warehouse.tuning.driver_rows
+        return Carry(carrying, self.stream.key, self.plan.columns, self.stream.forgives, few, most)
+
+    def _lost_before(self, found: Upsert) -> str:
+        """The keys of records that were put aside, as SQL that may follow FROM ('': none are)."""
+        if found.carry is None or not self.stream.forgives:
+            return ""
+        job = beside(self.job, LOST)
+        known = self.epoch.before(job.table) is not None
+        meta = self.reading.meta(job.table) if known else None
+        return inputs.version(TableName.parse(job.table), meta.current) if meta else ""
+
+    def _lost(self, spark: SparkSession, settled: Settled, *, anew: bool) -> list[TableVersion]:
+        """Stage the keys of records that are put aside."""
+        job = beside(self.job, LOST)
+        if settled.lost:
+            return self._beside(spark, LOST, settled.lost, anew=anew)
+        if not anew and self.epoch.before(job.table) is not None:
+            return []
+        names = ", ".join(
+            f"CAST(NULL AS {column['type']}) AS {quote(column['name'])}" for column in job.columns
+        )
+        return self._beside(spark, LOST, f"SELECT {names} WHERE false", anew=True)
+
+    def _waiting(
+        self, spark: SparkSession, split: Split, progress: Progress, previous: TableVersion | None
+    ) -> list[TableVersion]:
+        """Stage the rows that wait, instead of those that did."""
+        job = beside(self.job, EARLY)
+        meta = self.reading.meta(job.table) if self.epoch.before(job.table) is not None else None
+        if meta is None or previous is None:
+            return self._beside(spark, EARLY, split.early, anew=True)
+        if not progress.waiting and not spark.sql(f"{split.early} LIMIT 1").head():
+            return []
+        return [self._append(spark, Stager(self.epoch, job, {}), split.early, meta, instead=True)]
+
+    def _build(
+        self, spark: SparkSession, stager: Stager, select: str, meta: Metadata | None
+    ) -> TableVersion:
+        at, built = stager.build(spark, select, meta)
+        reason = self.asked or self.drift or "the table is built for the first time"
+        return stager.replacement(at, built, meta, "full", reason)
+
+    def _restored(
+        self, spark: SparkSession, stager: Stager, select: str, meta: Metadata, but: str = ""
+    ) -> TableVersion:
+        """Stage the stored rows with the columns that they are to have, `but` some (a join), and
+        those of `select`.
+
+        Columns are of the whole table, not of a branch of it: readers would see them too early.
+        """
+        stored = {name.lower() for name in spark.table(self.name.sql).schema.fieldNames()}
+        columns = (*self.plan.columns, *self.plan.hidden)
+        had = ", ".join(
+            f"CAST({f's.{quote(c.name)}' if c.name.lower() in stored else 'NULL'} AS {c.type}) "
+            f"AS {quote(c.name)}"
+            for c in columns
+        )
+        names = ", ".join(quote(column.name) for column in columns)
+        rows = (
+            f"SELECT {had} FROM {inputs.version(self.name, meta.current)} s {but} "
+            f"UNION ALL SELECT {names} FROM ({select})"
+        )
+        return self._build(spark, stager, rows, meta)
+
+    def _append(
+        self,
+        spark: SparkSession,
+        stager: Stager,
+        select: str,
+        meta: Metadata,
+        *,
+        instead: bool = False,
+    ) -> TableVersion:
+        """Stage rows on a branch, after those of the table or `instead` of them."""
+        assert meta.current is not None
+        name = TableName.parse(stager.job.table)
+        barrier = self.epoch.barrier()
+        branch = staging.branch_name(barrier)
+        names = ", ".join(quote(column["name"]) for column in stager.job.columns)
+        with durable("branch.create"):
+            refs.move(spark, name, Moves(branches={branch: meta.current}))
+        with durable("branch.write"), staging.stamped(spark, stager.origin()):
+            target = staging.branch_sql(name, branch)
+            if instead:
+                rows = spark.sql(f"SELECT {names} FROM ({select})")
+                rows.writeTo(target).overwrite(lit(True))
+            else:
+                spark.sql(f"INSERT INTO {target} ({names}) SELECT {names} FROM ({select})")
+        version = stager.branched(spark, branch, mode="incremental" if instead else "append")
+        live = self.epoch.staged[version.table].meta.live_rows(version.snapshot)
+        before = meta.live_rows(meta.current)
+        if instead:
+            return replace(version, rows_inserted=live, rows_deleted=before)
+        return replace(version, rows_inserted=live - before)
+
+    def _upsert(
+        self,
+        spark: SparkSession,
+        stager: Stager,
+        found: Upsert,
+        previous: TableVersion | None,
+        meta: Metadata | None,
+    ) -> list[TableVersion]:
+        """Stage what the newest record of each key says, and which keys are deleted."""
+        if previous is None or meta is None:
+            built = self._build(spark, stager, found.rows(), meta)
+            if self.stream.whole:
+                return [built]
+            return [built, *self._beside(spark, TOMBSTONES, found.deleted(), anew=True)]
+        readers = self.epoch.readers(self.job.table)
+        if self.stream.whole and self.drift:
+            return [self._build(spark, stager, found.rows(), meta)]
+        if self.stream.whole:
+            winners = found.whole()
+            parts = [(stager, meta, winners.rows, readers)]
+        else:
+            deletes = beside(self.job, TOMBSTONES)
+            graves = self.reading.meta(deletes.table)
+            assert graves is not None
+            winners = found.winners(
+                Stored(
+                    inputs.version(self.name, meta.current),
+                    inputs.version(TableName.parse(deletes.table), graves.current),
+                    self._lost_before(found),
+                    frozenset(spark.table(self.name.sql).columns) if found.carry else frozenset(),
+                )
+            )
+            parts = [
+                (stager, meta, winners.rows, readers),
+                (Stager(self.epoch, deletes, {}), graves, winners.deleted, False),
+            ]
+        staged = []
+        if self.drift and not self.stream.whole:
+            but = f"LEFT ANTI JOIN {winners.keys} k ON {same(self.stream.key, 's', 'k')}"
+            staged.append(
+                self._restored(spark, stager, f"SELECT * FROM {winners.rows}", meta, but)
+            )
+            del parts[0]
+        for of, known, new, feed in parts:
+            version = upserts.write(spark, found.local, of, known, new, winners, feed=feed)
+            if version is not None:
+                staged.append(version)
+            elif of is stager:
+                # The records have been read, and come to nothing.
+                staged.append(replace(unchanged(previous, {}), barrier=self.epoch.barrier()))
+        return staged
+
+    def _beside(
+        self, spark: SparkSession, suffix: str, select: str, *, anew: bool = False
+    ) -> list[TableVersion]:
+        """Stage rows of a table that stands beside this one."""
+        job = beside(self.job, suffix)
+        stager = Stager(self.epoch, job, {})
+        known = self.epoch.before(job.table)
+        meta = self.reading.meta(job.table) if known is not None else None
+        if meta is None or anew:
+            return [self._build(spark, stager, select, meta)]
+        if not spark.sql(f"SELECT 1 FROM ({select}) LIMIT 1").head():
+            return []
+        return [self._append(spark, stager, select, meta)]

@@ -1,0 +1,206 @@
+"""Which way one view takes in one epoch, by what each is expected to cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.meta import Job, TableVersion
+from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.redefinition import FROM_STORED
+from dbt_streamsql.plan.relational import CLOCK
+from dbt_streamsql.plan.work import Work, of_program
+from dbt_streamsql.runtime.core.cost import (
+    ESTIMATED,
+    EXPECTED,
+    WORTH,
+    WORTH_TO_READERS,
+    Estimate,
+    by_past_runs,
+    dear,
+)
+from dbt_streamsql.runtime.core.epoch_state import Open, Version
+from dbt_streamsql.runtime.core.ways import (
+    CHANGES,
+    COMPARE,
+    FULL,
+    View,
+    Way,
+    cheapest,
+    expected_by_comparing,
+    expected_from_changes,
+    expected_in_full,
+)
+from dbt_streamsql.runtime.upkeep import compaction
+from dbt_streamsql.storage.iceberg import delta
+from dbt_streamsql.storage.iceberg.changes import Change
+from dbt_streamsql.storage.iceberg.metadata import Metadata
+
+_SHARE = 0.25
+"""Signed rows of a view's change, as a share of its rows, from which on all are written anew."""
+_FEW = 10_000
+"""Signed rows up to which they never are."""
+_REWRITTEN = 0.01
+"""Of the rows of copy-on-write commits, those that are others: the rest lies in the same files."""
+
+
+@dataclass
+class Choice:
+    """The way of one view: from the changes of its inputs, unless `take` finds a cheaper one.
+
+    `inputs` are the versions that it reads, `moves` what became of them since `previous`;
+    `forgetful`: computed in full it would have again what it, or who reads it, has forgotten.
+    """
+
+    epoch: Open
+    job: Job
+    plan: CompiledPlan
+    inputs: Mapping[str, Version]
+    moves: Mapping[str, Change]
+    previous: TableVersion | None
+    forgetful: bool
+    way: Way = field(default=CHANGES, init=False)
+    _expected: dict[Way, float] = field(default_factory=dict, init=False)
+    _seconds: dict[Way, float] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._estimate = self._sizes()
+
+    def take(self, spark: SparkSession, stored: Metadata) -> str:
+        """Choose; why all rows are to be written anew ('' when they are not)."""
+        changed, every = self._estimate.changed, self._estimate.every
+        costs, tuning = self.epoch.warehouse.costs, self.epoch.warehouse.tuning
+        moved, appends = self._moved, self._appends
+        clock = {CLOCK} & set(self.plan.tables)
+        program = of_program(self.plan.steps, moved | clock, self._rows, appends=appends)
+        rows, text = stored.live_rows(stored.current), len(self.plan.full_sql)
+        # At most every row as it was and as it is.
+        shown = min(costs.shown(self._view, moved, self._others), 2 * rows)
+        looked_up = 0 if appends else rows
+        self._expected = {CHANGES: expected_from_changes(program, changed, shown, looked_up)}
+        if self._may_compare(spark, stored, program):
+            held = rows <= tuning.held_rows
+            known = held and self._is_known(stored)
+            expected = expected_by_comparing(text, every, rows, held=held, known=known)
+            self._expected[COMPARE] = expected
+        if self._may_be_full(self._estimate.total):
+            self._expected[FULL] = expected_in_full(text, every, rows)
+        if len(self._expected) == 1:
+            return ""
+        self._seconds = costs.seconds(self._view, self._expected, self._estimate.past)
+        if COMPARE in self._seconds:
+            short = {way: each for way, each in self._seconds.items() if way != FULL}
+            self.way = cheapest(short, tuning.comparing)
+        if FULL not in self._seconds or (self.way is COMPARE and not tuning.comparing):
+            return ""
+        return dear(self._seconds, changed, WORTH_TO_READERS if self.is_read else WORTH)
+
+    def most(self, stored: Metadata) -> int:
+        """The signed rows of its own change from which on it is cheaper to write all rows anew (0:
+        it never is). How many there are does not follow from the rows of the inputs' changes."""
+        if not self._may_be_full(self._estimate.every):
+            return 0
+        rows = stored.live_rows(stored.current)
+        few = min(_FEW, self.epoch.warehouse.tuning.driver_rows)
+        return max(few, 2 * rows if self.is_read else int(_SHARE * rows))
+
+    def learn(self, version: TableVersion) -> dict[str, Any]:
+        """What the next choices know of the run, as it is kept with its version: the changed rows
+        that it read, its strategy, and what was expected."""
+        way: Way = FULL if version.mode == "full" else self.way
+        expected, costs = self._expected.get(way), self.epoch.warehouse.costs
+        if way is not FULL:
+            shown = version.rows_inserted + version.rows_deleted
+            costs.meets(self._view, self._moved, self._others, shown)
+        strategy = self.plan.strategy if way is CHANGES else way
+        stats: dict[str, Any] = {"rows_read": self._estimate.changed, "strategy": strategy}
+        if expected is not None:
+            costs.learn(self._view, way, expected, version.seconds)
+            stats[EXPECTED] = round(expected, 3)
+        for each, seconds in self._seconds.items():
+            stats[ESTIMATED[each]] = round(seconds, 3)
+        return stats
+
+    @property
+    def is_read(self) -> bool:
+        """Whether another view or a changelog takes up the changes of this one."""
+        return self.epoch.readers(self.job.table) or bool(self.job.config.get("changelog"))
+
+    def _is_known(self, stored: Metadata) -> bool:
+        """Whether the process has the stored rows."""
+        known, at = self.epoch.warehouse.known_rows, stored.current
+        return at is not None and known.get(self.job.table, (at, stored.schema_id)) is not None
+
+    def _may_be_full(self, rows: int) -> bool:
+        """Whether it may be refreshed in full for cost, over inputs of so many rows."""
+        start = self.epoch.start(self.job.table)
+        return self._guards(rows) and start is None and not self.forgetful
+
+    def _guards(self, rows: int) -> bool:
+        return self.job.refresh_mode == "auto" and rows > self.epoch.warehouse.tuning.guarded_rows
+
+    @property
+    def _rows(self) -> dict[str, int]:
+        """The rows of each input."""
+        return {source: at.meta.live_rows(at.snapshot) for source, at in self.inputs.items()}
+
+    @property
+    def _appends(self) -> bool:
+        """Whether the view only gains rows in this epoch."""
+        operators, moves = self.plan.operators, self.moves.values()
+        return (
+            bool(operators)
+            and all(each.changelog == "append" for each in operators)
+            and all(move.kind == "none" or move.insert_only for move in moves)
+        )
+
+    @property
+    def _moved(self) -> frozenset[str]:
+        """The inputs that have changed."""
+        return frozenset(source for source, move in self.moves.items() if move.kind != "none")
+
+    @property
+    def _others(self) -> float:
+        """About how many rows of the inputs are others than they were."""
+        moves = (move for move in self.moves.values() if move.counted)
+        return sum(move.rows * (_REWRITTEN if move.kind == "changelog" else 1.0) for move in moves)
+
+    @property
+    def _view(self) -> View:
+        return self.job.table, self.plan.fingerprint
+
+    def _may_compare(self, spark: SparkSession, stored: Metadata, program: Work) -> bool:
+        tuning = self.epoch.warehouse.tuning
+        # Of big inputs the query reads no more than a program that computes old values from them.
+        few = self._estimate.every <= max(tuning.compared_rows, program.rows)
+        return (
+            self.job.refresh_mode == "auto"
+            and not (self.plan.is_wide or self.forgetful or self.epoch.replay)
+            and few
+            and stored.live_rows(stored.current) <= tuning.compared_rows
+            and tuning.driver_rows > 0
+            and stored.live_bytes(stored.current) <= tuning.compared_bytes
+            and delta.supported(spark, stored)
+            and not compaction.scattered(stored, tuning)
+        )
+
+    def _sizes(self) -> Estimate:
+        """The changed rows (at first: all), those of their inputs and of all, and past runs."""
+        moved, rows = self._moved, self._rows
+        total, every = sum(rows[source] for source in moved), sum(rows.values())
+        if self.previous is None:
+            return Estimate(total, total, every)
+        changed = sum(self.moves[s].rows for s in moved if self.moves[s].counted)
+        if not self._guards(total):
+            return Estimate(changed, total, every)
+        # What another query of that name took says nothing of this one, nor what its rows took.
+        own = [
+            run
+            for run in self.epoch.warehouse.store.history(self.job.table)
+            if run.stats.get("plan") == self.plan.fingerprint
+            and run.stats.get("definition") not in FROM_STORED
+        ]
+        return Estimate(changed, total, every, by_past_runs(own))

@@ -1,0 +1,87 @@
+"""A view over small inputs is brought up to date by its query, computed anew and compared.
+
+The rows of a small view are kept in the process, and compared here; those of a bigger one Spark
+compares. Only the rows that differ are written, so that readers see the same change as if it had
+been computed from those of the inputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.schema import WEIGHT
+from dbt_streamsql.quoting import quote
+from dbt_streamsql.runtime.core.stored_rows import (
+    COPIES,
+    PLACE_IN_NUMBERS,
+    At,
+    KnownRows,
+    StoredRows,
+)
+from dbt_streamsql.runtime.refresh import driver_writer
+from dbt_streamsql.runtime.refresh.write_result import Outcome
+from dbt_streamsql.runtime.refresh.writer import Writer
+from dbt_streamsql.runtime.spark.shared_relations import Rows, fetch
+from dbt_streamsql.storage.conf import over_few_rows
+
+
+@dataclass
+class Comparison:
+    """Stands for the program of a view: `query` gives all its stored columns, `known` are the rows
+    of views that this process knows, `at` says which of this one are stored."""
+
+    writer: Writer
+    query: str
+    known: KnownRows
+    at: At
+
+    def run(self, plan: CompiledPlan) -> Outcome:  # noqa: ARG002 - that of a program
+        """Compute the rows, and write the difference. Error: `Mismatch` when it is too big."""
+        if self.writer.live <= self.writer.tuning.held_rows:
+            return self._here()
+        spark = self.writer.spark
+        with over_few_rows(spark):
+            change = fetch(spark, self._difference())
+        return driver_writer.different(self.writer, change)
+
+    def _here(self) -> Outcome:
+        writer = self.writer
+        stored = self.known.get(str(writer.table), self.at) or self._stored()
+        with over_few_rows(writer.spark):
+            wanted = fetch(writer.spark, f"SELECT {self._names} FROM ({self.query})")
+        found = stored.difference(wanted.data)
+        gone = stored.rows.take(found.lost)
+        outcome, come = driver_writer.exchanged(writer, Rows(found.change, wanted.schema), gone)
+        after = stored.after(found.lost, come, outcome.file) if outcome.changed else stored
+        return replace(outcome, stored=after)
+
+    def _stored(self) -> StoredRows:
+        place = ", ".join(f"{value} AS {name}" for name, value in PLACE_IN_NUMBERS.items())
+        rows = f"SELECT {self._names}, {place} FROM {driver_writer.stored(self.writer)}"
+        stored = StoredRows(fetch(self.writer.spark, rows).data)
+        self.known.put(str(self.writer.table), self.at, stored)
+        return stored
+
+    @property
+    def _names(self) -> str:
+        return ", ".join(quote(name) for name in self.writer.columns)
+
+    def _difference(self) -> str:
+        """The rows that one side has more often than the other, as `write_driver.different` takes
+        them."""
+        names, place = self._names, PLACE_IN_NUMBERS
+        nowhere = ", ".join(f"NULL AS {name}" for name in place)
+        here = ", ".join(f"{value} AS {name}" for name, value in place.items())
+        found = ", ".join(f"max({name}) AS {name}" for name in place)
+        return (
+            f"SELECT {names}, sum({WEIGHT}) AS {WEIGHT}, "
+            f"count_if({WEIGHT} < 0) AS {COPIES}, {found} "
+            f"FROM (SELECT {names}, 1L AS {WEIGHT}, {nowhere} FROM ({self.query}) UNION ALL "
+            f"SELECT {names}, -1L AS {WEIGHT}, {here} FROM {driver_writer.stored(self.writer)}) "
+            f"GROUP BY {names} HAVING sum({WEIGHT}) <> 0"
+        )
+
+    def close(self) -> None:
+        """Let go of what was kept."""
+        self.writer.local.close()

@@ -1,0 +1,289 @@
+"""Apply a small change from the driver: one look into the stored rows, one commit.
+
+Spark finds the stored rows that the change meets, with their files and positions, and computes the
+new ones. Which rows go and which come is then known here, so one data file and one deletion
+vector a touched file are written at once (`storage/iceberg/delta.py`): no second scan, no job that
+writes, no commit for deletes and another for inserts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import LongType, StructField, StructType
+
+from dbt_streamsql.plan.fold_values import fold_values
+from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
+from dbt_streamsql.plan.steps import Fold
+from dbt_streamsql.quoting import quote
+from dbt_streamsql.runtime.core.stored_rows import COPIES, FILE, POSITION
+from dbt_streamsql.runtime.refresh.write_result import Mismatch, Outcome
+from dbt_streamsql.runtime.spark.join_conditions import match
+from dbt_streamsql.runtime.spark.scratch import Kept
+from dbt_streamsql.runtime.spark.shared_relations import Rows, fetch
+from dbt_streamsql.storage.iceberg.changes import version
+from dbt_streamsql.storage.iceberg.delta import Delta, FilesUnknown
+
+if TYPE_CHECKING:
+    from dbt_streamsql.runtime.refresh.writer import Writer
+
+_MAX_FIELDS = "spark.sql.codegen.maxFields"
+"""Columns up to which Spark compiles what it does with a row (100 unless told)."""
+
+_NUMBER = f"{HIDDEN_PREFIX}number"
+_ALIVE = f"{HIDDEN_PREFIX}alive"
+_OLD = f"{HIDDEN_PREFIX}old_"
+_PLACE = f"_file AS {FILE}, _pos AS {POSITION}"
+"""Bare, as only the table has them: of a view with a column `t`, `t._file` would be a field."""
+
+
+def signed(writer: Writer, change: Rows) -> Outcome:
+    """Add consolidated signed rows over the visible columns."""
+    lost = _lost(change)
+    gone = _places_of(writer, change, lost, writer.visible) if lost else None
+    return _write(writer, _come_rows(change, writer.visible), gone, change)
+
+
+def different(writer: Writer, change: Rows) -> Outcome:
+    """Write signed rows over all stored columns.
+
+    Beside each stand `COPIES` and the largest of each number of its place.
+    Error: `Mismatch` when they are more than the driver writes.
+    """
+    _few_enough(writer, change)
+    lost, gone = _lost(change), None
+    if lost:
+        gone = _take(change.data, lost)
+        if pc.max(gone.column(COPIES)).as_py() > 1:
+            gone = _places_of(writer, change, lost, writer.columns)
+    return _write(writer, _come_rows(change, writer.columns), gone, _visible(writer, change))
+
+
+def exchanged(writer: Writer, change: Rows, gone: pa.Table) -> tuple[Outcome, pa.Table]:
+    """The same, where it is known which stored rows go; also the rows that came, in their order.
+
+    `change` has the types of the columns alone.
+    """
+    _few_enough(writer, change)
+    typed = Rows(change.data, StructType([*change.schema, StructField(WEIGHT, LongType())]))
+    come = _come_rows(change, writer.columns)
+    return _write(writer, come, gone, _visible(writer, typed)), come
+
+
+def _few_enough(writer: Writer, change: Rows) -> None:
+    if change.data.num_rows > writer.tuning.driver_rows:
+        raise Mismatch(f"a comparison found {change.data.num_rows:,} different rows")
+
+
+def _visible(writer: Writer, change: Rows) -> Rows | None:
+    """What readers of the view see of signed rows over all its columns."""
+    if not writer.feed:
+        return None
+    names = (*writer.visible, WEIGHT)
+    fields = {item.name: item for item in change.schema}
+    return Rows(change.data.select(names), StructType([fields[name] for name in names]))
+
+
+def _come_rows(change: Rows, names: Sequence[str]) -> pa.Table:
+    """Each gained row of a change, as many times as it is gained."""
+    weights = change.data.column(WEIGHT).to_pylist()
+    come = [row for row, weight in enumerate(weights) for _ in range(weight)]
+    return _take(change.data.select(names), come)
+
+
+def _lost(change: Rows) -> list[int]:
+    """The numbers of the rows that a change takes away."""
+    weights = change.data.column(WEIGHT).to_pylist()
+    return [row for row, weight in enumerate(weights) if weight < 0]
+
+
+def _places_of(writer: Writer, change: Rows, lost: list[int], names: tuple[str, ...]) -> pa.Table:
+    """As many stored rows as a change takes away. Error: `Mismatch` when there are fewer."""
+    asked = _numbered(writer, change, lost)
+    condition, literals = match(asked, names)
+    found = fetch(
+        writer.spark,
+        f"SELECT /*+ BROADCAST(s) */ s.{_NUMBER}, {_PLACE} "
+        f"FROM {stored(writer)} t JOIN {asked.name} s ON {condition}",
+        literals,
+    ).data
+    weights = change.data.column(WEIGHT).to_pylist()
+    wanted = {row: -weights[row] for row in lost}
+    chosen = []
+    for index, row in enumerate(found.column(_NUMBER).to_pylist()):
+        if wanted[row]:
+            wanted[row] -= 1
+            chosen.append(index)
+    if any(wanted.values()):
+        raise Mismatch
+    return _take(found, chosen)
+
+
+def replace(writer: Writer, new: Rows, keys: str, key: tuple[str, ...]) -> Outcome:
+    """Exchange the rows under `keys` for `new` (all stored columns) where they differ."""
+    names = list(writer.columns)
+    items = ", ".join(f"t.{quote(column)}" for column in names)
+    sql = f"SELECT /*+ BROADCAST(s) */ {items}, {_PLACE} FROM {stored(writer)} t"
+    literals: dict[str, Any] = {}
+    if key:
+        asked = writer.local.kept(keys, small=True)
+        condition, literals = match(asked, key)
+        sql += f" LEFT SEMI JOIN {asked.name} s ON {condition}"
+    old = _look_up(writer, sql, literals)
+    came, went = _difference(_tuples(new.data.select(names)), _tuples(old.data.select(names)))
+    feed = _feed(writer, old.schema, _take(new.data, came), _take(old.data, went))
+    return _write(writer, _take(new.data.select(names), came), _take(old.data, went), feed)
+
+
+def fold(writer: Writer, source: Rows, spec: Fold) -> Outcome:
+    """Combine the changes of groups with the stored groups."""
+    asked = _numbered(writer, source, range(source.data.num_rows))
+    condition, literals = match(asked, spec.key)
+    values = fold_values(spec, "t", "s")
+    names = list(writer.columns)
+    # Of many branches most change nothing: their columns are read once.
+    made = [name for name in names if values[name] != f"t.{quote(name)}"]
+    new = ", ".join(f"{values[name]} AS {quote(name)}" for name in made)
+    old = ", ".join(f"t.{quote(column)} AS {quote(_OLD + column)}" for column in names)
+    alive = f"{values[spec.alive]} > 0" if spec.alive else "true"
+    met = _look_up(
+        writer,
+        f"SELECT /*+ BROADCAST(s) */ s.{_NUMBER}, {alive} AS {_ALIVE}, {new}, {old}, {_PLACE} "
+        f"FROM {stored(writer)} t JOIN {asked.name} s ON {condition}",
+        literals,
+    )
+    equal = _equal(met.data, made)
+    living = met.data.column(_ALIVE)
+    went = met.data.filter(pc.invert(pc.and_(equal, living)))
+    updated = met.data.filter(pc.and_(pc.invert(equal), living))
+    updated = updated.select([name if name in made else _OLD + name for name in names])
+    updated = updated.rename_columns(names)
+    missing = set(range(source.data.num_rows)) - set(met.data.column(_NUMBER).to_pylist())
+    come = [updated]
+    if missing:
+        come.append(_born(writer, source, sorted(missing), spec))
+    rows = pa.concat_tables([part.cast(updated.schema) for part in come])
+    went = went.select([_OLD + name for name in names] + [FILE, POSITION])
+    gone = went.rename_columns([*names, FILE, POSITION])
+    types = {item.name: item for item in met.schema}
+    schema = StructType([StructField(name, types[_OLD + name].dataType) for name in names])
+    return _write(writer, rows, gone, _feed(writer, schema, rows, gone))
+
+
+def _born(writer: Writer, source: Rows, numbers: Sequence[int], spec: Fold) -> pa.Table:
+    """The rows of groups that were not there."""
+    groups = writer.local.rows(Rows(_take(source.data, numbers), source.schema))
+    values = fold_values(spec, "", "s")
+    items = ", ".join(f"{values[column]} AS {quote(column)}" for column in writer.columns)
+    alive = f" WHERE {values[spec.alive]} > 0" if spec.alive else ""
+    return fetch(writer.spark, f"SELECT {items} FROM {groups} s{alive}").data
+
+
+def _take(rows: pa.Table, numbers: Sequence[int]) -> pa.Table:
+    return rows.take(pa.array(numbers, pa.int64()))
+
+
+def _look_up(writer: Writer, sql: str, literals: dict[str, Any]) -> Rows:
+    """The rows of a query that picks few rows of a big table."""
+    # Otherwise Spark makes a row of every line of a wide table before it asks for its key.
+    writer.spark.conf.set(_MAX_FIELDS, 10_000)
+    try:
+        return fetch(writer.spark, sql, literals)
+    finally:
+        writer.spark.conf.unset(_MAX_FIELDS)
+
+
+def stored(writer: Writer) -> str:
+    """The rows of the view as SQL that may follow FROM."""
+    return version(writer.table, writer.base)
+
+
+def _numbered(writer: Writer, rows: Rows, numbers: Sequence[int]) -> Kept:
+    """Some of the rows, each with its number, as a relation."""
+    data = _take(rows.data, numbers).append_column(_NUMBER, pa.array(numbers, pa.int64()))
+    schema = StructType([*rows.schema, StructField(_NUMBER, LongType())])
+    return writer.local.keep(Rows(data, schema))
+
+
+def _write(writer: Writer, come: pa.Table, gone: pa.Table | None, feed: Rows | None) -> Outcome:
+    lost = gone.num_rows if gone is not None else 0
+    if not come.num_rows and not lost:
+        return Outcome()
+    places: dict[Any, list[int]] = defaultdict(list)
+    if gone is not None:
+        files, positions = gone.column(FILE).to_pylist(), gone.column(POSITION).to_pylist()
+        for file, position in zip(files, positions, strict=True):
+            places[file].append(position)
+    try:
+        file = writer.commit(Delta(come, places))
+    except FilesUnknown as error:
+        raise Mismatch from error
+    kept = writer.local.keep(feed) if writer.feed and feed is not None else None
+    return Outcome(come.num_rows, lost, kept, file)
+
+
+def _feed(writer: Writer, schema: StructType, come: pa.Table, gone: pa.Table) -> Rows | None:
+    """The change as signed visible rows."""
+    if not writer.feed:
+        return None
+    names = list(writer.visible)
+    types = {item.name: item for item in schema}
+    old = gone.select(names)
+    parts = []
+    for rows, weight in ((come.select(names).cast(old.schema), 1), (old, -1)):
+        weights = pa.array([weight] * rows.num_rows, pa.int64())
+        parts.append(rows.append_column(WEIGHT, weights))
+    fields = [types[name] for name in names]
+    return Rows(pa.concat_tables(parts), StructType([*fields, StructField(WEIGHT, LongType())]))
+
+
+def _equal(met: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
+    """For each row whether every new value is the old one. NaN counts as changed."""
+    result = pa.chunked_array([pa.array([True] * met.num_rows, pa.bool_())])
+    for name in names:
+        new, old = met.column(name), met.column(_OLD + name)
+        both = pc.and_(pc.is_null(new), pc.is_null(old))
+        same_value = pc.fill_null(pc.equal(new.cast(old.type), old), fill_value=False)
+        result = pc.and_(result, pc.or_(both, same_value))
+    return result
+
+
+def _tuples(rows: pa.Table) -> list[tuple[Hashable, ...]]:
+    columns = [_values(column) for column in rows.columns]
+    return list(zip(*columns, strict=True)) if columns else [()] * rows.num_rows
+
+
+def _values(column: pa.ChunkedArray) -> list[Hashable]:
+    """The values of a column, of which those that Spark takes for equal are equal here."""
+    if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+        # Days and microseconds: Python knows only some dates and times.
+        column = column.cast(pa.int32() if pa.types.is_date(column.type) else pa.int64())
+    values: list[Hashable] = column.to_pylist()
+    if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+        # One NaN is no other's equal, but it is itself.
+        return [math.nan if value != value else value for value in values]  # noqa: PLR0124
+    return values
+
+
+def _difference(
+    new: Sequence[tuple[Hashable, ...]], old: Sequence[tuple[Hashable, ...]]
+) -> tuple[list[int], list[int]]:
+    """Row numbers of the new rows that are not among the old ones, and the other way round."""
+    left = Counter(old)
+    came = []
+    for number, row in enumerate(new):
+        if left[row] > 0:
+            left[row] -= 1
+        else:
+            came.append(number)
+    went = []
+    for number, row in enumerate(old):
+        if left[row] > 0:
+            left[row] -= 1
+            went.append(number)
+    return came, went

@@ -1,0 +1,118 @@
+"""How a job reads what happened to its inputs: as it is stored, or computed once for all views."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.plan.schema import WEIGHT
+from dbt_streamsql.quoting import quote
+from dbt_streamsql.runtime.core.epoch_state import Open, Version
+from dbt_streamsql.runtime.refresh.change_feed import Feed
+from dbt_streamsql.runtime.spark.relations import InputChange
+from dbt_streamsql.runtime.spark.scratch import Local
+from dbt_streamsql.runtime.spark.shared_relations import (
+    SHARED_ROWS,
+    Held,
+    Shared,
+    hold,
+    keep,
+)
+from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.conf import over_few_rows
+from dbt_streamsql.storage.iceberg import stamp
+from dbt_streamsql.storage.iceberg.changes import Change
+
+
+def readings(
+    epoch: Open,
+    spark: SparkSession,
+    versions: Mapping[str, Version],
+    moves: Mapping[str, Change],
+) -> dict[str, InputChange]:
+    """Of each input of a job: `versions` are what it reads now, `moves` what changed."""
+    found = {}
+    for source, at in versions.items():
+        move = moves[source]
+        written = None
+        if move.kind != "none" and source in epoch.jobs:
+            written = _feed(epoch, source, at, move.old)
+        reading = InputChange(at.at, at.meta, move, written)
+        found[source] = replace(reading, shared=_shared(epoch, spark, source, reading))
+    return found
+
+
+def version_of(epoch: Open, spark: SparkSession, version: Version) -> str:
+    """A version of an input, for the query of a view: SQL that may follow FROM.
+
+    The first views of an epoch that compute their queries over it read it as it is stored. Unless
+    it is big it is then read once more, into Spark's cache, for all other views.
+    """
+    text = inputs.as_now(spark, version.at, version.meta, version.snapshot)
+    tuning, meta = epoch.warehouse.tuning, version.meta
+    if (
+        not 0 < meta.live_rows(version.snapshot) <= tuning.compared_rows
+        or meta.live_bytes(version.snapshot) > tuning.compared_bytes
+        or epoch.versions.asked(text) <= tuning.read_alone
+    ):
+        return text
+
+    def compute() -> Shared:
+        with over_few_rows(spark):
+            return hold(spark, f"SELECT * FROM {text}")
+
+    held = epoch.versions.get(text, compute)
+    assert isinstance(held, Held)
+    return held.name
+
+
+def _shared(epoch: Open, spark: SparkSession, source: str, reading: InputChange) -> Shared | None:
+    """The change of an input that several views of this epoch read, computed by the first.
+
+    None where nothing is to be computed: no change, or many rows that lie in files as they are,
+    of which each view reads the columns that it needs.
+    """
+    move = reading.change
+    small = move.rows <= SHARED_ROWS and reading.bytes <= epoch.warehouse.tuning.driver_bytes
+    stored = move.insert_only or reading.feed is not None
+    if move.kind == "none" or (stored and not small):
+        return None
+    columns = epoch.shared_columns(source, move.old)
+    if not columns:
+        return None
+
+    def compute() -> Shared:
+        local = Local(spark)
+        try:
+            if reading.feed is not None:
+                change = local.view(reading.feed.read(spark))
+            else:
+                change = str(inputs.read(reading.name, reading.meta, move, columns))
+            names = ", ".join(quote(column) for column in columns)
+            how = keep if small else hold
+            return how(spark, f"SELECT {names}, {WEIGHT} FROM {change}")
+        finally:
+            local.close()
+
+    return epoch.changes.get((source, move.old, move.new), compute)
+
+
+def _feed(epoch: Open, source: str, version: Version, seen: int | None) -> Feed | None:
+    """The files that together hold the change since `seen`; None when they do not cover it."""
+    path = version.meta.lineage(version.snapshot, seen)
+    if not path:
+        return None
+    needed = {
+        int(snapshot.summary.get(stamp.BARRIER_PROPERTY, -1))
+        for snapshot in path
+        if snapshot.operation != "replace"
+    }
+    store = epoch.warehouse.store
+    files = store.change_files(source, min(needed, default=0) - 1, epoch.barrier())
+    found = {file.barrier: file.path for file in files}
+    if not needed or not needed <= set(found):
+        return None
+    folders = tuple(found[barrier] for barrier in sorted(needed))
+    return Feed(epoch.jobs[source], folders)

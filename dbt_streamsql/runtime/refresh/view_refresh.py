@@ -1,0 +1,480 @@
+"""One view in one epoch: see what its inputs did, choose how, write where no reader looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.meta import NOOP, ROLLBACK, ROLLED_BACK, Job, TableVersion
+from dbt_streamsql.meta.inspect.history import OLDEST_CHANGE
+from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.expression import fill
+from dbt_streamsql.plan.redefinition import (
+    METADATA,
+    NOW,
+    SHADOW,
+    STORED,
+    Redefinition,
+)
+from dbt_streamsql.plan.relational import CLOCK
+from dbt_streamsql.plan.schema import Column
+from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.runtime.core.epoch_state import (
+    LISTINGS,
+    Open,
+    Version,
+    log,
+    pin,
+    readable,
+    unchanged,
+)
+from dbt_streamsql.runtime.core.failpoints import durable
+from dbt_streamsql.runtime.core.foreign import foreign_write, table_moved
+from dbt_streamsql.runtime.core.oldest_change import oldest_changes
+from dbt_streamsql.runtime.core.row_expiry import Ages, ages, untold
+from dbt_streamsql.runtime.core.storage_errors import branch_refusal, brief, is_of_a_query
+from dbt_streamsql.runtime.core.ways import COMPARE
+from dbt_streamsql.runtime.refresh.choice import Choice
+from dbt_streamsql.runtime.refresh.comparison import Comparison
+from dbt_streamsql.runtime.refresh.input_changes import readings, version_of
+from dbt_streamsql.runtime.refresh.program_runner import clock_row
+from dbt_streamsql.runtime.refresh.stager import Stager, loaded
+from dbt_streamsql.runtime.refresh.write_result import Mismatch, Outcome
+from dbt_streamsql.runtime.refresh.writer import Writer
+from dbt_streamsql.runtime.spark.program import RunsPrograms
+from dbt_streamsql.runtime.spark.scratch import Local
+from dbt_streamsql.runtime.upkeep import compaction
+from dbt_streamsql.storage import inputs, unversioned
+from dbt_streamsql.storage.columns import type_text
+from dbt_streamsql.storage.iceberg import delta, refs, staging
+from dbt_streamsql.storage.iceberg.changes import Change
+from dbt_streamsql.storage.iceberg.metadata import Metadata
+from dbt_streamsql.storage.iceberg.refs import Moves
+
+MAIN = "main"
+"""The branch that readers of a table see; of a staging table nobody does."""
+
+_CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
+"""Whether Spark infers what else holds from what a query says."""
+
+Rewrite = Callable[[str, Callable[[TableName], str | None]], str]
+"""Puts other table names into a query's text: (sql, replacement) -> sql."""
+
+
+@dataclass
+class ViewJob:
+    """One run of one view. `job` is its definition, `change` what becomes of its rows if that is
+    new, `asked` why it is to be computed in full whatever changed ('' = it need not be)."""
+
+    epoch: Open
+    job: Job
+    plan: CompiledPlan
+    change: Redefinition | None
+    asked: str
+    rewrite: Rewrite
+
+    def run(self) -> TableVersion:
+        """Stage the view's version for this barrier and return its record."""
+        clock = self.epoch.warehouse.clock
+        at, started = clock.time(), clock.monotonic()
+        with self.epoch.warehouse.sessions.use() as spark, _planned(spark, self.plan):
+            counter = self.epoch.warehouse.sessions.job_count(spark)
+            try:
+                version = self._run(spark)
+            except (PySparkException, Py4JError) as error:
+                told = branch_refusal(error, Place(self.job.unique_id or self.job.table))
+                if told is None:
+                    raise
+                raise told from error
+            finally:
+                jobs, read = counter.stop()
+        seconds = clock.monotonic() - started
+        version = replace(version, jobs=jobs, started_at=at, seconds=seconds)
+        # A change that came to nothing took its time too.
+        if version.mode != NOOP or jobs:
+            stats: dict[str, Any] = {
+                **self.choice.learn(version),
+                "bytes_read": read,
+                "plan": self.plan.fingerprint,
+                **self.ages.stats(version, self.previous),
+            }
+            if self.listings and all(self.listings.values()):
+                stats[LISTINGS] = self.listings
+            replay = self.epoch.replay
+            if replay is not None and self.rolled_back is not None:
+                # What is replayed was in time when it was first taken up.
+                stats |= {ROLLED_BACK: replay.since}
+            else:
+                made = oldest_changes(self.epoch, self.inputs, self.previous)
+                stats |= {OLDEST_CHANGE: made} if made else {}
+            version = replace(version, stats=stats)
+        return self._told(version, self.change) if self.change is not None else version
+
+    def _told(self, version: TableVersion, change: Redefinition) -> TableVersion:
+        """The version with the verdict on the definition: the one that came true."""
+        full = version.mode == "full"
+        verdict = SHADOW if full and change.verdict != METADATA else change.verdict
+        reason = version.reason if full else change.reason
+        log.info("%s: %s: %s", self.job.table, verdict, reason)
+        stats = {**version.stats, "definition": verdict}
+        return replace(version, reason=reason, stats=stats)
+
+    def _run(self, spark: SparkSession) -> TableVersion:
+        self.inputs = {source: pin(self.epoch, source) for source in self.job.sources}
+        self.consumed = {source: at.snapshot for source, at in self.inputs.items()}
+        self.clocked = CLOCK in self.plan.tables
+        change = self.change
+        self.redefined = self.asked
+        self.follows = change.sql if change is not None else ""
+        if change is not None and change.verdict == SHADOW:
+            self.redefined = self.asked or change.reason
+        if self.clocked:
+            self.consumed[CLOCK] = self.epoch.clock
+        self.stager = Stager(self.epoch, self.job, self.consumed)
+        self.name = TableName.parse(self.job.table)
+        self.rolled_back = self.epoch.start(self.job.table)
+        self.previous = previous = self.epoch.before(self.job.table)
+        self.moves = {source: self._move(source, previous) for source in self.inputs}
+        self.choice = Choice(
+            *(self.epoch, self.job, self.plan, self.inputs, self.moves, previous),
+            forgetful=self._is_forgetful,
+        )
+        self.ages = self._ages(previous)
+        now = int(self.epoch.warehouse.clock.time() * 1000)
+        self.listings = unversioned.looked_at(spark, self.plan.unversioned, now)
+        inputs.look_again(spark, {at.at: at.meta for at in self.inputs.values()})
+        reason = self._why_full(previous)
+        meta = self._own()
+        if previous is None or meta is None:
+            return self._full(spark, reason or "the table is built for the first time", meta)
+        foreign = foreign_write(meta, previous)
+        if foreign and self.plan.is_wide and not self.asked and self.rolled_back is None:
+            raise table_moved(self.job, meta, previous)
+        still = all(move.kind == "none" for move in self.moves.values())
+        follows = self.follows
+        if not (reason or foreign or self.clocked or follows) and still:
+            return self._still(meta, previous)
+        reason = reason or foreign or self._why_whole(spark, meta)
+        if reason:
+            return self._full(spark, reason, meta)
+        try:
+            if follows:
+                return self._restore(spark, follows, meta, previous)
+            return self._incremental(spark, meta, previous)
+        except Mismatch as found:
+            return self._full(spark, str(found), meta)
+        except Exception as error:
+            if not self._may_pass_in_full(error):
+                raise
+            how = "by comparison" if self.choice.way is COMPARE else "from its changes"
+            reason = f"the refresh {how} failed with {brief(error)}"
+            log.warning("retrying %s once in full: %s", self.job.table, reason)
+            self.stager.forget_feed(spark)
+            return self._full(spark, reason, meta)
+
+    def _may_pass_in_full(self, error: Exception) -> bool:
+        """Whether an error may be one of how the changes are taken up, and not of the query."""
+        strict = self.job.refresh_mode == "incremental_strict"
+        return not (strict or self._is_forgetful or self.epoch.replay) and is_of_a_query(error)
+
+    @property
+    def _is_forgetful(self) -> bool:
+        """Whether the view, or one that reads it, forgets: computed in full a view has again what
+        it has forgotten, and new rows for who forgets."""
+        return bool(self.plan.ttls or self.epoch.ages(self.job.table))
+
+    def _ages(self, previous: TableVersion | None) -> Ages:
+        """What of the inputs has expired, when the view forgets any of it."""
+        known = {source: (at.meta, at.snapshot) for source, at in self.inputs.items()}
+        reads = self.plan.reads if self.plan.ttls else ()
+        committed = self.epoch.warehouse.clock.committed
+        return ages(reads, known, self.epoch.clock, previous, committed) if reads else Ages()
+
+    def _own(self) -> Metadata | None:
+        """The metadata of the view's table, for its readers too; None when it is not there."""
+        try:
+            return pin(self.epoch, self.job.table).meta
+        except StreamSqlError as error:
+            if error.code != "TABLE_MISSING":
+                raise
+            return None
+
+    # -- what happened -----------------------------------------------------------------------
+
+    def _move(self, source: str, previous: TableVersion | None) -> Change:
+        now = self.inputs[source]
+        if previous is not None and source not in previous.inputs and self.follows:
+            # The rows that follow are made of it as it is now.
+            return Change("none", now.snapshot, now.snapshot)
+        if previous is None or source not in previous.inputs:
+            return Change("lost", None, now.snapshot)
+        return inputs.classify(now.meta, previous.inputs[source], now.snapshot)
+
+    def _why_full(self, previous: TableVersion | None) -> str:
+        if self.redefined:
+            return self.redefined
+        if previous is None:
+            return ""
+        before = previous.stats.get(LISTINGS, {})
+        listed = all(told and told == before.get(at) for at, told in self.listings.items())
+        if self.plan.volatile or not listed:
+            return "; ".join(self.plan.reasons)
+        lost = [
+            inputs.why_lost(source, self.inputs[source].meta, previous.inputs.get(source))
+            for source, move in self.moves.items()
+            if move.kind == "lost"
+        ]
+        if self.clocked and CLOCK not in previous.inputs:
+            lost.append(f"the earlier version of {CLOCK} is gone")
+        if lost:
+            return "; ".join(lost)
+        moved = [source for source, move in self.moves.items() if move.kind != "none"]
+        # Read as it was, such an input has not the columns that the plan was made for.
+        lagging = [
+            source
+            for source, at in self.inputs.items()
+            if at.meta.lags(previous.inputs.get(source, at.snapshot)) or at.meta.lags(at.snapshot)
+        ]
+        if moved and lagging:
+            return f"the columns of {', '.join(lagging)} have changed since it was read"
+        ageless = [
+            source
+            for source in dict.fromkeys(table for table, _ in self.plan.ttls)
+            if untold(self.inputs[source].meta, self.moves[source])
+        ]
+        if ageless:
+            return f"the ages of the rows of {', '.join(ageless)} are not known"
+        return ""
+
+    def _why_whole(self, spark: SparkSession, meta: Metadata) -> str:
+        """Why all rows are written though it is known what changed ('': they are not, and the way
+        is chosen)."""
+        if self.plan.mode == "full":
+            return "; ".join(self.plan.reasons) or "refresh_mode is full"
+        if self.follows:
+            return ""
+        return self.choice.take(spark, meta)
+
+    def _still(self, meta: Metadata, previous: TableVersion) -> TableVersion:
+        """The record that the rows are those of `previous`, to which the table may have to go
+        back."""
+        if self.rolled_back is None or meta.refs.get(MAIN) == previous.snapshot:
+            return unchanged(previous, self.consumed)
+        barrier = self.epoch.barrier()
+        self.stager.announce(Version(self.name, meta, previous.snapshot, barrier))
+        why = f"nothing that it reads has changed since barrier {previous.barrier}"
+        kept = unchanged(previous, self.consumed)
+        return replace(kept, barrier=barrier, mode=ROLLBACK, reason=why)
+
+    # -- incremental -------------------------------------------------------------------------
+
+    def _incremental(
+        self, spark: SparkSession, meta: Metadata, previous: TableVersion
+    ) -> TableVersion:
+        assert meta.current is not None
+        barrier = self.epoch.barrier()
+        branch = staging.branch_name(barrier)
+        outcome = self._write(spark, self.name, branch, meta, previous, feed=self.choice.is_read)
+        if not outcome.changed:
+            return self._still(meta, previous)
+        version = self.stager.branched(
+            spark,
+            branch,
+            mode="append" if not outcome.deleted else "incremental",
+            rows_inserted=outcome.inserted,
+            rows_deleted=outcome.deleted,
+        )
+        assert version.snapshot is not None
+        if outcome.stored is not None:
+            at = (version.snapshot, meta.schema_id)
+            self.epoch.warehouse.known_rows.put(self.job.table, at, outcome.stored)
+        if outcome.feed is not None and outcome.feed.rows is not None:
+            change = (self.job.table, meta.current, version.snapshot)
+            self.epoch.changes.put(change, outcome.feed.rows)
+        return version
+
+    def _write(
+        self,
+        spark: SparkSession,
+        table: TableName,
+        branch: str,
+        meta: Metadata,
+        previous: TableVersion,
+        *,
+        feed: bool,
+    ) -> Outcome:
+        """Run the program over the rows of `table`, which are those of `previous`."""
+        assert meta.current is not None
+        origin, aged = self.stager.origin(), self.epoch.ages(self.job.table)
+        tuning = self.epoch.warehouse.tuning
+        local = Local(spark)
+        writer = Writer(
+            spark,
+            local,
+            table,
+            origin,
+            branch,
+            meta.current,
+            meta.live_rows(meta.current),
+            tuple(column.name for column in self._columns),
+            tuple(column.name for column in self.plan.columns),
+            feed,
+            delta.supported(spark, meta) and (aged or not compaction.scattered(meta, tuning)),
+            aged=aged,
+            tuning=tuning,
+            types={column.name: column.type for column in self._columns},
+            most=self.choice.most(meta),
+        )
+        program: RunsPrograms
+        if self.choice.way is COMPARE:
+            known = self.epoch.warehouse.known_rows
+            at = (meta.current, meta.schema_id)
+            program = Comparison(writer, self._query(spark, sort=False), known, at)
+        else:
+            clock = (previous.inputs.get(CLOCK), self.consumed.get(CLOCK))
+            reads = readings(self.epoch, spark, self.inputs, self.moves)
+            program = self.epoch.warehouse.programs(reads, writer, clock, self.ages)
+        try:
+            with staging.stamped(spark, origin):
+                outcome = program.run(self.plan)
+            if outcome.changed:
+                self.stager.write_feed(spark, outcome, meta, [c.name for c in self.plan.columns])
+        finally:
+            program.close()
+        return outcome
+
+    def _restore(
+        self, spark: SparkSession, follows: str, meta: Metadata, previous: TableVersion
+    ) -> TableVersion:
+        """The rows of a new definition: from those that are stored, then the change of the inputs.
+
+        Both are written where nobody looks. What is stored is as of the inputs of `previous`, and
+        so is what follows from it: only then the new program makes it that of this barrier.
+        """
+        assert meta.current is not None
+        rows = inputs.version(self.name, meta.current)
+
+        def read(hole: str) -> str:
+            if hole == STORED:
+                return rows
+            if hole == NOW:
+                return f"{self.ages.written}L"
+            source = self.plan.tables[int(hole.removeprefix("t"))]
+            at = self.inputs[source]
+            if source in previous.inputs:
+                return inputs.version(TableName.parse(source), previous.inputs[source], at.meta)
+            return self._version(spark, at)
+
+        at, staged = self.stager.build(spark, self._sorted(fill(follows, read)), meta)
+        if any(move.kind != "none" for move in self.moves.values()):
+            try:
+                self._write(spark, at, MAIN, staged, previous, feed=False)
+            except Exception:
+                with durable("sweep.staging"):
+                    staging.drop_table(spark, at)
+                raise
+            staged = loaded(spark, at)
+        return self.stager.replacement(at, staged, meta, "incremental", "")
+
+    # -- full --------------------------------------------------------------------------------
+
+    def _full(self, spark: SparkSession, reason: str, meta: Metadata | None) -> TableVersion:
+        if self.job.refresh_mode == "incremental" and meta is not None and not self.redefined:
+            log.warning("%s is refreshed in full: %s", self.job.table, reason)
+        select = self._query(spark)
+        same = meta is not None and meta.current is not None and self._same_columns(spark)
+        if same:
+            assert meta is not None
+            assert meta.current is not None
+            barrier = self.epoch.barrier()
+            branch = staging.branch_name(barrier)
+            names = ", ".join(quote(c.name) for c in self._columns)
+            with durable("branch.create"):
+                refs.move(spark, self.name, Moves(branches={branch: meta.current}))
+            with durable("branch.write"), staging.stamped(spark, self.stager.origin()):
+                target = staging.branch_sql(self.name, branch)
+                spark.sql(f"INSERT OVERWRITE {target} ({names}) SELECT {names} FROM ({select})")
+            version = self.stager.branched(spark, branch, reason=reason)
+            rows = self.epoch.staged[version.table].meta.live_rows(version.snapshot)
+            gone = meta.live_rows(meta.current)
+            return replace(version, rows_inserted=rows, rows_deleted=gone)
+        at, built = self.stager.build(spark, select, meta)
+        self._check_columns(spark, at)
+        return self.stager.replacement(at, built, meta, "full", reason)
+
+    @property
+    def _columns(self) -> tuple[Column, ...]:
+        return (*self.plan.columns, *self.plan.hidden)
+
+    def _query(self, spark: SparkSession, *, sort: bool = True) -> str:
+        """The query over the pinned versions; `sort`: see `_sorted`."""
+        if self.plan.full_sql:
+            sql = self.plan.filled(partial(self._input, spark))
+        else:
+            sql = self.rewrite(self.job.sql, partial(self._pinned, spark))
+        return self._sorted(sql) if sort else sql
+
+    def _sorted(self, sql: str) -> str:
+        """A query of all rows, sorted inside files where keys are looked up."""
+        if self.plan.strategy != "fold" or not self.plan.key:
+            return sql
+        keys = ", ".join(quote(key) for key in self.plan.key)
+        return f"SELECT * FROM (\n{sql}\n) SORT BY {keys}"
+
+    def _version(self, spark: SparkSession, version: Version) -> str:
+        # What is computed in full always may ask for columns that a table does not show.
+        if self.plan.mode == "incremental":
+            return version_of(self.epoch, spark, version)
+        return inputs.as_now(spark, version.at, version.meta, version.snapshot)
+
+    def _input(self, spark: SparkSession, table: str) -> str:
+        if table == CLOCK:
+            return str(clock_row(self.epoch.clock))
+        return self._version(spark, self.inputs[table])
+
+    def _pinned(self, spark: SparkSession, name: TableName) -> str | None:
+        version = self.inputs.get(str(name))
+        if version is None:
+            return None
+        text = self._version(spark, version)
+        return readable(self.epoch.jobs.get(str(name)), text, version.meta)
+
+    def _check_columns(self, spark: SparkSession, built: TableName) -> None:
+        """Refuse a table that has not the columns of the plan: they would stay empty for ever."""
+        found = [f.name for f in spark.table(built.sql).schema]
+        if [name.lower() for name in found] != [c.name.lower() for c in self._columns]:
+            raise StreamSqlError(
+                "PLAN_MISMATCH",
+                "the query returned different columns than it was compiled for",
+                given=", ".join(found),
+                allowed=", ".join(column.name for column in self._columns),
+                hint="if the columns of an input changed, write at least one row to it, "
+                "then run again",
+                place=Place(self.job.table),
+            )
+
+    def _same_columns(self, spark: SparkSession) -> bool:
+        stored = [(f.name, type_text(f.dataType)) for f in spark.table(self.name.sql).schema]
+        return stored == [(column.name, column.type) for column in self._columns]
+
+
+@contextmanager
+def _planned(spark: SparkSession, plan: CompiledPlan) -> Iterator[None]:
+    """How Spark plans the queries of a view."""
+    if not plan.is_wide:
+        yield
+        return
+    # Of a sum of n columns that are selected beside it Spark would infer 2^n conditions.
+    spark.conf.set(_CONSTRAINTS, "false")
+    try:
+        yield
+    finally:
+        spark.conf.unset(_CONSTRAINTS)

@@ -1,0 +1,32 @@
+"""What writing a view's change came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dbt_streamsql.runtime.core.stored_rows import StoredRows
+from dbt_streamsql.runtime.spark.scratch import Kept
+
+
+class Mismatch(Exception):
+    """The view is to be refreshed in full, for a reason that only shows while it is written."""
+
+    def __init__(self, reason: str = "the stored rows were not as expected") -> None:
+        super().__init__(reason)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Rows that the view gained and lost; `feed` is that change as signed visible rows, `file` the
+    path of the one with the new rows where the driver wrote it. `stored`: all rows, where they are
+    known."""
+
+    inserted: int = 0
+    deleted: int = 0
+    feed: Kept | None = None
+    file: str = ""
+    stored: StoredRows | None = None
+
+    @property
+    def changed(self) -> bool:
+        return bool(self.inserted or self.deleted)

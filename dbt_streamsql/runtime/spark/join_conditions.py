@@ -1,0 +1,104 @@
+"""Join conditions with rows that the driver knows: of a stored table `t` with rows `s`, and of an
+input `r` with keys `k`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import (
+    ByteType,
+    DataType,
+    DateType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+)
+
+from dbt_streamsql.quoting import quote
+from dbt_streamsql.runtime.spark.scratch import Kept
+
+_RANGED: tuple[type[DataType], ...] = (
+    LongType,
+    IntegerType,
+    ShortType,
+    ByteType,
+    DateType,
+    StringType,
+)
+"""Key types whose range is put into the condition, so that files and row groups are skipped."""
+
+_MONOTONE: tuple[type[DataType], ...] = (LongType, IntegerType, ShortType, ByteType, DateType)
+"""Of these, the ones that another type of the other side is compared with in the same order."""
+_NAME = r"(`[^`{}]+`|\w+)"
+_EQUAL = rf"r\.{_NAME} (?:=|<=>) k\.{_NAME}"
+_ASKED = re.compile(
+    rf"LEFT SEMI JOIN \{{(?P<keys>\w+)\}} k ON (?P<on>{_EQUAL}(?: AND {_EQUAL})*)(?! AND )"
+)
+
+
+def within(text: str, kept: Callable[[str], Kept | None]) -> str:
+    """The template of a query where the rows of an input that some keys ask for lie within their
+    ranges: files and row groups that have none of them are skipped.
+
+    `kept`: the keys by the name of their hole, if the driver knows them.
+    """
+
+    def ranged(asked: re.Match[str]) -> str:
+        keys = kept(asked["keys"])
+        if keys is None or keys.rows is None:
+            return asked[0]
+        types = {field.name: field.dataType for field in keys.rows.schema}
+        terms = []
+        for own, key in re.findall(_EQUAL, asked["on"]):
+            name = key.strip("`")
+            data, kind = keys.rows.data.column(name), types[name]
+            if isinstance(kind, _MONOTONE) and len(data) and not data.null_count:
+                ends = _ends(data, kind)
+                low, high = (_written(end, kind) for end in ends)
+                terms.append(f"r.{own} BETWEEN {low} AND {high}")
+        return f"{asked[0]} WHERE {' AND '.join(terms)}" if terms else asked[0]
+
+    return _ASKED.sub(ranged, text)
+
+
+def _ends(data: Any, kind: DataType) -> tuple[Any, Any]:
+    """The least and the greatest value; of dates their numbers of days."""
+    # Python knows only the dates of the years 1 to 9999.
+    data = data.cast(pa.int32()) if isinstance(kind, DateType) else data
+    return pc.min(data).as_py(), pc.max(data).as_py()
+
+
+def _written(end: object, kind: DataType) -> str:
+    return f"date_from_unix_date({end})" if isinstance(kind, DateType) else str(end)
+
+
+def same(columns: Sequence[str], left: str, right: str) -> str:
+    """Null-safe equality of all columns ('' without columns)."""
+    return " AND ".join(f"{left}.{quote(c)} <=> {right}.{quote(c)}" for c in columns)
+
+
+def match(rows: Kept, key: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """The condition and its parameters: plain equality where no key is NULL, and a key range."""
+    if rows.rows is None:
+        return same(key, "t", "s") or "true", {}
+    types = {field.name: field.dataType for field in rows.rows.schema}
+    terms: list[str] = []
+    literals: dict[str, Any] = {}
+    for index, column in enumerate(key):
+        data, name = rows.rows.data.column(column), quote(column)
+        if data.null_count:
+            terms.append(f"t.{name} <=> s.{name}")
+            continue
+        terms.append(f"t.{name} = s.{name}")
+        if isinstance(types[column], _RANGED) and len(data):
+            ends = _ends(data, types[column])
+            names = (f"low{index}", f"high{index}")
+            literals |= dict(zip(names, ends, strict=True))
+            low, high = (_written(f":{end}", types[column]) for end in names)
+            terms.append(f"t.{name} BETWEEN {low} AND {high}")
+    return " AND ".join(terms) or "true", literals

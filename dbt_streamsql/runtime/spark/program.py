@@ -1,0 +1,52 @@
+"""The program of one view in one epoch, run on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.runtime.core.row_expiry import Ages
+from dbt_streamsql.runtime.refresh.program_runner import ProgramRunner, Times
+from dbt_streamsql.runtime.refresh.write_result import Outcome
+from dbt_streamsql.runtime.refresh.writer import Writer
+from dbt_streamsql.runtime.spark.relations import InputChange, SparkRelations
+
+
+class RunsPrograms(Protocol):
+    """Runs the program of one view over what its inputs did, and writes what follows."""
+
+    def run(self, plan: CompiledPlan) -> Outcome:
+        """Error: `Mismatch` when the stored rows are not what they should be."""
+
+    def close(self) -> None:
+        """Let go of what was kept."""
+
+
+Programs = Callable[[Mapping[str, InputChange], Writer, Times, Ages], RunsPrograms]
+"""Makes what runs the program of a job, of its inputs, its writer, the time of the view's last
+epoch and of this one, and the rows of its inputs that have expired."""
+
+
+@dataclass
+class SparkProgram:
+    """The program runner over Spark's relations."""
+
+    reads: Mapping[str, InputChange]
+    writer: Writer
+    clock: Times
+    ages: Ages
+
+    def __post_init__(self) -> None:
+        self.relations = SparkRelations(self.reads, self.writer, self.ages)
+        self.runner = ProgramRunner(self.relations, self.clock)
+
+    def run(self, plan: CompiledPlan) -> Outcome:
+        """Run the steps of a plan; what was written."""
+        self.runner.run(plan)
+        return self.relations.outcome
+
+    def close(self) -> None:
+        """Let go of what was kept, and plan queries as before."""
+        self.relations.close()

@@ -1,0 +1,248 @@
+"""The relations of an epoch on Spark: SQL over Iceberg's snapshots and commits, and the write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+
+from dbt_streamsql.plan import steps
+from dbt_streamsql.plan.schema import WEIGHT
+from dbt_streamsql.plan.steps import Fold, Meeting, asked
+from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.runtime.core.row_expiry import Ages
+from dbt_streamsql.runtime.refresh.change_feed import Feed
+from dbt_streamsql.runtime.refresh.program_runner import Frame, Known
+from dbt_streamsql.runtime.refresh.write_result import Outcome
+from dbt_streamsql.runtime.refresh.writer import Writer
+from dbt_streamsql.runtime.spark import join_conditions
+from dbt_streamsql.runtime.spark.shared_relations import Rows, Shared
+from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.conf import over_few_rows
+from dbt_streamsql.storage.iceberg import changes
+from dbt_streamsql.storage.iceberg.changes import Change
+from dbt_streamsql.storage.iceberg.metadata import Metadata
+from dbt_streamsql.storage.iceberg.recent import Recent
+
+_HINT = re.compile(r"/\*\+ BROADCAST\(\S+\) \*/ ")
+
+
+@dataclass(frozen=True)
+class InputChange:
+    """An input of a job: where it is read and what changed.
+
+    The change may lie in the feed of another view, or be shared by the epoch.
+    """
+
+    name: TableName
+    meta: Metadata
+    change: Change
+    feed: Feed | None = None
+    shared: Shared | None = None
+
+    @property
+    def bytes(self) -> int:
+        """About what its signed rows take in files: as much as the mean row of the table."""
+        ends = (self.change.old, self.change.new)
+        rows = sum(self.meta.live_rows(end) for end in ends)
+        return self.change.rows * sum(self.meta.live_bytes(end) for end in ends) // max(1, rows)
+
+
+@dataclass
+class SparkRelations:
+    """The relations of one program in the session of its writer; `outcome` is what was written.
+
+    `ages` are the rows of its inputs that have expired.
+    """
+
+    reads: Mapping[str, InputChange]
+    writer: Writer
+    ages: Ages
+    outcome: Outcome = field(default_factory=Outcome, init=False)
+
+    def __post_init__(self) -> None:
+        self.spark, self.local = self.writer.spark, self.writer.local
+        rows = sum(read.change.rows for read in self.reads.values())
+        size = sum(read.bytes for read in self.reads.values())
+        tuning = self.writer.tuning
+        self._hinted = rows <= tuning.broadcast_rows and size <= tuning.driver_bytes
+        # The hints say already what is small.
+        self._open = ExitStack()
+        self._open.enter_context(over_few_rows(self.spark, self._hinted))
+        self.writer.small = self._hinted
+        self.recent = Recent(self.spark, self.local.view)
+        self._rows_met: dict[str, str] = {}
+        big = tuning.big_rows
+        self._beside_big = any(self.size(table) >= big for table in self.reads)
+
+    # -- inputs ------------------------------------------------------------------------------
+
+    def expect(self, changes: Sequence[steps.Changes]) -> None:
+        """Which tables are read by options in their SQL: see `Recent.fixed`."""
+        self.recent.fixed = frozenset(step.table for step in changes if not step.ttl)
+
+    def size(self, table: str) -> int:
+        """The rows that its snapshot counts."""
+        read = self.reads[table]
+        return read.meta.live_rows(read.change.new)
+
+    def changes(
+        self, table: str, columns: Sequence[str], meets: Sequence[Meeting], known: Known
+    ) -> Frame:
+        """The consolidated signed rows of what a table gained and lost."""
+        found = self._around(table, tuple(columns), meets, known)
+        return found or self._changes(self.reads[table], tuple(columns))
+
+    def _changes(self, read: InputChange, columns: tuple[str, ...]) -> Frame:
+        if read.change.kind == "none":
+            return None
+        if isinstance(read.shared, Rows):
+            known = self.local.rows(read.shared)
+        elif read.shared is not None:
+            known = read.shared.name
+        elif read.feed is not None:
+            known = self.local.view(read.feed.read(self.spark))
+        else:
+            return self._read(read, columns)
+        names = ", ".join(quote(column) for column in columns)
+        rows = f"SELECT {self._single(read)}{names}, {WEIGHT} FROM {known}"
+        return (
+            f"({rows})"
+            if read.change.insert_only
+            else changes.consolidated(rows, read.meta.typed(columns))
+        )
+
+    def _around(
+        self, table: str, columns: tuple[str, ...], meets: Sequence[Meeting], known: Known
+    ) -> Frame:
+        """The change of a big table, read together with the rows that other changes meet.
+
+        None where the two are not one read, or where the other changes are not known yet.
+        """
+        read = self.reads[table]
+        moved = {name for name, other in self.reads.items() if other.change.kind != "none"}
+        ways = asked(table, meets, moved)
+        if not ways or not self._hinted or read.shared or read.feed:
+            return None
+        big = self.size(table) >= self.writer.tuning.big_rows
+        if not big or not changes.is_flagged(read.meta, read.change):
+            return None
+        others = {way.other for way in ways}
+        if not {(other, 0) for other in others} <= set(known):
+            return None
+        known |= {(other, 0): self._collected(known[other, 0]) for other in others}
+        keys: dict[str, list[str]] = {}
+        for way in ways:
+            if (change := known[way.other, 0]) is not None:
+                value = quote(way.other_column)
+                asking = f"SELECT DISTINCT {value} AS k FROM {change} WHERE {value} IS NOT NULL"
+                keys.setdefault(way.column, []).append(asking)
+        unique = {column: f"({' UNION '.join(asking)})" for column, asking in keys.items()}
+        sql = changes.around(read.name, read.meta, read.change, columns, unique)
+        rows = self.local.collect(sql, small=False).name
+        self._rows_met[table] = rows
+        return changes.change_around(rows, read.meta, columns)
+
+    def _collected(self, frame: Frame) -> Frame:
+        if frame is None:
+            return None
+        kept, count = self.keep(frame)
+        return kept if count else None
+
+    def _read(self, read: InputChange, columns: tuple[str, ...]) -> Frame:
+        found = inputs.read(read.name, read.meta, read.change, columns)
+        hint = self._single(read)
+        if read.change.kind != "append" or not hint:
+            return found
+        return f"(SELECT {hint}* FROM {found})"
+
+    def _single(self, read: InputChange) -> str:
+        """A hint that puts a small change into one task: what groups it needs no shuffle then."""
+        single = read.change.rows <= self.writer.tuning.single_rows
+        return "/*+ COALESCE(1) */ " if single else ""
+
+    def lapsing(self, table: str, columns: Sequence[str], ttl: int) -> Frame:
+        """The signed rows of a table whose commits tell what has expired."""
+        read = self.reads[table]
+        return changes.lapsing(
+            read.name,
+            read.meta,
+            read.change,
+            tuple(columns),
+            self.ages.expired(table, ttl),
+            partial(self.recent.rows, read.name, read.meta),
+            self.recent.appended(read.name, read.change),
+        )
+
+    def before(self, table: str, *, met: bool, ttl: int) -> str:
+        """The rows of the snapshot that the view last saw."""
+        if met and table in self._rows_met:
+            return f"(SELECT * FROM {self._rows_met[table]} WHERE NOT {changes.FRESH})"
+        read = self.reads[table]
+        if ttl:
+            return self._live(read, read.change.old, self.ages.expired(table, ttl))
+        return inputs.version(read.name, read.change.old, read.meta)
+
+    def after(self, table: str, *, met: bool, ttl: int) -> str:
+        """The rows of the snapshot that this epoch reads."""
+        if met and table in self._rows_met:
+            return f"(SELECT * FROM {self._rows_met[table]} WHERE NOT {changes.GONE})"
+        read = self.reads[table]
+        if ttl:
+            # What came in this epoch is there in it, however long ago it was written.
+            expired = min(self.ages.expired(table, ttl), changes.sequence(read.meta, read.change))
+            return self._live(read, read.change.new, expired)
+        return inputs.version(read.name, read.change.new, read.meta)
+
+    def _live(self, read: InputChange, snapshot: int | None, expired: int) -> str:
+        if snapshot is None or expired <= 0:
+            return inputs.version(read.name, snapshot, read.meta)
+        return changes.live(self.recent.rows(read.name, read.meta, snapshot, expired))
+
+    # -- queries and the view ----------------------------------------------------------------
+
+    def stored(self) -> str:
+        """The rows of the snapshot that the write starts from."""
+        return inputs.version(self.writer.table, self.writer.base)
+
+    def suited(self, text: str, frames: Mapping[str, Frame]) -> str:
+        """Without hints to broadcast the change, where it is big; beside big tables, with the
+        ranges of the keys that are looked up: a literal lets Spark compile the query anew."""
+        if not self._hinted:
+            return _HINT.sub("", text)
+        if not self._beside_big:
+            return text
+        return join_conditions.within(text, lambda hole: self.local.known(frames.get(hole) or ""))
+
+    def relation(self, sql: str) -> str:
+        """The text of the query: Spark plans the whole of what it is part of."""
+        return f"({sql})"
+
+    def keep(self, relation: str) -> tuple[str, int]:
+        """In the driver when the change is small, else in Spark's cache."""
+        kept = self.local.kept(relation, small=self._hinted)
+        return kept.name, kept.count
+
+    def of_groups(self, ttl: int) -> tuple[int, int]:
+        """By the barrier's time: see `Ages`."""
+        return self.ages.of_groups(ttl)
+
+    def apply(self, change: str) -> None:
+        """Add signed rows to the view."""
+        self.outcome = self.writer.signed(change)
+
+    def replace(self, rows: str, keys: str, key: tuple[str, ...], *, single: bool) -> None:
+        """The rows of the view under `keys` become `rows`."""
+        self.outcome = self.writer.replace(rows, keys, key, single=single)
+
+    def fold(self, groups: str, spec: Fold) -> None:
+        """Combine the changes of groups with the stored groups, on top of what was written."""
+        self.outcome = self.writer.then(self.outcome, partial(self.writer.fold, groups, spec))
+
+    def close(self) -> None:
+        """Let go of what was kept."""
+        self.recent.close()
+        self.local.close()
+        self._open.close()

@@ -1,0 +1,120 @@
+"""Results that an epoch keeps for itself: small ones in the driver, big ones in Spark's cache."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from dbt_streamsql.quoting import quote
+from dbt_streamsql.runtime.spark.shared_relations import Rows, rows_of, travels
+
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A computed relation: its size, and the rows themselves when small. `marked`: how many have a
+    value in the column that was asked about; `view` makes it one, and says its name."""
+
+    count: int
+    view: Callable[[Kept], str]
+    rows: Rows | None = None
+    marked: int = 0
+
+    @cached_property
+    def name(self) -> str:
+        """Its name as a view, which is made when it is first asked for."""
+        return self.view(self)
+
+
+@dataclass
+class Local:
+    """The views and kept results of one job in one session."""
+
+    spark: SparkSession
+    _views: list[str] = field(default_factory=list)
+    _cached: list[DataFrame] = field(default_factory=list)
+    _kept: dict[str, Kept] = field(default_factory=dict)
+
+    def view(self, frame: DataFrame) -> str:
+        """The frame under a temporary name."""
+        name = f"streamsql_{next(_numbers)}"
+        frame.createOrReplaceTempView(name)
+        self._views.append(name)
+        return name
+
+    def collect(
+        self,
+        sql: str,
+        *,
+        small: bool,
+        literals: Mapping[str, Any] | None = None,
+        mark: str = "",
+    ) -> Kept:
+        """Run a query once and keep its result; `literals` are its named parameters, `mark` a
+        column whose values are counted.
+
+        A small result becomes a local relation, if it can: Spark then knows its exact size,
+        broadcasts it without a job, and drops what joins with an empty one.
+        """
+        frame = self.spark.sql(sql, args=dict(literals) if literals else None)
+        if small and travels(frame):
+            rows = rows_of(frame)
+            marked = rows.data.num_rows - rows.data.column(mark).null_count if mark else 0
+            return self.keep(rows, marked)
+        name = self.cached(frame)
+        if mark:
+            counts = frame.agg(F.count(F.lit(1)), F.count(quote(mark))).first()
+            assert counts is not None
+            return self.named(name, *counts)
+        return self.named(name, frame.count())
+
+    def cached(self, frame: DataFrame) -> str:
+        """The frame under a temporary name, in Spark's cache once it has been read."""
+        self._cached.append(frame.persist())
+        return self.view(frame)
+
+    def keep(self, rows: Rows, marked: int = 0) -> Kept:
+        """Rows of the driver as a kept result."""
+        return Kept(rows.data.num_rows, self._view_of, rows, marked)
+
+    def named(self, name: str, count: int, marked: int = 0) -> Kept:
+        """What a view of that name shows, as a kept result."""
+        self._kept[name] = kept = Kept(count, lambda _: name, marked=marked)
+        return kept
+
+    def _view_of(self, kept: Kept) -> str:
+        assert kept.rows is not None
+        name = self.rows(kept.rows)
+        self._kept[name] = kept
+        return name
+
+    def rows(self, rows: Rows) -> str:
+        """Rows of the driver under a temporary name."""
+        data = rows.data
+        if not data.num_rows:
+            # PySpark cannot tell the type of a struct from a column without chunks.
+            data = pa.Table.from_batches([pa.RecordBatch.from_pylist([], schema=data.schema)])
+        return self.view(self.spark.createDataFrame(data, schema=rows.schema))
+
+    def known(self, name: str) -> Kept | None:
+        """The kept result of that name, if there is one."""
+        return self._kept.get(name)
+
+    def kept(self, relation: str, *, small: bool) -> Kept:
+        """A relation as a kept result: itself when it is one already, else computed now."""
+        return self._kept.get(relation) or self.collect(f"SELECT * FROM {relation}", small=small)
+
+    def close(self) -> None:
+        """Drop the views and free the cache."""
+        for frame in self._cached:
+            frame.unpersist()
+        for view in self._views:
+            self.spark.catalog.dropTempView(view)

@@ -1,0 +1,425 @@
+"""Open a Spark session: embedded in this process, on a cluster, or over Spark Connect.
+
+The embedded one needs no configuration: its Iceberg catalog is a SQLite file in the warehouse
+folder (write-ahead log, so that several processes can share it). One process has one Spark
+context; a second warehouse in the same process gets a session of its own on it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import sqlite3
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.quoting import check_name, quote
+from dbt_streamsql.runtime.spark import jars
+from dbt_streamsql.runtime.spark.java import find_java, launch_home
+from dbt_streamsql.storage.conf import to_carry
+from dbt_streamsql.storage.iceberg.java import is_connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+METHODS = ("embedded", "connect", "cluster")
+CATALOG_FILE = "catalog.db"
+
+_LOCAL_FILES = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+_ICEBERG_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
+_ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+_GIB = 1 << 30
+_APPENDED = {
+    "spark.sql.extensions": ",",
+    "spark.driver.extraClassPath": os.pathsep,
+    "spark.driver.extraJavaOptions": " ",
+    "spark.jars": ",",
+}
+"""Settings where a user's value is added to ours instead of replacing it."""
+_DEFAULT = "spark.sql.defaultCatalog"
+_COMPILED = 4000
+"""Generated classes that Spark keeps. An epoch over a dozen views needs more than 300 and Spark
+keeps 100 unless told otherwise: it would compile all of them anew in each epoch."""
+_COMPILERS = (
+    "-XX:+IgnoreUnrecognizedVMOptions "
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=1000000"
+)
+"""When Java compiles what it runs a second time, for speed: ten times later than usual. Small
+epochs run much code a few times, and that compiler took half of their processor time; big tables
+reach the limits at once (docs/decisions/0029)."""
+_PLAIN_TEXT = {"spark.sql.variable.substitute": "false"}
+"""Spark would replace `${env:NAME}` in any text of a statement, comments of tables too."""
+_opening = threading.Lock()
+log = logging.getLogger("dbt_streamsql")
+
+
+@dataclass(frozen=True)
+class SessionSettings:
+    """How to reach Spark. `warehouse` is a folder (made absolute) or a URI; '' only for connect.
+
+    `user` is the name that a Spark Connect server knows this client by ('': the system's).
+    `catalog_properties` are the catalog's own (`type`, `uri`, …), without Spark's prefix.
+    `spark_properties` win over every setting made here. Both hold texts only. `connectors` are
+    names of `jars.CONNECTORS`; a Spark Connect server has to have its own.
+    """
+
+    method: str = "embedded"
+    host: str = ""
+    port: int = 0
+    token: str = field(default="", repr=False)
+    user: str = ""
+    master: str = ""
+    catalog: str = "lake"
+    warehouse: str = ""
+    catalog_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    spark_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    connectors: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_name(self.catalog, "catalog")
+        problem = ""
+        unknown = sorted(set(self.connectors) - set(jars.CONNECTORS))
+        if self.method not in METHODS:
+            problem = f"`method` {self.method!r} is not one of {', '.join(METHODS)}"
+        elif unknown:
+            problem = (
+                f"`connectors` has {', '.join(unknown)}, not one of {', '.join(jars.CONNECTORS)}"
+            )
+        elif self.method == "connect" and not self.host:
+            problem = "`method: connect` needs a `host`"
+        elif self.method == "cluster" and not self.master:
+            problem = "`method: cluster` needs a `master`, such as spark://host:7077"
+        elif self.method != "connect" and not self.warehouse:
+            problem = f"`method: {self.method}` needs a `warehouse`"
+        elif "://" in self.warehouse and not self.catalog_properties:
+            problem = (
+                "a `warehouse` URI needs `catalog_properties` (type, uri): SQLite is a local file"
+            )
+        if problem:
+            raise StreamSqlError("CONFIG_INVALID", problem)
+
+
+def embedded(warehouse: str, catalog: str = "lake") -> SparkSession:
+    """An embedded session over the warehouse folder with nothing else to say."""
+    return open_session(SessionSettings(catalog=catalog, warehouse=warehouse))
+
+
+def open_session(settings: SessionSettings) -> SparkSession:
+    """Open the session, or a new one on the Spark context that this process already has.
+
+    Errors: JAVA_MISSING, JAR_UNAVAILABLE, JAR_CHECKSUM, CONNECTION.
+    """
+    # PySpark prints every failed query as JSON on stderr, beside raising it.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+    logging.getLogger("DataFrameQueryContextLogger").disabled = True
+    with _opening:
+        if settings.method == "connect":
+            return _connect(settings)
+        session = _classic(settings)
+        _prepare_catalog(session, settings)
+        return session
+
+
+def new_session(spark: SparkSession) -> SparkSession:
+    """A session with the same catalogs and settings, but its own temporary views and conf.
+
+    A classic `newSession()` knows only what Spark was started with, so what was set on `spark`
+    later is carried over; properties of single jobs are not.
+    """
+    if is_connect(spark):
+        from dbt_streamsql.runtime.spark import connect
+
+        return connect.beside(spark)
+    child = spark.newSession()
+    for key, value in to_carry(spark, child).items():
+        child.conf.set(key, value)
+    return child
+
+
+def add_catalog(spark: SparkSession, settings: SessionSettings) -> None:
+    """Let the session, and those made from it, reach one more catalog."""
+    for key, value in catalog_settings(settings).items():
+        if key != _DEFAULT:
+            spark.conf.set(key, value)
+    if "://" not in settings.warehouse:
+        _make_folder(Path(_located(settings.warehouse)))
+        _prepare_catalog(spark, settings)
+
+
+def set_pool(spark: SparkSession, name: str) -> None:
+    """Put this thread's jobs into a fair-scheduler pool of their own (classic sessions only)."""
+    if not is_connect(spark):
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+
+
+def catalog_settings(settings: SessionSettings) -> dict[str, str]:
+    """The `spark.sql.catalog.*` settings of the catalog, and that it is the default one."""
+    prefix = f"spark.sql.catalog.{settings.catalog}"
+    own = {"cache-enabled": "false"}  # with the cache a session is blind to others' commits
+    if settings.warehouse:
+        own["warehouse"] = _located(settings.warehouse)
+    file = catalog_file(settings)
+    if file is not None:
+        own["type"] = "jdbc"
+        own["uri"] = f"jdbc:sqlite:{file}?journal_mode=WAL&busy_timeout=20000"
+        own["jdbc.schema-version"] = "V1"  # without it the catalog stores no views
+    own |= settings.catalog_properties
+    return {
+        prefix: _ICEBERG_CATALOG,
+        **{f"{prefix}.{key}": value for key, value in own.items()},
+        _DEFAULT: settings.catalog,
+    }
+
+
+def catalog_file(settings: SessionSettings) -> Path | None:
+    """The SQLite file of the catalog; None when the profile has a catalog of its own."""
+    if {"type", "catalog-impl", "uri"} & set(settings.catalog_properties):
+        return None
+    return Path(_located(settings.warehouse)) / CATALOG_FILE
+
+
+def start_settings(settings: SessionSettings) -> dict[str, str]:
+    """Everything that a new Spark context is started with."""
+    cores = _cores()
+    files = [str(file) for file in jars.ensure(jars.wanted(settings.connectors))]
+    log4j = (Path(__file__).parent / "log4j2.properties").as_uri()
+    ours = {
+        "spark.master": settings.master or "local[*]",
+        "spark.app.name": "dbt-streamsql",
+        "spark.driver.extraClassPath": os.pathsep.join(files),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j} {_COMPILERS}",
+        "spark.driver.memory": f"{_driver_memory() // (1 << 20)}m",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.scheduler.mode": "FAIR",
+        "spark.sql.extensions": _ICEBERG_EXTENSIONS,
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.codegen.cache.maxEntries": str(_COMPILED),
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.catalogImplementation": "in-memory",
+        # Files of a table that others write come and go while this process is open.
+        "spark.sql.filesourceTableRelationCacheSize": "0",
+        **_PLAIN_TEXT,
+        **catalog_settings(settings),
+    }
+    if settings.method == "embedded":
+        ours["spark.driver.host"] = ours["spark.driver.bindAddress"] = "127.0.0.1"
+        ours["spark.hadoop.fs.file.impl"] = _LOCAL_FILES
+    else:
+        ours["spark.jars"] = ",".join(files)  # the executors need them too
+    if "://" not in settings.warehouse:
+        ours["spark.sql.warehouse.dir"] = str(Path(_located(settings.warehouse)) / "spark")
+    for key, value in settings.spark_properties.items():
+        separator = _APPENDED.get(key)
+        ours[key] = f"{ours[key]}{separator}{value}" if separator and key in ours else value
+    return ours
+
+
+def _classic(settings: SessionSettings) -> SparkSession:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if "://" not in settings.warehouse:
+        _make_folder(Path(_located(settings.warehouse)))
+    if SparkContext._active_spark_context is not None:  # noqa: SLF001 - no public getter
+        return _join(SparkSession.builder.getOrCreate(), settings)
+    java = find_java()
+    wanted = start_settings(settings)
+    with _started_by(wanted, str(launch_home(java))):
+        from dbt_streamsql.storage import delta
+
+        try:
+            started = _builder(wanted).getOrCreate()
+            extensions = settings.spark_properties.get("spark.sql.extensions", "")
+            return delta.keep_parser(started) if delta.EXTENSION in extensions else started
+        except Exception as error:
+            raise StreamSqlError(
+                "CONNECTION",
+                "Spark did not start",
+                given=f"{error}; Java {java}",
+                hint="`dbt debug` checks each part; the cause is above, on stderr",
+            ) from error
+
+
+def _builder(wanted: Mapping[str, str]) -> Any:
+    """What starts a Spark context with these settings.
+
+    Java outlives the context that it was started for, and has the settings of that one.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    gateway: Any = SparkContext._gateway  # noqa: SLF001 - no public getter
+    if gateway is None:
+        return SparkSession.builder
+    system = gateway.jvm.java.lang.System
+    for key in [key for key in system.getProperties() if key.startswith("spark.sql.")]:
+        system.clearProperty(key)
+    return SparkSession.builder.config(map=dict(wanted))
+
+
+def _prepare_catalog(session: SparkSession, settings: SessionSettings) -> None:
+    """Let one session make the tables of a new SQLite catalog.
+
+    Iceberg looks whether they are there and then makes them, which fails when several sessions,
+    or several processes, do so at the same time.
+    """
+    file = catalog_file(settings)
+    if file is None:
+        return
+    for attempt in range(5):
+        if _catalog_is_made(file):
+            return
+        try:
+            new_session(session).sql(f"SHOW NAMESPACES IN {quote(settings.catalog)}").collect()
+        except Exception as error:
+            if attempt == 4:
+                raise StreamSqlError(
+                    "CONNECTION",
+                    "the catalog cannot be created",
+                    given=f"{file}: {str(error).splitlines()[0]}",
+                    hint="check that you can write to the `warehouse` folder",
+                ) from error
+            time.sleep(0.2 * (attempt + 1))
+
+
+def _catalog_is_made(file: Path) -> bool:
+    if not file.is_file():
+        return False
+    try:
+        with closing(sqlite3.connect(file, timeout=20)) as database:
+            columns = {row[1] for row in database.execute("PRAGMA table_info(iceberg_tables)")}
+            names = database.execute("PRAGMA table_info(iceberg_namespace_properties)").fetchall()
+    except sqlite3.Error:
+        return False
+    return "iceberg_type" in columns and bool(names)
+
+
+def _join(running: SparkSession, settings: SessionSettings) -> SparkSession:
+    """A session for `settings` on a context that something else started."""
+    if _ICEBERG_EXTENSIONS not in (running.conf.get("spark.sql.extensions", "") or ""):
+        raise StreamSqlError(
+            "CONNECTION",
+            "this process already runs a Spark session that was started without Iceberg",
+            hint="let this library start Spark, or start yours with the Iceberg runtime and "
+            f"spark.sql.extensions={_ICEBERG_EXTENSIONS}",
+        )
+    from pyspark.errors import PySparkException
+
+    session = running.newSession()
+    wanted = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": str(_cores())}
+    wanted |= catalog_settings(settings) | _PLAIN_TEXT
+    wanted |= {k: v for k, v in settings.spark_properties.items() if k.startswith("spark.sql.")}
+    for key, value in wanted.items():
+        try:
+            session.conf.set(key, value)
+        except PySparkException as error:
+            # What only a new context can have; ours are not among them.
+            if key not in settings.spark_properties:
+                raise
+            log.warning("%s cannot be set on a running Spark: %s", key, error.getCondition())
+    return session
+
+
+def _connect(settings: SessionSettings) -> SparkSession:
+    from dbt_streamsql.runtime.spark import connect
+
+    wanted = {"spark.sql.session.timeZone": "UTC", **_PLAIN_TEXT}
+    if settings.catalog_properties or settings.warehouse:
+        wanted |= catalog_settings(settings)
+    here = settings.host in connect.LOOPBACK and "://" not in settings.warehouse
+    if settings.warehouse and here:
+        _make_folder(Path(_located(settings.warehouse)))
+    session = connect.open_remote(settings, wanted | dict(settings.spark_properties))
+    if settings.warehouse and here:
+        _prepare_catalog(session, settings)
+    return session
+
+
+@contextmanager
+def _started_by(properties: Mapping[str, str], java_home: str) -> Iterator[None]:
+    """Environment in which PySpark starts the JVM with these properties, restored afterwards.
+
+    They travel in a file that only the user can read, not on the command line: a catalog's
+    password would be in the process list for everybody.
+    """
+    descriptor, name = tempfile.mkstemp(prefix="streamsql-", suffix=".conf")
+    before = {key: os.environ.get(key) for key in ("JAVA_HOME", "PYSPARK_SUBMIT_ARGS")}
+    try:
+        with os.fdopen(descriptor, "w", encoding="latin-1") as out:
+            for key, value in properties.items():
+                out.write(f"{_escaped(key)}={_escaped(value)}\n")
+        arguments = before["PYSPARK_SUBMIT_ARGS"] or "pyspark-shell"
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {shlex.quote(name)} {arguments}"
+        os.environ["JAVA_HOME"] = java_home
+        yield
+    finally:
+        Path(name).unlink(missing_ok=True)
+        for key, old in before.items():
+            if old is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = old
+
+
+def _escaped(text: str) -> str:
+    """A key or value in the syntax of Java's property files."""
+    special = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+    out = []
+    for position, char in enumerate(text):
+        if char in special:
+            out.append(special[char])
+        elif char in "=:#! " and (char != " " or position == 0):
+            out.append("\\" + char)
+        elif char.isascii():
+            out.append(char)
+        else:
+            units = char.encode("utf-16-be")
+            out += [f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2)]
+    return "".join(out)
+
+
+def _located(warehouse: str) -> str:
+    return warehouse if "://" in warehouse else str(Path(warehouse).expanduser().absolute())
+
+
+def _make_folder(folder: Path) -> None:
+    """The folder of the warehouse; a new one tells git that nothing in it is source code."""
+    try:
+        if not folder.is_dir():
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    except OSError as error:
+        raise StreamSqlError(
+            "CONNECTION",
+            "the warehouse folder cannot be created",
+            given=f"{folder}: {error.strerror}",
+            hint="set `warehouse` to a folder that you can write to",
+        ) from error
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 2
+
+
+def _driver_memory() -> int:
+    """Bytes: a quarter of the memory of the machine or container, between 1 and 8 GiB."""
+    total = 4 * _GIB
+    if hasattr(os, "sysconf"):
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    if limit.is_file() and (text := limit.read_text().strip()).isdigit():
+        total = min(total, int(text))
+    return max(_GIB, min(8 * _GIB, total // 4))

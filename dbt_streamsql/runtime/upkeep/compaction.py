@@ -1,0 +1,90 @@
+"""A view does not wear out: small files are merged, at a barrier.
+
+Every epoch adds a small file and marks rows of older files as deleted. After a barrier is
+published, the most worn of its tables is compacted: the cost is that of its small and much-deleted
+files, not of the table. Readers go on with the snapshot that they have; a compaction is no change
+for the views that read the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from dbt_streamsql.meta import Fence, TableVersion
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime.core.epoch_state import Warehouse, log, reads_ages
+from dbt_streamsql.runtime.core.failpoints import durable
+from dbt_streamsql.storage.iceberg import compaction, metadata, pins
+from dbt_streamsql.storage.iceberg.metadata import Metadata
+from dbt_streamsql.tuning import Tuning
+
+DELETED_SHARE = 0.3
+"""Of the rows in the files."""
+
+_FULL_FILE = 64 << 20
+_PARTS = 8
+"""Files that hold less than this part of a small table are merged."""
+
+
+def upkeep(warehouse: Warehouse, fence: Fence, published: Iterable[TableVersion]) -> None:
+    """Compact the most worn table of a published barrier."""
+    spark = warehouse.sessions.main
+    tables = {version.table: version for version in published if version.branch}
+    found = {table: metadata.load(spark, TableName.parse(table)) for table in tables}
+    metas = {table: meta for table, meta in found.items() if meta is not None}
+    # What was loaded is this runner's own; what a successor publishes later is newer than that.
+    warehouse.store.newest_barrier(fence)
+    tuning = warehouse.tuning
+    worn = {table: wear(meta, tuning) for table, meta in metas.items()}
+    if many := [table for table, meta in metas.items() if scattered(meta, tuning)]:
+        jobs = warehouse.store.jobs()
+        worn |= {table: 1.0 for table in many if reads_ages(jobs, table)}
+    worst = max(worn, key=lambda table: worn[table], default="")
+    if worst and worn[worst] >= 1:
+        job = warehouse.store.jobs().get(worst)
+        key = tuple(job.plan["plan"]["key"]) if job is not None else ()
+        with durable("table.compact"):
+            _compact(warehouse, tables[worst], metas[worst], key)
+
+
+def wear(meta: Metadata, tuning: Tuning) -> float:
+    """How worn a table is; from 1 on it pays to compact it.
+
+    A small table is not: an epoch that finds it in many files writes it anew, unless its rows are
+    to keep their ages.
+    """
+    current = meta.snapshots.get(meta.current) if meta.current is not None else None
+    if current is None or meta.live_rows(meta.current) <= tuning.compacted_above:
+        return 0.0
+    warranted = -(-current.count("total-files-size") // _FULL_FILE)
+    small = current.count("total-data-files") - warranted
+    deleted = current.count("total-position-deletes") / current.count("total-records")
+    return max(small / tuning.small_files, deleted / DELETED_SHARE)
+
+
+def scattered(meta: Metadata, tuning: Tuning) -> bool:
+    """Whether a small table lies in so many files that it is better written anew."""
+    current = meta.snapshots.get(meta.current) if meta.current is not None else None
+    files = current.count("total-data-files") if current is not None else 0
+    small = meta.live_rows(meta.current) <= tuning.compacted_above
+    return small and files > tuning.many_files
+
+
+def _compact(
+    warehouse: Warehouse, version: TableVersion, meta: Metadata, key: tuple[str, ...]
+) -> None:
+    """Failure is no harm: the table is as it was, and published."""
+    assert meta.current is not None
+    assert version.snapshot is not None
+    spark, name = warehouse.sessions.main, TableName.parse(version.table)
+    size = meta.snapshots[meta.current].count("total-files-size")
+    kept = {*pins.of(meta, warehouse.store_id), version.snapshot}
+    try:
+        # It is the head of main no longer, and whoever expires snapshots would take it away.
+        pins.reconcile(spark, name, meta, warehouse.store_id, kept)
+        compaction.compact(spark, name, key, min(size // _PARTS, _FULL_FILE))
+    except (PySparkException, Py4JError) as error:
+        log.warning("%s could not be compacted: %s", name, str(error).splitlines()[0])
