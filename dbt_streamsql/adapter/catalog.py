@@ -143,7 +143,7 @@ def last_change(session: SparkSession, name: TableName) -> datetime | None:
 
 
 def _metadata(session: SparkSession, name: TableName) -> Metadata | None:
-    from dbt_streamsql.storage import inputs
+    from dbt_streamsql.storage.inputs import inputs
 
     try:
         return inputs.load(session, name)
@@ -152,7 +152,7 @@ def _metadata(session: SparkSession, name: TableName) -> Metadata | None:
 
 
 def _stats(meta: Metadata) -> dict[str, Any]:
-    from dbt_streamsql.storage.iceberg.stamp import BARRIER_PROPERTY
+    from dbt_streamsql.storage.iceberg.provenance import BARRIER_PROPERTY
 
     newest = meta.snapshots.get(meta.current) if meta.current is not None else None
     stats: dict[str, Any] = {}

@@ -278,7 +278,7 @@ class StreamSqlConnectionManager(SparkConnectionManager):
 
 
 def _rows(frame: Any) -> list[tuple[Any, ...]]:
-    from dbt_streamsql.storage.columns import collected
+    from dbt_streamsql.storage.tables.columns import collected
 
     return [tuple(map(_plain, row)) for row in collected(frame)]
 

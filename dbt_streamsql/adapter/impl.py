@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from dbt_streamsql.engine import Engine
     from dbt_streamsql.runtime.publish.constraints import Constraint
-    from dbt_streamsql.storage.functions import FunctionView
+    from dbt_streamsql.storage.tables.sql_functions import FunctionView
 
 logger = AdapterLogger("StreamSQL")
 
@@ -417,11 +417,11 @@ class StreamSqlAdapter(MaintainedAdapter):
     def _branch_of(
         self, name: TableName, statements: list[str], promised: tuple[Constraint, ...]
     ) -> AbstractContextManager[str]:
-        from dbt_streamsql.storage.iceberg import rows
+        from dbt_streamsql.storage.iceberg.commits import branch_write
 
         # One statement that promises nothing is one change in every format.
-        if len(statements) > 1 or promised or rows.possible(self.session, name):
-            return rows.branch(self.session, name)
+        if len(statements) > 1 or promised or branch_write.possible(self.session, name):
+            return branch_write.branch(self.session, name)
         return nullcontext(name.sql)
 
     def valid_incremental_strategies(self) -> list[str]:

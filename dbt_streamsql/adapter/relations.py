@@ -24,9 +24,9 @@ from dbt_streamsql.adapter.integrations import IcebergCatalog
 from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
 from dbt_streamsql.meta.inspect.system_tables import PREFIX
 from dbt_streamsql.quoting import TableName, check_name, quote
-from dbt_streamsql.storage import functions
-from dbt_streamsql.storage.listing import listed
 from dbt_streamsql.storage.locations import Roots
+from dbt_streamsql.storage.tables import sql_functions
+from dbt_streamsql.storage.tables.listing import listed
 
 if TYPE_CHECKING:
     import agate
@@ -168,8 +168,8 @@ class RelationsAdapter(SparkAdapter):
         return found
 
     def _view_or_function(self, where: StreamSqlRelation, name: str) -> StreamSqlRelation:
-        if name.startswith(functions.PREFIX):
-            name = name.removeprefix(functions.PREFIX)
+        if name.startswith(sql_functions.PREFIX):
+            name = name.removeprefix(sql_functions.PREFIX)
             return self._relation(where, name, RelationType.Function)
         return self._relation(where, name, RelationType.View)
 
@@ -189,13 +189,13 @@ class RelationsAdapter(SparkAdapter):
                 self.host.engine.drop(self._name(relation).sql)
         elif relation.is_function:
             self.cache_dropped(relation)
-            view = functions.view_of(self._name(relation))
+            view = sql_functions.view_of(self._name(relation))
             with self.connections.exception_handler("drop"):
                 self.session.sql(f"DROP VIEW IF EXISTS {view.sql}")
         elif relation.is_view:
             super().drop_relation(relation)
         else:
-            from dbt_streamsql.storage.emptied import location_of, swept
+            from dbt_streamsql.storage.tables.emptied import location_of, swept
 
             with swept(location_of(self.session, relation.render())):
                 super().drop_relation(relation)

@@ -16,8 +16,8 @@ from dbt_streamsql.meta import Job
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, plan_of
 from dbt_streamsql.runtime.core.row_expiry import APPROXIMATE
-from dbt_streamsql.storage import functions
-from dbt_streamsql.storage.iceberg import comments
+from dbt_streamsql.storage.iceberg.commits import comments
+from dbt_streamsql.storage.tables import sql_functions
 
 
 class AdapterApi:
@@ -73,14 +73,16 @@ class AdapterApi:
         returns: str,
         kind: str = "scalar",
         volatility: str = "",
-    ) -> functions.FunctionView:
+    ) -> sql_functions.FunctionView:
         """How a SQL function is stored, checked but not stored yet. Error: FUNCTION_INVALID."""
         at = self._named(name).checked()
         known = tuple(Parameter(**parameter) for parameter in parameters)
         function = Function(str(at), kind, known, returns, body, volatility).checked()
         whole = replace(function, body=expanded(self._warehouse.sessions.main, body))
-        view = functions.view_of(at).sql
-        return functions.FunctionView(view, functions.PROPERTY, function.to_json(), whole.sample)
+        view = sql_functions.view_of(at).sql
+        return sql_functions.FunctionView(
+            view, sql_functions.PROPERTY, function.to_json(), whole.sample
+        )
 
     # -- tables --------------------------------------------------------------------------------
 

@@ -32,10 +32,10 @@ from dbt_streamsql.runtime.reads import staleness
 from dbt_streamsql.runtime.reads.lease_keeper import Leasing
 from dbt_streamsql.runtime.reads.published_views import CURRENT
 from dbt_streamsql.runtime.spark.catalog import SparkCatalog
-from dbt_streamsql.storage import delta_log, inputs
-from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import metadata, staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
+from dbt_streamsql.storage.inputs import delta_log, inputs
+from dbt_streamsql.storage.tables.columns import type_text
 
 if TYPE_CHECKING:
     from typing_extensions import Self

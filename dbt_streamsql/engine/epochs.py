@@ -19,7 +19,7 @@ from dbt_streamsql.runtime.core.storage_errors import telling
 from dbt_streamsql.runtime.epoch import Epoch, waiting
 from dbt_streamsql.runtime.publish import plain_tables, publish
 from dbt_streamsql.runtime.report import Report, blame, reports_of
-from dbt_streamsql.storage.iceberg import readers
+from dbt_streamsql.storage.iceberg import jvm_cleanup
 
 log = logging.getLogger("dbt_streamsql")
 
@@ -78,7 +78,7 @@ class EpochControl:
             versions = epoch.publish(leave_out)
         if epoch.open.number:
             spark = self._warehouse.sessions.main
-            readers.close_idle(spark, self._warehouse.tuning.idle_readers)
+            jvm_cleanup.close_idle(spark, self._warehouse.tuning.idle_readers)
         barrier = self._warehouse.store.last_committed()
         return Report(barrier, reports_of(versions, barrier), sinks=epoch.delivered)
 

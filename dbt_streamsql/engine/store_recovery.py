@@ -31,8 +31,8 @@ from dbt_streamsql.runtime.publish import publish
 from dbt_streamsql.runtime.revise import catalog_scan
 from dbt_streamsql.runtime.revise.catalog_scan import Remains
 from dbt_streamsql.runtime.spark.catalog import SparkCatalog
-from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import files
+from dbt_streamsql.storage.tables.columns import type_text
 
 if TYPE_CHECKING:
     from dbt_streamsql.engine.consistent_reads import ConsistentReads

@@ -24,7 +24,8 @@ from dbt_streamsql.meta.inspect.system_tables import PREFIX, MetaTable
 from dbt_streamsql.quoting import TableName, literal, quote
 from dbt_streamsql.runtime.changelog import changelog_query
 from dbt_streamsql.runtime.core.epoch_state import Open, Warehouse
-from dbt_streamsql.storage import functions, information_schema, inputs
+from dbt_streamsql.storage.inputs import inputs
+from dbt_streamsql.storage.tables import information_schema, sql_functions
 
 
 def expanded(spark: SparkSession, sql: str) -> str:
@@ -35,7 +36,7 @@ def expanded(spark: SparkSession, sql: str) -> str:
     """
 
     def find(name: TableName) -> Function | None:
-        text = functions.stored(spark, name)
+        text = sql_functions.stored(spark, name)
         return Function.from_json(text) if text is not None else None
 
     return without_qualify(expand(without_ttl_hints(sql), find))

@@ -35,9 +35,9 @@ from dbt_streamsql.runtime.ingest.stream_ingest import StreamJob
 from dbt_streamsql.runtime.publish import openlineage, publish
 from dbt_streamsql.runtime.refresh.view_refresh import Rewrite, ViewJob
 from dbt_streamsql.runtime.upkeep import compaction, retention
-from dbt_streamsql.storage.file_tables import NoVersionsError
-from dbt_streamsql.storage.iceberg import metadata, staging, stamp
+from dbt_streamsql.storage.iceberg import metadata, provenance, staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
+from dbt_streamsql.storage.inputs.file_tables import NoVersionsError
 
 Refreshed = Callable[[Job], tuple[Job, CompiledPlan, Redefinition | None]]
 """The definition as it is to run now: (job, plan, what becomes of the rows if it is new)."""
@@ -348,7 +348,7 @@ class Epoch:
                 hint="drop the view there, with the `boundary` or `meta` that built it; "
                 "if that store is lost: `streamsql meta rebuild`",
             )
-        ours = any(stamp.BARRIER_PROPERTY in snapshot.summary for snapshot in snapshots)
+        ours = any(provenance.BARRIER_PROPERTY in snapshot.summary for snapshot in snapshots)
         if not ours and staging.exists(spark, name):
             raise StreamSqlError(
                 "NOT_A_VIEW",

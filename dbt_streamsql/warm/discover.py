@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.spark.session import SessionSettings, catalog_file, open_session
-from dbt_streamsql.storage.iceberg import nearby
+from dbt_streamsql.storage.iceberg import sqlite_catalog
 from dbt_streamsql.warm import process
 from dbt_streamsql.warm.record import (
     Place,
@@ -41,7 +41,7 @@ def open_warm(settings: SessionSettings) -> SparkSession | None:
     session = open_session(served)
     file = catalog_file(settings)
     if file is not None:
-        nearby.declare(session, settings.catalog, file)
+        sqlite_catalog.declare(session, settings.catalog, file)
     return session
 
 

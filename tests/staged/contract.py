@@ -23,8 +23,8 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.publish.constraints import Constraint
 from dbt_streamsql.runtime.publish.plain_tables import Build
 from dbt_streamsql.runtime.spark.session import new_session
-from dbt_streamsql.storage import formats
-from dbt_streamsql.storage.staged import StagingPurpose, TableSpec
+from dbt_streamsql.storage.tables import registry
+from dbt_streamsql.storage.tables.staged_table import StagingPurpose, TableSpec
 
 REPLACES = 50
 ROWS = 1000
@@ -225,8 +225,8 @@ def what_a_dead_process_staged_is_removed_and_what_a_living_one_staged_is_not(
         ledgers.append(ledger)
         root = engine.warehouse.location_of(target.catalog)
         purpose = StagingPurpose.CREATE_OR_REPLACE_TABLE_AS
-        staged = formats.apply_staging(target.spark, spec, purpose, root)
-        ledger.record(staged.token, str(spec.name), formats.to_json(staged))
+        staged = registry.apply_staging(target.spark, spec, purpose, root)
+        ledger.record(staged.token, str(spec.name), registry.to_json(staged))
         staged.begin(target.spark, "SELECT 2 AS id")
         tokens.append(staged.token[:8])
     for ledger in ledgers[:2]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from dbt_streamsql import Engine
 from dbt_streamsql.runtime.spark import jars
 from dbt_streamsql.runtime.spark.session import SessionSettings, open_session
-from dbt_streamsql.storage import jdbc
+from dbt_streamsql.storage.tables import jdbc
 from dbt_streamsql.warm import discover, lifecycle
 from tests.staged import databases
 from tests.staged.contract import Target

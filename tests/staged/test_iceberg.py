@@ -11,9 +11,9 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.publish.plain_tables import Build
 from dbt_streamsql.runtime.spark.session import new_session
 from dbt_streamsql.runtime.spark.session_pool import JobCount
-from dbt_streamsql.storage import formats
 from dbt_streamsql.storage.iceberg import metadata, staging
-from dbt_streamsql.storage.staged import StagingPurpose, TableSpec
+from dbt_streamsql.storage.tables import registry
+from dbt_streamsql.storage.tables.staged_table import StagingPurpose, TableSpec
 
 pytestmark = pytest.mark.spark
 
@@ -31,7 +31,7 @@ def spec(engine, schema):
 def staged_by(engine, spec, query):
     """Staged and checked, not committed."""
     purpose = StagingPurpose.CREATE_OR_REPLACE_TABLE_AS
-    staged = formats.apply_staging(engine.spark, spec, purpose, engine.warehouse.location)
+    staged = registry.apply_staging(engine.spark, spec, purpose, engine.warehouse.location)
     staged.begin(engine.spark, query)
     return staged
 
@@ -118,7 +118,7 @@ def test_cleaning_up_after_a_death_in_the_middle_of_publishing_keeps_the_files(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("dbt_streamsql.storage.iceberg.staged._drop_entry", die)
+        patched.setattr("dbt_streamsql.storage.iceberg.commits.staged_iceberg._drop_entry", die)
         with pytest.raises(KeyboardInterrupt):
             staged.commit(spark)
     expected = [(0, "b"), (1, "b")]

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from dbt_streamsql.storage.file_listing import FRESH, File, Listing
+from dbt_streamsql.storage.inputs.file_listing import FRESH, File, Listing
 
 _TIMES = 1_700_000_000_000
 

@@ -14,7 +14,7 @@ from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName, expression
 from dbt_streamsql.runtime.publish.constraints import KINDS, Constraint
 from dbt_streamsql.storage.locations import Roots
-from dbt_streamsql.storage.staged import TableSpec
+from dbt_streamsql.storage.tables.staged_table import TableSpec
 
 ATOMIC = "atomic"
 FLIP_OPTION = "table.ctas.atomicity-enabled"

@@ -32,12 +32,14 @@ from dbt_streamsql.runtime.core.epoch_state import (
 from dbt_streamsql.runtime.core.failpoints import durable
 from dbt_streamsql.runtime.refresh.change_feed import Feed
 from dbt_streamsql.runtime.spark.scratch import Local
-from dbt_streamsql.storage import inputs
-from dbt_streamsql.storage.columns import type_text
-from dbt_streamsql.storage.iceberg import changes, metadata, refs, staging, stamp
+from dbt_streamsql.storage.iceberg import metadata, provenance, staging
+from dbt_streamsql.storage.iceberg.commits import refs
+from dbt_streamsql.storage.iceberg.commits.refs import Moves
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-from dbt_streamsql.storage.iceberg.refs import Moves
-from dbt_streamsql.storage.iceberg.stamp import Stamp
+from dbt_streamsql.storage.iceberg.provenance import Stamp
+from dbt_streamsql.storage.iceberg.scans import changes
+from dbt_streamsql.storage.inputs import inputs
+from dbt_streamsql.storage.tables.columns import type_text
 
 SUFFIX = "__changelog"
 _ONE_FILE = 100_000
@@ -174,7 +176,7 @@ class _Table:
                 hint=f"give the view another name, or set `changelog: false` on {self.view}",
             )
         snapshots = self.meta.snapshots.values() if self.meta is not None else ()
-        ours = any(stamp.BARRIER_PROPERTY in snapshot.summary for snapshot in snapshots)
+        ours = any(provenance.BARRIER_PROPERTY in snapshot.summary for snapshot in snapshots)
         if not ours and staging.exists(self.spark, self.name):
             raise StreamSqlError(
                 "TABLE_EXISTS",

@@ -31,9 +31,9 @@ from dbt_streamsql.runtime.core.ways import Costs
 from dbt_streamsql.runtime.spark.program import Programs, SparkProgram
 from dbt_streamsql.runtime.spark.session_pool import Sessions
 from dbt_streamsql.runtime.spark.shared_relations import SharedRelations
-from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
+from dbt_streamsql.storage.inputs import inputs
 from dbt_streamsql.tuning import Tuning
 
 log = logging.getLogger("dbt_streamsql")

@@ -15,8 +15,8 @@ from typing import Any
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import TableVersion
-from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
+from dbt_streamsql.storage.iceberg.scans.changes import Change
 
 EXPIRED = "expired"
 """Key of a version's stats: `place table`, the place being one of `CompiledPlan.reads`, -> the

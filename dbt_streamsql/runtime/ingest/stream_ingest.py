@@ -40,11 +40,12 @@ from dbt_streamsql.runtime.refresh.stager import Stager
 from dbt_streamsql.runtime.refresh.view_refresh import Rewrite
 from dbt_streamsql.runtime.spark.join_conditions import same
 from dbt_streamsql.runtime.spark.scratch import Local
-from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.conf import over_few_rows
-from dbt_streamsql.storage.iceberg import refs, staging
+from dbt_streamsql.storage.iceberg import staging
+from dbt_streamsql.storage.iceberg.commits import refs
+from dbt_streamsql.storage.iceberg.commits.refs import Moves
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-from dbt_streamsql.storage.iceberg.refs import Moves
+from dbt_streamsql.storage.inputs import inputs
 
 
 @dataclass

@@ -55,10 +55,10 @@ from dbt_streamsql.runtime.ingest.stream_definition import (
 )
 from dbt_streamsql.runtime.refresh.view_refresh import Rewrite
 from dbt_streamsql.runtime.spark.scratch import Local
-from dbt_streamsql.storage import inputs
-from dbt_streamsql.storage.iceberg import stamp
+from dbt_streamsql.storage.iceberg import provenance
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-from dbt_streamsql.storage.iceberg.stamp import Stamp
+from dbt_streamsql.storage.iceberg.provenance import Stamp
+from dbt_streamsql.storage.inputs import inputs
 
 
 @dataclass
@@ -105,7 +105,7 @@ class StreamReading:
         """What the table tells itself: for a store that was rebuilt from the tables."""
         at = previous.snapshot
         while meta is not None and at is not None and at in meta.snapshots:
-            told = stamp.read(meta.snapshots[at].summary)
+            told = provenance.read(meta.snapshots[at].summary)
             if told is not None:
                 return told
             at = meta.snapshots[at].parent

@@ -37,7 +37,8 @@ from dbt_streamsql.runtime.refresh.writer import Writer
 from dbt_streamsql.runtime.spark.join_conditions import match, same
 from dbt_streamsql.runtime.spark.scratch import Kept, Local
 from dbt_streamsql.runtime.spark.shared_relations import Rows
-from dbt_streamsql.storage.iceberg import delta, staging
+from dbt_streamsql.storage.iceberg import staging
+from dbt_streamsql.storage.iceberg.commits import row_delta
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 _NUMBER = f"{HIDDEN_PREFIX}number"
@@ -256,7 +257,7 @@ def write(
         (*visible, *hidden),
         visible,
         feed,
-        delta.supported(spark, meta),
+        row_delta.supported(spark, meta),
         winners.small,
         stager.epoch.ages(stager.job.table),
         stager.epoch.warehouse.tuning,

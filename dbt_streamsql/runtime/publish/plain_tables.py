@@ -11,9 +11,9 @@ from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
 from dbt_streamsql.runtime.core.failpoints import durable
 from dbt_streamsql.runtime.publish.constraints import KINDS, Constraint, verify
-from dbt_streamsql.storage import formats
 from dbt_streamsql.storage.iceberg import staging
-from dbt_streamsql.storage.staged import (
+from dbt_streamsql.storage.tables import registry
+from dbt_streamsql.storage.tables.staged_table import (
     StagedTable,
     StagingPurpose,
     TableSpec,
@@ -41,12 +41,12 @@ def run(warehouse: Warehouse, spark: SparkSession, build: Build) -> bool:
     _check(build)
     replaces = build.purpose is StagingPurpose.CREATE_OR_REPLACE_TABLE_AS
     root = warehouse.location_of(build.spec.name.catalog)
-    staged = formats.apply_staging(spark, build.spec, build.purpose, root)
+    staged = registry.apply_staging(spark, build.spec, build.purpose, root)
     if not replaces and staged.exists(spark):
         return _refuse(build)
     ledger = warehouse.store.staged
     with durable("staged.record"):
-        ledger.record(staged.token, str(build.spec.name), formats.to_json(staged))
+        ledger.record(staged.token, str(build.spec.name), registry.to_json(staged))
     try:
         with durable("staged.begin"):
             staged.begin(spark, build.query)
@@ -95,7 +95,7 @@ def sweep(warehouse: Warehouse) -> int:
             log.warning(
                 "the process that staged %s has died: removing the staged table", record.table
             )
-            removed += _undo(warehouse, spark, formats.from_json(record.body))
+            removed += _undo(warehouse, spark, registry.from_json(record.body))
     return removed
 
 

@@ -25,10 +25,16 @@ from dbt_streamsql.runtime.core.failpoints import durable
 from dbt_streamsql.runtime.core.storage_errors import brief
 from dbt_streamsql.runtime.publish import openlineage, root_correction
 from dbt_streamsql.runtime.reads import published_views
-from dbt_streamsql.storage import inputs
-from dbt_streamsql.storage.iceberg import files, metadata, pins, staging, stamp
+from dbt_streamsql.storage.iceberg import (
+    files,
+    metadata,
+    provenance,
+    staging,
+)
+from dbt_streamsql.storage.iceberg.commits import tags as pins
+from dbt_streamsql.storage.iceberg.commits.refs import Moves, move, set_current
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-from dbt_streamsql.storage.iceberg.refs import Moves, move, set_current
+from dbt_streamsql.storage.inputs import inputs
 
 _LIFE, _LIFE_DEFAULT = "history.expire.max-snapshot-age-ms", 5 * 86_400_000
 """The property of an Iceberg table that says for how long its snapshots are kept, in ms."""
@@ -294,7 +300,7 @@ def _learn(warehouse: Warehouse, version: TableVersion, job: Job) -> None:
     if meta is None:
         return
     made = meta.snapshots.get(version.snapshot) if version.snapshot is not None else None
-    origin = stamp.read(made.summary) if made is not None else None
+    origin = provenance.read(made.summary) if made is not None else None
     another = origin is None or origin.plan != job.fingerprint
     wanted = definition_property.properties(version.table, warehouse.store_id, job)
     definition_property.keep(spark, at, meta, wanted, version.snapshot if another else None)

@@ -10,9 +10,10 @@ from pyspark.sql import SparkSession
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core.failpoints import durable
-from dbt_streamsql.storage import inputs
-from dbt_streamsql.storage.iceberg import metadata, refs, staging
-from dbt_streamsql.storage.iceberg.refs import Moves
+from dbt_streamsql.storage.iceberg import metadata, staging
+from dbt_streamsql.storage.iceberg.commits import refs
+from dbt_streamsql.storage.iceberg.commits.refs import Moves
+from dbt_streamsql.storage.inputs import inputs
 
 PREFIX = "streamsql_revision_"
 """Of the branch on which a store corrects a table; its id follows."""

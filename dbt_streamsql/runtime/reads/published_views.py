@@ -29,8 +29,9 @@ from dbt_streamsql.quoting import TableName, literal, quote
 from dbt_streamsql.runtime.core import definition_property
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
 from dbt_streamsql.runtime.core.failpoints import durable
-from dbt_streamsql.storage import inputs
-from dbt_streamsql.storage.iceberg import compaction, metadata, pins, staging
+from dbt_streamsql.storage.iceberg import metadata, staging
+from dbt_streamsql.storage.iceberg.commits import compaction, tags
+from dbt_streamsql.storage.inputs import inputs
 
 CURRENT = "__streamsql_current"
 """The table beside published views that says which version each of them shows."""
@@ -278,7 +279,7 @@ class _Shelf:
             if meta is not None:
                 with durable("pins.move"):
                     owner = f"{self.views.schema}_{self.warehouse.store_id}"
-                    pins.reconcile(self.spark, name, meta, f"views_{owner}", snapshots)
+                    tags.reconcile(self.spark, name, meta, f"views_{owner}", snapshots)
 
 
 def _columns(job: Job) -> str:

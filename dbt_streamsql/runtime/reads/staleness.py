@@ -10,7 +10,7 @@ from dbt_streamsql.meta import Job
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core.epoch_state import Warehouse
 from dbt_streamsql.runtime.ingest import stream_definition
-from dbt_streamsql.storage import inputs
+from dbt_streamsql.storage.inputs import inputs
 
 
 def of_roots(warehouse: Warehouse, roots: Mapping[str, int | None]) -> dict[str, float]:

@@ -35,9 +35,9 @@ from dbt_streamsql.runtime.core.ways import (
     expected_in_full,
 )
 from dbt_streamsql.runtime.upkeep import compaction
-from dbt_streamsql.storage.iceberg import delta
-from dbt_streamsql.storage.iceberg.changes import Change
+from dbt_streamsql.storage.iceberg.commits import row_delta
 from dbt_streamsql.storage.iceberg.metadata import Metadata
+from dbt_streamsql.storage.iceberg.scans.changes import Change
 
 _SHARE = 0.25
 """Signed rows of a view's change, as a share of its rows, from which on all are written anew."""
@@ -183,7 +183,7 @@ class Choice:
             and stored.live_rows(stored.current) <= tuning.compared_rows
             and tuning.driver_rows > 0
             and stored.live_bytes(stored.current) <= tuning.compared_bytes
-            and delta.supported(spark, stored)
+            and row_delta.supported(spark, stored)
             and not compaction.scattered(stored, tuning)
         )
 

@@ -2,8 +2,8 @@
 
 Spark finds the stored rows that the change meets, with their files and positions, and computes the
 new ones. Which rows go and which come is then known here, so one data file and one deletion
-vector a touched file are written at once (`storage/iceberg/delta.py`): no second scan, no job that
-writes, no commit for deletes and another for inserts.
+vector a touched file are written at once (`storage/iceberg/commits/row_delta.py`): no second scan,
+no job that writes, no commit for deletes and another for inserts.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from dbt_streamsql.runtime.refresh.write_result import Mismatch, Outcome
 from dbt_streamsql.runtime.spark.join_conditions import match
 from dbt_streamsql.runtime.spark.scratch import Kept
 from dbt_streamsql.runtime.spark.shared_relations import Rows, fetch
-from dbt_streamsql.storage.iceberg.changes import version
-from dbt_streamsql.storage.iceberg.delta import Delta, FilesUnknown
+from dbt_streamsql.storage.iceberg.commits.row_delta import Delta, FilesUnknown
+from dbt_streamsql.storage.iceberg.scans.changes import version
 
 if TYPE_CHECKING:
     from dbt_streamsql.runtime.refresh.writer import Writer

@@ -20,10 +20,10 @@ from dbt_streamsql.runtime.spark.shared_relations import (
     hold,
     keep,
 )
-from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.conf import over_few_rows
-from dbt_streamsql.storage.iceberg import stamp
-from dbt_streamsql.storage.iceberg.changes import Change
+from dbt_streamsql.storage.iceberg import provenance
+from dbt_streamsql.storage.iceberg.scans.changes import Change
+from dbt_streamsql.storage.inputs import inputs
 
 
 def readings(
@@ -105,7 +105,7 @@ def _feed(epoch: Open, source: str, version: Version, seen: int | None) -> Feed 
     if not path:
         return None
     needed = {
-        int(snapshot.summary.get(stamp.BARRIER_PROPERTY, -1))
+        int(snapshot.summary.get(provenance.BARRIER_PROPERTY, -1))
         for snapshot in path
         if snapshot.operation != "replace"
     }

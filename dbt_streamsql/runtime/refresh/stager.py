@@ -19,7 +19,7 @@ from dbt_streamsql.runtime.refresh import change_feed
 from dbt_streamsql.runtime.refresh.write_result import Outcome
 from dbt_streamsql.storage.iceberg import files, metadata, staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-from dbt_streamsql.storage.iceberg.stamp import Stamp
+from dbt_streamsql.storage.iceberg.provenance import Stamp
 
 
 @dataclass(frozen=True)

@@ -52,12 +52,13 @@ from dbt_streamsql.runtime.refresh.writer import Writer
 from dbt_streamsql.runtime.spark.program import RunsPrograms
 from dbt_streamsql.runtime.spark.scratch import Local
 from dbt_streamsql.runtime.upkeep import compaction
-from dbt_streamsql.storage import inputs, unversioned
-from dbt_streamsql.storage.columns import type_text
-from dbt_streamsql.storage.iceberg import delta, refs, staging
-from dbt_streamsql.storage.iceberg.changes import Change
+from dbt_streamsql.storage.iceberg import staging
+from dbt_streamsql.storage.iceberg.commits import refs, row_delta
+from dbt_streamsql.storage.iceberg.commits.refs import Moves
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-from dbt_streamsql.storage.iceberg.refs import Moves
+from dbt_streamsql.storage.iceberg.scans.changes import Change
+from dbt_streamsql.storage.inputs import inputs, unversioned
+from dbt_streamsql.storage.tables.columns import type_text
 
 MAIN = "main"
 """The branch that readers of a table see; of a staging table nobody does."""
@@ -327,7 +328,7 @@ class ViewJob:
             tuple(column.name for column in self._columns),
             tuple(column.name for column in self.plan.columns),
             feed,
-            delta.supported(spark, meta) and (aged or not compaction.scattered(meta, tuning)),
+            row_delta.supported(spark, meta) and (aged or not compaction.scattered(meta, tuning)),
             aged=aged,
             tuning=tuning,
             types={column.name: column.type for column in self._columns},

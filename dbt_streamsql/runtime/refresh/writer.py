@@ -29,10 +29,10 @@ from dbt_streamsql.runtime.spark.scratch import Kept, Local
 from dbt_streamsql.runtime.spark.shared_relations import Rows, rows_of, travels
 from dbt_streamsql.storage.iceberg import metadata, staging
 from dbt_streamsql.storage.iceberg.access import tables_of
-from dbt_streamsql.storage.iceberg.changes import version
-from dbt_streamsql.storage.iceberg.delta import Delta
-from dbt_streamsql.storage.iceberg.refs import Moves, move
-from dbt_streamsql.storage.iceberg.stamp import Stamp
+from dbt_streamsql.storage.iceberg.commits.refs import Moves, move
+from dbt_streamsql.storage.iceberg.commits.row_delta import Delta
+from dbt_streamsql.storage.iceberg.provenance import Stamp
+from dbt_streamsql.storage.iceberg.scans.changes import version
 from dbt_streamsql.tuning import Tuning
 
 _ROW_ID = f"{HIDDEN_PREFIX}row_id"

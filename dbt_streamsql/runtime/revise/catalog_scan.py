@@ -20,9 +20,9 @@ from dbt_streamsql.runtime.changelog import changelog_table
 from dbt_streamsql.runtime.core import definition_property
 from dbt_streamsql.runtime.core.definition_property import Definition
 from dbt_streamsql.runtime.reads.published_views import CURRENT, MARK
-from dbt_streamsql.storage.iceberg import metadata, staging, stamp
+from dbt_streamsql.storage.iceberg import metadata, provenance, staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot
-from dbt_streamsql.storage.iceberg.stamp import Stamp
+from dbt_streamsql.storage.iceberg.provenance import Stamp
 
 Metas = Mapping[str, Metadata]
 """The tables of a catalog by name, those of the staging schema too."""
@@ -113,7 +113,7 @@ class Table:
     def _walk(self) -> Iterator[Told]:
         at, last = self.meta.current, 0
         while at is not None and (snapshot := self.meta.snapshots.get(at)) is not None:
-            origin = stamp.read(snapshot.summary)
+            origin = provenance.read(snapshot.summary)
             if origin is not None and (not last or origin.barrier < last):
                 # What has several snapshots at a barrier is whole at the last of them.
                 if origin.inputs is None and last:
@@ -166,7 +166,7 @@ class Remains:
         branch = staging.branch_name(self.newest)
         for name, table in self.tables.items():
             head = table.meta.snapshots.get(table.meta.refs.get(branch, -1))
-            origin = stamp.read(head.summary) if head is not None else None
+            origin = provenance.read(head.summary) if head is not None else None
             if head is None or origin is None or origin.barrier != self.newest:
                 continue
             if self._behind(name):
@@ -223,7 +223,7 @@ class Remains:
 
 
 def _stamps(meta: Metadata) -> list[Stamp]:
-    found = (stamp.read(snapshot.summary) for snapshot in meta.snapshots.values())
+    found = (provenance.read(snapshot.summary) for snapshot in meta.snapshots.values())
     return [origin for origin in found if origin is not None]
 
 

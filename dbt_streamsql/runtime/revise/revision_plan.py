@@ -19,8 +19,8 @@ from dbt_streamsql.runtime.changelog import changelog_table
 from dbt_streamsql.runtime.core.epoch_state import Replay, Warehouse, plan_of
 from dbt_streamsql.runtime.core.row_expiry import APPROXIMATE
 from dbt_streamsql.runtime.ingest import stream_definition
-from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.iceberg.metadata import Metadata
+from dbt_streamsql.storage.inputs import inputs
 
 Mode = Literal["auto", "incremental", "full"]
 MODES: tuple[Mode, ...] = ("auto", "incremental", "full")

@@ -16,12 +16,13 @@ from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.schema import Column, visible
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.core import definition_property
-from dbt_streamsql.storage import file_tables, information_schema, inputs
-from dbt_streamsql.storage.columns import type_text
-from dbt_streamsql.storage.file_tables import NoVersionsError
-from dbt_streamsql.storage.iceberg import nearby
+from dbt_streamsql.storage.iceberg import sqlite_catalog
 from dbt_streamsql.storage.iceberg.java import is_connect
 from dbt_streamsql.storage.iceberg.metadata import Metadata
+from dbt_streamsql.storage.inputs import file_tables, inputs
+from dbt_streamsql.storage.inputs.file_tables import NoVersionsError
+from dbt_streamsql.storage.tables import information_schema
+from dbt_streamsql.storage.tables.columns import type_text
 
 _AS = re.compile(r"\nAS\n", re.MULTILINE)
 _SPOT = re.compile(r"line (\d+),? pos (\d+)")
@@ -118,9 +119,9 @@ class SparkCatalog:
     def _view(self, name: TableName) -> str:
         """The text of a view ('' for a table)."""
         try:
-            if not nearby.is_view(self.spark, name):
+            if not sqlite_catalog.is_view(self.spark, name):
                 return ""
-        except nearby.NotNearbyError:
+        except sqlite_catalog.NotNearbyError:
             pass
         try:
             rows = self.spark.sql(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.storage.conf import to_carry
-from dbt_streamsql.storage.iceberg import nearby
+from dbt_streamsql.storage.iceberg import sqlite_catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,7 +98,7 @@ def beside(spark: SparkSession) -> SparkSession:
     # The channel keeps the address and the token; a client has no getter for them.
     other: Any = type(spark)(first.client._builder)  # noqa: SLF001
     _enter(other)
-    nearby.inherit(spark, other)
+    sqlite_catalog.inherit(spark, other)
     other.client.set_retry_policies(first.client.get_retry_policies())
     _set_all(other, to_carry(spark, other))
     return other  # type: ignore[no-any-return] # as above

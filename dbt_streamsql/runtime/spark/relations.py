@@ -19,12 +19,12 @@ from dbt_streamsql.runtime.refresh.write_result import Outcome
 from dbt_streamsql.runtime.refresh.writer import Writer
 from dbt_streamsql.runtime.spark import join_conditions
 from dbt_streamsql.runtime.spark.shared_relations import Rows, Shared
-from dbt_streamsql.storage import inputs
 from dbt_streamsql.storage.conf import over_few_rows
-from dbt_streamsql.storage.iceberg import changes
-from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-from dbt_streamsql.storage.iceberg.recent import Recent
+from dbt_streamsql.storage.iceberg.scans import changes
+from dbt_streamsql.storage.iceberg.scans.changes import Change
+from dbt_streamsql.storage.iceberg.scans.sequence_scan import Recent
+from dbt_streamsql.storage.inputs import inputs
 
 _HINT = re.compile(r"/\*\+ BROADCAST\(\S+\) \*/ ")
 

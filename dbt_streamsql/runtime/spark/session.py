@@ -236,7 +236,7 @@ def _classic(settings: SessionSettings) -> SparkSession:
     java = find_java()
     wanted = start_settings(settings)
     with _started_by(wanted, str(launch_home(java))):
-        from dbt_streamsql.storage import delta
+        from dbt_streamsql.storage.tables import delta
 
         try:
             started = _builder(wanted).getOrCreate()

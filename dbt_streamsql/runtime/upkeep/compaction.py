@@ -17,7 +17,8 @@ from dbt_streamsql.meta import Fence, TableVersion
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log, reads_ages
 from dbt_streamsql.runtime.core.failpoints import durable
-from dbt_streamsql.storage.iceberg import compaction, metadata, pins
+from dbt_streamsql.storage.iceberg import metadata
+from dbt_streamsql.storage.iceberg.commits import compaction, tags
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.tuning import Tuning
 
@@ -81,10 +82,10 @@ def _compact(
     assert version.snapshot is not None
     spark, name = warehouse.sessions.main, TableName.parse(version.table)
     size = meta.snapshots[meta.current].count("total-files-size")
-    kept = {*pins.of(meta, warehouse.store_id), version.snapshot}
+    kept = {*tags.of(meta, warehouse.store_id), version.snapshot}
     try:
         # It is the head of main no longer, and whoever expires snapshots would take it away.
-        pins.reconcile(spark, name, meta, warehouse.store_id, kept)
+        tags.reconcile(spark, name, meta, warehouse.store_id, kept)
         compaction.compact(spark, name, key, min(size // _PARTS, _FULL_FILE))
     except (PySparkException, Py4JError) as error:
         log.warning("%s could not be compacted: %s", name, str(error).splitlines()[0])

@@ -22,7 +22,8 @@ from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
 from dbt_streamsql.runtime.core.failpoints import durable
 from dbt_streamsql.runtime.publish import plain_tables, publish
 from dbt_streamsql.runtime.upkeep import retention
-from dbt_streamsql.storage.iceberg import compaction, files, metadata, staging
+from dbt_streamsql.storage.iceberg import files, metadata, staging
+from dbt_streamsql.storage.iceberg.commits import compaction
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 _CHANGES = re.compile(r"b(\d+)-[0-9a-f]{8}")

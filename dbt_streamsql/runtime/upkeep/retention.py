@@ -21,7 +21,8 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
 from dbt_streamsql.runtime.core.failpoints import durable
 from dbt_streamsql.runtime.publish import publish
-from dbt_streamsql.storage.iceberg import compaction, metadata, pins
+from dbt_streamsql.storage.iceberg import metadata
+from dbt_streamsql.storage.iceberg.commits import compaction, tags
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 
@@ -71,7 +72,7 @@ def old_snapshots(
         readable = {version.snapshot for version in warehouse.store.history(table, kept)}
         needed = pinned.get(table, set())
         if meta is not None and not swept:
-            gone = pins.moves(meta, warehouse.store_id, needed).drop_tags
+            gone = tags.moves(meta, warehouse.store_id, needed).drop_tags
             refs = {ref: at for ref, at in meta.refs.items() if ref not in gone}
             meta = replace(meta, refs=refs)
         if meta is not None:

@@ -15,11 +15,11 @@ from dbt_streamsql.quoting import TableName
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from dbt_streamsql.storage.iceberg.changes import Change
-    from dbt_streamsql.storage.iceberg.delta import Delta
+    from dbt_streamsql.storage.iceberg.commits.refs import Moves
+    from dbt_streamsql.storage.iceberg.commits.row_delta import Delta
     from dbt_streamsql.storage.iceberg.metadata import Metadata
-    from dbt_streamsql.storage.iceberg.refs import Moves
-    from dbt_streamsql.storage.iceberg.stamp import Stamp
+    from dbt_streamsql.storage.iceberg.provenance import Stamp
+    from dbt_streamsql.storage.iceberg.scans.changes import Change
 
 
 class Folders(Protocol):

@@ -13,14 +13,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg import delta, gateway_work, pointer
-from dbt_streamsql.storage.iceberg.delta import Delta
+from dbt_streamsql.storage.iceberg import gateway_work, pointer
+from dbt_streamsql.storage.iceberg.commits import row_delta
+from dbt_streamsql.storage.iceberg.commits.refs import Moves
+from dbt_streamsql.storage.iceberg.commits.row_delta import Delta
 from dbt_streamsql.storage.iceberg.files import place
 from dbt_streamsql.storage.iceberg.java import items, java_class, java_table
 from dbt_streamsql.storage.iceberg.metadata import Metadata, check_absent, from_json
-from dbt_streamsql.storage.iceberg.planned_files import PlannedFiles
-from dbt_streamsql.storage.iceberg.refs import Moves
-from dbt_streamsql.storage.iceberg.stamp import Stamp
+from dbt_streamsql.storage.iceberg.provenance import Stamp
+from dbt_streamsql.storage.iceberg.scans.planned_files import PlannedFiles
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class JvmTables:
         change.commit()
 
     def commit(self, name: TableName, branch: str, base: int, origin: Stamp, change: Delta) -> str:
-        return delta.commit(self.spark, name, branch, base, origin, change)
+        return row_delta.commit(self.spark, name, branch, base, origin, change)
 
     def newer_rows(self) -> PlannedFiles:
         return PlannedFiles(self.spark)

@@ -18,12 +18,12 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.storage.iceberg import nearby
-from dbt_streamsql.storage.iceberg.appended_rows import AppendedRows
-from dbt_streamsql.storage.iceberg.delta import Delta
+from dbt_streamsql.storage.iceberg import sqlite_catalog
+from dbt_streamsql.storage.iceberg.commits.refs import Moves
+from dbt_streamsql.storage.iceberg.commits.row_delta import Delta
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot, check_absent, from_json
-from dbt_streamsql.storage.iceberg.refs import Moves
-from dbt_streamsql.storage.iceberg.stamp import Stamp
+from dbt_streamsql.storage.iceberg.provenance import Stamp
+from dbt_streamsql.storage.iceberg.scans.appended_rows import AppendedRows
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class SqlTables:
 
     def load(self, name: TableName) -> Metadata | None:
         try:
-            body = nearby.body(self.spark, name)
+            body = sqlite_catalog.body(self.spark, name)
             found = None if body is None else from_json(body)
-        except nearby.NotNearbyError:
+        except sqlite_catalog.NotNearbyError:
             found = load(self.spark, name)
         return found and replace(found, listed=partial(self.listed_files, name))
 
@@ -65,8 +65,8 @@ class SqlTables:
 
     def knows_schema(self, catalog: str, schema: str) -> bool:
         try:
-            return nearby.has_schema(self.spark, catalog, schema)
-        except nearby.NotNearbyError:
+            return sqlite_catalog.has_schema(self.spark, catalog, schema)
+        except sqlite_catalog.NotNearbyError:
             return False
 
     def move(self, name: TableName, moves: Moves) -> None:
@@ -102,17 +102,17 @@ class SqlTables:
 
     def newest_file(self, name: TableName) -> str:
         try:
-            return nearby.location(self.spark, name)
-        except nearby.NotNearbyError:
+            return sqlite_catalog.location(self.spark, name)
+        except sqlite_catalog.NotNearbyError:
             return ""
 
     def add(self, name: TableName, file: str) -> None:
-        nearby.add(self.spark, name, file)
+        sqlite_catalog.add(self.spark, name, file)
 
     def swap(
         self, name: TableName, base: str, other: TableName, properties: Mapping[str, str | None]
     ) -> bool:
-        return nearby.swap(self.spark, name, base, other, properties)
+        return sqlite_catalog.swap(self.spark, name, base, other, properties)
 
 
 class LocalFolders:

@@ -18,12 +18,12 @@ from pyspark.sql import SparkSession
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.conf import snapshot_properties
-from dbt_streamsql.storage.emptied import swept
-from dbt_streamsql.storage.iceberg import metadata, stamp
+from dbt_streamsql.storage.iceberg import metadata, provenance
 from dbt_streamsql.storage.iceberg.access import tables_of
 from dbt_streamsql.storage.iceberg.java import is_connect
-from dbt_streamsql.storage.iceberg.stamp import Stamp
-from dbt_streamsql.storage.staged import TableSpec
+from dbt_streamsql.storage.iceberg.provenance import Stamp
+from dbt_streamsql.storage.tables.emptied import swept
+from dbt_streamsql.storage.tables.staged_table import TableSpec
 
 STAGING_SCHEMA = "__streamsql_staging"
 OWN_PROPERTIES = "streamsql."
@@ -140,7 +140,7 @@ def publish_replacement(
 def _stamp(meta: metadata.Metadata) -> Stamp | None:
     """That of the newest snapshot."""
     newest = meta.snapshots.get(meta.current) if meta.current is not None else None
-    return stamp.read(newest.summary) if newest is not None else None
+    return provenance.read(newest.summary) if newest is not None else None
 
 
 def _copied(table: metadata.Metadata, staged: metadata.Metadata) -> bool:

@@ -10,8 +10,8 @@ import pytest
 from dbt_streamsql.meta.store.staged_tables import StagedLedger
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.spark import jars
-from dbt_streamsql.storage import formats, jdbc
-from dbt_streamsql.storage.staged import StagingPurpose, TableSpec
+from dbt_streamsql.storage.tables import jdbc, registry
+from dbt_streamsql.storage.tables.staged_table import StagingPurpose, TableSpec
 from tests.support.postgres import POSTGRESQL_JAR, server
 
 pytestmark = pytest.mark.spark
@@ -150,8 +150,8 @@ def test_what_a_dead_run_left_goes_with_the_sweep_and_with_the_next_run(project)
         ledger = StagedLedger(warehouse.store.database)
         spec = TableSpec(TableName("lake", "shop", "m"))
         purpose = StagingPurpose.CREATE_OR_REPLACE_TABLE_AS
-        staged = formats.apply_staging(spark, spec, purpose, warehouse.location)
-        ledger.record(staged.token, "lake.shop.m", formats.to_json(staged))
+        staged = registry.apply_staging(spark, spec, purpose, warehouse.location)
+        ledger.record(staged.token, "lake.shop.m", registry.to_json(staged))
         staged.begin(spark, "SELECT 2 AS id")
         ledger.close()  # as a death does: the lock is free, the record stays
 

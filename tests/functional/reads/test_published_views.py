@@ -14,7 +14,8 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.reads import published_views
 from dbt_streamsql.runtime.spark.session import embedded
-from dbt_streamsql.storage.iceberg import compaction, metadata
+from dbt_streamsql.storage.iceberg import metadata
+from dbt_streamsql.storage.iceberg.commits import compaction
 from tests.support.steps import dying
 
 pytestmark = pytest.mark.spark

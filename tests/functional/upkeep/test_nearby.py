@@ -8,7 +8,7 @@ import pytest
 
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.spark.session import CATALOG_FILE
-from dbt_streamsql.storage.iceberg import metadata, nearby, sql
+from dbt_streamsql.storage.iceberg import metadata, sql, sqlite_catalog
 
 MERGE_ON_READ = "'format-version' = '3', 'write.delete.mode' = 'merge-on-read'"
 
@@ -16,9 +16,9 @@ MERGE_ON_READ = "'format-version' = '3', 'write.delete.mode' = 'merge-on-read'"
 @pytest.fixture
 def near(spark, warehouse):
     """The session, whose catalog is known to lie here."""
-    nearby.declare(spark, "lake", Path(warehouse) / CATALOG_FILE)
+    sqlite_catalog.declare(spark, "lake", Path(warehouse) / CATALOG_FILE)
     yield spark
-    nearby._catalogs.pop(spark)
+    sqlite_catalog._catalogs.pop(spark)
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
@@ -37,7 +37,7 @@ def test_the_files_tell_what_iceberg_tells(near, schema, codec):
         f"ALTER TABLE {name.sql} ADD COLUMN more STRING",
     ):
         near.sql(change)
-        found = nearby.body(near, name)
+        found = sqlite_catalog.body(near, name)
         assert found is not None
         assert metadata.from_json(found) == metadata.load(near, name)
 
@@ -45,20 +45,20 @@ def test_the_files_tell_what_iceberg_tells(near, schema, codec):
 def test_views_and_missing_tables_are_not_tables(near, schema):
     near.sql(f"CREATE VIEW lake.{schema}.v AS SELECT 1 AS one")
     view, missing = TableName("lake", schema, "v"), TableName("lake", schema, "w")
-    assert nearby.is_view(near, view)
-    assert not nearby.is_view(near, missing)
-    assert nearby.body(near, view) is None
+    assert sqlite_catalog.is_view(near, view)
+    assert not sqlite_catalog.is_view(near, missing)
+    assert sqlite_catalog.body(near, view) is None
     assert sql.load(near, view) is None
-    assert nearby.body(near, missing) is None
+    assert sqlite_catalog.body(near, missing) is None
 
 
 def test_what_is_not_near_is_asked_from_spark(near, schema, tmp_path):
     other = TableName("spark_catalog", schema, "t")
-    with pytest.raises(nearby.NotNearbyError):
-        nearby.body(near, other)
-    nearby.declare(near, "lake", tmp_path / "missing.db")
-    with pytest.raises(nearby.NotNearbyError):
-        nearby.body(near, TableName("lake", schema, "t"))
+    with pytest.raises(sqlite_catalog.NotNearbyError):
+        sqlite_catalog.body(near, other)
+    sqlite_catalog.declare(near, "lake", tmp_path / "missing.db")
+    with pytest.raises(sqlite_catalog.NotNearbyError):
+        sqlite_catalog.body(near, TableName("lake", schema, "t"))
     assert not (tmp_path / "missing.db").exists()
 
 
@@ -68,8 +68,8 @@ def staged(near, schema):
     name, other = TableName("lake", schema, "t"), TableName("lake", schema, "hidden")
     near.sql(f"CREATE TABLE {name.sql} (id INT) USING iceberg TBLPROPERTIES ('keep' = 'it')")
     near.sql(f"INSERT INTO {name.sql} VALUES (1), (2)")
-    base = nearby.location(near, name)
-    nearby.add(near, other, base)
+    base = sqlite_catalog.location(near, name)
+    sqlite_catalog.add(near, other, base)
     near.sql(
         f"CREATE OR REPLACE TABLE {other.sql} USING iceberg "
         "TBLPROPERTIES ('keep' = 'it', 'own' = 'x', 'odd' = 'y') AS SELECT 'a' AS name"
@@ -80,7 +80,7 @@ def staged(near, schema):
 def test_a_swap_gives_the_rows_and_keeps_the_history(near, schema, staged):
     name, other, base = staged
     before = metadata.load(near, name)
-    assert nearby.swap(near, name, base, other, {"own": None, "odd": "even"})
+    assert sqlite_catalog.swap(near, name, base, other, {"own": None, "odd": "even"})
     after = metadata.load(near, name)
     assert near.table(name.sql).collect() == [("a",)]
     assert (after.uuid, set(before.snapshots) <= set(after.snapshots)) == (before.uuid, True)
@@ -92,7 +92,7 @@ def test_a_swap_gives_the_rows_and_keeps_the_history(near, schema, staged):
         "t"
     ]
     log = near.sql(f"SELECT file FROM {name.sql}.metadata_log_entries").collect()
-    assert log[-1][0] == nearby.location(near, name)
+    assert log[-1][0] == sqlite_catalog.location(near, name)
     assert len({row[0] for row in log}) == len(log)
     near.sql(f"INSERT INTO {name.sql} VALUES ('b')")
     assert near.table(name.sql).count() == 2
@@ -101,36 +101,36 @@ def test_a_swap_gives_the_rows_and_keeps_the_history(near, schema, staged):
 def test_a_pointer_that_has_moved_is_not_swapped(near, staged):
     name, other, base = staged
     near.sql(f"INSERT INTO {name.sql} VALUES (3)")
-    moved = nearby.location(near, name)
+    moved = sqlite_catalog.location(near, name)
     folder = Path(moved.removeprefix("file:")).parent
     files = set(folder.iterdir())
-    assert not nearby.swap(near, name, base, other, {})
-    assert nearby.location(near, name) == moved
-    assert nearby.body(near, other) is not None
+    assert not sqlite_catalog.swap(near, name, base, other, {})
+    assert sqlite_catalog.location(near, name) == moved
+    assert sqlite_catalog.body(near, other) is not None
     assert set(folder.iterdir()) == files
 
 
 def test_a_writer_that_comes_between_look_and_swap_wins(near, staged, monkeypatch):
     name, other, base = staged
-    written = nearby._written
+    written = sqlite_catalog._written
 
     def late(*arguments):
         near.sql(f"INSERT INTO {name.sql} VALUES (3)")
         return written(*arguments)
 
-    monkeypatch.setattr(nearby, "_written", late)
-    assert not nearby.swap(near, name, base, other, {})
+    monkeypatch.setattr(sqlite_catalog, "_written", late)
+    assert not sqlite_catalog.swap(near, name, base, other, {})
     assert near.table(name.sql).count() == 3
-    folder = Path(nearby.location(near, name).removeprefix("file:")).parent
+    folder = Path(sqlite_catalog.location(near, name).removeprefix("file:")).parent
     known = {
         row[0].rpartition("/")[2]
         for row in near.sql(f"SELECT file FROM {name.sql}.metadata_log_entries").collect()
     }
-    mine = nearby.location(near, other).rpartition("/")[2]
+    mine = sqlite_catalog.location(near, other).rpartition("/")[2]
     left = {file.name for file in folder.glob("*.metadata.json")} - known
     assert left <= {mine}
 
 
 def test_a_schema_is_known_when_it_is_there(near, schema):
-    assert nearby.has_schema(near, "lake", schema)
-    assert not nearby.has_schema(near, "lake", f"{schema}_2")
+    assert sqlite_catalog.has_schema(near, "lake", schema)
+    assert not sqlite_catalog.has_schema(near, "lake", f"{schema}_2")

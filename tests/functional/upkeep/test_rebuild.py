@@ -16,7 +16,7 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core import definition_property
 from dbt_streamsql.runtime.spark.session import embedded
 from dbt_streamsql.storage.iceberg import metadata, staging
-from dbt_streamsql.storage.iceberg.stamp import BARRIER_PROPERTY, Stamp
+from dbt_streamsql.storage.iceberg.provenance import BARRIER_PROPERTY, Stamp
 from tests.support.steps import dying
 
 pytestmark = pytest.mark.spark

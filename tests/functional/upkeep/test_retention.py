@@ -16,7 +16,8 @@ from dbt_streamsql.cli import main
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Retention
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg import metadata, pins
+from dbt_streamsql.storage.iceberg import metadata
+from dbt_streamsql.storage.iceberg.commits import tags
 from tests.support.steps import observing
 from tests.support.table_access import by_sql
 
@@ -206,8 +207,8 @@ def test_what_could_not_be_pinned_stays(shop, monkeypatch, caplog):
         shop.buy("sums")
     spark, name = shop.spark, TableName.parse(shop.sums)
     meta = metadata.load(spark, name)
-    pins.reconcile(spark, name, meta, shop.store.id, set())
-    monkeypatch.setattr(pins, "reconcile", lambda *_: 0)
+    tags.reconcile(spark, name, meta, shop.store.id, set())
+    monkeypatch.setattr(tags, "reconcile", lambda *_: 0)
     before = shop.snapshots()
     shop.engine.gc(orphans_older_than=None)
     assert shop.snapshots() == before

@@ -11,7 +11,7 @@ import pytest
 from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg import compaction
+from dbt_streamsql.storage.iceberg.commits import compaction
 from tests.support.catalogs import own_catalog
 from tests.support.clock import ahead
 

@@ -11,7 +11,8 @@ import pytest
 from dbt_streamsql.meta import Retention
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.upkeep import compaction
-from dbt_streamsql.storage.iceberg import metadata, pins, readers
+from dbt_streamsql.storage.iceberg import jvm_cleanup, metadata
+from dbt_streamsql.storage.iceberg.commits import tags
 from dbt_streamsql.storage.iceberg.java import java_class
 
 pytestmark = pytest.mark.spark
@@ -94,7 +95,7 @@ def test_what_a_compaction_has_replaced_can_be_read_whoever_expires_snapshots(
     spark.sql(f"INSERT INTO {base} VALUES (1, 1)")
     assert engine.advance().tables[view].mode == "incremental"
     assert engine.verify(view) == []
-    assert not pins.of(metadata.load(spark, TableName.parse(view)), engine.warehouse.store_id)
+    assert not tags.of(metadata.load(spark, TableName.parse(view)), engine.warehouse.store_id)
 
 
 def test_without_wear_nothing_is_rewritten(spark, engine, views):
@@ -136,7 +137,7 @@ def test_a_compaction_that_fails_harms_nothing(spark, engine, views, tune, monke
 def allocators(spark, engine, tune):
     """Where Iceberg's readers leave theirs; none is too few to be closed."""
     tune(engine, idle_readers=1)
-    readers.close_idle(spark, 1)
+    jvm_cleanup.close_idle(spark, 1)
     return java_class(spark, "org.apache.iceberg.arrow.ArrowAllocation").rootAllocator()
 
 
@@ -166,7 +167,7 @@ def test_while_a_job_runs_no_reader_loses_its_memory(spark, views, allocators):
     active = spark.sparkContext._jsc.sc().dagScheduler().activeJobs
     while not active().nonEmpty():
         time.sleep(0.05)
-    assert readers.close_idle(spark, 1) == 0
+    assert jvm_cleanup.close_idle(spark, 1) == 0
     assert len(allocators.getChildAllocators()) == left
     job.join()
-    assert readers.close_idle(spark, 1) == left
+    assert jvm_cleanup.close_idle(spark, 1) == left

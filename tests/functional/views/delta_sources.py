@@ -14,7 +14,7 @@ from typing import Any
 
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg.java import java_class
-from dbt_streamsql.storage.metastore import described
+from dbt_streamsql.storage.tables.metastore import described
 from tests.staged import targets
 
 VIEWS = {

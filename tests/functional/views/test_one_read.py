@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from dbt_streamsql.storage.iceberg import changes
+from dbt_streamsql.storage.iceberg.scans import changes
 
 pytestmark = [pytest.mark.spark, pytest.mark.hunts]
 

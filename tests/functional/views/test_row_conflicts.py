@@ -6,7 +6,7 @@ import pytest
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg import rows
+from dbt_streamsql.storage.iceberg.commits import branch_write
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def _ids(spark, table):
 
 def _write(spark, table, value, beside):
     """Write a row on a branch, while `beside` is done, and publish it."""
-    with rows.branch(spark, table) as target:
+    with branch_write.branch(spark, table) as target:
         beside()
         spark.sql(f"INSERT INTO {target} VALUES ({value})")
 
@@ -42,6 +42,6 @@ def test_a_later_writer_fences_an_earlier_one_off(spark, table):
 
 
 def test_an_error_of_the_statement_itself_is_told_as_it_is(spark, table):
-    with pytest.raises(ZeroDivisionError), rows.branch(spark, table):
+    with pytest.raises(ZeroDivisionError), branch_write.branch(spark, table):
         _ = 1 / 0
     assert _ids(spark, table) == [1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.storage.iceberg import changes
+from dbt_streamsql.storage.iceberg.scans import changes
 
 pytestmark = pytest.mark.spark
 

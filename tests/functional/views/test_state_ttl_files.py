@@ -8,9 +8,10 @@ import pytest
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.spark.scratch import Local
-from dbt_streamsql.storage.iceberg import changes, metadata, recent
+from dbt_streamsql.storage.iceberg import metadata
 from dbt_streamsql.storage.iceberg.java import is_connect, java_table
-from dbt_streamsql.storage.iceberg.planned_files import task_sets
+from dbt_streamsql.storage.iceberg.scans import changes, sequence_scan
+from dbt_streamsql.storage.iceberg.scans.planned_files import task_sets
 from tests.support.clock import ahead
 from tests.support.table_access import by_sql
 
@@ -188,7 +189,7 @@ def compared(shop):
     name = TableName.parse(f"{shop.schema}.pays")
     meta = metadata.load(shop.spark, name)
     local, views = Local(shop.spark), []
-    reads = recent.Recent(
+    reads = sequence_scan.Recent(
         *(shop.spark, lambda frame: views.append(1) or local.view(frame)),
         few_files=0,
         few_bytes=0,
@@ -237,13 +238,13 @@ def test_nothing_is_left_of_an_epoch_that_failed_or_did_not(shop, way, monkeypat
     both(shop, JOIN, {"joins": {"p": f"{TTL} s", "o": "1 day"}})
     assert left() == []
     staged = []
-    frame = recent.Recent._frame
+    frame = sequence_scan.Recent._frame
 
     def fail(self, *args):
         staged.append(frame(self, *args))
         raise RuntimeError("stopped here")
 
-    monkeypatch.setattr(recent.Recent, "_frame", fail)
+    monkeypatch.setattr(sequence_scan.Recent, "_frame", fail)
     shop.pay()
     shop.sql("INSERT INTO {s}.orders SELECT id, 'last' FROM range(97)")
     with pytest.raises(RuntimeError, match="stopped here"):
@@ -256,5 +257,5 @@ def test_a_small_table_is_read_by_the_condition(shop, way):
     shop.pay(5)
     name = TableName.parse(f"{shop.schema}.pays")
     meta = metadata.load(shop.spark, name)
-    reads = recent.Recent(shop.spark, lambda _: pytest.fail("it was planned"))
+    reads = sequence_scan.Recent(shop.spark, lambda _: pytest.fail("it was planned"))
     assert "VERSION AS OF" in reads.rows(name, meta, meta.current, 4)

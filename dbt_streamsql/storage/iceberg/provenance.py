@@ -22,9 +22,10 @@ class Stamp:
     `inputs` are the snapshots that it was computed from, by table; None when it is not known (an
     earlier version wrote it). `plan` is the fingerprint of the definition, and `definition` its
     text (see `runtime/core/definition_property.py`), where the table's property may still be that
-    of an earlier one. Of a table that took the place of another, `staged` is the snapshot of the staging table
-    that it copies, and `replaces` the one that the old table had. `position`: how far a streaming
-    table has read its stream, `event_time` how far that has come in its records' own time.
+    of an earlier one. Of a table that took the place of another, `staged` is the snapshot of the
+    staging table that it copies, and `replaces` the one that the old table had. `position`: how
+    far a streaming table has read its stream, `event_time` how far that has come in its records'
+    own time.
     """
 
     barrier: int

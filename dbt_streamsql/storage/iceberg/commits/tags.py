@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.quoting import TableName
+from dbt_streamsql.storage.iceberg.commits.refs import Moves, move
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-from dbt_streamsql.storage.iceberg.refs import Moves, move
 
 _PREFIX = "streamsql_pin_"
 

@@ -21,7 +21,7 @@ from dbt_streamsql.storage.iceberg import gateway_work
 from dbt_streamsql.storage.iceberg.access import tables_of
 from dbt_streamsql.storage.iceberg.files import parquet
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-from dbt_streamsql.storage.iceberg.stamp import Stamp
+from dbt_streamsql.storage.iceberg.provenance import Stamp
 
 _TYPES: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),

@@ -19,9 +19,6 @@ from pyspark.sql import Row, SparkSession
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import TableName, literal, quote
-from dbt_streamsql.storage.file_listing import FRESH, File, Listing, number_of
-from dbt_streamsql.storage.file_rows import RowCount
-from dbt_streamsql.storage.iceberg.changes import UNCOUNTED, Change
 from dbt_streamsql.storage.iceberg.files import place
 from dbt_streamsql.storage.iceberg.java import (
     is_connect,
@@ -30,7 +27,15 @@ from dbt_streamsql.storage.iceberg.java import (
     reads_files,
 )
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot
-from dbt_streamsql.storage.unversioned import LISTED
+from dbt_streamsql.storage.iceberg.scans.changes import UNCOUNTED, Change
+from dbt_streamsql.storage.inputs.file_listing import (
+    FRESH,
+    File,
+    Listing,
+    number_of,
+)
+from dbt_streamsql.storage.inputs.file_rows import RowCount
+from dbt_streamsql.storage.inputs.unversioned import LISTED
 
 FORMAT = "files"
 _CATALOG = "spark_catalog"

@@ -16,8 +16,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from dbt_streamsql.storage.file_listing import File
 from dbt_streamsql.storage.iceberg.files import read_at
+from dbt_streamsql.storage.inputs.file_listing import File
 
 _FILES = 32
 _SMALL = 1 << 20

@@ -12,9 +12,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage import metastore
 from dbt_streamsql.storage.iceberg.files import place
 from dbt_streamsql.storage.iceberg.java import is_connect
+from dbt_streamsql.storage.tables import metastore
 
 LISTED = frozenset({"avro", "csv", "json", "orc", "parquet", "text"})
 """Formats of which all rows lie in the files of the table's folder."""

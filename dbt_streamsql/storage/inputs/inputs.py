@@ -13,12 +13,14 @@ from pyspark.sql import Row, SparkSession
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.storage import delta_log, file_tables, metastore
-from dbt_streamsql.storage.file_tables import FileTable, NoVersionsError
-from dbt_streamsql.storage.iceberg import changes, metadata
-from dbt_streamsql.storage.iceberg.changes import Change
+from dbt_streamsql.storage.iceberg import metadata
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-from dbt_streamsql.storage.unversioned import LISTED
+from dbt_streamsql.storage.iceberg.scans import changes
+from dbt_streamsql.storage.iceberg.scans.changes import Change
+from dbt_streamsql.storage.inputs import delta_log, file_tables
+from dbt_streamsql.storage.inputs.file_tables import FileTable, NoVersionsError
+from dbt_streamsql.storage.inputs.unversioned import LISTED
+from dbt_streamsql.storage.tables import metastore
 
 
 def load(spark: SparkSession, name: TableName) -> Metadata | None:

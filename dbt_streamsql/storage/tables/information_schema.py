@@ -16,9 +16,9 @@ from pyspark.sql.types import DecimalType, StructType
 
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.storage import functions
-from dbt_streamsql.storage.columns import type_text
-from dbt_streamsql.storage.listing import listed
+from dbt_streamsql.storage.tables import sql_functions
+from dbt_streamsql.storage.tables.columns import type_text
+from dbt_streamsql.storage.tables.listing import listed
 
 SCHEMA = "information_schema"
 
@@ -64,7 +64,7 @@ class Catalog:
                 kept = str(name) in self.maintained or name in self.staged
                 yield name, "MATERIALIZED_VIEW" if kept else "BASE TABLE"
             for view in sorted(views):
-                if not view.startswith(functions.PREFIX):
+                if not view.startswith(sql_functions.PREFIX):
                     yield TableName(self.name, schema, view), "VIEW"
 
     def fields(self, name: TableName) -> StructType:

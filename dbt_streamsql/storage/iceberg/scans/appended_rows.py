@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg import changes, summaries
-from dbt_streamsql.storage.iceberg.changes import Change
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot
+from dbt_streamsql.storage.iceberg.scans import changes, summaries
+from dbt_streamsql.storage.iceberg.scans.changes import Change
 
 MANY_COMMITS = 100
 """The scan of what was appended opens a list of files for each commit."""

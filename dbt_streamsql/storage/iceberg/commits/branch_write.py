@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg import metadata, refs, staging
-from dbt_streamsql.storage.iceberg.refs import Moves
+from dbt_streamsql.storage.iceberg import metadata, staging
+from dbt_streamsql.storage.iceberg.commits import refs
+from dbt_streamsql.storage.iceberg.commits.refs import Moves
 
 _PREFIX = "streamsql_rows_"
 
