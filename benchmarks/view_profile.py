@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.data import World
 from dbt_streamsql.runtime.core import failpoints
 from dbt_streamsql.runtime.core.failpoints import Moment
-from dbt_streamsql.runtime.refresh.view_refresh import ViewJob
+from dbt_streamsql.runtime.refresh.view_refresh import Task
 from dbt_streamsql.runtime.spark.session_pool import Sessions
 
 STATEMENTS, ANALYSIS, OPTIMIZING, PLANNING = "statements", "analysis", "optimizing", "planning"
@@ -52,7 +52,7 @@ class ViewProfile:
         """`first_job`: the number of Spark's next job."""
         with ExitStack() as stack:
             for owner, name, told in (
-                (ViewJob, "run", self._run),
+                (Task, "run", self._run),
                 (SparkSession, "sql", self._sql),
                 (SparkSession, "createDataFrame", functools.partial(self._timed, ROWS_IN)),
                 (Sessions, "job_count", self._counted),
@@ -78,7 +78,7 @@ class ViewProfile:
     def _view(self) -> str:
         return self._views.get(threading.get_ident(), EPOCH)
 
-    def _run(self, original: Callable[..., Any], job: ViewJob) -> Any:
+    def _run(self, original: Callable[..., Any], job: Task) -> Any:
         self._views[threading.get_ident()] = job.job.table
         started = time.perf_counter()
         try:

@@ -6,7 +6,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta import MetaStore, open_store
 from dbt_streamsql.meta.model.tokens import Tokens
 from dbt_streamsql.meta.service import create_app
 
@@ -15,7 +15,7 @@ FILE = Path(__file__).parents[1] / "docs" / "openapi.json"
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        store = MetaStore.open(f"sqlite:///{folder}/meta.db")
+        store = open_store(f"sqlite:///{folder}/meta.db")
         document = create_app(store, Tokens([])).openapi()
         store.close()
     FILE.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

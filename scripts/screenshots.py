@@ -23,7 +23,7 @@ from get_chromium import ensure
 from playwright.sync_api import sync_playwright
 
 from dbt_streamsql import Engine, web
-from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta import MetaStore, open_store
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
 WIDTH = 1280
@@ -123,7 +123,7 @@ def main() -> None:
     store_file = warehouse / "streamsql.db"
     if not store_file.is_file():
         play(warehouse)
-    store = MetaStore.open(f"sqlite:///{store_file}")
+    store = open_store(f"sqlite:///{store_file}")
     shoot(store)
     store.close()
     print(f"pictures in docs/images; the warehouse is {warehouse}")

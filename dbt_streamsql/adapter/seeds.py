@@ -42,7 +42,7 @@ def to_frame(spark: SparkSession, table: agate.Table, types: list[str]) -> DataF
     Spark's own error (ANSI mode) and not a silent NULL.
     """
     import pyarrow as pa
-    from pyspark.sql import functions as F  # noqa: N812 - the usual name
+    from pyspark.sql import functions as F
 
     from dbt_streamsql.storage.tables.columns import arrow_frame
 

@@ -14,7 +14,7 @@ from dbt_streamsql.cli.tables import console, print_table
 from dbt_streamsql.durations import seconds_of
 from dbt_streamsql.engine import Engine
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import LEVELS, MetaStore
+from dbt_streamsql.meta import LEVELS, MetaStore, open_store
 from dbt_streamsql.meta.inspect.wait import wait_for, wait_for_lag, wait_for_table
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.tables.columns import collected
@@ -95,7 +95,7 @@ def wait(
         )
         return
     assert barrier is not None
-    with closing(MetaStore.open(host.meta, token=host.meta_token)) as store:
+    with closing(open_store(host.meta, token=host.meta_token)) as store:
         if name:
             last = wait_for_table(store, name, barrier, seconds)
         else:

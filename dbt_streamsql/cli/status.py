@@ -16,7 +16,8 @@ import click
 
 from dbt_streamsql.cli.options import for_one_store
 from dbt_streamsql.cli.tables import console, plain, print_table
-from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta.store.store import SqlMetaStore
+from dbt_streamsql.meta import MetaStore, open_store
 from dbt_streamsql.meta.inspect import history, overview, topology_text
 from dbt_streamsql.meta.inspect.overview import (
     BarrierDetail,
@@ -41,7 +42,7 @@ def of_one_store(command: Callable[..., Any]) -> Callable[..., Any]:
         if file is not None and not file.is_file():
             # Opening it would make one.
             _nothing(as_json, "nothing has run in this warehouse yet")
-        with closing(MetaStore.open(url, token=token)) as store:
+        with closing(open_store(url, token=token)) as store:
             return command(store, as_json=as_json, **options)
 
     return for_one_store(run)
@@ -194,10 +195,9 @@ def _leaders_beside(store: MetaStore) -> dict[str, dict[str, Any]]:
     """Who leads in each boundary whose store lies in the same folder ('': in none)."""
     found: dict[str, dict[str, Any]] = {}
     # A service tells of its own store only.
-    database = getattr(store, "database", None)
-    beside = boundaries_beside(database.url) if database is not None else {}
+    beside = boundaries_beside(store.database.url) if isinstance(store, SqlMetaStore) else {}
     for name, where in beside.items() if len(beside) > 1 else ():
-        with closing(MetaStore.open(where)) as there:
+        with closing(open_store(where)) as there:
             leader = there.leaders.leader()
         left = max(leader.expires_at - time.time(), 0.0) if leader is not None else None
         found[name] = {"leader": leader.owner if leader else "", "leads_for": left}

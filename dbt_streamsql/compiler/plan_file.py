@@ -9,6 +9,7 @@ from dbt_streamsql.__version__ import version
 from dbt_streamsql.compiler.codegen.render_sql import plain
 from dbt_streamsql.compiler.codegen.tree_json import node_of, tree_of
 from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.plan import relational
 from dbt_streamsql.plan.catalog import Catalog
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.document import PlanDocument, PlanNode, differences
@@ -17,17 +18,17 @@ from dbt_streamsql.plan.operators import Operator
 from dbt_streamsql.plan.relational import CLOCK, Node, Scan, children, walk
 from dbt_streamsql.plan.state import DEDUPLICATE, LIMIT, RANK
 
-_TYPES = {
-    "Aggregate": "group-aggregate",
-    "Branches": "wide-table",
-    "Chosen": "scan",
-    "Constant": "values",
-    "Generate": "correlate",
-    "Limit": "sort-limit",
-    "Match": "join",
-    "Scan": "scan",
-    "UnionAll": "union",
-    "Window": "over-aggregate",
+_TYPES: Mapping[type[Any], str] = {
+    relational.Aggregate: "group-aggregate",
+    relational.Branches: "wide-table",
+    relational.Chosen: "scan",
+    relational.Constant: "values",
+    relational.Generate: "correlate",
+    relational.Limit: "sort-limit",
+    relational.Match: "join",
+    relational.Scan: "scan",
+    relational.UnionAll: "union",
+    relational.Window: "over-aggregate",
 }
 _OF_STATE = {DEDUPLICATE: "deduplicate", RANK: "rank", LIMIT: "limit"}
 _NOT_OF_A_NODE = ("node", "input", "left", "right", "ttl")
@@ -77,7 +78,7 @@ def _node(
     inputs: tuple[int, ...],
     schema: tuple[tuple[str, str], ...],
 ) -> PlanNode:
-    kind = _TYPES.get(type(node).__name__) or ("join" if len(inputs) > 1 else "calc")
+    kind = _TYPES.get(type(node)) or ("join" if len(inputs) > 1 else "calc")
     for state in operator.states:
         kind = _OF_STATE.get(state.name, kind)
     return PlanNode(

@@ -19,7 +19,7 @@ from dbt_streamsql.engine.revisions import Revisions
 from dbt_streamsql.engine.sinks import SinkManager
 from dbt_streamsql.engine.tables import TableDefiner
 from dbt_streamsql.engine.user_sql import expanded
-from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta import MetaStore, open_store
 from dbt_streamsql.meta.model.addresses import store_of
 from dbt_streamsql.runtime.core.clock import SystemClock
 from dbt_streamsql.runtime.core.epoch_state import Warehouse
@@ -47,7 +47,7 @@ def parts_of(spark: SparkSession, catalog: str, meta: str, options: EngineOption
 
     Errors: CONFIG_INVALID, META_UNREACHABLE, META_VERSION, META_DENIED.
     """
-    store = MetaStore.open(store_of(meta, options.boundary), token=options.meta_token)
+    store = open_store(store_of(meta, options.boundary), token=options.meta_token)
     warehouse = Warehouse(
         Sessions(spark, options.query_timeout),
         store,

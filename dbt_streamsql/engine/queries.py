@@ -15,7 +15,7 @@ from dbt_streamsql.plan.document import PlanDocument
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.changelog import changelog_query
 from dbt_streamsql.runtime.core import cost
-from dbt_streamsql.runtime.core.epoch_state import Warehouse, plan_of
+from dbt_streamsql.runtime.core.epoch_state import (Warehouse, plan_of, registered)
 from dbt_streamsql.runtime.reads import verification
 from dbt_streamsql.runtime.spark.catalog import SparkCatalog
 
@@ -74,8 +74,7 @@ class Queries:
         Errors: DEFINITION_MISSING, STREAM_LOST, STREAM_UNREACHABLE.
         """
         table = TableName.parse(name, self._warehouse.catalog)
-        if not self.knows(str(table)):
-            raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
+        registered(self._warehouse.store.jobs(), str(table))
         return self._reads.lag(table)
 
     def changelog(
@@ -122,10 +121,7 @@ class Queries:
     def plan(self, name: str) -> CompiledPlan:
         """The plan of a registered view."""
         table = str(TableName.parse(name, self._warehouse.catalog))
-        job = self._current.jobs().get(table)
-        if job is None:
-            raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
-        return plan_of(job)
+        return plan_of(registered(self._current.jobs(), table))
 
     def explain(self, name: str) -> str:
         """How a registered view is maintained, with its program, and what its last run took."""

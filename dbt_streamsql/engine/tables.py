@@ -34,7 +34,7 @@ from dbt_streamsql.plan.state import StateTtl
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.changelog import changelog_table
 from dbt_streamsql.runtime.core import definition_property
-from dbt_streamsql.runtime.core.epoch_state import Warehouse
+from dbt_streamsql.runtime.core.epoch_state import (Warehouse, registered)
 from dbt_streamsql.runtime.core.failpoints import durable
 from dbt_streamsql.runtime.core.storage_errors import telling
 from dbt_streamsql.runtime.ingest.stream_definition import Stream, all_beside, forget
@@ -244,8 +244,7 @@ class TableDefiner:
         `keep_table`: the table's data stay, as a plain table.
         """
         table, store, spark = str(self._named(name)), self._warehouse.store, self._spark
-        if table not in store.jobs():
-            raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
+        registered(store.jobs(), table)
         with self._epochs.lock:
             opened = self._epochs.opened
             fence = opened.open.fence if opened is not None else store.acquire(wait=True)

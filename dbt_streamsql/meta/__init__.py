@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dbt_streamsql.meta.client.open_store import open_store
 from dbt_streamsql.meta.inspect.consistent_cut import (
     LEVELS,
     Consistency,
@@ -28,9 +29,8 @@ from dbt_streamsql.meta.model.records import (
     TableVersion,
     VersionState,
 )
-from dbt_streamsql.meta.store.reader import MetaReader
 from dbt_streamsql.meta.store.retention import Forgotten, Outlook, Retention
-from dbt_streamsql.meta.store.store import MetaStore
+from dbt_streamsql.meta.store.api import MetaReader, MetaStore
 
 __all__ = [
     "LEVELS",
@@ -60,4 +60,5 @@ __all__ = [
     "VersionState",
     "check_level",
     "cut",
+    "open_store",
 ]

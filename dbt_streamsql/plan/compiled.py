@@ -19,25 +19,10 @@ from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.plan.sink_reuse import print_sinks, sinks
 from dbt_streamsql.plan.state import State
 from dbt_streamsql.plan.steps import Component, Derived, Step
+from dbt_streamsql.plan.tags import STEPS, tag_of
 
 PLAN_VERSION = 7
 """Raised when the meaning of a plan's JSON changes; an older plan is compiled again."""
-
-_STEPS: dict[str, type[Any]] = {
-    kind.__name__: kind
-    for kind in (
-        step_types.Changes,
-        step_types.State,
-        step_types.Stored,
-        step_types.Query,
-        step_types.Union,
-        step_types.Together,
-        step_types.Collect,
-        step_types.Apply,
-        step_types.Replace,
-        step_types.Fold,
-    )
-}
 
 
 @dataclass(frozen=True)
@@ -196,7 +181,7 @@ class CompiledPlan:
         """The plan as a definition keeps it; `from_stored` gives back an equal plan."""
         body = asdict(replace(self, document=None))
         del body["document"]
-        body["steps"] = [{"step": type(step).__name__, **asdict(step)} for step in self.steps]
+        body["steps"] = [{"step": tag_of(step), **asdict(step)} for step in self.steps]
         return json.dumps({"version": PLAN_VERSION, **body}, sort_keys=True, indent=1)
 
     @classmethod
@@ -235,7 +220,7 @@ class CompiledPlan:
 
 
 def _step(body: dict[str, Any]) -> Step:
-    kind = _STEPS[body.pop("step")]
+    kind = STEPS[body.pop("step")]
     if kind is step_types.Fold:
         body["components"] = tuple(Component(**item) for item in body["components"])
         body["derived"] = tuple(Derived(**item) for item in body["derived"])

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta.model import topology
 from dbt_streamsql.meta import NOOP, Job, Sink, TableVersion
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import METADATA, Redefinition
@@ -15,16 +16,7 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.changelog import changelog_table
 from dbt_streamsql.runtime.core import definition_property
 from dbt_streamsql.runtime.core.clock import Pool
-from dbt_streamsql.runtime.core.epoch_state import (
-    Open,
-    Replay,
-    Version,
-    Warehouse,
-    log,
-    pin,
-    repin,
-    unchanged,
-)
+from dbt_streamsql.runtime.core.epoch_state import (Open, Replay, Version, Warehouse, log, pin, registered, repin, unchanged)
 from dbt_streamsql.runtime.core.failpoints import durable
 from dbt_streamsql.runtime.core.storage_errors import reopen, told
 from dbt_streamsql.runtime.deliver import deliver
@@ -33,7 +25,7 @@ from dbt_streamsql.runtime.ingest import stream_definition
 from dbt_streamsql.runtime.ingest.stream_definition import Stream
 from dbt_streamsql.runtime.ingest.stream_ingest import StreamJob
 from dbt_streamsql.runtime.publish import openlineage, publish
-from dbt_streamsql.runtime.refresh.view_refresh import Rewrite, ViewJob
+from dbt_streamsql.runtime.refresh.view_refresh import Rewrite, Task
 from dbt_streamsql.runtime.upkeep import compaction, retention
 from dbt_streamsql.storage.iceberg import metadata, provenance, staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
@@ -128,7 +120,7 @@ class Epoch:
         if self.open.jobs.get(job.table) != job:
             self._check_free(job)
             ordered = changelog_table.in_order({**self.open.jobs, job.table: job})
-            self.warehouse.store.topological_order(ordered)
+            topology.order_of(ordered)
 
         def run() -> TableVersion:
             # In here: when it fails, MetaService may know the definition all the same.
@@ -151,9 +143,7 @@ class Epoch:
 
     def ensure(self, table: str) -> TableVersion:
         """Bring a registered view to this epoch, once, whoever asks first."""
-        job = self.open.jobs.get(table)
-        if job is None:
-            raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
+        job = registered(self.open.jobs, table)
         why = self.open.replay.anew.get(table, "") if self.open.replay is not None else ""
         return self._once(table, lambda: self._run(*self._current(job), why))
 
@@ -186,7 +176,7 @@ class Epoch:
         """Bring views (all by default) to this epoch; independent ones side by side."""
         jobs = self.open.jobs
         wanted = set(jobs if tables is None else tables)
-        levels = self.warehouse.store.topological_order(changelog_table.in_order(jobs))
+        levels = topology.order_of(changelog_table.in_order(jobs))
         with self._pool() as pool:
             for level in levels:
                 list(pool.map(self.ensure, [table for table in level if table in wanted]))
@@ -209,7 +199,7 @@ class Epoch:
                 errors[table] = error
 
         with self._pool() as pool:
-            for level in self.warehouse.store.topological_order(changelog_table.in_order(jobs)):
+            for level in topology.order_of(changelog_table.in_order(jobs)):
                 list(pool.map(attempt, [table for table in level if table in wanted]))
         return errors
 
@@ -220,7 +210,7 @@ class Epoch:
         """These views and all that reads them, in dependency order."""
         jobs = self.open.jobs
         out: dict[str, None] = {}
-        for level in self.warehouse.store.topological_order(jobs):
+        for level in topology.order_of(jobs):
             for table in level:
                 if table in tables or not out.keys().isdisjoint(jobs[table].sources):
                     out[table] = None
@@ -275,7 +265,7 @@ class Epoch:
         stream = stream_definition.stream_of(job)
         if stream is not None:
             return self._run_stream(job, plan, stream, change, why)
-        version = ViewJob(self.open, job, plan, change, why, self._rewrite).run()
+        version = Task(self.open, job, plan, change, why, self._rewrite).run()
         told = changelog_table.stage(self.open, job, version)
         if told is not None and version.mode != NOOP:
             jobs = version.jobs + told.jobs if min(version.jobs, told.jobs) >= 0 else -1

@@ -21,7 +21,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from dbt_streamsql import Engine
-from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta import MetaStore, open_store
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import TableName
 from tests.faults import fault_scenario as scenario
@@ -81,7 +81,7 @@ class World:
         return Engine.open(self.warehouse, spark=embedded(str(self.warehouse)))
 
     def store(self) -> MetaStore:
-        return MetaStore.open(f"sqlite:///{self.warehouse / 'streamsql.db'}")
+        return open_store(f"sqlite:///{self.warehouse / 'streamsql.db'}")
 
     def start(
         self,

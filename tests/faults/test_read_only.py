@@ -9,7 +9,7 @@ import pytest
 
 from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta import MetaStore, open_store
 from tests.faults import fault_disk
 from tests.support.product import embedded
 
@@ -54,7 +54,7 @@ def test_an_engine_that_read_then_is_refused_once_and_writes_again(disk, opened)
 
 def test_a_store_that_was_opened_then_is_refused_once_and_writes_again(disk):
     url = f"sqlite:///{disk.folder / 'meta.db'}"
-    with closing(MetaStore.open(url)), closing(MetaStore.open(url)) as store:
+    with closing(open_store(url)), closing(open_store(url)) as store:
         with store.database.read():
             disk.protect()
             # The pool has no other connection free: it opens one, which cannot write.

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from tests.support.product import replaced, roll_back, symbol
 
-Leases = symbol("Leases", beside="LEASE_SECONDS")
+Leases = symbol("SqlLeases")
 sweep = symbol("sweep", beside="roll_back")
 
 Planted = Callable[[], AbstractContextManager[Any]]

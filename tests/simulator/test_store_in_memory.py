@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import NOOP, ChangeFile, Fence, Job, MetaStore, Retention, TableVersion
+from dbt_streamsql.meta import NOOP, ChangeFile, Fence, Job, MetaStore, Retention, TableVersion, open_store
 from tests.simulator.sim_ledger import Ledger
 from tests.simulator.sim_store import MemoryStore
 
@@ -196,7 +196,7 @@ QUESTIONS_OF_A_BARRIER = (
 @pytest.mark.parametrize("seed", range(6, 12))
 def test_the_same_calls_get_the_same_answers_and_the_same_refusals(tmp_path, seed):
     rng, time = random.Random(seed), Time()
-    real = MetaStore.open(f"sqlite:///{tmp_path / 'meta.db'}", time)
+    real = open_store(f"sqlite:///{tmp_path / 'meta.db'}", time)
     pair = Pair(real, MemoryStore(Ledger(), time))
     tally: Counter[str] = Counter()
     try:
@@ -225,7 +225,7 @@ def _last(pair):
 def test_a_second_process_is_told_that_the_first_is_at_work(tmp_path):
     url, ledger = f"sqlite:///{tmp_path / 'meta.db'}", Ledger()
     for first, second in (
-        (MetaStore.open(url), MetaStore.open(url)),
+        (open_store(url), open_store(url)),
         (MemoryStore(ledger, Time()), MemoryStore(ledger, Time())),
     ):
         fence = first.acquire()
@@ -235,5 +235,5 @@ def test_a_second_process_is_told_that_the_first_is_at_work(tmp_path):
         first.release(fence)
         assert second.acquire().token == fence.token + 1
         for store in (first, second):
-            if isinstance(store, MetaStore):
+            if not isinstance(store, MemoryStore):
                 store.close()

@@ -18,7 +18,7 @@ from typing import Any
 
 from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta.store.staged_tables import StagedLedger
+from dbt_streamsql.meta.store.staged_tables import SqlStagedLedger
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.publish.constraints import Constraint
 from dbt_streamsql.runtime.publish.plain_tables import Build
@@ -221,7 +221,7 @@ def what_a_dead_process_staged_is_removed_and_what_a_living_one_staged_is_not(
     target.build(old, "SELECT 1 AS id")
     before, ledgers, tokens = target.listing(), [], []
     for spec in (target.spec(), old, target.spec()):
-        ledger = StagedLedger(engine.store.database)
+        ledger = SqlStagedLedger(engine.store.database)
         ledgers.append(ledger)
         root = engine.warehouse.location_of(target.catalog)
         purpose = StagingPurpose.CREATE_OR_REPLACE_TABLE_AS

@@ -15,7 +15,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta import MetaStore, open_store
 from dbt_streamsql.meta.client import local_tokens
 from dbt_streamsql.meta.model import tokens
 from dbt_streamsql.meta.service.app import create_app
@@ -67,7 +67,7 @@ class Server:
         `options`: what the application has besides, as in `create_app`.
         """
         self.clock = time.time
-        store = MetaStore.open(url, clock=self._now)
+        store = open_store(url, clock=self._now)
         known = known or tokens.load(self.token_file)
         if self._app is None or options != self._options:
             self._app, self._options = create_app(store, known, **options), options

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta import MetaStore, open_store as store_at
 from dbt_streamsql.meta.client.client import MetaClient
 from tests.support import meta_service, postgres
 from tests.support.histories import Clock
@@ -62,7 +62,7 @@ def open_store(
     def opened(clock: Callable[[], float] = time.time) -> MetaStore:
         if meta_url.startswith("http"):
             request.getfixturevalue("meta_server").clock = clock
-        return MetaStore.open(meta_url, clock=clock)
+        return store_at(meta_url, clock=clock)
 
     return opened
 
@@ -103,6 +103,6 @@ def clock() -> Clock:
 def store(
     open_store: Callable[[Callable[[], float]], MetaStore], clock: Clock
 ) -> Iterator[MetaStore]:
-    opened = open_store(clock)
+    opened = store_at(clock)
     yield opened
     opened.close()

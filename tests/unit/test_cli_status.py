@@ -12,14 +12,14 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.cli import main
-from dbt_streamsql.meta import MetaStore, TableVersion
+from dbt_streamsql.meta import MetaStore, TableVersion, open_store
 from tests.support.histories import CLEAN, ITEMS, ORDERS, REVENUE, Clock, job, tell
 
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Path:
     clock = Clock(10_000.0)
-    store = MetaStore.open(f"sqlite:///{tmp_path}/streamsql.db", clock=clock)
+    store = open_store(f"sqlite:///{tmp_path}/streamsql.db", clock=clock)
     tell(store, clock, 4)
     store.close()
     return tmp_path
@@ -118,7 +118,7 @@ def test_names_are_shown_as_they_are_and_cannot_command_a_terminal(
 ) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     clock = Clock()
-    store = MetaStore.open(f"sqlite:///{tmp_path}/streamsql.db", clock=clock)
+    store = open_store(f"sqlite:///{tmp_path}/streamsql.db", clock=clock)
     fence = store.acquire()
     number = store.begin(fence).id
     evil = 'lake.s.[red]x"<b>\x1b[2J'
@@ -141,7 +141,7 @@ def test_names_are_shown_as_they_are_and_cannot_command_a_terminal(
 
 def test_status_names_who_leads_in_each_boundary_and_for_how_long(tmp_path: Path) -> None:
     for file, owner in (("streamsql.db", "host:1"), ("streamsql-payments.db", "host:2")):
-        store = MetaStore.open(f"sqlite:///{tmp_path}/{file}")
+        store = open_store(f"sqlite:///{tmp_path}/{file}")
         store.leaders.lead(owner, 600)
         store.close()
     shown = run(tmp_path, "status").output
@@ -153,7 +153,7 @@ def test_status_names_who_leads_in_each_boundary_and_for_how_long(tmp_path: Path
 
 
 def test_a_leader_that_fell_silent_leads_no_more(tmp_path: Path) -> None:
-    store = MetaStore.open(f"sqlite:///{tmp_path}/streamsql.db")
+    store = open_store(f"sqlite:///{tmp_path}/streamsql.db")
     store.leaders.lead("host:1", -1)
     store.close()
     assert "leader" not in run(tmp_path, "status").output
@@ -161,7 +161,7 @@ def test_a_leader_that_fell_silent_leads_no_more(tmp_path: Path) -> None:
 
 
 def test_a_stream_is_above_the_table_that_reads_it(tmp_path: Path) -> None:
-    store = MetaStore.open(f"sqlite:///{tmp_path}/streamsql.db")
+    store = open_store(f"sqlite:///{tmp_path}/streamsql.db")
     fence = store.acquire()
     number = store.begin(fence).id
     declared = {"connector": "kafka", "options": {"topic": "orders"}}

@@ -25,7 +25,7 @@ from openlineage.client.facet_v2 import (
 from openlineage.client.serde import Serde
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta import MetaStore, open_store
 from dbt_streamsql.meta.inspect import delay, history
 from dbt_streamsql.runtime.publish import openlineage
 from dbt_streamsql.runtime.publish.openlineage import Place
@@ -64,7 +64,7 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 @pytest.fixture
 def found(tmp_path: Path) -> Iterator[history.History]:
     clock = Clock(10_000.0)
-    store = MetaStore.open(f"sqlite:///{tmp_path}/meta.db", clock=clock)
+    store = open_store(f"sqlite:///{tmp_path}/meta.db", clock=clock)
     tell(store, clock, 4)
     yield history.load(store)
     store.close()

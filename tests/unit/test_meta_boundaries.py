@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta import MetaStore, open_store
 from dbt_streamsql.meta.model.addresses import store_of
 from tests.support import postgres
 
@@ -22,14 +22,14 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def test_each_boundary_has_its_own_runner_and_barriers(url: str) -> None:
-    stores = [MetaStore.open(store_of(url, name)) for name in ("", "sales", "stock")]
+    stores = [open_store(store_of(url, name)) for name in ("", "sales", "stock")]
     fences = [store.acquire() for store in stores]  # none of them waits for another
     begun = [store.begin(fence) for store, fence in zip(stores, fences, strict=True)]
     assert [barrier.id for barrier in begun] == [1, 1, 1]
     stores[1].abort(fences[1], 1)
     assert [len(store.unfinished()) for store in stores] == [1, 0, 1]
     assert len({store.id for store in stores}) == 3
-    again = MetaStore.open(store_of(url, "sales"))
+    again = open_store(store_of(url, "sales"))
     assert again.barrier(1) == stores[1].barrier(1)
     for store in (*stores, again):
         store.close()

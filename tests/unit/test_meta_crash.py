@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import ChangeFile, Fence, Job, MetaStore, Retention, TableVersion
+from dbt_streamsql.meta import ChangeFile, Fence, Job, MetaStore, Retention, TableVersion, open_store
 
 Step = Callable[[MetaStore, Fence], object]
 ORDERS, A, B = "lake.shop.orders", "lake.shop.a", "lake.shop.b"
@@ -51,7 +51,7 @@ def recover(store: MetaStore, fence: Fence) -> None:
 
 @pytest.mark.parametrize("done", range(len(steps(0, "")) + 1))
 def test_after_a_crash_the_barrier_is_there_wholly_or_not_at_all(meta_url: str, done: int) -> None:
-    store = MetaStore.open(meta_url)
+    store = open_store(meta_url)
     fence = store.acquire()
     for step in steps(1, "old"):
         step(store, fence)
@@ -60,7 +60,7 @@ def test_after_a_crash_the_barrier_is_there_wholly_or_not_at_all(meta_url: str, 
         step(store, dead)
     store.close()
 
-    store = MetaStore.open(meta_url)
+    store = open_store(meta_url)
     fence = store.acquire()
     assert fence.token == 3
     recover(store, fence)
@@ -81,7 +81,7 @@ def test_after_a_crash_the_barrier_is_there_wholly_or_not_at_all(meta_url: str, 
 def test_a_runner_that_was_replaced_cannot_take_its_next_step(
     meta_url: str, lose_lock: Callable[[MetaStore], None], done: int
 ) -> None:
-    old, new = MetaStore.open(meta_url), MetaStore.open(meta_url)
+    old, new = open_store(meta_url), open_store(meta_url)
     stale = old.acquire()
     rest = steps(1, "x")
     for step in rest[:done]:
@@ -102,7 +102,7 @@ def test_a_runner_that_was_replaced_cannot_take_its_next_step(
 
 
 def test_every_kind_of_write_checks_the_fence(meta_url: str) -> None:
-    store = MetaStore.open(meta_url)
+    store = open_store(meta_url)
     stale = store.acquire()
     store.begin(stale, {})
     store.release(stale)
@@ -126,7 +126,7 @@ def test_every_kind_of_write_checks_the_fence(meta_url: str) -> None:
 
 
 def test_a_successor_may_abort_an_open_barrier_but_not_go_on_with_it(meta_url: str) -> None:
-    store = MetaStore.open(meta_url)
+    store = open_store(meta_url)
     dead = store.acquire()
     barrier = store.begin(dead, {}).id
     store.release(dead)
@@ -145,7 +145,7 @@ def test_a_successor_may_abort_an_open_barrier_but_not_go_on_with_it(meta_url: s
 
 
 def test_an_error_inside_a_step_rolls_all_of_it_back(meta_url: str) -> None:
-    store = MetaStore.open(meta_url)
+    store = open_store(meta_url)
     fence = store.acquire()
     barrier = store.begin(fence, {}).id
     store.processed(fence, TableVersion(barrier, A, snapshot=1))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import event
 
-from dbt_streamsql.meta import Fence, Job, MetaStore, Retention, TableVersion
+from dbt_streamsql.meta import Fence, Job, MetaStore, Retention, TableVersion, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -122,7 +122,7 @@ def statements(store: MetaStore) -> Iterator[list[str]]:
 
 
 def test_definitions_and_versions_are_read_once_while_nothing_changes(tmp_path: Path) -> None:
-    store = MetaStore.open(f"sqlite:///{tmp_path}/meta.db")
+    store = open_store(f"sqlite:///{tmp_path}/meta.db")
     fence = store.acquire()
     committed(store, fence)
     all_of(store)

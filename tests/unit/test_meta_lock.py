@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import MetaStore, TableVersion
+from dbt_streamsql.meta import MetaStore, TableVersion, open_store
 from dbt_streamsql.meta.client.client import MetaClient
 from tests.support import patience
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 HOLD = """
 import sys
-from dbt_streamsql.meta import MetaStore, TableVersion
-store = MetaStore.open(sys.argv[1])
+from dbt_streamsql.meta import TableVersion, open_store
+store = open_store(sys.argv[1])
 fence = store.acquire()
 barrier = store.begin(fence, {"lake.s.a": 1}).id
 store.processed(fence, TableVersion(barrier, "lake.s.t", snapshot=1))
@@ -58,7 +58,7 @@ def end(process: subprocess.Popen[str]) -> None:
 
 def test_a_second_process_is_refused_and_told_who_runs(meta_url: str) -> None:
     process = hold(meta_url)
-    store = MetaStore.open(meta_url)
+    store = open_store(meta_url)
     try:
         with pytest.raises(StreamSqlError) as caught:
             store.acquire()
@@ -79,7 +79,7 @@ def test_a_killed_process_frees_the_lock_and_its_barrier_can_be_aborted(
     process.send_signal(signal.SIGKILL)
     end(process)
     found_dead()
-    store = MetaStore.open(meta_url)
+    store = open_store(meta_url)
     fence = store.acquire(wait=meta_url.startswith("http"))
     assert fence.token == 2
     (left,) = store.unfinished()
@@ -104,7 +104,7 @@ def test_a_waiting_runner_hears_who_runs_and_goes_on_when_that_one_dies(
         end(process)
         found_dead()
 
-    store = MetaStore.open(meta_url)
+    store = open_store(meta_url)
     fence = store.acquire(wait=True, on_wait=on_wait)
     assert fence.token == 2
     assert [owner.split(":")[1] for owner in heard] == [str(process.pid)]
@@ -112,7 +112,7 @@ def test_a_waiting_runner_hears_who_runs_and_goes_on_when_that_one_dies(
 
 
 def test_two_stores_of_one_process_exclude_each_other(meta_url: str) -> None:
-    first, second = MetaStore.open(meta_url), MetaStore.open(meta_url)
+    first, second = open_store(meta_url), open_store(meta_url)
     fence = first.acquire()
     with pytest.raises(StreamSqlError, match=f"process {os.getpid()}"):
         second.acquire()
@@ -130,8 +130,8 @@ def test_two_stores_of_one_process_exclude_each_other(meta_url: str) -> None:
 
 def test_many_processes_may_create_the_store_at_the_same_time(meta_url: str) -> None:
     code = (
-        "import sys; from dbt_streamsql.meta import MetaStore; sys.stdin.readline();"
-        "s = MetaStore.open(sys.argv[1]); s.release(s.acquire(wait=True)); s.close()"
+        "import sys; from dbt_streamsql.meta import open_store; sys.stdin.readline();"
+        "s = open_store(sys.argv[1]); s.release(s.acquire(wait=True)); s.close()"
     )
     processes = [
         subprocess.Popen(
@@ -145,7 +145,7 @@ def test_many_processes_may_create_the_store_at_the_same_time(meta_url: str) -> 
     ]
     errors = [patience.communicate(process, "go\n")[1] for process in processes]
     assert errors == ["", "", "", ""]
-    store = MetaStore.open(meta_url)
+    store = open_store(meta_url)
     assert store.fence().token == 4
     assert store.fence().owner == ""
     store.close()
@@ -154,7 +154,7 @@ def test_many_processes_may_create_the_store_at_the_same_time(meta_url: str) -> 
 def test_a_folder_without_write_permission_is_explained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = MetaStore.open(f"sqlite:///{tmp_path}/meta.db")
+    store = open_store(f"sqlite:///{tmp_path}/meta.db")
 
     def denied(path: object, *_: object) -> int:
         raise PermissionError(13, "Permission denied", str(path))
@@ -171,7 +171,7 @@ def test_a_folder_without_write_permission_is_explained(
 def test_a_release_that_the_store_does_not_hear_of_frees_the_lock_all_the_same(
     meta_url: str, monkeypatch: pytest.MonkeyPatch, found_dead: Callable[[], None]
 ) -> None:
-    store = MetaStore.open(meta_url)
+    store = open_store(meta_url)
     try:
         fence = store.acquire()
 
@@ -194,7 +194,7 @@ def test_a_release_that_the_store_does_not_hear_of_frees_the_lock_all_the_same(
 def test_who_has_lost_the_fence_is_not_told_what_may_be_removed(
     meta_url: str, lose_lock: Callable[[MetaStore], None]
 ) -> None:
-    first, second = MetaStore.open(meta_url), MetaStore.open(meta_url)
+    first, second = open_store(meta_url), open_store(meta_url)
     try:
         stale = first.acquire()
         barrier = first.begin(stale, {}).id

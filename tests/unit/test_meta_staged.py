@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta import MetaStore, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,14 +17,14 @@ TABLE = "lake.shop.plain"
 
 @pytest.fixture
 def mine(meta_url: str) -> Iterator[MetaStore]:
-    opened = MetaStore.open(meta_url)
+    opened = open_store(meta_url)
     yield opened
     opened.close()
 
 
 @pytest.fixture
 def other(meta_url: str) -> Iterator[MetaStore]:
-    opened = MetaStore.open(meta_url)
+    opened = open_store(meta_url)
     yield opened
     opened.close()
 
@@ -65,7 +65,7 @@ def test_a_process_that_ends_leaves_orphans_and_what_it_stages_next_is_its_own(
 def test_two_sweeps_never_remove_the_same(
     mine: MetaStore, other: MetaStore, meta_url: str
 ) -> None:
-    dead = MetaStore.open(meta_url)
+    dead = open_store(meta_url)
     dead.staged.record("t1", TABLE, "{}")
     dead.close()
     with mine.staged.orphans() as held:

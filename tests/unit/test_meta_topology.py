@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import Fence, Job, MetaStore, TableVersion
+from dbt_streamsql.meta import Fence, Job, MetaStore, TableVersion, open_store
 from dbt_streamsql.meta.model.topology import topological_order
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def store(meta_url: str) -> Iterator[MetaStore]:
-    opened = MetaStore.open(meta_url)
+    opened = open_store(meta_url)
     yield opened
     opened.close()
 

@@ -13,7 +13,7 @@ import pytest
 import trustme
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta import MetaStore, open_store
 from dbt_streamsql.meta.service import Address
 from tests.support import patience
 from tests.support.meta_service import command, url_of
@@ -102,7 +102,7 @@ def test_the_command_serves_a_new_store_to_its_user_and_ends_in_order(
     for path in ("/ui/api/status", "/metrics"):
         assert httpx.get(url + path).status_code == 401
         assert httpx.get(url + path, headers=bearer).status_code == 200
-    store = MetaStore.open(url)
+    store = open_store(url)
     fence = store.acquire()
     assert store.begin(fence).id == 1
     process.send_signal(signal.SIGINT)
@@ -116,7 +116,7 @@ def test_the_command_serves_a_new_store_to_its_user_and_ends_in_order(
     with pytest.raises(StreamSqlError, match="META_UNREACHABLE"):
         store.last_committed()
     store.close()
-    direct = MetaStore.open(f"sqlite:///{tmp_path}/warehouse/streamsql.db")
+    direct = open_store(f"sqlite:///{tmp_path}/warehouse/streamsql.db")
     direct.abort(direct.acquire(), 1)
     direct.close()
 
@@ -138,7 +138,7 @@ def test_the_profile_of_a_project_says_what_is_served_and_where(
     process = command(tmp_path, *options)
     running.append(process)
     assert url_of(process) == f"http://127.0.0.1:{port}"
-    MetaStore.open(f"http://localhost:{port}").close()
+    open_store(f"http://localhost:{port}").close()
     assert (tmp_path / "warehouse" / "streamsql.db").exists()
     text = refused(command(tmp_path, *options))
     assert "META_SERVICE" in text
@@ -166,13 +166,13 @@ def test_tls_with_several_tokens(
     url = url_of(process).replace(EVERYWHERE, "localhost")
     assert url.startswith("https://localhost:")
     with pytest.raises(StreamSqlError, match="CERTIFICATE_VERIFY_FAILED"):
-        MetaStore.open(url, token=TOKEN)
+        open_store(url, token=TOKEN)
     with pytest.raises(httpx.TransportError):
         httpx.get(url.replace("https", "http"))
     context = ssl.create_default_context(cafile=tmp_path / "ca.pem")
     assert httpx.get(f"{url}/v1/health", verify=context).json() == {"status": "ok"}
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-    store = MetaStore.open(url, token=TOKEN)
+    store = open_store(url, token=TOKEN)
     store.release(store.acquire())
     with pytest.raises(StreamSqlError, match="META_DENIED"):
         store.audit()
@@ -214,7 +214,7 @@ def test_a_killed_service_holds_nothing_and_clients_say_so(
     monkeypatch.setenv("STREAMSQL_CACHE", str(tmp_path / "cache"))
     process = command(tmp_path, "--store", "meta.db", "--port", "0")
     running.append(process)
-    store = MetaStore.open(url_of(process))
+    store = open_store(url_of(process))
     fence = store.acquire()
     store.begin(fence)
     process.kill()
@@ -225,6 +225,6 @@ def test_a_killed_service_holds_nothing_and_clients_say_so(
     assert "streamsql meta serve" in caught.value.hint
     assert "Timeout" not in caught.value.given, "no answer was waited for"
     store.close()
-    direct = MetaStore.open(f"sqlite:///{tmp_path}/meta.db")
+    direct = open_store(f"sqlite:///{tmp_path}/meta.db")
     assert direct.acquire().token == fence.token + 1
     direct.close()

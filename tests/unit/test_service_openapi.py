@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from dbt_streamsql.meta import Job, MetaStore, TableVersion
+from dbt_streamsql.meta import Job, MetaStore, TableVersion, open_store
 from dbt_streamsql.meta.model.tokens import Tokens
 from dbt_streamsql.meta.service import create_app
 from tests.support import patience
@@ -64,7 +64,7 @@ def test_every_address_does_what_the_document_says(
 
 def test_the_written_document_is_the_published_one(server: Server, tmp_path: Path) -> None:
     published = httpx.get(f"{server.url}/openapi.json").json()
-    store = MetaStore.open(f"sqlite:///{tmp_path}/other.db")
+    store = open_store(f"sqlite:///{tmp_path}/other.db")
     assert create_app(store, Tokens([])).openapi() == published
     store.close()
     # To write it anew: `python scripts/openapi.py`.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from dbt_streamsql.meta import ChangeFile, Fence, Job, MetaStore, TableVersion
+from dbt_streamsql.meta import ChangeFile, Fence, Job, MetaStore, TableVersion, open_store
 from dbt_streamsql.meta.model.tokens import Identity, Tokens, digest_of
 from dbt_streamsql.meta.service import create_app
 
@@ -187,7 +187,7 @@ def ask(client: httpx.Client, route: tuple[str, str], body: Any, token: str) -> 
 
 
 def test_the_table_has_every_route(tmp_path: Path) -> None:
-    store = MetaStore.open(f"sqlite:///{tmp_path}/meta.db")
+    store = open_store(f"sqlite:///{tmp_path}/meta.db")
     paths = create_app(store, Tokens([])).openapi()["paths"]
     routes = {(method.upper(), path) for path, methods in paths.items() for method in methods}
     assert routes == {route for route in ROUTES if route[1] != "/openapi.json"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta import MetaStore, open_store
 from tests.support.histories import Clock, tell
 from tests.web.service import served
 
@@ -21,7 +21,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
     """The file of a store that has run for twelve minutes, and when they ended: now."""
     clock = Clock(time.time() - 12 * 60)
     file = tmp_path_factory.mktemp("told") / "streamsql.db"
-    opened = MetaStore.open(f"sqlite:///{file}", clock=clock)
+    opened = open_store(f"sqlite:///{file}", clock=clock)
     opened.release(tell(opened, clock).fence)
     opened.close()
     return file, clock.now
@@ -37,7 +37,7 @@ def clock(told: tuple[Path, float]) -> Clock:
 def store(told: tuple[Path, float], tmp_path: Path, clock: Clock) -> Iterator[MetaStore]:
     """The shop of `histories`, twelve barriers, a minute each; the runner is not at work."""
     shutil.copy(told[0], tmp_path)
-    opened = MetaStore.open(f"sqlite:///{tmp_path}/{told[0].name}", clock=clock)
+    opened = open_store(f"sqlite:///{tmp_path}/{told[0].name}", clock=clock)
     yield opened
     opened.close()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from dbt_streamsql.meta import MetaStore, Retention, TableVersion
+from dbt_streamsql.meta import MetaStore, Retention, TableVersion, open_store
 from dbt_streamsql.web import everything
 from tests.support.histories import CLEAN, ORDERS, REPORT, REVENUE, SOURCES, TOP, Clock, Story, job
 from tests.web.service import served
@@ -262,7 +262,7 @@ def test_a_new_barrier_appears_by_itself_and_the_focus_stays(
 def test_names_and_queries_stay_text_whatever_they_hold(page, tmp_path: Path) -> None:
     evil = "lake.s.<img src=x onerror=document.title='gone'>\"'&"
     sql = "select '</pre><script>document.title=\"gone\"</script>' as `<b>`"
-    store = MetaStore.open(f"sqlite:///{tmp_path}/evil.db")
+    store = open_store(f"sqlite:///{tmp_path}/evil.db")
     fence = store.acquire()
     number = store.begin(fence, {"lake.raw.<script>alert(1)</script>": 1}, {}).id
     store.stage_job(fence, number, job(evil, ("lake.raw.<script>alert(1)</script>",), sql))
@@ -323,7 +323,7 @@ def test_a_token_is_asked_for_once(page, store: MetaStore, heard: Heard) -> None
 def test_an_empty_store_and_an_unknown_table_are_told_in_words(
     page, tmp_path: Path, heard: Heard
 ) -> None:
-    store = MetaStore.open(f"sqlite:///{tmp_path}/empty.db")
+    store = open_store(f"sqlite:///{tmp_path}/empty.db")
     with served(store) as url:
         show(page, f"{url}/ui/")
         assert "No view is defined" in page.locator("main").inner_text()

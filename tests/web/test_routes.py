@@ -13,7 +13,7 @@ import pytest
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from dbt_streamsql.meta import MetaStore, Retention, TableVersion
+from dbt_streamsql.meta import MetaStore, Retention, TableVersion, open_store
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.web import Sees, everything
 from tests.support.histories import (
@@ -198,7 +198,7 @@ def test_counters_go_on_when_barriers_are_forgotten(
 
 def test_counters_count_every_barrier_once(tmp_path: Path) -> None:
     clock = Clock()
-    store = MetaStore.open(f"sqlite:///{tmp_path}/other.db", clock=clock)
+    store = open_store(f"sqlite:///{tmp_path}/other.db", clock=clock)
     story = Story(store, clock)
     key = ("streamsql_table_versions_total", CLEAN, "incremental")
     with TestClient(create_app(store, clock=clock)) as client:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from dbt_streamsql.plan import relational
-from dbt_streamsql.plan.expression import Expr
 from dbt_streamsql.plan.relational import Input
+from dbt_streamsql.plan.tags import NODES, tag_of
 
 
 def tree_of(node: Any) -> Any:
     """A tree as data; `node_of` gives it back."""
     if hasattr(node, "__dataclass_fields__"):
         parts = {name: tree_of(getattr(node, name)) for name in node.__dataclass_fields__}
-        return {"node": type(node).__name__, **parts}
+        return {"node": tag_of(node), **parts}
     return [tree_of(item) for item in node] if isinstance(node, tuple) else node
 
 
@@ -26,6 +25,6 @@ def node_of(tree: Any) -> Any:
         return tree
     if isinstance(tree["node"], dict):  # the field of that name hides what it is
         return Input(tree["alias"], node_of(tree["node"]))
-    kind = Expr if tree["node"] == "Expr" else getattr(relational, tree["node"])
+    kind = NODES[tree["node"]]
     known = [field.name for field in fields(kind) if field.name in tree]
     return kind(**{name: node_of(tree[name]) for name in known})

@@ -143,7 +143,7 @@ class FilesDelivery:
             files.rename(self.spark, target.at(hidden), target.at(f"barrier={barrier}"))
 
     def _rows(self, rows: DataFrame) -> DataFrame | None:
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+        from pyspark.sql import functions as F
 
         if self.target.mode != APPEND:
             return rows

@@ -151,7 +151,7 @@ class KafkaDelivery:
         """Nothing is left to do."""
 
     def _records(self, batch: Batch) -> DataFrame:
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+        from pyspark.sql import functions as F
 
         value = self._envelope(batch) if self.target.mode == DEBEZIUM else self._upsert()
         key = F.to_json(F.struct(*(F.col(quote(name)) for name in self.layout.key)), JSON)
@@ -168,12 +168,12 @@ class KafkaDelivery:
 
     def _upsert(self) -> Column:
         """The row; a key that went has no value."""
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+        from pyspark.sql import functions as F
 
         return F.to_json(F.col(quote(AFTER)), JSON)
 
     def _envelope(self, batch: Batch) -> Column:
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+        from pyspark.sql import functions as F
 
         before, after = F.col(quote(BEFORE)), F.col(quote(AFTER))
         came = F.lit("r" if batch.whole else "c")

@@ -322,7 +322,7 @@ def _of_url(options: SinkOptions) -> dict[str, Any]:
 
 def _texts(rows: DataFrame, layout: Layout) -> DataFrame:
     """The rows as PostgreSQL reads them: a text for each value, and whether the row is gone."""
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+    from pyspark.sql import functions as F
 
     after = F.col(quote(AFTER))
     columns = [
@@ -333,7 +333,7 @@ def _texts(rows: DataFrame, layout: Layout) -> DataFrame:
 
 
 def _text(value: Column, kind: str) -> Column:
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+    from pyspark.sql import functions as F
 
     if kind == "binary":
         return F.concat(F.lit("\\x"), F.hex(value))
@@ -351,7 +351,7 @@ def _text(value: Column, kind: str) -> Column:
 
 def _of_era(value: Column, rest: Column) -> Column:
     """A date or time with its year as PostgreSQL has it: no sign, and 1 BC for the year 0."""
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+    from pyspark.sql import functions as F
 
     year = F.year(value)
     counted = F.format_string("%04d", F.when(year > 0, year).otherwise(1 - year))

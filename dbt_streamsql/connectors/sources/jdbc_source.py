@@ -74,7 +74,7 @@ class Jdbc:
             return self._greatest(spark, after)
 
     def read(self, spark: SparkSession, after: Position | None, upto: Position) -> DataFrame:
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+        from pyspark.sql import functions as F
 
         with self._asking():
             rows = self._load(spark)
@@ -103,7 +103,7 @@ class Jdbc:
         return End({"n": after["n"] + 1 if after else 1, "seen": seen})
 
     def _greatest(self, spark: SparkSession, after: Position | None) -> End | None:
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+        from pyspark.sql import functions as F
 
         rows = self._load(spark)
         kind = self._kind(rows)
@@ -138,7 +138,7 @@ class Jdbc:
 
     def _bounded(self, rows: DataFrame, after: Position | None, upto: Position) -> End | None:
         """The same, no further than about the bound: rows of equal value stay together."""
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+        from pyspark.sql import functions as F
 
         by = F.col(quote(self._spelled(rows)))
         new = self._between(rows, after, upto).select(by.alias(_TOP))
@@ -152,7 +152,7 @@ class Jdbc:
 
     def _between(self, rows: DataFrame, after: Position | None, upto: Position) -> DataFrame:
         """The rows of one range; Spark leaves the comparison to the database."""
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+        from pyspark.sql import functions as F
 
         by = F.col(quote(self._spelled(rows)))
         if upto["value"] is None or (after is None and self.start == "latest"):
@@ -277,14 +277,14 @@ def source(options: Options) -> Jdbc:
 
 def _written(value: Column, kind: str) -> Column:
     """A value as its position has it: exact, and the same in all time zones."""
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+    from pyspark.sql import functions as F
 
     return (F.unix_micros(value) if kind == "timestamp" else value).cast("string")
 
 
 def _value(position: Position) -> Column:
     """The value of a position: a literal, which Spark hands to the database quoted."""
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+    from pyspark.sql import functions as F
 
     if position["type"] == "timestamp":
         return F.timestamp_micros(F.lit(int(position["value"])))

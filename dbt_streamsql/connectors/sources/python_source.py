@@ -78,7 +78,7 @@ class PythonStream:
         return End({"run": run, "batch": max(new, default=_NONE)})
 
     def read(self, spark: SparkSession, after: Position | None, upto: Position) -> DataFrame:
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+        from pyspark.sql import functions as F
 
         run, taken = upto["run"], after["batch"] if after is not None else _NONE
         schema = self._frame(spark).schema

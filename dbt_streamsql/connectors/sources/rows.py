@@ -74,7 +74,7 @@ def records(
     too. Error: CONFIG_INVALID when no value could be cast.
     """
     from pyspark.errors import AnalysisException
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+    from pyspark.sql import functions as F
 
     there = {field.name: type_text(field.dataType) for field in frame.schema}
     values: dict[str, Column] = {}

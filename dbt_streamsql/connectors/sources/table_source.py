@@ -73,7 +73,7 @@ class Table:
         return End(_position(meta, change.new), rows, None if oldest is None else oldest / 1000)
 
     def read(self, spark: SparkSession, after: Position | None, upto: Position) -> DataFrame:
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+        from pyspark.sql import functions as F
 
         meta = self._load(spark)
         if upto["uuid"] != meta.uuid or (after is not None and after["uuid"] != meta.uuid):

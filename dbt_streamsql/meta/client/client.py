@@ -1,7 +1,7 @@
-"""MetaClient: a MetaStore whose store is served by a MetaService. Each call is one request.
+"""A store that is served by a MetaService. Each call is one request.
 
-What is said of the calls of `MetaStore` holds here too, with one difference: the runner lock, and
-what this process stages, are held for it by the service for as long as it is heard of.
+The runner lock, and what this process stages, are held for it by the service for as long as the
+service hears of it.
 """
 
 from __future__ import annotations
@@ -36,13 +36,12 @@ from dbt_streamsql.meta.model.records import (
 )
 from dbt_streamsql.meta.model.transitions import common_barrier
 from dbt_streamsql.meta.store import lock
-from dbt_streamsql.meta.store.kept import KeptAnswers, States
-from dbt_streamsql.meta.store.leaders import LEADER_SECONDS, Leaders
-from dbt_streamsql.meta.store.leases import LEASE_SECONDS, Leases
+from dbt_streamsql.meta.store.kept import KeptReads, States
+from dbt_streamsql.meta.store.leaders import LEADER_SECONDS
+from dbt_streamsql.meta.store.leases import LEASE_SECONDS
 from dbt_streamsql.meta.store.retention import Forgotten, Outlook, Retention
 from dbt_streamsql.meta.store.schema import SCHEMA_VERSION
-from dbt_streamsql.meta.store.staged_tables import StagedLedger, StagedRecord
-from dbt_streamsql.meta.store.store import MetaStore
+from dbt_streamsql.meta.store.staged_tables import StagedRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -53,8 +52,8 @@ if TYPE_CHECKING:
 _STAGES = "/staged/heartbeat"
 
 
-class MetaClient(MetaStore):
-    """A served store. Safe from several threads. It has no `database`."""
+class MetaClient:
+    """A served `MetaStore`."""
 
     def __init__(self, url: str, token: str = "") -> None:
         """META_UNREACHABLE, META_DENIED, or META_VERSION when the service runs another version."""
@@ -74,7 +73,7 @@ class MetaClient(MetaStore):
             self._http.close()
             raise
         self._held: Fence | None = None
-        self._kept = KeptAnswers()
+        self._kept = KeptReads(self)
         self.staged = StagedClient(self._http, self._heartbeats)
         self.leases = LeasesClient(self._http)
         self.leaders = LeadersClient(self._http)
@@ -116,9 +115,6 @@ class MetaClient(MetaStore):
 
     def stop_views(self, fence: Fence, schema_name: str) -> None:
         self._http.do("/published/stop", fence=fence, schema_name=schema_name)
-
-    def acting_for(self, who: str) -> MetaClient:
-        raise NotImplementedError(f"a service enters the name of its token, not {who}")
 
     def close(self) -> None:
         """As of a store. A service that does not answer finds out by itself."""
@@ -206,7 +202,10 @@ class MetaClient(MetaStore):
     def inputs(self, barrier: int) -> dict[str, int | None]:
         return self._http.get(dict[str, int | None], f"/barriers/{barrier}/inputs")
 
-    def _read_inputs_as_of(self, barrier: int) -> dict[str, int | None]:
+    def inputs_as_of(self, barrier: int) -> dict[str, int | None]:
+        return self._kept.inputs_as_of(barrier)
+
+    def read_inputs_as_of(self, barrier: int) -> dict[str, int | None]:
         return self._http.get(dict[str, int | None], f"/barriers/{barrier}/inputs-as-of")
 
     def spans(self, barrier: int) -> dict[str, Span]:
@@ -246,6 +245,9 @@ class MetaClient(MetaStore):
     def stage_job(self, fence: Fence, barrier: int, job: Job) -> None:
         self._http.do(f"/barriers/{barrier}/jobs", fence=fence, job=job)
 
+    def processed(self, fence: Fence, version: TableVersion) -> None:
+        self.processed_many(fence, [version])
+
     def processed_many(self, fence: Fence, versions: Iterable[TableVersion]) -> None:
         staged = list(versions)
         if staged:
@@ -284,13 +286,19 @@ class MetaClient(MetaStore):
 
     # tables
 
-    def _read_outside_tables(self) -> set[str]:
+    def outside_tables(self) -> set[str]:
+        return self._kept.outside_tables()
+
+    def read_outside_tables(self) -> set[str]:
         return self._http.get(set[str], "/outside-tables")
 
     def latest(self, table: str) -> TableVersion | None:
         return self._http.find(TableVersion, "/versions/latest", table=table)
 
-    def _read_latest_all(self, barrier: int | None) -> dict[str, TableVersion]:
+    def latest_all(self, barrier: int | None = None) -> dict[str, TableVersion]:
+        return self._kept.latest_all(barrier)
+
+    def read_latest_all(self, barrier: int | None) -> dict[str, TableVersion]:
         return self._http.get(dict[str, TableVersion], "/versions", barrier=barrier)
 
     def newest_versions(self, most: int) -> list[TableVersion]:
@@ -306,7 +314,10 @@ class MetaClient(MetaStore):
     def history(self, table: str, after: int = 0) -> list[TableVersion]:
         return self._http.get(list[TableVersion], "/versions/history", table=table, after=after)
 
-    def _read_jobs(self) -> dict[str, Job]:
+    def jobs(self) -> dict[str, Job]:
+        return self._kept.jobs()
+
+    def read_jobs(self) -> dict[str, Job]:
         return self._http.get(dict[str, Job], "/jobs")
 
     def provisional_jobs(self) -> dict[str, Job]:
@@ -349,7 +360,7 @@ class MetaClient(MetaStore):
         self._http.do("/change-files/forget-paths", fence=fence, paths=list(paths))
 
 
-class LeasesClient(Leases):
+class LeasesClient:
     def __init__(self, http: Transport) -> None:
         self._http = http
 
@@ -373,7 +384,7 @@ class LeasesClient(Leases):
         self._http.do("/leases/records/forget", leases=list(leases))
 
 
-class LeadersClient(Leaders):
+class LeadersClient:
     def __init__(self, http: Transport) -> None:
         self._http = http
 
@@ -387,7 +398,7 @@ class LeadersClient(Leaders):
         return self._http.find(Leader, "/leader")
 
 
-class StagedClient(StagedLedger):
+class StagedClient:
     """The owner that stages for this process lives in the service, which hears of this process."""
 
     def __init__(self, http: Transport, heartbeats: Heartbeats) -> None:

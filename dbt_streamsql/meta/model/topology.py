@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta.model.records import Job
 
 Reads = Mapping[str, Iterable[str]]
 """table -> the tables its job reads"""
@@ -40,6 +41,12 @@ def topological_order(reads: Reads) -> list[list[str]]:
         levels.append(sorted(ready))
         sorter.done(*ready)
     return levels
+
+
+def order_of(jobs: Mapping[str, Job] | Iterable[Job]) -> list[list[str]]:
+    """Levels of tables whose jobs can run side by side. Error: CYCLE."""
+    chosen = jobs.values() if isinstance(jobs, Mapping) else jobs
+    return topological_order({job.table: job.sources for job in chosen})
 
 
 def check_writer(table: str, existing: str, incoming: str) -> None:

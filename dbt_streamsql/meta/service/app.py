@@ -30,7 +30,7 @@ from dbt_streamsql.meta.service.routes import (
     tables,
 )
 from dbt_streamsql.meta.service.state import OWNER_SECONDS, RUNNER_SECONDS, Service
-from dbt_streamsql.meta.store.store import MetaStore
+from dbt_streamsql.meta.store.store import SqlMetaStore
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
@@ -44,7 +44,7 @@ log = logging.getLogger("dbt_streamsql.meta")
 
 
 def create_app(
-    store: MetaStore,
+    store: SqlMetaStore,
     tokens: Tokens,
     *,
     hosts: Collection[str] = LOOPBACK,

@@ -12,7 +12,7 @@ from fastapi.security import HTTPBearer
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.model.tokens import Identity, Role
 from dbt_streamsql.meta.service.state import Service
-from dbt_streamsql.meta.store.store import MetaStore
+from dbt_streamsql.meta.store.store import SqlMetaStore
 
 V = TypeVar("V")
 
@@ -31,7 +31,7 @@ class Caller:
         return self.identity.name
 
     @property
-    def store(self) -> MetaStore:
+    def store(self) -> SqlMetaStore:
         """The store; what is written is entered into the audit log under the token's name."""
         return self.service.store.acting_for(self.name)
 

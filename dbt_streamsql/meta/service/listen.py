@@ -19,7 +19,7 @@ from dbt_streamsql.meta.client import local_tokens
 from dbt_streamsql.meta.model import tokens
 from dbt_streamsql.meta.model.tokens import Tokens
 from dbt_streamsql.meta.service.app import LOOPBACK, create_app
-from dbt_streamsql.meta.store.store import MetaStore
+from dbt_streamsql.meta.store.store import SqlMetaStore
 
 KEEP_ALIVE_SECONDS = 75
 """Longer than the client keeps an idle connection, so that none ends under a request."""
@@ -74,7 +74,7 @@ Pages = Callable[[Tokens], APIRouter]
 
 
 def serve(
-    store: MetaStore,
+    store: SqlMetaStore,
     address: Address,
     token_file: Path,
     started: Callable[[str], None],

@@ -12,8 +12,8 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.model.records import Fence
 from dbt_streamsql.meta.model.tokens import Tokens
 from dbt_streamsql.meta.service.holds import LOOK_SECONDS, Hold, Holds
-from dbt_streamsql.meta.store.staged_tables import StagedLedger, StagedRecord, cleaned_up
-from dbt_streamsql.meta.store.store import MetaStore
+from dbt_streamsql.meta.store.staged_tables import SqlStagedLedger, StagedRecord, cleaned_up
+from dbt_streamsql.meta.store.store import SqlMetaStore
 
 RUNNER_SECONDS = 30.0
 """A runner that is silent for so long may be succeeded; its fence stops it then."""
@@ -27,7 +27,7 @@ class Service:
 
     def __init__(
         self,
-        store: MetaStore,
+        store: SqlMetaStore,
         tokens: Tokens,
         runner_seconds: float = RUNNER_SECONDS,
         owner_seconds: float = OWNER_SECONDS,
@@ -38,8 +38,8 @@ class Service:
         self.tokens = tokens
         self.runner_seconds = runner_seconds
         self.owner_seconds = owner_seconds
-        self._runners: Holds[MetaStore] = Holds(clock)
-        self._ledgers: Holds[StagedLedger] = Holds(clock)
+        self._runners: Holds[SqlMetaStore] = Holds(clock)
+        self._ledgers: Holds[SqlStagedLedger] = Holds(clock)
         self._sweeps: Holds[ExitStack] = Holds(clock)
         self._stop = threading.Event()
         self._watch = threading.Thread(target=self._look, name="streamsql-holds", daemon=True)
@@ -47,7 +47,7 @@ class Service:
     def start(self) -> None:
         # Their processes may live and be heard of soon: the service was away, not they.
         for owner in {record.owner for record in self.store.staged.records()}:
-            ledger = StagedLedger.adopt(self.store.database, owner)
+            ledger = SqlStagedLedger.adopt(self.store.database, owner)
             if ledger is not None:
                 self._keep_ledger(ledger, "")
         self._watch.start()
@@ -102,25 +102,25 @@ class Service:
         if runner is not None:
             runner.let_go()
 
-    def _keep(self, fence: Fence, who: str, runner: MetaStore) -> None:
+    def _keep(self, fence: Fence, who: str, runner: SqlMetaStore) -> None:
         self._runners.keep(fence, Hold(runner, who, self.runner_seconds, runner.let_go))
 
     # plain tables that are being staged
 
     def stage(self, who: str, owner: str, token: str, table: str, body: str) -> str:
         """Write down what is about to be staged; under which name (`owner`, '': new)."""
-        ledger = self.ledger(who, owner) if owner else StagedLedger(self.store.database)
+        ledger = self.ledger(who, owner) if owner else SqlStagedLedger(self.store.database)
         if ledger is None:
             raise cleaned_up(token)
         ledger.record(token, table, body)
         self._keep_ledger(ledger, who)
         return ledger.owner
 
-    def ledger(self, who: str, owner: str) -> StagedLedger | None:
+    def ledger(self, who: str, owner: str) -> SqlStagedLedger | None:
         """What a living owner has staged; one that was away may come back while nobody swept."""
         held = self._ledgers.hear(owner, who)
         if held is None:
-            held = StagedLedger.adopt(self.store.database, owner)
+            held = SqlStagedLedger.adopt(self.store.database, owner)
             if held is not None:
                 self._keep_ledger(held, who)
         return held
@@ -132,7 +132,7 @@ class Service:
         ledger.confirm(token)
 
     def forget(self, who: str, owner: str, token: str) -> None:
-        ledger = self.ledger(who, owner) or StagedLedger(self.store.database)
+        ledger = self.ledger(who, owner) or SqlStagedLedger(self.store.database)
         ledger.forget(token)
         if not ledger.owner:
             self._ledgers.take(owner, who)
@@ -142,14 +142,14 @@ class Service:
         if ledger is not None:
             ledger.close()
 
-    def _keep_ledger(self, ledger: StagedLedger, who: str) -> None:
+    def _keep_ledger(self, ledger: SqlStagedLedger, who: str) -> None:
         self._ledgers.keep(ledger.owner, Hold(ledger, who, self.owner_seconds, ledger.close))
 
     # removing what dead processes left
 
     def begin_sweep(self, who: str) -> tuple[str, list[StagedRecord]]:
         held = ExitStack()
-        records = held.enter_context(StagedLedger(self.store.database).orphans())
+        records = held.enter_context(SqlStagedLedger(self.store.database).orphans())
         sweep = uuid.uuid4().hex
         self._sweeps.keep(sweep, Hold(held, who, self.owner_seconds, held.close))
         return sweep, records

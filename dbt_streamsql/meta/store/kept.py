@@ -1,10 +1,13 @@
-"""What a reader has read of the store, kept until the store has changed."""
+"""What a process has read of a store, kept until the store has changed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from dbt_streamsql.meta.model.records import Job, TableVersion
 
 T = TypeVar("T")
 
@@ -35,3 +38,40 @@ class KeptAnswers:
             known = self._answers[what] = (state, read())
         answer: T = known[1]
         return answer
+
+
+class Asked(Protocol):
+    """A store that is asked, as often as this is called."""
+
+    def states(self) -> States: ...
+    def read_inputs_as_of(self, barrier: int) -> dict[str, int | None]: ...
+    def read_outside_tables(self) -> set[str]: ...
+    def read_latest_all(self, barrier: int | None) -> dict[str, TableVersion]: ...
+    def read_jobs(self) -> dict[str, Job]: ...
+
+
+class KeptReads:
+    """The questions that are asked again and again; see `MetaReader` for what they mean."""
+
+    def __init__(self, store: Asked) -> None:
+        self._store = store
+        self._kept = KeptAnswers()
+
+    def inputs_as_of(self, barrier: int) -> dict[str, int | None]:
+        # The newest is asked for again and again, so one is kept.
+        state = f"{self._store.states().all} {barrier}"
+        read = partial(self._store.read_inputs_as_of, barrier)
+        return dict(self._kept.get("inputs", state, read))
+
+    def outside_tables(self) -> set[str]:
+        state = self._store.states().all
+        return set(self._kept.get("outside", state, self._store.read_outside_tables))
+
+    def latest_all(self, barrier: int | None = None) -> dict[str, TableVersion]:
+        if barrier is not None:
+            return self._store.read_latest_all(barrier)
+        read = partial(self._store.read_latest_all, None)
+        return dict(self._kept.get("latest", self._store.states().all, read))
+
+    def jobs(self) -> dict[str, Job]:
+        return dict(self._kept.get("jobs", self._store.states().jobs, self._store.read_jobs))

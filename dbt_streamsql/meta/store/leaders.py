@@ -23,15 +23,14 @@ LEADER_SECONDS = 6.0
 """How long a leader that is silent stays one."""
 
 
-class Leaders:
-    """The leader of one store. Safe from several threads; nobody needs the right to write."""
+class SqlLeaders:
+    """`Leaders` in a database."""
 
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
         self._database = database
         self._clock = clock
 
     def lead(self, owner: str, seconds: float = LEADER_SECONDS) -> Leader:
-        """Who leads now: `owner`, for so long from now on, if nobody else does."""
         of, now = schema.leader, self._clock()
         with self._database.write() as connection:
             # The row that every writer locks: candidates take turns.
@@ -45,12 +44,10 @@ class Leaders:
             return leader
 
     def resign(self, owner: str) -> None:
-        """Let another one lead at once; harmless when another one does already."""
         with self._database.write() as connection:
             connection.execute(delete(schema.leader).where(schema.leader.c.owner == owner))
 
     def leader(self) -> Leader | None:
-        """Who leads; None when nobody does."""
         of = schema.leader
         with self._database.read() as connection:
             live = select(of).where(of.c.expires_at > self._clock())

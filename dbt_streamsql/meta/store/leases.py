@@ -25,15 +25,14 @@ LEASE_SECONDS = 60.0
 """How long a lease lasts without renewal."""
 
 
-class Leases:
-    """The leases of one store. Safe from several threads; nobody needs the right to write."""
+class SqlLeases:
+    """`Leases` in a database."""
 
     def __init__(self, database: Database, clock: Callable[[], float]) -> None:
         self._database = database
         self._clock = clock
 
     def take(self, owner: str, barrier: int, seconds: float = LEASE_SECONDS) -> Lease:
-        """Hold a committed barrier that is not forgotten; of another one META_CONFLICT."""
         now = self._clock()
         lease = Lease(uuid.uuid4().hex, owner, barrier, now, now + seconds)
         of, at = schema.lease, schema.barrier
@@ -45,7 +44,6 @@ class Leases:
         return lease
 
     def renew(self, lease: str, seconds: float = LEASE_SECONDS) -> float:
-        """Hold it longer; until when. LEASE_LOST when it has ended."""
         of, now = schema.lease, self._clock()
         with self._database.write() as connection:
             _kept_from(connection)
@@ -64,7 +62,6 @@ class Leases:
         return now + seconds
 
     def give_back(self, lease: str) -> None:
-        """End it; harmless when it has ended already."""
         of, now = schema.lease, self._clock()
         with self._database.write() as connection:
             connection.execute(
@@ -72,7 +69,6 @@ class Leases:
             )
 
     def live(self) -> list[Lease]:
-        """Those that have not ended, by barrier."""
         of = schema.lease
         with self._database.read() as connection:
             rows = connection.execute(
@@ -81,11 +77,6 @@ class Leases:
             return [Lease(**row) for row in rows]
 
     def ended(self) -> list[str]:
-        """The leases that have ended and whose records are still there.
-
-        They have ended for good: what they held goes now, and a clock that is set back must not
-        let them live again.
-        """
         of, now = schema.lease, self._clock()
         over = of.c.expires_at <= now
         with self._database.read() as connection:
@@ -98,7 +89,6 @@ class Leases:
             )
 
     def forget(self, leases: Iterable[str]) -> None:
-        """Remove the records of leases: nothing is left of what they held."""
         of = schema.lease
         with self._database.write() as connection:
             connection.execute(delete(of).where(of.c.id.in_(list(leases))))

@@ -24,21 +24,20 @@ from dbt_streamsql.meta.model.records import (
 )
 from dbt_streamsql.meta.model.transitions import UNFINISHED
 from dbt_streamsql.meta.store import audit, schema
-from dbt_streamsql.meta.store.kept import KeptAnswers, States
+from dbt_streamsql.meta.store.kept import KeptReads, States
 
 if TYPE_CHECKING:
     from dbt_streamsql.meta.store.database import Database
 
 
-class MetaReader:
-    """Questions about barriers, versions, jobs and change files. Safe from several threads."""
+class SqlReader:
+    """A `MetaReader` over a database."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._kept = KeptAnswers()
+        self._kept = KeptReads(self)
 
     def states(self) -> States:
-        """What tells whether the store has changed; see `meta/store/kept.py`."""
         of = schema.runner.c
         with self.database.read() as connection:
             row = connection.execute(select(of.state, of.jobs_state)).one()
@@ -47,7 +46,6 @@ class MetaReader:
     # barriers
 
     def barrier(self, barrier: int) -> Barrier | None:
-        """The barrier, or None when it never was or was forgotten."""
         with self.database.read() as connection:
             row = (
                 connection.execute(select(schema.barrier).where(schema.barrier.c.id == barrier))
@@ -57,17 +55,14 @@ class MetaReader:
         return schema.to_barrier(row) if row else None
 
     def newest_barriers(self, most: int) -> list[Barrier]:
-        """The newest barriers in any state, newest first."""
         at = schema.barrier
         rows = self._rows(select(at).order_by(at.c.id.desc()).limit(most))
         return [schema.to_barrier(row) for row in rows]
 
     def unfinished(self) -> list[Barrier]:
-        """Barriers that a crash (or a run at work) left in OPEN or PRECOMMIT; at most one."""
         return [schema.to_barrier(row) for row in self._rows(unfinished_barriers())]
 
     def last_committed(self) -> int:
-        """The newest barrier in COMMIT, 0 before the first."""
         with self.database.read() as connection:
             newest = select(func.max(schema.barrier.c.id)).where(
                 schema.barrier.c.state == "COMMIT"
@@ -75,7 +70,6 @@ class MetaReader:
             return connection.execute(newest).scalar() or 0
 
     def committed_before(self, barrier: int, most: int) -> list[int]:
-        """Committed barriers below that one that can still be asked for, newest first."""
         at = schema.barrier
         rows = self._rows(
             select(at.c.id)
@@ -86,14 +80,12 @@ class MetaReader:
         return [row["id"] for row in rows]
 
     def recent(self, newest: int, upto: int | None = None) -> list[Barrier]:
-        """The newest barriers in any state (those up to `upto`, if given), oldest first."""
         of = schema.barrier
         query = select(of).order_by(of.c.id.desc()).limit(newest)
         rows = self._rows(query if upto is None else query.where(of.c.id <= upto))
         return [schema.to_barrier(row) for row in reversed(rows)]
 
     def inputs(self, barrier: int) -> dict[str, int | None]:
-        """The pinned snapshot of each outside table of the barrier."""
         pins = schema.barrier_input
         rows = self._rows(
             select(pins).where(pins.c.barrier == barrier).order_by(pins.c.table_name)
@@ -101,29 +93,23 @@ class MetaReader:
         return {row["table_name"]: row["snapshot"] for row in rows}
 
     def inputs_as_of(self, barrier: int) -> dict[str, int | None]:
-        """The newest pinned snapshot of each outside table at that barrier, or before it."""
-        # The newest is asked for again and again, so one is kept.
-        state = f"{self.states().all} {barrier}"
-        return dict(self._kept.get("inputs", state, partial(self._read_inputs_as_of, barrier)))
+        return self._kept.inputs_as_of(barrier)
 
-    def _read_inputs_as_of(self, barrier: int) -> dict[str, int | None]:
+    def read_inputs_as_of(self, barrier: int) -> dict[str, int | None]:
         rows = self._rows(_newest_as_of(schema.barrier_input, barrier))
         return {row["table_name"]: row["snapshot"] for row in rows}
 
     def spans(self, barrier: int) -> dict[str, Span]:
-        """What each streaming table read at the barrier: those that had something to read."""
         of = schema.position
         rows = self._rows(select(of).where(of.c.barrier == barrier).order_by(of.c.table_name))
         return {row["table_name"]: schema.to_span(row) for row in rows}
 
     def input_times(self, barrier: int) -> dict[str, float | None]:
-        """When each pinned snapshot of the barrier was committed; None where it is not known."""
         pins = schema.barrier_input
         rows = self._rows(select(pins).where(pins.c.barrier == barrier))
         return {row["table_name"]: row["committed_at"] for row in rows}
 
     def pins_between(self, first: int, last: int) -> dict[int, dict[str, Pin]]:
-        """The pinned inputs of the barriers first to last, both included, by barrier and table."""
         of = schema.barrier_input
         pins: dict[int, dict[str, Pin]] = {}
         for row in self._rows(select(of).where(of.c.barrier.between(first, last))):
@@ -132,24 +118,20 @@ class MetaReader:
         return pins
 
     def outside_tables(self) -> set[str]:
-        """Every outside table that some barrier pinned, whether a job still reads it or not."""
+        return self._kept.outside_tables()
 
-        return set(self._kept.get("outside", self.states().all, self._read_outside_tables))
-
-    def _read_outside_tables(self) -> set[str]:
+    def read_outside_tables(self) -> set[str]:
         rows = self._rows(select(schema.barrier_input.c.table_name).distinct())
         return {row["table_name"] for row in rows}
 
     # versions
 
     def versions(self, barrier: int) -> list[TableVersion]:
-        """What the barrier holds, by table name; also of an open or an aborted one."""
         of = schema.version
         rows = self._rows(select(of).where(of.c.barrier == barrier).order_by(of.c.table_name))
         return [schema.to_version(row) for row in rows]
 
     def newest_versions(self, most: int) -> list[TableVersion]:
-        """What the newest barriers hold, newest first, then by table name."""
         at, of = schema.barrier, schema.version
         newest = select(at.c.id).order_by(at.c.id.desc()).limit(most).subquery()
         rows = self._rows(
@@ -160,39 +142,23 @@ class MetaReader:
         return [schema.to_version(row) for row in rows]
 
     def versions_between(self, first: int, last: int) -> list[TableVersion]:
-        """What the barriers first to last hold, both included; by barrier and table name."""
         of = schema.version
         chosen = select(of).where(of.c.barrier.between(first, last))
         rows = self._rows(chosen.order_by(of.c.barrier, of.c.table_name))
         return [schema.to_version(row) for row in rows]
 
     def latest(self, table: str) -> TableVersion | None:
-        """The newest committed version of the table; None if it has none or was dropped."""
         rows = self._rows(_heads().where(schema.head.c.table_name == table))
         return schema.to_version(rows[0]) if rows else None
 
     def latest_all(self, barrier: int | None = None) -> dict[str, TableVersion]:
-        """The newest committed version of every table, in one query.
+        return self._kept.latest_all(barrier)
 
-        With `barrier`: as it was when that barrier committed, dropped tables included. Such a
-        barrier must be committed and not forgotten, else META_CONFLICT.
-        """
-
-        if barrier is not None:
-            return self._read_latest_all(barrier)
-        state = self.states().all
-        return dict(self._kept.get("latest", state, partial(self._read_latest_all, None)))
-
-    def _read_latest_all(self, barrier: int | None) -> dict[str, TableVersion]:
+    def read_latest_all(self, barrier: int | None) -> dict[str, TableVersion]:
         rows = self._rows(_heads()) if barrier is None else self._rows_as_of(barrier)
         return {row["table_name"]: schema.to_version(row) for row in rows}
 
     def history(self, table: str, after: int = 0) -> list[TableVersion]:
-        """The committed versions of the table that are not forgotten, newest first, down to the
-        one in force at barrier `after` (0: all).
-
-        Those of an earlier table of the same name, dropped since, are among them.
-        """
         of, at = schema.version, schema.barrier
         committed = at.c.state == "COMMIT"
         in_force = (
@@ -212,7 +178,6 @@ class MetaReader:
         return [schema.to_version(row) for row in rows]
 
     def kept_from(self) -> int:
-        """The oldest barrier that can be asked for; earlier ones were forgotten."""
         with self.database.read() as connection:
             return int(connection.execute(select(schema.runner.c.kept_from)).scalar_one())
 
@@ -234,46 +199,34 @@ class MetaReader:
     # jobs
 
     def jobs(self) -> dict[str, Job]:
-        """The current definitions, by table name; provisional ones are not among them."""
-        return dict(self._kept.get("jobs", self.states().jobs, self._read_jobs))
+        return self._kept.jobs()
 
-    def _read_jobs(self) -> dict[str, Job]:
+    def read_jobs(self) -> dict[str, Job]:
         rows = self._rows(select(schema.job).order_by(schema.job.c.table_name))
         return {row["table_name"]: schema.to_job(row) for row in rows}
 
     def staged_jobs(self, barrier: int) -> dict[str, Job]:
-        """The definitions that become current when the barrier commits."""
         of = schema.staged_job
         rows = self._rows(select(of).where(of.c.barrier == barrier).order_by(of.c.table_name))
         return {row["table_name"]: schema.to_job(row) for row in rows}
 
     def provisional_jobs(self) -> dict[str, Job]:
-        """The definitions of the unfinished barrier, by table name."""
         rows = self._rows(select(schema.staged_job).order_by(schema.staged_job.c.table_name))
         return {row["table_name"]: schema.to_job(row) for row in rows}
 
     def topology(self) -> list[tuple[str, str]]:
-        """The edges (source, sink) of the current jobs, sorted."""
         edge = schema.edge
         rows = self._rows(select(edge).order_by(edge.c.source, edge.c.sink))
         return [(row["source"], row["sink"]) for row in rows]
 
     def readers(self, table: str) -> list[str]:
-        """The tables whose current job reads `table` directly."""
         edge = schema.edge
         rows = self._rows(select(edge).where(edge.c.source == table).order_by(edge.c.sink))
         return [row["sink"] for row in rows]
 
-    @staticmethod
-    def topological_order(jobs: Mapping[str, Job] | Iterable[Job]) -> list[list[str]]:
-        """Levels of tables that can run side by side; CYCLE with its path if there is none."""
-        chosen = jobs.values() if isinstance(jobs, Mapping) else jobs
-        return topology.topological_order({job.table: job.sources for job in chosen})
-
     # change files
 
     def change_files(self, table: str, after_barrier: int, upto_barrier: int) -> list[ChangeFile]:
-        """The table's changes in (after_barrier, upto_barrier], oldest first, no aborted ones."""
         of = schema.change_file
         return self._change_files(
             of.c.table_name == table,
@@ -283,12 +236,10 @@ class MetaReader:
         )
 
     def tables_with_change_files(self) -> list[str]:
-        """The tables that have any, sorted."""
         of = schema.change_file
         return [row["table_name"] for row in self._rows(select(of.c.table_name).distinct())]
 
     def aborted_change_files(self) -> list[ChangeFile]:
-        """Change files of aborted barriers: to delete, then `forget_aborted_change_files`."""
         return self._change_files(schema.barrier.c.state == "ABORT")
 
     def _change_files(self, *conditions: ColumnElement[bool]) -> list[ChangeFile]:
@@ -302,12 +253,10 @@ class MetaReader:
         return [schema.to_change_file(row) for row in rows]
 
     def sinks(self) -> list[Sink]:
-        """What is delivered to systems outside, by name."""
         rows = self._rows(select(schema.sink).order_by(schema.sink.c.name))
         return [schema.to_sink(row) for row in rows]
 
     def published(self) -> list[Published]:
-        """The schemas in which SQL views show the maintained ones, by name."""
         of = schema.published
         rows = self._rows(select(of).order_by(of.c.schema_name))
         return [Published(row["schema_name"], bool(row["with_schema"])) for row in rows]
@@ -315,7 +264,6 @@ class MetaReader:
     # the runner
 
     def fence(self) -> Fence:
-        """The newest fence; `owner` is '' when it was given back."""
         with self.database.read() as connection:
             row = connection.execute(select(schema.runner)).mappings().one()
         return Fence(row["token"], row["owner"])
@@ -323,7 +271,6 @@ class MetaReader:
     # the audit log
 
     def audit(self, limit: int = 100, before: int | None = None) -> list[Entry]:
-        """The newest entries, newest first; `before`: only those with a smaller `id`."""
         return audit.entries(self.database, limit, before)
 
     def _rows(self, query: Select[Any]) -> list[Any]:

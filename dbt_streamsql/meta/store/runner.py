@@ -15,7 +15,7 @@ from dbt_streamsql.meta.model import transitions
 from dbt_streamsql.meta.model.records import Fence
 from dbt_streamsql.meta.store import audit, lock, schema
 from dbt_streamsql.meta.store.database import Database
-from dbt_streamsql.meta.store.reader import MetaReader
+from dbt_streamsql.meta.store.reader import SqlReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class RunnerStore(MetaReader):
+class SqlRunner(SqlReader):
     """Becoming the one runner of a store, and staying it. Safe from several threads."""
 
     def __init__(
@@ -37,7 +37,6 @@ class RunnerStore(MetaReader):
 
     @property
     def id(self) -> str:
-        """Eight characters that tell this store from another, whichever way it is reached."""
         return self.database.id
 
     def acting_for(self, who: str) -> Self:
@@ -47,11 +46,6 @@ class RunnerStore(MetaReader):
     def acquire(
         self, wait: bool = False, on_wait: lock.OnWait | None = None, owner: str = ""
     ) -> Fence:
-        """Become the one runner. Held by another: WAREHOUSE_BUSY, or wait for it to end or die.
-
-        `on_wait(owner)` is called when waiting begins and whenever the holder changes. `owner`
-        is another process that this one runs for.
-        """
         owner = owner or lock.new_owner()
         mine = self._new_lock()
         try:
@@ -79,7 +73,6 @@ class RunnerStore(MetaReader):
         return Fence(token, owner)
 
     def release(self, fence: Fence) -> None:
-        """Give the right back; harmless when it was lost already."""
         of = schema.runner
         mine = (of.c.token == fence.token) & (of.c.owner == fence.owner)
         try:
@@ -90,22 +83,15 @@ class RunnerStore(MetaReader):
             self.let_go()
 
     def newest_barrier(self, fence: Fence) -> int:
-        """The newest barrier there is while the fence is current, else META_CONFLICT.
-
-        What belongs to it or to an earlier one is this runner's to remove; what a successor makes
-        has a higher number.
-        """
         with self._fenced(fence) as connection:
             return int(connection.execute(select(schema.runner.c.last_barrier)).scalar_one())
 
     def let_go(self) -> None:
-        """Free the runner lock as a process does that dies: the fence is not given back."""
         held, self._lock = self._lock, None
         if held is not None:
             held.release()
 
     def resume(self, fence: Fence) -> bool:
-        """Hold the lock again for a fence that nobody has succeeded; False when it is too late."""
         if self.fence() != fence:
             return False
         mine = self._new_lock()
@@ -120,7 +106,6 @@ class RunnerStore(MetaReader):
         return True
 
     def holder(self) -> str:
-        """Who holds the runner lock (`host:pid:random`); '' when nobody does, or not known."""
         return self._new_lock().holder()
 
     def _new_lock(self) -> lock.RunnerLock:
@@ -131,7 +116,6 @@ class RunnerStore(MetaReader):
         return lock.AdvisoryLock(self.database.engine, lambda: self.fence().owner, key)
 
     def note(self, fence: Fence, action: str, detail: Mapping[str, Any]) -> None:
-        """Add a line to the audit log, for what is more than a commit: a revision, a rollback."""
         with self._fenced(fence) as connection:
             self._enter(connection, fence.owner, action, detail)
 

@@ -33,8 +33,8 @@ class StagedRecord:
     body: Text
 
 
-class StagedLedger:
-    """The records of one store. Safe from several threads."""
+class SqlStagedLedger:
+    """A `StagedLedger` in a database."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -44,7 +44,7 @@ class StagedLedger:
         self._changing = threading.Lock()
 
     @classmethod
-    def adopt(cls, database: Database, owner: str) -> StagedLedger | None:
+    def adopt(cls, database: Database, owner: str) -> SqlStagedLedger | None:
         """Hold what an owner has recorded whose lock is free; None when it is not, or no more.
 
         For who keeps the locks of owners elsewhere, and has been away.
@@ -62,11 +62,9 @@ class StagedLedger:
 
     @property
     def owner(self) -> str:
-        """This process for as long as it has something staged; '' before."""
         return self._owner if self._held is not None else ""
 
     def record(self, token: str, table: str, body: str) -> None:
-        """Write down what is about to be staged."""
         with self._changing:
             if self._held is None:
                 self._held = self._new_owner()
@@ -80,12 +78,10 @@ class StagedLedger:
             self._tokens.add(token)
 
     def confirm(self, token: str) -> None:
-        """META_CONFLICT when another process has taken this one for dead and cleaned up."""
         if all(record.token != token for record in self.records()):
             raise cleaned_up(token)
 
     def forget(self, token: str) -> None:
-        """Nothing of it is left to abort."""
         of = schema.staged_table
         with self._changing:
             with self.database.write() as connection:
@@ -95,7 +91,6 @@ class StagedLedger:
                 self._end()
 
     def records(self) -> list[StagedRecord]:
-        """Everything that is recorded, of living and dead owners."""
         of = schema.staged_table
         with self.database.read() as connection:
             rows = connection.execute(select(of).order_by(of.c.token)).mappings().all()
@@ -106,7 +101,6 @@ class StagedLedger:
 
     @contextmanager
     def orphans(self) -> Iterator[list[StagedRecord]]:
-        """The records of dead owners, held against every other process inside the block."""
         held: list[lock.RunnerLock] = []
         try:
             dead = set()
@@ -123,7 +117,6 @@ class StagedLedger:
                 _let_go(theirs)
 
     def close(self) -> None:
-        """This process stages nothing any more; what it could not abort is an orphan now."""
         with self._changing:
             self._end()
 

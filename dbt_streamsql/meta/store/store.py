@@ -1,8 +1,4 @@
-"""MetaStore: the barriers' ledger. Every write is one transaction that first checks the fence.
-
-A call that raises has changed nothing, with one exception: META_UNREACHABLE from a lost connection
-may hide a step that was made. Ask `barrier(id)` then; no step here is made twice.
-"""
+"""The barriers' ledger in a database: what `api.MetaStore` asks for, as transactions."""
 
 from __future__ import annotations
 
@@ -28,47 +24,29 @@ from dbt_streamsql.meta.model.records import (
 from dbt_streamsql.meta.store import recovery, schema, statements
 from dbt_streamsql.meta.store import retention as rules
 from dbt_streamsql.meta.store.database import Database
-from dbt_streamsql.meta.store.leaders import Leaders
-from dbt_streamsql.meta.store.leases import Leases
+from dbt_streamsql.meta.store.leaders import SqlLeaders
+from dbt_streamsql.meta.store.leases import SqlLeases
 from dbt_streamsql.meta.store.reader import unfinished_barriers
 from dbt_streamsql.meta.store.retention import Forgotten, Outlook, Retention
-from dbt_streamsql.meta.store.runner import RunnerStore
-from dbt_streamsql.meta.store.staged_tables import StagedLedger
+from dbt_streamsql.meta.store.runner import SqlRunner
+from dbt_streamsql.meta.store.staged_tables import SqlStagedLedger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
 
-class MetaStore(RunnerStore):
-    """The store with the right to write. Safe from several threads."""
+class SqlMetaStore(SqlRunner):
+    """A `MetaStore` over a database."""
 
     def __init__(
         self, database: Database, clock: Callable[[], float] = time.time, who: str = ""
     ) -> None:
         super().__init__(database, clock, who)
-        self.staged = StagedLedger(database)
-        self.leases = Leases(database, clock)
-        self.leaders = Leaders(database, clock)
-
-    @classmethod
-    def open(
-        cls, url: str, clock: Callable[[], float] = time.time, *, token: str = ""
-    ) -> MetaStore:
-        """Open or create the store: `sqlite:///<file>` (its folder must exist) or `postgresql…`;
-        or reach one by the MetaService that serves it, `http://127.0.0.1:<port>` or `https://…`.
-
-        `token` is for a MetaService ('': the one of a service on this host), whose clock counts.
-        META_UNREACHABLE when it cannot be reached, META_VERSION when another version wrote it,
-        META_DENIED when the service does not know the token.
-        """
-        if url.startswith(("http://", "https://")):
-            from dbt_streamsql.meta.client.client import MetaClient
-
-            return MetaClient(url, token)
-        return cls(Database(url), clock)
+        self.staged = SqlStagedLedger(database)
+        self.leases = SqlLeases(database, clock)
+        self.leaders = SqlLeaders(database, clock)
 
     def close(self) -> None:
-        """Let go of the connections and of the runner lock; the fence is not given back."""
         self.let_go()
         self.staged.close()
         self.database.close()
@@ -81,10 +59,6 @@ class MetaStore(RunnerStore):
         inputs: Mapping[str, int | None] | None = None,
         committed: Mapping[str, float] | None = None,
     ) -> Barrier:
-        """Open the next barrier with its pinned inputs; all earlier ones must be closed.
-
-        `committed`: when each of these snapshots was, as far as that is known.
-        """
         with self._fenced(fence) as connection:
             open_ones = connection.execute(unfinished_barriers()).mappings()
             transitions.demand(
@@ -104,21 +78,14 @@ class MetaStore(RunnerStore):
         inputs: Mapping[str, int | None],
         committed: Mapping[str, float] | None = None,
     ) -> None:
-        """Pin more inputs, or pin an input anew; `committed` as in `begin`."""
         with self._staging(fence, barrier, "pin inputs") as connection:
             statements.put_inputs(connection, barrier, inputs, committed or {})
 
     def add_spans(self, fence: Fence, barrier: int, spans: Mapping[str, Span]) -> None:
-        """Record, before they are read, what streaming tables read at the barrier."""
         with self._staging(fence, barrier, "record what streams give") as connection:
             statements.put_spans(connection, barrier, spans)
 
     def stage_job(self, fence: Fence, barrier: int, job: Job) -> None:
-        """Register a definition that becomes current when the barrier commits.
-
-        DUPLICATE_WRITER when another model writes the table, CYCLE when the table would feed
-        itself; both look at the current definitions and at the provisional ones.
-        """
         with self._staging(fence, barrier, f"define {job.table}") as connection:
             staged = schema.staged_job
             for of, where in (
@@ -132,14 +99,9 @@ class MetaStore(RunnerStore):
             topology.topological_order(statements.reads(connection, barrier))
 
     def processed(self, fence: Fence, version: TableVersion) -> None:
-        """Record one staged version."""
         self.processed_many(fence, [version])
 
     def processed_many(self, fence: Fence, versions: Iterable[TableVersion]) -> None:
-        """Record staged (or unchanged) versions of one barrier, all in one statement.
-
-        While the barrier is open a table may be staged again; the newest record counts.
-        """
         staged = list(versions)
         if not staged:
             return
@@ -152,19 +114,10 @@ class MetaStore(RunnerStore):
             connection.execute(insert(schema.version), rows)
 
     def unstage(self, fence: Fence, barrier: int, table: str) -> list[str]:
-        """Take one table out of an open barrier: its new definition and its version.
-
-        Returns the paths of its change files, which stay listed: `forget_change_files_at` once
-        they are gone. For a model that failed while the others go on.
-        """
         with self._staging(fence, barrier, f"unstage {table}") as connection:
             return statements.unstage(connection, barrier, table)
 
     def precommit(self, fence: Fence, barrier: int) -> None:
-        """The point of no return: every table of the barrier is staged, from here on only forward.
-
-        Refused while a provisional definition has no version in the barrier (see `unstage`).
-        """
         with self._fenced(fence) as connection:
             staged, of = schema.staged_job, schema.version
             unbuilt: list[str] = list(
@@ -185,11 +138,6 @@ class MetaStore(RunnerStore):
             self._move(connection, found, "PRECOMMIT")
 
     def written(self, fence: Fence, barrier: int, table: str, snapshot: int | None = None) -> None:
-        """Record that the staged version of `table` is visible now.
-
-        `snapshot`: its id when publishing gave it a new one; versions of the same barrier that
-        were computed from the staged one then name the new one too.
-        """
         with self._fenced(fence) as connection:
             of = schema.version
             where = (of.c.barrier == barrier) & (of.c.table_name == table)
@@ -208,7 +156,6 @@ class MetaStore(RunnerStore):
                 statements.rename_input(connection, barrier, table, snapshot)
 
     def commit(self, fence: Fence, barrier: int) -> None:
-        """Close the barrier: its versions are the latest, its definitions the current ones."""
         with self._fenced(fence) as connection:
             of, head = schema.version, schema.head
             step = f"commit barrier {barrier}"
@@ -241,10 +188,6 @@ class MetaStore(RunnerStore):
             self._enter(connection, fence.owner, "commit", told)
 
     def abort(self, fence: Fence, barrier: int) -> None:
-        """Give an OPEN barrier up: its definitions are forgotten, its versions never count.
-
-        The rows of its versions and change files stay, so that what they name can be removed.
-        """
         with self._fenced(fence) as connection:
             step = f"abort barrier {barrier}"
             found = statements.barrier_of(connection, barrier, step)
@@ -256,11 +199,6 @@ class MetaStore(RunnerStore):
     # jobs and change files
 
     def drop_job(self, fence: Fence, table: str) -> None:
-        """Forget the definition and the latest version of `table` at once, in any barrier's state
-        but PRECOMMIT; what an open barrier has staged for it goes too.
-
-        Its change files stay listed until `forget_change_files`; unknown tables are no error.
-        """
         with self._fenced(fence) as connection:
             for row in connection.execute(unfinished_barriers()).mappings().all():
                 unfinished = schema.to_barrier(row)
@@ -278,7 +216,6 @@ class MetaStore(RunnerStore):
             connection.execute(delete(schema.head).where(schema.head.c.table_name == table))
 
     def add_change_file(self, fence: Fence, change: ChangeFile) -> None:
-        """List a change file of an open barrier; the same path again replaces its row count."""
         of = schema.change_file
         with self._staging(fence, change.barrier, "add a change file") as connection:
             connection.execute(
@@ -298,14 +235,12 @@ class MetaStore(RunnerStore):
             )
 
     def forget_change_files(self, fence: Fence, table: str, upto_barrier: int) -> list[str]:
-        """Unlist the table's change files up to that barrier, included; returns their paths."""
         of = schema.change_file
         where = (of.c.table_name == table) & (of.c.barrier <= upto_barrier)
         with self._fenced(fence) as connection:
             return statements.take_paths(connection, where)
 
     def forget_aborted_change_files(self, fence: Fence) -> list[str]:
-        """Unlist the change files of aborted barriers; returns their paths."""
         aborted = select(schema.barrier.c.id).where(schema.barrier.c.state == "ABORT")
         with self._fenced(fence) as connection:
             return statements.take_paths(connection, schema.change_file.c.barrier.in_(aborted))
@@ -313,53 +248,35 @@ class MetaStore(RunnerStore):
     # growth
 
     def forget_change_files_at(self, fence: Fence, paths: Iterable[str]) -> None:
-        """Forget change files by path, after the files themselves are gone."""
         with self._fenced(fence) as connection:
             of = schema.change_file
             connection.execute(delete(of).where(of.c.path.in_(list(paths))))
 
     def outlook(self, retention: Retention) -> Outlook:
-        """Which barriers the retention would let go now; changes nothing."""
         with self.database.read() as connection:
             return rules.outlook(connection, retention, self._clock())
 
     def keep_from(self, fence: Fence, retention: Retention) -> int:
-        """Let earlier barriers go: from here on nobody can ask for them, or lease them.
-
-        Returns the oldest barrier that can be read. Their rows stay until `forget`, so that what
-        they name can be removed.
-        """
         with self._fenced(fence) as connection:
             return rules.move(connection, retention, self._clock())
 
     def surplus(self, barrier: int) -> dict[str, int]:
-        """By table, how many versions there are that were superseded at the barrier, or before.
-
-        With `kept_from()`: those whose snapshots nobody can ask for any more.
-        """
         with self.database.read() as connection:
             return rules.surplus(connection, barrier)
 
     def forget(self, fence: Fence, retention: Retention) -> Forgotten:
-        """Remove the rows of barriers that have gone, after what they name is removed, and the
-        lines of the audit log that are older than the retention; of these 10,000 always stay.
-
-        A barrier with a change file that is still listed stays too. Again while there is `more`.
-        """
         with self._fenced(fence) as connection:
             return rules.forget(connection, retention, self._clock())
 
     # systems outside
 
     def put_sink(self, fence: Fence, sink: Sink) -> None:
-        """Define a sink, or say how far it has come; what was known under its name goes."""
         of = schema.sink
         with self._fenced(fence) as connection:
             connection.execute(delete(of).where(of.c.name == sink.name))
             connection.execute(insert(of).values(**schema.from_sink(sink)))
 
     def drop_sink(self, fence: Fence, name: str) -> None:
-        """Deliver nothing to it any more; no error when there is none of that name."""
         with self._fenced(fence) as connection:
             gone = connection.execute(delete(schema.sink).where(schema.sink.c.name == name))
             if gone.rowcount:
@@ -368,7 +285,6 @@ class MetaStore(RunnerStore):
     # SQL views for others
 
     def publish_views(self, fence: Fence, views: Published) -> None:
-        """Keep SQL views of the maintained ones in a schema, from now on."""
         of = schema.published
         with self._fenced(fence) as connection:
             connection.execute(delete(of).where(of.c.schema_name == views.schema))
@@ -377,7 +293,6 @@ class MetaStore(RunnerStore):
             )
 
     def stop_views(self, fence: Fence, schema_name: str) -> None:
-        """Keep none in that schema any more; no error when there were none."""
         of = schema.published
         with self._fenced(fence) as connection:
             connection.execute(delete(of).where(of.c.schema_name == schema_name))
@@ -385,12 +300,10 @@ class MetaStore(RunnerStore):
     # after a loss
 
     def check_empty(self) -> None:
-        """META_CONFLICT when this store can not be rebuilt: it remembers something."""
         with self.database.read() as connection:
             recovery.check_empty(connection)
 
     def rebuild(self, fence: Fence, ledger: recovery.Ledger) -> None:
-        """Let an empty store remember what another one did, under the name of that."""
         with self._fenced(fence) as connection:
             recovery.fill(connection, ledger)
             told = {"store": ledger.store, "barrier": ledger.last_barrier}

@@ -23,7 +23,7 @@ from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.plan import likeness
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime.core.epoch_state import Warehouse
+from dbt_streamsql.runtime.core.epoch_state import (Warehouse, registered)
 from dbt_streamsql.storage.iceberg import metadata
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.scans import changes
@@ -48,9 +48,7 @@ def query(
     Errors: DEFINITION_MISSING, CONFIG_INVALID, CHANGELOG_UNAVAILABLE, CHANGELOG_MODE,
     RESERVED_NAME.
     """
-    job = warehouse.store.jobs().get(str(table))
-    if job is None:
-        raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
+    job = registered(warehouse.store.jobs(), str(table))
     if mode not in MODES:
         allowed = ", ".join(MODES)
         raise StreamSqlError(

@@ -230,6 +230,14 @@ def reads_ages(jobs: Mapping[str, Job], table: str) -> bool:
     )
 
 
+def registered(jobs: Mapping[str, Job], table: str) -> Job:
+    """The definition of a maintained table. Error: DEFINITION_MISSING."""
+    job = jobs.get(table)
+    if job is None:
+        raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
+    return job
+
+
 def plan_of(job: Job) -> CompiledPlan:
     """The plan that was stored with a definition."""
     return _plan(json.dumps(job.plan["plan"]))

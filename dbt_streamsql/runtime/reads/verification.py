@@ -16,7 +16,7 @@ from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.changelog.changelog_query import columns_of
-from dbt_streamsql.runtime.core.epoch_state import Warehouse, plan_of, readable
+from dbt_streamsql.runtime.core.epoch_state import (Warehouse, plan_of, readable, registered)
 from dbt_streamsql.runtime.core.row_expiry import APPROXIMATE, CLOCKED, expired_at
 from dbt_streamsql.runtime.refresh import row_diff
 from dbt_streamsql.runtime.refresh.program_runner import clock_row
@@ -44,9 +44,10 @@ def differing(
     that is to be compared has been expired.
     """
     store = warehouse.store
-    job, version = store.jobs().get(str(table)), store.latest(str(table))
-    if job is None or version is None:
-        raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
+    version = store.latest(str(table))
+    # What was never published is not there for readers.
+    job = registered(store.jobs() if version is not None else {}, str(table))
+    assert version is not None
     held = _held(warehouse, job, version)
     if APPROXIMATE in version.stats:
         forgetful, rows = oracle(plan_of(job), _moments(warehouse, job, version, held))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -70,10 +70,10 @@ Rewrite = Callable[[str, Callable[[TableName], str | None]], str]
 """Puts other table names into a query's text: (sql, replacement) -> sql."""
 
 
-@dataclass
-class ViewJob:
-    """One run of one view. `job` is its definition, `change` what becomes of its rows if that is
-    new, `asked` why it is to be computed in full whatever changed ('' = it need not be)."""
+@dataclass(frozen=True)
+class Task:
+    """What is asked of one view: `job` is its definition, `change` what becomes of its rows if that
+    is new, `asked` why it is to be computed in full whatever changed ('' = it need not be)."""
 
     epoch: Open
     job: Job
@@ -89,7 +89,8 @@ class ViewJob:
         with self.epoch.warehouse.sessions.use() as spark, _planned(spark, self.plan):
             counter = self.epoch.warehouse.sessions.job_count(spark)
             try:
-                version = self._run(spark)
+                refresh = ViewJob.of(self, spark)
+                version = refresh.run(spark)
             except (PySparkException, Py4JError) as error:
                 told = branch_refusal(error, Place(self.job.unique_id or self.job.table))
                 if told is None:
@@ -101,25 +102,10 @@ class ViewJob:
         version = replace(version, jobs=jobs, started_at=at, seconds=seconds)
         # A change that came to nothing took its time too.
         if version.mode != NOOP or jobs:
-            stats: dict[str, Any] = {
-                **self.choice.learn(version),
-                "bytes_read": read,
-                "plan": self.plan.fingerprint,
-                **self.ages.stats(version, self.previous),
-            }
-            if self.listings and all(self.listings.values()):
-                stats[LISTINGS] = self.listings
-            replay = self.epoch.replay
-            if replay is not None and self.rolled_back is not None:
-                # What is replayed was in time when it was first taken up.
-                stats |= {ROLLED_BACK: replay.since}
-            else:
-                made = oldest_changes(self.epoch, self.inputs, self.previous)
-                stats |= {OLDEST_CHANGE: made} if made else {}
-            version = replace(version, stats=stats)
-        return self._told(version, self.change) if self.change is not None else version
+            version = replace(version, stats=refresh.stats(version, read))
+        return self._judged(version, self.change) if self.change is not None else version
 
-    def _told(self, version: TableVersion, change: Redefinition) -> TableVersion:
+    def _judged(self, version: TableVersion, change: Redefinition) -> TableVersion:
         """The version with the verdict on the definition: the one that came true."""
         full = version.mode == "full"
         verdict = SHADOW if full and change.verdict != METADATA else change.verdict
@@ -128,40 +114,119 @@ class ViewJob:
         stats = {**version.stats, "definition": verdict}
         return replace(version, reason=reason, stats=stats)
 
-    def _run(self, spark: SparkSession) -> TableVersion:
-        self.inputs = {source: pin(self.epoch, source) for source in self.job.sources}
-        self.consumed = {source: at.snapshot for source, at in self.inputs.items()}
-        self.clocked = CLOCK in self.plan.tables
-        change = self.change
-        self.redefined = self.asked
-        self.follows = change.sql if change is not None else ""
-        if change is not None and change.verdict == SHADOW:
-            self.redefined = self.asked or change.reason
-        if self.clocked:
-            self.consumed[CLOCK] = self.epoch.clock
-        self.stager = Stager(self.epoch, self.job, self.consumed)
-        self.name = TableName.parse(self.job.table)
-        self.rolled_back = self.epoch.start(self.job.table)
-        self.previous = previous = self.epoch.before(self.job.table)
-        self.moves = {source: self._move(source, previous) for source in self.inputs}
-        self.choice = Choice(
-            *(self.epoch, self.job, self.plan, self.inputs, self.moves, previous),
-            forgetful=self._is_forgetful,
+    @property
+    def follows(self) -> str:
+        """The query that gives the rows of a new definition from those that are stored."""
+        return self.change.sql if self.change is not None else ""
+
+    @property
+    def redefined(self) -> str:
+        """Why nothing of what is stored can be kept."""
+        shadow = self.change is not None and self.change.verdict == SHADOW
+        return self.asked or (self.change.reason if shadow and self.change is not None else "")
+
+    @property
+    def is_forgetful(self) -> bool:
+        """Whether the view, or one that reads it, forgets: computed in full a view has again what
+        it has forgotten, and new rows for who forgets."""
+        return bool(self.plan.ttls or self.epoch.ages(self.job.table))
+
+
+@dataclass(frozen=True)
+class ViewJob:
+    """One run of one view, when it is known what its inputs did.
+
+    `inputs` are the versions that it reads, `moves` what became of them since `previous`, which is
+    the version that it goes on from (None: there is none); `consumed` is what its record will say
+    of them. `listings`: the files of inputs without versions. `ages`: what of the inputs has
+    expired. `choice` is made while it runs.
+    """
+
+    task: Task
+    inputs: Mapping[str, Version]
+    moves: Mapping[str, Change]
+    previous: TableVersion | None
+    consumed: Mapping[str, int | None]
+    listings: Mapping[str, str]
+    ages: Ages
+    choice: Choice
+    stager: Stager
+
+    @classmethod
+    def of(cls, task: Task, spark: SparkSession) -> ViewJob:
+        """Pin the inputs, and see what became of them."""
+        epoch, job, plan = task.epoch, task.job, task.plan
+        found = {source: pin(epoch, source) for source in job.sources}
+        consumed = {source: at.snapshot for source, at in found.items()}
+        if CLOCK in plan.tables:
+            consumed[CLOCK] = epoch.clock
+        previous = epoch.before(job.table)
+        moves = {source: _move(task, source, at, previous) for source, at in found.items()}
+        choice = Choice(epoch, job, plan, found, moves, previous, forgetful=task.is_forgetful)
+        now = int(epoch.warehouse.clock.time() * 1000)
+        listings = unversioned.looked_at(spark, plan.unversioned, now)
+        inputs.look_again(spark, {at.at: at.meta for at in found.values()})
+        return cls(
+            task,
+            found,
+            moves,
+            previous,
+            consumed,
+            listings,
+            _ages(task, found, previous),
+            choice,
+            Stager(epoch, job, consumed),
         )
-        self.ages = self._ages(previous)
-        now = int(self.epoch.warehouse.clock.time() * 1000)
-        self.listings = unversioned.looked_at(spark, self.plan.unversioned, now)
-        inputs.look_again(spark, {at.at: at.meta for at in self.inputs.values()})
-        reason = self._why_full(previous)
-        meta = self._own()
+
+    @property
+    def epoch(self) -> Open:
+        return self.task.epoch
+
+    @property
+    def job(self) -> Job:
+        return self.task.job
+
+    @property
+    def plan(self) -> CompiledPlan:
+        return self.task.plan
+
+    @property
+    def name(self) -> TableName:
+        return TableName.parse(self.job.table)
+
+    @property
+    def rolled_back(self) -> TableVersion | None:
+        """The earlier version that the table goes back to in this epoch, if it does."""
+        return self.epoch.start(self.job.table)
+
+    def stats(self, version: TableVersion, read: int) -> dict[str, Any]:
+        """What is remembered of a run that has read so many bytes."""
+        stats: dict[str, Any] = {
+            **self.choice.learn(version),
+            "bytes_read": read,
+            "plan": self.plan.fingerprint,
+            **self.ages.stats(version, self.previous),
+        }
+        if self.listings and all(self.listings.values()):
+            stats[LISTINGS] = self.listings
+        replay = self.epoch.replay
+        if replay is not None and self.rolled_back is not None:
+            # What is replayed was in time when it was first taken up.
+            return {**stats, ROLLED_BACK: replay.since}
+        made = oldest_changes(self.epoch, self.inputs, self.previous)
+        return {**stats, OLDEST_CHANGE: made} if made else stats
+
+    def run(self, spark: SparkSession) -> TableVersion:
+        """Stage the version, from the changes of the inputs or in full."""
+        previous, reason, meta = self.previous, self._why_full(), self._own()
         if previous is None or meta is None:
             return self._full(spark, reason or "the table is built for the first time", meta)
         foreign = foreign_write(meta, previous)
-        if foreign and self.plan.is_wide and not self.asked and self.rolled_back is None:
+        if foreign and self.plan.is_wide and not self.task.asked and self.rolled_back is None:
             raise table_moved(self.job, meta, previous)
         still = all(move.kind == "none" for move in self.moves.values())
-        follows = self.follows
-        if not (reason or foreign or self.clocked or follows) and still:
+        follows = self.task.follows
+        if not (reason or foreign or CLOCK in self.plan.tables or follows) and still:
             return self._still(meta, previous)
         reason = reason or foreign or self._why_whole(spark, meta)
         if reason:
@@ -184,20 +249,7 @@ class ViewJob:
     def _may_pass_in_full(self, error: Exception) -> bool:
         """Whether an error may be one of how the changes are taken up, and not of the query."""
         strict = self.job.refresh_mode == "incremental_strict"
-        return not (strict or self._is_forgetful or self.epoch.replay) and is_of_a_query(error)
-
-    @property
-    def _is_forgetful(self) -> bool:
-        """Whether the view, or one that reads it, forgets: computed in full a view has again what
-        it has forgotten, and new rows for who forgets."""
-        return bool(self.plan.ttls or self.epoch.ages(self.job.table))
-
-    def _ages(self, previous: TableVersion | None) -> Ages:
-        """What of the inputs has expired, when the view forgets any of it."""
-        known = {source: (at.meta, at.snapshot) for source, at in self.inputs.items()}
-        reads = self.plan.reads if self.plan.ttls else ()
-        committed = self.epoch.warehouse.clock.committed
-        return ages(reads, known, self.epoch.clock, previous, committed) if reads else Ages()
+        return not (strict or self.task.is_forgetful or self.epoch.replay) and is_of_a_query(error)
 
     def _own(self) -> Metadata | None:
         """The metadata of the view's table, for its readers too; None when it is not there."""
@@ -210,18 +262,10 @@ class ViewJob:
 
     # -- what happened -----------------------------------------------------------------------
 
-    def _move(self, source: str, previous: TableVersion | None) -> Change:
-        now = self.inputs[source]
-        if previous is not None and source not in previous.inputs and self.follows:
-            # The rows that follow are made of it as it is now.
-            return Change("none", now.snapshot, now.snapshot)
-        if previous is None or source not in previous.inputs:
-            return Change("lost", None, now.snapshot)
-        return inputs.classify(now.meta, previous.inputs[source], now.snapshot)
-
-    def _why_full(self, previous: TableVersion | None) -> str:
-        if self.redefined:
-            return self.redefined
+    def _why_full(self) -> str:
+        if self.task.redefined:
+            return self.task.redefined
+        previous = self.previous
         if previous is None:
             return ""
         before = previous.stats.get(LISTINGS, {})
@@ -233,7 +277,7 @@ class ViewJob:
             for source, move in self.moves.items()
             if move.kind == "lost"
         ]
-        if self.clocked and CLOCK not in previous.inputs:
+        if CLOCK in self.plan.tables and CLOCK not in previous.inputs:
             lost.append(f"the earlier version of {CLOCK} is gone")
         if lost:
             return "; ".join(lost)
@@ -260,7 +304,7 @@ class ViewJob:
         is chosen)."""
         if self.plan.mode == "full":
             return "; ".join(self.plan.reasons) or "refresh_mode is full"
-        if self.follows:
+        if self.task.follows:
             return ""
         return self.choice.take(spark, meta)
 
@@ -388,7 +432,7 @@ class ViewJob:
     # -- full --------------------------------------------------------------------------------
 
     def _full(self, spark: SparkSession, reason: str, meta: Metadata | None) -> TableVersion:
-        if self.job.refresh_mode == "incremental" and meta is not None and not self.redefined:
+        if self.job.refresh_mode == "incremental" and meta is not None and not self.task.redefined:
             log.warning("%s is refreshed in full: %s", self.job.table, reason)
         select = self._query(spark)
         same = meta is not None and meta.current is not None and self._same_columns(spark)
@@ -420,7 +464,7 @@ class ViewJob:
         if self.plan.full_sql:
             sql = self.plan.filled(partial(self._input, spark))
         else:
-            sql = self.rewrite(self.job.sql, partial(self._pinned, spark))
+            sql = self.task.rewrite(self.job.sql, partial(self._pinned, spark))
         return self._sorted(sql) if sort else sql
 
     def _sorted(self, sql: str) -> str:
@@ -465,6 +509,24 @@ class ViewJob:
     def _same_columns(self, spark: SparkSession) -> bool:
         stored = [(f.name, type_text(f.dataType)) for f in spark.table(self.name.sql).schema]
         return stored == [(column.name, column.type) for column in self._columns]
+
+
+def _move(task: Task, source: str, now: Version, previous: TableVersion | None) -> Change:
+    """What became of an input since the version that the view goes on from."""
+    if previous is not None and source not in previous.inputs and task.follows:
+        # The rows that follow are made of it as it is now.
+        return Change("none", now.snapshot, now.snapshot)
+    if previous is None or source not in previous.inputs:
+        return Change("lost", None, now.snapshot)
+    return inputs.classify(now.meta, previous.inputs[source], now.snapshot)
+
+
+def _ages(task: Task, found: Mapping[str, Version], previous: TableVersion | None) -> Ages:
+    """What of the inputs has expired, when the view forgets any of it."""
+    known = {source: (at.meta, at.snapshot) for source, at in found.items()}
+    reads = task.plan.reads if task.plan.ttls else ()
+    committed = task.epoch.warehouse.clock.committed
+    return ages(reads, known, task.epoch.clock, previous, committed) if reads else Ages()
 
 
 @contextmanager

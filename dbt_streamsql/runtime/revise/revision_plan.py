@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta.model import topology
 from dbt_streamsql.meta import NOOP, Job, TableVersion
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.quoting import TableName
@@ -188,7 +189,7 @@ class _Planner:
         found = {self._table}
         order = []
         reads = changelog_table.in_order(self._jobs)
-        for level in self._store.topological_order(reads):
+        for level in topology.order_of(reads):
             for view in level:
                 if view == self._table or found.intersection(reads[view].sources):
                     found.add(view)

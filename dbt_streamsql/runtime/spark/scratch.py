@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql import functions as F
 
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime.spark.shared_relations import Rows, rows_of, travels

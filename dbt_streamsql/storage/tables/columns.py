@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - its usual name
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import (
     ArrayType,

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dbt_streamsql.meta.store.staged_tables import StagedLedger
+from dbt_streamsql.meta.store.staged_tables import SqlStagedLedger
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.spark import jars
 from dbt_streamsql.storage.tables import jdbc, registry
@@ -147,7 +147,7 @@ def test_what_a_dead_run_left_goes_with_the_sweep_and_with_the_next_run(project)
     spark = project.host.engine.spark
 
     def die():
-        ledger = StagedLedger(warehouse.store.database)
+        ledger = SqlStagedLedger(warehouse.store.database)
         spec = TableSpec(TableName("lake", "shop", "m"))
         purpose = StagingPurpose.CREATE_OR_REPLACE_TABLE_AS
         staged = registry.apply_staging(spark, spec, purpose, warehouse.location)

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from dbt_streamsql.cache import cache_folder
-from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta import MetaStore, open_store
 from tests.support.meta_service import command, url_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
@@ -77,7 +77,7 @@ def test_runs_go_through_a_service_and_wait_for_one_that_died(project, service):
     recovered = project.dbt("run")
     assert recovered.ok, recovered.text
     assert project.sql(VIEW) == [("a", 5), ("b", 10), ("c", 9)]
-    store = MetaStore.open(project.host.meta)
+    store = open_store(project.host.meta)
     commits = [entry for entry in store.audit() if entry.action == "commit"]
     assert {entry.who for entry in commits} == {"default"}
     assert commits[0].detail["tables"] == ["lake.shop.totals"]

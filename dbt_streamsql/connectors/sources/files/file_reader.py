@@ -67,7 +67,7 @@ class Lines:
     def read(
         self, spark: SparkSession, files: Sequence[Entry], columns: Columns, base: str
     ) -> DataFrame:
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+        from pyspark.sql import functions as F
 
         del columns
         parts = []
@@ -85,7 +85,7 @@ class Lines:
         return self.format.decode(spark, frame.where(written), _OWN)
 
     def _numbered(self, spark: SparkSession, files: Sequence[Entry], base: str) -> DataFrame:
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+        from pyspark.sql import functions as F
 
         if not files:
             empty = spark.range(0).select(F.lit(None).cast("string").alias("value"))
@@ -122,7 +122,7 @@ class CsvFiles:
     def read(
         self, spark: SparkSession, files: Sequence[Entry], columns: Columns, base: str
     ) -> DataFrame:
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+        from pyspark.sql import functions as F
 
         del columns
         types = self.format.declared.types(spark)
@@ -188,7 +188,7 @@ class Typed:
     def _records(
         self, spark: SparkSession, files: Sequence[Entry], columns: Columns, base: str
     ) -> DataFrame:
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+        from pyspark.sql import functions as F
 
         if not files:
             kinds = [F.lit(None).cast(kind).alias(name) for name, kind in columns]
@@ -225,7 +225,7 @@ def reader_of(options: Options, known: Sequence[str]) -> Reader:
 
 def _with_file(frame: DataFrame) -> DataFrame:
     """The frame with `_file` and `_modified`."""
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+    from pyspark.sql import functions as F
 
     # Spark escapes it as a URI, in which a plus is a plus.
     path = F.url_decode(F.regexp_replace("_metadata.file_path", r"\+", "%2B"))
@@ -236,7 +236,7 @@ def _with_file(frame: DataFrame) -> DataFrame:
 
 def _below(base: str) -> Column:
     """The path of a record's file as far as it lies below `base`; its name when it is `base`."""
-    from pyspark.sql import functions as F  # noqa: N812 - its usual name
+    from pyspark.sql import functions as F
 
     file, alone = F.col("_file"), base.rstrip("/")
     shorter = F.substring("_file", len(base) + 1, 1 << 30)

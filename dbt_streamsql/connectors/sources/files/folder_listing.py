@@ -151,7 +151,7 @@ class SparkFiles:
         return self._spark.read.format("binaryFile").option("recursiveFileLookup", "true")
 
     def _collected(self, frame: DataFrame) -> dict[str, Entry]:
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+        from pyspark.sql import functions as F
 
         found = frame.select("path", F.unix_millis("modificationTime"), "length").collect()
         entries = [Entry(_plain(row[0]), int(row[1]), int(row[2])) for row in found]

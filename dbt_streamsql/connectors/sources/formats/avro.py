@@ -36,7 +36,7 @@ class Schemas:
         """Error: CONFIG_INVALID, without Spark's avro module or for a schema that it refuses."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+        from pyspark.sql import functions as F
         from pyspark.sql.types import StructType
 
         try:
@@ -57,7 +57,7 @@ class Schemas:
     def read(self, value: Column) -> tuple[Column, Column]:
         """The records as structs, and what is wrong with them. One that cannot be read has no
         `MARK`."""
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+        from pyspark.sql import functions as F
 
         if self.writers is None:
             return self._datum(value, self.columns), F.lit(None).cast("string")

@@ -91,7 +91,7 @@ class Declared:
     def types(self, spark: SparkSession) -> StructType:
         """As Spark's types. Error: CONFIG_INVALID, for patterns of times too."""
         from pyspark.errors import PySparkException
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+        from pyspark.sql import functions as F
 
         times.check(spark, "timestamp_format", self.timestamp_format, self.place)
         times.check(spark, "date_format", self.date_format, self.place)
@@ -161,7 +161,7 @@ class Csv:
         return self.declared.told(spark)
 
     def decode(self, spark: SparkSession, frame: DataFrame, own: Sequence[str]) -> DataFrame:
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+        from pyspark.sql import functions as F
 
         types = self.declared.types(spark)
         shape = type_text(with_corrupt(as_texts(types)))
@@ -226,7 +226,7 @@ class Avro:
         return tuple((f.name, type_text(f.dataType)) for f in (wanted if len(wanted) else there))
 
     def decode(self, spark: SparkSession, frame: DataFrame, own: Sequence[str]) -> DataFrame:
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+        from pyspark.sql import functions as F
 
         row, problem = self.schemas.read(F.col(VALUE))
         known = frame.withColumn(ROW, row).withColumn(PROBLEM, problem)

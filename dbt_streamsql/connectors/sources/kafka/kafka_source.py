@@ -113,7 +113,7 @@ class Kafka:
         return End(position, sum(ends[at] - begins[at] for at in ends), oldest)
 
     def read(self, spark: SparkSession, after: Position | None, upto: Position) -> DataFrame:
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+        from pyspark.sql import functions as F
 
         spans = {
             at: (_first(at, end, after, upto), end)
@@ -207,7 +207,7 @@ class Kafka:
         )
 
     def _load(self, spark: SparkSession, spans: Mapping[Partition, tuple[int, int]]) -> DataFrame:
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+        from pyspark.sql import functions as F
 
         # Over Spark Connect nobody has looked whether records are gone.
         strict = self.on_lost == FAIL or not kafka_brokers.without_jvm(spark)

@@ -109,7 +109,7 @@ class Rows:
         return result.ntuples
 
     def frame(self, spark: SparkSession, columns: Columns, place: Place) -> DataFrame:
-        from pyspark.sql import functions as F  # noqa: N812 - its usual name
+        from pyspark.sql import functions as F
 
         self._flush()
         table = pa.Table.from_batches(self._batches, schema=self._schema())

@@ -1,0 +1,27 @@
+"""The one place where a store is opened, by its address."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from dbt_streamsql.meta.store.api import MetaStore
+from dbt_streamsql.meta.store.database import Database
+from dbt_streamsql.meta.store.store import SqlMetaStore
+
+
+def open_store(
+    url: str, clock: Callable[[], float] = time.time, *, token: str = ""
+) -> MetaStore:
+    """Open or create a store: `sqlite:///<file>` (its folder must exist) or `postgresql…`; or
+    reach one by the MetaService that serves it, `http://127.0.0.1:<port>` or `https://…`.
+
+    `token` is for a MetaService ('': the one of a service on this host), whose clock counts.
+    META_UNREACHABLE when it cannot be reached, META_VERSION when a different version wrote it,
+    META_DENIED when the service does not know the token.
+    """
+    if url.startswith(("http://", "https://")):
+        from dbt_streamsql.meta.client.client import MetaClient
+
+        return MetaClient(url, token)
+    return SqlMetaStore(Database(url), clock)

@@ -1,0 +1,53 @@
+"""The names by which stored plans call nodes and steps.
+
+A tag never changes, whatever becomes of its class: a stored plan with other tags is compiled again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dbt_streamsql.plan import relational, steps
+from dbt_streamsql.plan.expression import Expr
+
+NODES: Mapping[str, type[Any]] = {
+    "Aggregate": relational.Aggregate,
+    "Branches": relational.Branches,
+    "Call": relational.Call,
+    "Chosen": relational.Chosen,
+    "Constant": relational.Constant,
+    "Expr": Expr,
+    "Generate": relational.Generate,
+    "Input": relational.Input,
+    "Limit": relational.Limit,
+    "Match": relational.Match,
+    "Merge": relational.Merge,
+    "Output": relational.Output,
+    "Over": relational.Over,
+    "Scan": relational.Scan,
+    "Select": relational.Select,
+    "Session": relational.Session,
+    "UnionAll": relational.UnionAll,
+    "Window": relational.Window,
+}
+
+STEPS: Mapping[str, type[Any]] = {
+    "Apply": steps.Apply,
+    "Changes": steps.Changes,
+    "Collect": steps.Collect,
+    "Fold": steps.Fold,
+    "Query": steps.Query,
+    "Replace": steps.Replace,
+    "State": steps.State,
+    "Stored": steps.Stored,
+    "Together": steps.Together,
+    "Union": steps.Union,
+}
+
+_TAGS = {kind: tag for kinds in (NODES, STEPS) for tag, kind in kinds.items()}
+
+
+def tag_of(part: object) -> str:
+    """The tag of a node or a step."""
+    return _TAGS[type(part)]
