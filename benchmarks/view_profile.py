@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.data import World
 from dbt_streamsql.runtime.core import failpoints
 from dbt_streamsql.runtime.core.failpoints import Moment
-from dbt_streamsql.runtime.refresh.view_refresh import Task
-from dbt_streamsql.runtime.spark.session_pool import Sessions
+from dbt_streamsql.runtime.refresh.view_refresh import RefreshTask
+from dbt_streamsql.runtime.spark.session_pool import SessionPool
 
 STATEMENTS, ANALYSIS, OPTIMIZING, PLANNING = "statements", "analysis", "optimizing", "planning"
 JOBS, ROWS_IN, COMMIT, META, REST = "jobs", "rows in", "commit", "MetaService", "rest"
@@ -52,10 +52,10 @@ class ViewProfile:
         """`first_job`: the number of Spark's next job."""
         with ExitStack() as stack:
             for owner, name, told in (
-                (Task, "run", self._run),
+                (RefreshTask, "run", self._run),
                 (SparkSession, "sql", self._sql),
                 (SparkSession, "createDataFrame", functools.partial(self._timed, ROWS_IN)),
-                (Sessions, "job_count", self._counted),
+                (SessionPool, "job_count", self._counted),
             ):
                 stack.enter_context(_patched(owner, name, told))
             store = self.world.engine.warehouse.store
@@ -78,7 +78,7 @@ class ViewProfile:
     def _view(self) -> str:
         return self._views.get(threading.get_ident(), EPOCH)
 
-    def _run(self, original: Callable[..., Any], job: Task) -> Any:
+    def _run(self, original: Callable[..., Any], job: RefreshTask) -> Any:
         self._views[threading.get_ident()] = job.job.table
         started = time.perf_counter()
         try:

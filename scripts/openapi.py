@@ -6,7 +6,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from dbt_streamsql.meta import MetaStore, open_store
+from dbt_streamsql.meta import open_store
 from dbt_streamsql.meta.model.tokens import Tokens
 from dbt_streamsql.meta.service import create_app
 

@@ -18,7 +18,7 @@ from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
 from dbt_streamsql.adapter.config.model_config import Reads
 from dbt_streamsql.adapter.error_messages import cause_of, trace_of
-from dbt_streamsql.adapter.host import Host, host_of_profile, project_root
+from dbt_streamsql.adapter.host import SparkHost, host_of_profile, project_root
 from dbt_streamsql.adapter.secrets import scrub
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
@@ -123,7 +123,7 @@ class Cursor:
 class Handle:
     """A Spark session on loan from the host for the life of one dbt connection."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: SparkHost) -> None:
         self.host = host
         self.session = host.acquire()
         self.model = self.query = ""
@@ -180,7 +180,7 @@ class StreamSqlConnectionManager(SparkConnectionManager):
     """The thread that has cancelled what the others run, until the end of the invocation."""
 
     @property
-    def host(self) -> Host:
+    def host(self) -> SparkHost:
         return host_of_profile(self.profile.credentials, project_root(self.profile))
 
     @contextmanager

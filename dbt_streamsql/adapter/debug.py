@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from dbt_streamsql.adapter.error_messages import cause_of
-from dbt_streamsql.adapter.host import Host
+from dbt_streamsql.adapter.host import SparkHost
 from dbt_streamsql.adapter.secrets import scrub
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import quote
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def run(host: Host) -> Iterator[str]:
+def run(host: SparkHost) -> Iterator[str]:
     """Yield one line a part that works; the first that does not is an error with what to do."""
     if host.settings.method != "connect":
         yield f"java: {find_java()}"
@@ -61,7 +61,7 @@ def _remove_folder(session: SparkSession, catalog: str, schema: str) -> None:
             delete_folder(session, posixpath.join(root, schema))
 
 
-def _write_to_catalog(host: Host) -> None:
+def _write_to_catalog(host: SparkHost) -> None:
     session = host.acquire()
     catalog, name = host.settings.catalog, f"__streamsql_debug_{uuid.uuid4().hex[:8]}"
     schema = f"{quote(catalog)}.{quote(name)}"

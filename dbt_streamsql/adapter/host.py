@@ -49,7 +49,7 @@ SLOW_SECONDS = 10.0
 
 
 @contextmanager
-def _slowness_told(method: str) -> Iterator[None]:
+def _report_slow_start(method: str) -> Iterator[None]:
     """Say so while Spark is still starting after a while, and when it has started."""
     began, told = time.monotonic(), threading.Event()
 
@@ -69,7 +69,7 @@ def _slowness_told(method: str) -> Iterator[None]:
         logger.info(f"Spark started after {time.monotonic() - began:.0f} s{hint}")
 
 
-class Gate:
+class RunGate:
     """Many threads may read what the epoch has staged, or one may publish it.
 
     Publishing renames staged tables: a statement that names one must not be under way.
@@ -121,7 +121,7 @@ class Gate:
                 self._condition.notify_all()
 
 
-class Host:
+class SparkHost:
     """One Spark session and one engine for one profile. Both are opened when first needed."""
 
     def __init__(
@@ -150,7 +150,7 @@ class Host:
         self.meta = meta
         self.meta_token = meta_token
         self._server = server
-        self.gate = Gate()
+        self.gate = RunGate()
         self._lock = threading.RLock()
         self._spark: SparkSession | None = None
         self._engine: Engine | None = None
@@ -174,7 +174,7 @@ class Host:
             if self._spark is None or self._gone(self._spark):
                 self._idle.clear()
                 self._engine = None
-                with _slowness_told(self.settings.method):
+                with _report_slow_start(self.settings.method):
                     served = discover.open_warm(self.settings) if self._server else None
                     self._spark = served or open_session(self.settings)
                 for catalog in self._catalogs.values():
@@ -244,7 +244,7 @@ class Host:
         return not is_connect(spark) and spark.sparkContext._jsc is None  # noqa: SLF001 - no public getter
 
 
-_hosts: dict[tuple[object, ...], Host] = {}
+_hosts: dict[tuple[object, ...], SparkHost] = {}
 _hosts_lock = threading.Lock()
 
 
@@ -258,7 +258,7 @@ def host_of(
     consistency: str = "read_committed",
     retention: Retention | None = None,
     connections: Connections | None = None,
-) -> Host:
+) -> SparkHost:
     """The process's host for these settings; the same ones give the same host."""
     key = (
         server,
@@ -280,7 +280,7 @@ def host_of(
     )
     with _hosts_lock:
         if key not in _hosts:
-            _hosts[key] = Host(
+            _hosts[key] = SparkHost(
                 settings,
                 meta,
                 meta_token=meta_token,
@@ -293,7 +293,7 @@ def host_of(
         return _hosts[key]
 
 
-def host_of_profile(credentials: Any, root: Path) -> Host:
+def host_of_profile(credentials: Any, root: Path) -> SparkHost:
     """The host for `StreamSqlCredentials`, the target of a project in the folder `root`."""
     return host_of(
         credentials.settings(root),

@@ -19,7 +19,7 @@ from dbt_common.utils.executor import executor
 
 from dbt_streamsql.adapter import catalog
 from dbt_streamsql.adapter.connections import StreamSqlConnectionManager, reads_rows
-from dbt_streamsql.adapter.host import Host, project_root
+from dbt_streamsql.adapter.host import SparkHost, project_root
 from dbt_streamsql.adapter.integrations import IcebergCatalog
 from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
 from dbt_streamsql.meta.inspect.system_tables import PREFIX
@@ -72,7 +72,7 @@ class RelationsAdapter(SparkAdapter):
     # -- what the process shares ---------------------------------------------------------------
 
     @property
-    def host(self) -> Host:
+    def host(self) -> SparkHost:
         return self.connections.host
 
     @property

@@ -13,7 +13,7 @@ import click
 from pyspark.errors import PySparkException
 
 from dbt_streamsql.adapter.error_messages import cause_of
-from dbt_streamsql.adapter.host import Host, host_of, host_of_profile
+from dbt_streamsql.adapter.host import SparkHost, host_of, host_of_profile
 from dbt_streamsql.engine import Engine
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.model.addresses import STORE_FILE, in_file
@@ -69,7 +69,7 @@ def for_one_engine(command: Callable[..., Any]) -> Callable[..., Any]:
     """The same; the command is told an engine, opened for it: Spark starts."""
 
     @wraps(command)
-    def run(host: Host, **options: Any) -> Any:
+    def run(host: SparkHost, **options: Any) -> Any:
         try:
             return command(host.engine, **options)
         except PySparkException as error:
@@ -127,7 +127,7 @@ def engine_of_warehouse(folder: str) -> Engine:
     return _host(Path(folder).expanduser().resolve()).engine
 
 
-def _host(warehouse: Path | None, *named: str | None) -> Host:
+def _host(warehouse: Path | None, *named: str | None) -> SparkHost:
     if warehouse is not None:
         meta, _ = _meta(warehouse)
         return host_of(SessionSettings(warehouse=str(warehouse)), meta)

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from dbt_streamsql.adapter.dbt_commands import Invocation
-from dbt_streamsql.adapter.host import Host, host_of_profile
+from dbt_streamsql.adapter.host import SparkHost, host_of_profile
 from dbt_streamsql.adapter.plan_files import file_of
 from dbt_streamsql.adapter.profiles import credentials_of
 from dbt_streamsql.cli.options import (
@@ -88,7 +88,7 @@ def _compiled(model: str, root: Path, invocation: Invocation) -> Path:
 @plan.command()
 @click.argument("plan")
 @for_one_host
-def explain(host: Host, as_json: bool, plan: str) -> None:
+def explain(host: SparkHost, as_json: bool, plan: str) -> None:
     """Print the operators of PLAN: the state of each, its TTL, and which state is unbounded."""
     document = _read(plan, lambda: host.spark)
     if as_json:
@@ -101,7 +101,7 @@ def explain(host: Host, as_json: bool, plan: str) -> None:
 @click.argument("old")
 @click.argument("new")
 @for_one_host
-def diff(host: Host, as_json: bool, old: str, new: str) -> int:
+def diff(host: SparkHost, as_json: bool, old: str, new: str) -> int:
     """Print the differences between plans OLD and NEW. Exit code 1 if there are any."""
     found = differences(*(_read(place, lambda: host.spark) for place in (old, new)))
     if as_json:

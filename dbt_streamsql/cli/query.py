@@ -8,13 +8,13 @@ from contextlib import closing
 
 import click
 
-from dbt_streamsql.adapter.host import Host
+from dbt_streamsql.adapter.host import SparkHost
 from dbt_streamsql.cli.options import for_one_engine, for_one_host
 from dbt_streamsql.cli.tables import console, print_table
 from dbt_streamsql.durations import seconds_of
 from dbt_streamsql.engine import Engine
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import LEVELS, MetaStore, open_store
+from dbt_streamsql.meta import LEVELS, open_store
 from dbt_streamsql.meta.inspect.wait import wait_for, wait_for_lag, wait_for_table
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.tables.columns import collected
@@ -67,7 +67,7 @@ def query(
 @click.option("--timeout", default="5 minutes", show_default=True, help="maximum time to wait")
 @for_one_host
 def wait(
-    host: Host,
+    host: SparkHost,
     as_json: bool,
     table: str | None,
     barrier: int | None,

@@ -23,7 +23,7 @@ from dbt_streamsql.durations import seconds_of
 from dbt_streamsql.engine import Engine
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runner.events import Tell
-from dbt_streamsql.runner.loop import Pace, Runner
+from dbt_streamsql.runner.loop import Runner, Schedule
 from dbt_streamsql.runner.project import DbtProject
 from dbt_streamsql.runner.several import Child, Several
 
@@ -69,7 +69,7 @@ def run(
     """
     if once and continuous:
         raise StreamSqlError("CONFIG_INVALID", "`--once` cannot be combined with `--continuous`")
-    pace = Pace(0.0 if continuous else seconds_of(interval, "--interval"), once)
+    pace = Schedule(0.0 if continuous else seconds_of(interval, "--interval"), once)
     if warehouse is not None:
         if targets or any(named.values()) or select or exclude:
             raise StreamSqlError(
@@ -142,7 +142,7 @@ def _child(target: str, root: Path, words: Sequence[str]) -> Child:
     return Child((*command, f"--target={target}"), {**os.environ, **places})
 
 
-def _lead(engine: Engine, pace: Pace, as_json: bool, project: DbtProject | None) -> int:
+def _lead(engine: Engine, pace: Schedule, as_json: bool, project: DbtProject | None) -> int:
     well = _until_told(as_json, lambda tell, stop: Runner(engine, pace, tell, project).run(stop))
     return FAILED if pace.once and not well else 0
 

@@ -13,10 +13,10 @@ from click.core import ParameterSource
 from dbt_streamsql.adapter import secrets
 from dbt_streamsql.cli.options import PROJECT, errors_as_text
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import MetaStore, open_store
 from dbt_streamsql.meta.model.addresses import STORE_FILE, file_of, in_file
 from dbt_streamsql.meta.model.tokens import Tokens
-from dbt_streamsql.meta.store.database import redact
+from dbt_streamsql.meta.store.database import Database, redact
+from dbt_streamsql.meta.store.store import SqlMetaStore
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -88,7 +88,7 @@ def serve(
         click.echo(f"  token file: {tokens}")
         click.echo("Press Ctrl-C to stop.")
 
-    opened = open_store(url)
+    opened = SqlMetaStore(Database(url))
 
     def pages(known: Tokens) -> APIRouter:
         def verify(token: str) -> web.Sees | None:

@@ -16,7 +16,6 @@ import click
 
 from dbt_streamsql.cli.options import for_one_store
 from dbt_streamsql.cli.tables import console, plain, print_table
-from dbt_streamsql.meta.store.store import SqlMetaStore
 from dbt_streamsql.meta import MetaStore, open_store
 from dbt_streamsql.meta.inspect import history, overview, topology_text
 from dbt_streamsql.meta.inspect.overview import (
@@ -26,6 +25,7 @@ from dbt_streamsql.meta.inspect.overview import (
     Status,
 )
 from dbt_streamsql.meta.model.addresses import boundaries_beside, file_of
+from dbt_streamsql.meta.store.store import SqlMetaStore
 
 NOTHING = 3
 """Exit code when there is nothing to tell: no store yet, or no such barrier."""

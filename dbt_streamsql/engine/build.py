@@ -19,12 +19,12 @@ from dbt_streamsql.engine.revisions import Revisions
 from dbt_streamsql.engine.sinks import SinkManager
 from dbt_streamsql.engine.tables import TableDefiner
 from dbt_streamsql.engine.user_sql import expanded
-from dbt_streamsql.meta import MetaStore, open_store
+from dbt_streamsql.meta import open_store
 from dbt_streamsql.meta.model.addresses import store_of
 from dbt_streamsql.runtime.core.clock import SystemClock
 from dbt_streamsql.runtime.core.epoch_state import Warehouse
 from dbt_streamsql.runtime.spark.catalog import SparkCatalog
-from dbt_streamsql.runtime.spark.session_pool import Sessions
+from dbt_streamsql.runtime.spark.session_pool import SessionPool
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def parts_of(spark: SparkSession, catalog: str, meta: str, options: EngineOption
     """
     store = open_store(store_of(meta, options.boundary), token=options.meta_token)
     warehouse = Warehouse(
-        Sessions(spark, options.query_timeout),
+        SessionPool(spark, options.query_timeout),
         store,
         catalog,
         options.retention,

@@ -27,9 +27,9 @@ from dbt_streamsql.meta.inspect.consistent_cut import cut
 from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.schema import Column, visible
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime.core.epoch_state import Open, Warehouse, readable
+from dbt_streamsql.runtime.core.epoch_state import EpochState, Warehouse, readable
 from dbt_streamsql.runtime.reads import staleness
-from dbt_streamsql.runtime.reads.lease_keeper import Leasing
+from dbt_streamsql.runtime.reads.lease_keeper import LeaseKeeper
 from dbt_streamsql.runtime.reads.published_views import CURRENT
 from dbt_streamsql.runtime.spark.catalog import SparkCatalog
 from dbt_streamsql.storage.iceberg import metadata, staging
@@ -67,7 +67,7 @@ class ConsistentReads:
         self._warehouse = warehouse
         self._known = known
         self._expanded = expanded
-        self._leasing = Leasing(warehouse.store)
+        self._leasing = LeaseKeeper(warehouse.store)
         self._leased: dict[int, Lease] = {}
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ class ConsistentReads:
         leasing = self._leasing
         return Reader(self, leasing, leasing.take(barrier) if barrier else leasing.newest())
 
-    def in_run(self, asked: str, epoch: Open) -> str:
+    def in_run(self, asked: str, epoch: EpochState) -> str:
         """A query over what the open epoch has staged, and the roots as it has pinned them.
 
         A root by itself is read as it is now.
@@ -372,7 +372,7 @@ class Reader:
     Errors: LEASE_LOST when the process was asleep for longer than a lease lasts.
     """
 
-    def __init__(self, reads: ConsistentReads, leasing: Leasing, lease: Lease) -> None:
+    def __init__(self, reads: ConsistentReads, leasing: LeaseKeeper, lease: Lease) -> None:
         self._reads, self._leasing = reads, leasing
         self.barrier = lease.barrier
         self._leases = {lease.barrier: lease}

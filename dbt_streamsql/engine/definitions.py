@@ -39,7 +39,7 @@ from dbt_streamsql.runtime.ingest.stream_definition import (
     WAITING,
     Stream,
     check_stream,
-    is_beside,
+    is_side_table,
     opened,
     stream_of,
 )
@@ -146,7 +146,7 @@ class Definitions:
             old = [Column(column["name"], column["type"]) for column in current.columns]
             columns_now = drift.settled(stream.on_schema_change, old, made, stream.key, place)
             plan = replace(plan, columns=columns_now)
-            if reason := drift.told(old, columns_now):
+            if reason := drift.describe_drift(old, columns_now):
                 change = Redefinition(SHADOW, f"columns changed: {reason}")
         waiting = {}
         if stream.by_event_time:
@@ -260,7 +260,7 @@ class Definitions:
             return self.define_stream(
                 job, job.table, job.sql, stream, connections, job.unique_id, known
             )
-        if is_beside(job):
+        if is_side_table(job):
             return job, plan_of(job), None
         known = configuration_of(job)
         return self.define(

@@ -24,7 +24,7 @@ from dbt_streamsql.engine.options import (
     refuse_unknown,
     taken,
 )
-from dbt_streamsql.engine.store_recovery import Rebuilt
+from dbt_streamsql.engine.store_recovery import RecoveryReport
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore
 from dbt_streamsql.meta.model.addresses import STORE_FILE, in_file
@@ -277,7 +277,7 @@ class Engine:
         """`Maintenance.stop_views`."""
         return self.maintenance.stop_views(schema)
 
-    def rebuild(self, store: str = "", *, dry_run: bool = False) -> Rebuilt:
+    def rebuild(self, store: str = "", *, dry_run: bool = False) -> RecoveryReport:
         """`Maintenance.rebuild`."""
         return self.maintenance.rebuild(store, dry_run=dry_run)
 

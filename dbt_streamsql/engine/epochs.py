@@ -15,7 +15,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Fence
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core.epoch_state import Warehouse
-from dbt_streamsql.runtime.core.storage_errors import telling
+from dbt_streamsql.runtime.core.storage_errors import translate_storage_errors
 from dbt_streamsql.runtime.epoch import Epoch, waiting
 from dbt_streamsql.runtime.publish import plain_tables, publish
 from dbt_streamsql.runtime.report import Report, blame, reports_of
@@ -51,7 +51,7 @@ class EpochControl:
         """Whether an epoch is open."""
         return self.current.epoch is not None
 
-    @telling
+    @translate_storage_errors
     def begin(self) -> int:
         """Open an epoch that later calls join, and pin the inputs of all views at this moment.
 
@@ -65,7 +65,7 @@ class EpochControl:
                 self.current.epoch.pin_roots()
         return self._warehouse.store.last_committed()
 
-    @telling
+    @translate_storage_errors
     def publish(self, leave_out: Collection[str] = ()) -> Report:
         """Publish what the open epoch staged as one barrier; without one, an empty report.
 
@@ -82,7 +82,7 @@ class EpochControl:
         barrier = self._warehouse.store.last_committed()
         return Report(barrier, reports_of(versions, barrier), sinks=epoch.delivered)
 
-    @telling
+    @translate_storage_errors
     def leave_staged(self) -> int:
         """Close the open epoch without publishing; what it staged is readable at
         read_uncommitted until the next epoch, or `sweep`, discards it. Its barrier (0: nothing
@@ -91,7 +91,7 @@ class EpochControl:
             epoch = self._taken()
             return epoch.leave() if epoch is not None else 0
 
-    @telling
+    @translate_storage_errors
     def discard(self, barrier: int) -> None:
         """Discard what `leave_staged` has left.
 
@@ -107,7 +107,7 @@ class EpochControl:
             epoch = self.current.epoch
             return epoch.withdraw(nodes) if epoch is not None else []
 
-    @telling
+    @translate_storage_errors
     def abort(self) -> None:
         """Discard everything that the open epoch staged."""
         with self.lock:
@@ -115,7 +115,7 @@ class EpochControl:
             if epoch is not None:
                 epoch.abort()
 
-    @telling
+    @translate_storage_errors
     def flush(self) -> None:
         """Publish what is staged so far and go on in a next epoch that reads the same inputs."""
         with self.lock:
@@ -127,7 +127,7 @@ class EpochControl:
             if self.current.epoch is not None:
                 self.current.epoch.keep_pins(epoch.open)
 
-    @telling
+    @translate_storage_errors
     def advance(
         self,
         tables: Collection[str] | None = None,

@@ -6,10 +6,10 @@ from __future__ import annotations
 from dbt_streamsql.durations import orphan_age
 from dbt_streamsql.engine.consistent_reads import ConsistentReads
 from dbt_streamsql.engine.epochs import EpochControl
-from dbt_streamsql.engine.store_recovery import Rebuilt, rebuild
+from dbt_streamsql.engine.store_recovery import RecoveryReport, rebuild
 from dbt_streamsql.meta import Published
 from dbt_streamsql.runtime.core.epoch_state import Warehouse
-from dbt_streamsql.runtime.core.storage_errors import telling
+from dbt_streamsql.runtime.core.storage_errors import translate_storage_errors
 from dbt_streamsql.runtime.publish import plain_tables, publish
 from dbt_streamsql.runtime.reads import published_views
 from dbt_streamsql.runtime.upkeep import garbage_collection
@@ -24,7 +24,7 @@ class Maintenance:
         self._reads = reads
         self._epochs = epochs
 
-    @telling
+    @translate_storage_errors
     def sweep(self) -> int:
         """Remove what dead processes left; how many things."""
         with self._epochs.alone() as fence:
@@ -45,7 +45,7 @@ class Maintenance:
         with self._epochs.alone() as fence:
             return published_views.stop(self._warehouse, fence, schema)
 
-    def rebuild(self, store: str = "", *, dry_run: bool = False) -> Rebuilt:
+    def rebuild(self, store: str = "", *, dry_run: bool = False) -> RecoveryReport:
         """Let a store that was lost, and is empty now, remember what the tables tell.
 
         `store`: the id of the lost one, where it is not this one's. `dry_run` only looks.

@@ -15,7 +15,7 @@ from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import SHADOW, Redefinition
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
-from dbt_streamsql.runtime.core.storage_errors import telling
+from dbt_streamsql.runtime.core.storage_errors import translate_storage_errors
 from dbt_streamsql.runtime.publish import root_correction
 from dbt_streamsql.runtime.report import Report, reports_of
 from dbt_streamsql.runtime.revise import revision_plan
@@ -40,7 +40,7 @@ class Revisions:
         self._definitions = definitions
         self._epochs = epochs
 
-    @telling
+    @translate_storage_errors
     def revise(
         self,
         name: str,

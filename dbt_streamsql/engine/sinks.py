@@ -13,7 +13,7 @@ from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Sink
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core.epoch_state import Warehouse
-from dbt_streamsql.runtime.core.storage_errors import telling
+from dbt_streamsql.runtime.core.storage_errors import translate_storage_errors
 from dbt_streamsql.runtime.deliver.deliver import Delivered
 
 
@@ -27,7 +27,7 @@ class SinkManager:
         self._definitions = definitions
         self._epochs = epochs
 
-    @telling
+    @translate_storage_errors
     def create(
         self,
         name: str,
@@ -98,7 +98,7 @@ class SinkManager:
         barrier = known.delivered if known is not None else 0
         return done or Delivered(at, target.get("connector", ""), barrier)
 
-    @telling
+    @translate_storage_errors
     def drop(self, name: str) -> None:
         """Deliver nothing to it any more; what the target has stays. DEFINITION_MISSING when
         there is no such sink."""

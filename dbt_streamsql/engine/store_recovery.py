@@ -25,11 +25,11 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.changelog import changelog_table
 from dbt_streamsql.runtime.core.definition_property import Definition
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
-from dbt_streamsql.runtime.core.failpoints import durable
+from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.ingest import stream_definition
 from dbt_streamsql.runtime.publish import publish
 from dbt_streamsql.runtime.revise import catalog_scan
-from dbt_streamsql.runtime.revise.catalog_scan import Remains
+from dbt_streamsql.runtime.revise.catalog_scan import CatalogScan
 from dbt_streamsql.runtime.spark.catalog import SparkCatalog
 from dbt_streamsql.storage.iceberg import files
 from dbt_streamsql.storage.tables.columns import type_text
@@ -42,7 +42,7 @@ Define = Callable[..., tuple[Job, CompiledPlan, Any]]
 
 
 @dataclass(frozen=True)
-class Rebuilt:
+class RecoveryReport:
     """What became of a lost store.
 
     `store` is its id, `barrier` the newest one that is known again, `kept_from` the oldest that
@@ -63,7 +63,7 @@ class Rebuilt:
 
 def rebuild(
     warehouse: Warehouse, reads: ConsistentReads, store: str = "", *, dry_run: bool = False
-) -> Rebuilt:
+) -> RecoveryReport:
     """Let the empty store of a warehouse remember what the tables of the catalog tell.
 
     `store` is the id of the lost one ('': that of this store, which goes by its address).
@@ -73,12 +73,12 @@ def rebuild(
     warehouse.store.check_empty()
     fence = warehouse.store.acquire()
     try:
-        return _Rebuilding(warehouse, reads, fence, store, dry_run=dry_run).run()
+        return _StoreRecovery(warehouse, reads, fence, store, dry_run=dry_run).run()
     finally:
         warehouse.store.release(fence)
 
 
-class _Rebuilding:
+class _StoreRecovery:
     def __init__(
         self,
         warehouse: Warehouse,
@@ -93,13 +93,13 @@ class _Rebuilding:
         self.store = store or warehouse.store.id
         self.asked = bool(store)
 
-    def run(self) -> Rebuilt:
+    def run(self) -> RecoveryReport:
         found = self._look()
         waiting = found.waiting()
         if waiting and not self.dry_run:
             log.warning("barrier %s was only partly published: publishing the rest", found.newest)
             for version in waiting:
-                with durable("rebuild.publish"):
+                with failpoint("rebuild.publish"):
                     publish.make_visible(self.spark, version)
             found = self._look()
         definitions, left = self._definitions(found)
@@ -116,7 +116,7 @@ class _Rebuilding:
                 left[name] = f"its query cannot be compiled: {error.message}"
         for job in list(jobs.values()):
             jobs |= {
-                o.table: o for o in stream_definition.all_beside(job) if o.table in found.tables
+                o.table: o for o in stream_definition.side_tables(job) if o.table in found.tables
             }
         for name in jobs:
             if found.tables[name].history[0].origin.inputs is None:
@@ -129,10 +129,10 @@ class _Rebuilding:
         }
         ledger = self._ledger(found, known, list(jobs.values()))
         if not self.dry_run:
-            with durable("rebuild.store"):
+            with failpoint("rebuild.store"):
                 self.warehouse.store.rebuild(self.fence, ledger)
             self._clean(found, known)
-        return Rebuilt(
+        return RecoveryReport(
             ledger.store,
             max((barrier.id for barrier in ledger.barriers), default=0),
             ledger.kept_from,
@@ -142,7 +142,7 @@ class _Rebuilding:
             tuple(version.table for version in waiting),
         )
 
-    def _look(self) -> Remains:
+    def _look(self) -> CatalogScan:
         metas = catalog_scan.tables(self.spark, self.warehouse.catalog)
         stores = catalog_scan.stores(metas)
         if self.store not in stores and (self.asked or any(stores)):
@@ -153,9 +153,9 @@ class _Rebuilding:
                 given=others or "no table belongs to any store",
                 hint="if one of these is the lost store, pass its id: `--store <id>`",
             )
-        return Remains(metas, self.store)
+        return CatalogScan(metas, self.store)
 
-    def _definitions(self, found: Remains) -> tuple[dict[str, Definition], dict[str, str]]:
+    def _definitions(self, found: CatalogScan) -> tuple[dict[str, Definition], dict[str, str]]:
         """The definitions by view, and why other tables have none."""
         known: dict[str, Definition] = {}
         left: dict[str, str] = {}
@@ -170,7 +170,7 @@ class _Rebuilding:
                 left[name] = catalog_scan.NOT_STORED
         return known, left
 
-    def _compiler(self, found: Remains) -> Definitions:
+    def _compiler(self, found: CatalogScan) -> Definitions:
         """Compiles over the tables as they are, without the engine's own columns."""
 
         def shown(name: TableName) -> str | None:
@@ -208,7 +208,7 @@ class _Rebuilding:
             columns=table.columns,
         )
 
-    def _ledger(self, found: Remains, known: Mapping[str, object], jobs: list[Job]) -> Ledger:
+    def _ledger(self, found: CatalogScan, known: Mapping[str, object], jobs: list[Job]) -> Ledger:
         versions = found.versions(known)
         by_barrier: dict[int, list[TableVersion]] = {}
         for version in versions:
@@ -237,10 +237,10 @@ class _Rebuilding:
             found.published,
         )
 
-    def _clean(self, found: Remains, known: Mapping[str, object]) -> None:
+    def _clean(self, found: CatalogScan, known: Mapping[str, object]) -> None:
         """Nobody lists the change files any more, nor what was staged and never published."""
         for name in known:
-            with durable("sweep.changes"):
+            with failpoint("sweep.changes"):
                 files.delete_folder(self.spark, f"{found.tables[name].meta.location}-changes")
         publish.sweep(self.warehouse, self.fence)
 
@@ -258,7 +258,7 @@ def _compiled(define: Define, name: str, kept: Definition) -> tuple[Job, str]:
     return stale, "its query now compiles to a different plan"
 
 
-def _committed(found: Remains, source: str, snapshot: int | None) -> float | None:
+def _committed(found: CatalogScan, source: str, snapshot: int | None) -> float | None:
     meta = found.metas.get(source)
     made = meta.snapshots.get(snapshot) if meta is not None and snapshot is not None else None
     return made.committed / 1000 if made is not None else None

@@ -27,17 +27,17 @@ from dbt_streamsql.engine.options import (
     WideOptions,
 )
 from dbt_streamsql.engine.user_sql import expanded_to_store
-from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.errors import Place
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.document import PlanDocument
 from dbt_streamsql.plan.state import StateTtl
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.changelog import changelog_table
 from dbt_streamsql.runtime.core import definition_property
-from dbt_streamsql.runtime.core.epoch_state import (Warehouse, registered)
-from dbt_streamsql.runtime.core.failpoints import durable
-from dbt_streamsql.runtime.core.storage_errors import telling
-from dbt_streamsql.runtime.ingest.stream_definition import Stream, all_beside, forget
+from dbt_streamsql.runtime.core.epoch_state import Warehouse, registered
+from dbt_streamsql.runtime.core.failpoints import failpoint
+from dbt_streamsql.runtime.core.storage_errors import translate_storage_errors
+from dbt_streamsql.runtime.ingest.stream_definition import Stream, forget, side_tables
 from dbt_streamsql.runtime.publish import plain_tables, publish
 from dbt_streamsql.runtime.publish.plain_tables import Build
 from dbt_streamsql.runtime.report import TableReport, reports_of
@@ -121,7 +121,7 @@ class TableDefiner:
         view = ViewOptions(mode, plan=document, **known)
         return self.create_materialized_view(name, document.sql, view, table)
 
-    @telling
+    @translate_storage_errors
     def create_materialized_view(
         self,
         name: str,
@@ -152,7 +152,7 @@ class TableDefiner:
             version = epoch.define(job, made, change, asked)
         return reports_of([version], version.barrier)[job.table]
 
-    @telling
+    @translate_storage_errors
     def create_partial_update(
         self,
         name: str,
@@ -179,7 +179,7 @@ class TableDefiner:
         sql = wide_query(replace(found, branches=stored), self.known, place)
         return self.create_materialized_view(name, sql, view, options)
 
-    @telling
+    @translate_storage_errors
     def create_streaming_table(
         self,
         name: str,
@@ -220,7 +220,7 @@ class TableDefiner:
             version = epoch.define(job, plan, change, "full refresh requested" if again else "")
         return reports_of([version], version.barrier)[job.table]
 
-    @telling
+    @translate_storage_errors
     def create_table_as(
         self, build: Build, *, spark: SparkSession | None = None, atomic: bool = True
     ) -> bool:
@@ -237,7 +237,7 @@ class TableDefiner:
         self._epochs.sweep_once()
         return plain_tables.run(self._warehouse, session, build)
 
-    @telling
+    @translate_storage_errors
     def drop(self, name: str, *, keep_table: bool = False) -> None:
         """Forget a view and drop its table; DEFINITION_MISSING when it is not a view.
 
@@ -252,17 +252,17 @@ class TableDefiner:
                 if opened is None:
                     publish.recover(self._warehouse, fence)
                 job = store.jobs()[table]
-                beside = [other.table for other in all_beside(job)]
+                beside = [other.table for other in side_tables(job)]
                 if keep_table:
                     for each in (table, *beside):
                         definition_property.forget(spark, TableName.parse(each))
                 else:
                     # A runner that has lost its lock unnoticed must not take it away.
                     store.newest_barrier(fence)
-                    with durable("view.drop"):
+                    with failpoint("view.drop"):
                         for each in (table, *beside):
                             staging.drop_table(spark, TableName.parse(each))
-                with durable("view.forget"):
+                with failpoint("view.forget"):
                     for each in (*beside, table):
                         store.drop_job(fence, each)
                     changelog_table.drop_of(self._warehouse, fence, table)

@@ -23,7 +23,7 @@ from dbt_streamsql.meta.inspect import system_tables as meta_tables
 from dbt_streamsql.meta.inspect.system_tables import PREFIX, MetaTable
 from dbt_streamsql.quoting import TableName, literal, quote
 from dbt_streamsql.runtime.changelog import changelog_query
-from dbt_streamsql.runtime.core.epoch_state import Open, Warehouse
+from dbt_streamsql.runtime.core.epoch_state import EpochState, Warehouse
 from dbt_streamsql.storage.inputs import inputs
 from dbt_streamsql.storage.tables import information_schema, sql_functions
 
@@ -54,7 +54,9 @@ def has_own_tables(sql: str) -> bool:
     return PREFIX in sql.upper() or information_schema.SCHEMA in sql.lower()
 
 
-def written_out(warehouse: Warehouse, asked: str, sql: str, epoch: Open | None = None) -> str:
+def written_out(
+    warehouse: Warehouse, asked: str, sql: str, epoch: EpochState | None = None
+) -> str:
     """`sql` with all written out that Spark does not know: calls of `streamsql_changelog`,
     MetaService's own tables, and the `information_schema`, with what `epoch` has staged.
 
@@ -79,7 +81,7 @@ def of_meta_table(store: MetaStore, table: MetaTable) -> str:
     return _values(table.columns, table.rows(store))
 
 
-def _with_own_tables(warehouse: Warehouse, sql: str, epoch: Open | None) -> str:
+def _with_own_tables(warehouse: Warehouse, sql: str, epoch: EpochState | None) -> str:
     if not has_own_tables(sql):
         return sql
 

@@ -29,8 +29,8 @@ from dbt_streamsql.meta.model.records import (
     TableVersion,
     VersionState,
 )
-from dbt_streamsql.meta.store.retention import Forgotten, Outlook, Retention
 from dbt_streamsql.meta.store.api import MetaReader, MetaStore
+from dbt_streamsql.meta.store.retention import Forgotten, Outlook, Retention
 
 __all__ = [
     "LEVELS",

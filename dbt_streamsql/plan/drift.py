@@ -93,7 +93,7 @@ def conformed(select: str, made: Sequence[Column], columns: Sequence[Column]) ->
     return f"SELECT {', '.join(parts)} FROM ({select})"
 
 
-def told(old: Sequence[Column], columns: Sequence[Column]) -> str:
+def describe_drift(old: Sequence[Column], columns: Sequence[Column]) -> str:
     """What becomes of a table's columns, in words ('': nothing)."""
     before = {column.name: column for column in old}
     now = {column.name for column in columns}

@@ -18,7 +18,7 @@ KEPT = 10**15
 more, and what has expired stays so. People are shown 0 (`told`)."""
 
 
-def told(ttl: int) -> int:
+def display_ttl(ttl: int) -> int:
     """A TTL as people know it."""
     return 0 if ttl == KEPT else ttl
 

@@ -1,6 +1,7 @@
 """The names by which stored plans call nodes and steps.
 
-A tag never changes, whatever becomes of its class: a stored plan with other tags is compiled again.
+A tag never changes, whatever becomes of its class: a stored plan with other tags would be compiled
+again.
 """
 
 from __future__ import annotations

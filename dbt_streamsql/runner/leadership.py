@@ -7,7 +7,8 @@ import threading
 from contextlib import suppress
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta.store.leaders import LEADER_SECONDS, Leaders
+from dbt_streamsql.meta.store.api import Leaders
+from dbt_streamsql.meta.store.leaders import LEADER_SECONDS
 from dbt_streamsql.meta.store.lock import new_owner
 
 SAYS_SECONDS = LEADER_SECONDS / 3

@@ -15,7 +15,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runner import events
 from dbt_streamsql.runner.events import Event, Tell
 from dbt_streamsql.runner.leadership import SAYS_SECONDS, Leadership
-from dbt_streamsql.runner.patience import Patience
+from dbt_streamsql.runner.patience import Backoff
 
 BREATH_SECONDS = 0.3
 """Between two epochs whatever the interval is: who waits for the right to write looks for it ten
@@ -23,7 +23,7 @@ times a second."""
 _EPOCH, _PROJECT = "the epoch itself", "the project"
 
 
-class Follows(Protocol):
+class ProjectWatcher(Protocol):
     """A project whose models the runner keeps registered."""
 
     def changed(self) -> bool:
@@ -37,7 +37,7 @@ class Follows(Protocol):
 
 
 @dataclass(frozen=True)
-class Pace:
+class Schedule:
     """`interval`: seconds from the start of an epoch to that of the next one (0: no pause).
 
     How often, in seconds, who stands by `asks` whether it may lead, and a leader `says` that it
@@ -54,13 +54,13 @@ class Runner:
     """One engine's runner. `run` it in one thread; `stop` may be set from any."""
 
     def __init__(
-        self, engine: Engine, pace: Pace, tell: Tell, project: Follows | None = None
+        self, engine: Engine, pace: Schedule, tell: Tell, project: ProjectWatcher | None = None
     ) -> None:
         self._engine = engine
         self._pace = pace
         self._tell = tell
         self._project = project
-        self._patience = Patience(time.monotonic)
+        self._patience = Backoff(time.monotonic)
         self._failed = self._unregistered = False
         self._well = True
         """Whether the project, as it is, is registered."""

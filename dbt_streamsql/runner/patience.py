@@ -17,7 +17,7 @@ class _Rest:
     until: float
 
 
-class Patience:
+class Backoff:
     """What has failed, by name. Times are seconds of `clock`, which never goes back."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

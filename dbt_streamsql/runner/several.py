@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from dbt_streamsql.runner.events import Event, Tell
-from dbt_streamsql.runner.patience import Patience
+from dbt_streamsql.runner.patience import Backoff
 
 _LOOKS_SECONDS = 0.2
 
@@ -39,7 +39,7 @@ class Several:
         self._children = children
         self._once = once
         self._tell = tell
-        self._patience = Patience(time.monotonic)
+        self._patience = Backoff(time.monotonic)
         self._running: dict[str, subprocess.Popen[str]] = {}
         self._codes: dict[str, int] = {}
         self._one_at_a_time = threading.Lock()

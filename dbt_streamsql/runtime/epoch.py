@@ -8,24 +8,34 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta.model import topology
 from dbt_streamsql.meta import NOOP, Job, Sink, TableVersion
+from dbt_streamsql.meta.model import topology
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import METADATA, Redefinition
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.changelog import changelog_table
 from dbt_streamsql.runtime.core import definition_property
 from dbt_streamsql.runtime.core.clock import Pool
-from dbt_streamsql.runtime.core.epoch_state import (Open, Replay, Version, Warehouse, log, pin, registered, repin, unchanged)
-from dbt_streamsql.runtime.core.failpoints import durable
-from dbt_streamsql.runtime.core.storage_errors import reopen, told
+from dbt_streamsql.runtime.core.epoch_state import (
+    EpochState,
+    Replay,
+    Version,
+    Warehouse,
+    log,
+    pin,
+    registered,
+    repin,
+    unchanged,
+)
+from dbt_streamsql.runtime.core.failpoints import failpoint
+from dbt_streamsql.runtime.core.storage_errors import reopen, translate_error
 from dbt_streamsql.runtime.deliver import deliver
 from dbt_streamsql.runtime.deliver.deliver import Delivered
 from dbt_streamsql.runtime.ingest import stream_definition
 from dbt_streamsql.runtime.ingest.stream_definition import Stream
-from dbt_streamsql.runtime.ingest.stream_ingest import StreamJob
+from dbt_streamsql.runtime.ingest.stream_ingest import StreamIngest
 from dbt_streamsql.runtime.publish import openlineage, publish
-from dbt_streamsql.runtime.refresh.view_refresh import Rewrite, Task
+from dbt_streamsql.runtime.refresh.view_refresh import RefreshTask, Rewrite
 from dbt_streamsql.runtime.upkeep import compaction, retention
 from dbt_streamsql.storage.iceberg import metadata, provenance, staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
@@ -52,7 +62,7 @@ class Epoch:
             if crashed or warehouse.unswept or store.unfinished():
                 publish.recover(warehouse, fence)
                 warehouse.unswept = False
-            self.open = Open(warehouse, fence, store.jobs(), store.latest_all())
+            self.open = EpochState(warehouse, fence, store.jobs(), store.latest_all())
         except BaseException:
             store.release(fence)
             raise
@@ -80,7 +90,7 @@ class Epoch:
         """The same run wrote this table by other means: read its new version from here on."""
         repin(self.open, table)
 
-    def keep_pins(self, before: Open) -> None:
+    def keep_pins(self, before: EpochState) -> None:
         """Go on at the moment of an earlier epoch of the same run: its pins and its clock."""
         with self.open.lock:
             ours = {*self.open.jobs, *self.open.latest}
@@ -224,7 +234,7 @@ class Epoch:
 
     def _stage(self, job: Job) -> None:
         """Register a definition that counts from this barrier on."""
-        with durable("job.stage"):
+        with failpoint("job.stage"):
             self.warehouse.store.stage_job(self.open.fence, self.open.barrier(), job)
         with self.open.lock:
             self.open.jobs = {**self.open.jobs, job.table: job}
@@ -242,7 +252,7 @@ class Epoch:
                 future.set_result(run())
             except BaseException as caught:  # noqa: BLE001 - whoever waits must hear of it
                 # First of all: whoever waits must not wait for ever if undoing fails too.
-                error = told(caught)
+                error = translate_error(caught)
                 future.set_exception(error)
                 job = self.open.jobs.get(table)
                 self._unstage(table)
@@ -260,12 +270,12 @@ class Epoch:
         for source in changelog_table.runs_first(job, self.open.jobs):
             if source in taking_part and source != job.table:
                 self.ensure(source)
-        if stream_definition.is_beside(job):
+        if stream_definition.is_side_table(job):
             return self._beside(job)
         stream = stream_definition.stream_of(job)
         if stream is not None:
             return self._run_stream(job, plan, stream, change, why)
-        version = Task(self.open, job, plan, change, why, self._rewrite).run()
+        version = RefreshTask(self.open, job, plan, change, why, self._rewrite).run()
         told = changelog_table.stage(self.open, job, version)
         if told is not None and version.mode != NOOP:
             jobs = version.jobs + told.jobs if min(version.jobs, told.jobs) >= 0 else -1
@@ -273,7 +283,7 @@ class Epoch:
         staged = [told] if told is not None else []
         staged += [version] if version.mode != NOOP else []
         if staged:
-            with durable("table.processed"):
+            with failpoint("table.processed"):
                 self.warehouse.store.processed_many(self.open.fence, staged)
         with self.open.lock:
             self.open.done[job.table] = version
@@ -283,17 +293,17 @@ class Epoch:
         self, job: Job, plan: CompiledPlan, stream: Stream, change: Redefinition | None, why: str
     ) -> TableVersion:
         """Run a streaming table, with the tables that stand beside it."""
-        for other in stream_definition.all_beside(job):
+        for other in stream_definition.side_tables(job):
             known = self.open.jobs.get(other.table)
             if known is None or (known.config, known.columns) != (other.config, other.columns):
                 self._check_free(other)
                 self._stage(other)
-        version, *others = StreamJob(
+        version, *others = StreamIngest(
             self.open, job, plan, stream, why, change.reason if change else "", self._rewrite
         ).run()
         staged = [each for each in (version, *others) if each.mode != NOOP]
         if staged:
-            with durable("table.processed"):
+            with failpoint("table.processed"):
                 self.warehouse.store.processed_many(self.open.fence, staged)
         with self.open.lock:
             self.open.done |= {each.table: each for each in (version, *others)}
@@ -351,7 +361,7 @@ class Epoch:
         with self.open.lock:
             job = self.open.jobs.get(table)
             others = (
-                [other.table for other in stream_definition.all_beside(job)]
+                [other.table for other in stream_definition.side_tables(job)]
                 if job is not None
                 else []
             )
@@ -400,7 +410,7 @@ class Epoch:
                 store.processed_many(fence, [replace(v, barrier=number) for v in moved])
                 if self._held:
                     publish.clear(self.warehouse, number, self._held)
-                with durable("barrier.precommit"):
+                with failpoint("barrier.precommit"):
                     store.precommit(fence, number)
                 self.warehouse.unswept = True
                 publish.roll_forward(self.warehouse, fence, number, self.open.definitions)
@@ -438,7 +448,7 @@ class Epoch:
         held = sorted(self.open.done.keys() & self._cone(named))
         for table in held:
             self._unstage(table)
-            for beside in stream_definition.all_beside(jobs[table]):
+            for beside in stream_definition.side_tables(jobs[table]):
                 self.open.done.pop(beside.table, None)
             self.open.done.pop(table, None)
             self.open.definitions.pop(table, None)

@@ -9,7 +9,7 @@ import pytest
 
 from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import MetaStore, open_store
+from dbt_streamsql.meta import open_store
 from tests.faults import fault_disk
 from tests.support.product import embedded
 

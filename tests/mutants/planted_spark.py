@@ -67,14 +67,14 @@ SPARK: dict[str, Planted] = {
         "joined",
     ),
     "clock-backwards": (
-        "ViewJob._write",
+        "ViewRefresh._write",
         "clock = (previous.inputs.get(CLOCK), self.consumed.get(CLOCK))",
         "clock = (self.consumed.get(CLOCK), previous.inputs.get(CLOCK))",
         "the time goes from this epoch to the last one",
         "clock",
     ),
     "change-consumed-again": (
-        "ViewJob._incremental",
+        "ViewRefresh._incremental",
         "self.stager.branched",
         "replace(self.stager, inputs=previous.inputs).branched",
         "the version does not say what it consumed: the change is applied again",
@@ -138,7 +138,7 @@ SPARK: dict[str, Planted] = {
         "held",
     ),
     "driver-dead-group": (
-        ("fold", "Rows"),
+        ("fold", "DriverRows"),
         "updated = met.data.filter(pc.and_(pc.invert(equal), living))",
         "updated = met.data.filter(pc.invert(equal))",
         "a group without rows is written",
@@ -152,7 +152,7 @@ SPARK: dict[str, Planted] = {
         "ties",
     ),
     "match-null-key": (
-        ("match", "Kept"),
+        ("match", "TempRelation"),
         Text("t.{name} <=> s.{name}"),
         "t.{name} = s.{name}",
         "stored rows with a NULL in their key are not found",
@@ -230,7 +230,7 @@ SPARK: dict[str, Planted] = {
         "verdicts",
     ),
     "redefined-inputs": (
-        "ViewJob._restore",
+        "ViewRefresh._restore",
         'move.kind != "none"',
         'move.kind == "none"',
         "the change of the inputs in the same run as the definition is lost",
@@ -244,7 +244,7 @@ SPARK: dict[str, Planted] = {
         "verdicts",
     ),
     "redefined-ties": (
-        ("_window", "Differs"),
+        ("_window", "NotEquivalentError"),
         "ties = _ties(new, names) if over.ties else None",
         "ties = (old.sortable, old.unlike) if over.ties else None",
         "ties of a window may be told apart by other columns",
@@ -324,14 +324,14 @@ SPARK: dict[str, Planted] = {
         "foreign_writers",
     ),
     "around-old-deletes": (
-        "around",
+        "changes_and_matches",
         Text("ON {GONE} AND r._pos = p.pos AND r._file = p.file_path"),
         "ON false AND r._pos = p.pos AND r._file = p.file_path",
         "read together with what is joined, rows that were deleted before go again",
         "deleted_before_or_only",
     ),
     "around-passed-by": (
-        "around",
+        "changes_and_matches",
         Text("WHERE NOT ({GONE} AND {FRESH}) AND ({wanted})"),
         "WHERE ({wanted})",
         "rows that came and went between two epochs are taken back",

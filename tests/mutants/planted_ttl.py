@@ -69,7 +69,7 @@ TTL: dict[str, Planted] = {
         _ANEW,
     ),
     "ttl-forgets-marks": (
-        "ages",
+        "expiry_of",
         "numbers += [expired.get(_place(at, table), 0), known.get((table, ttl), 0)]",
         "numbers += [0]",
         "what had expired is remembered again under a longer TTL",
@@ -83,7 +83,7 @@ TTL: dict[str, Planted] = {
         "however_late",
     ),
     "ttl-rewritten-stays": (
-        "lapsing",
+        "changes_with_expiry",
         Text("(SELECT _row_id FROM {written(change.new, expired)} WHERE {_STAMP} <= {before}) n "),
         "(SELECT _row_id FROM {written(change.new, expired)}) n ",
         "an updated row is not taken back",

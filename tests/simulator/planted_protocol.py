@@ -19,12 +19,12 @@ from tests.simulator.sim_store import MemoryLeases, MemoryStore
 from tests.support.product import (
     BARRIER_MOVES,
     Feed,
-    Moves,
+    RefUpdate,
     Requirement,
     Version,
-    ViewJob,
+    ViewRefresh,
     delete_folder,
-    durable,
+    failpoint,
     make_visible,
     move_pins,
     pin,
@@ -35,7 +35,7 @@ from tests.support.product import (
 )
 
 load = symbol("load", beside="as_now")
-move = symbol("move", beside="set_current")
+update_refs = symbol("update_refs")
 sweep = symbol("sweep", beside="roll_forward")
 
 Change = tuple[Any, ...]
@@ -53,10 +53,10 @@ def _holds(*_: Any) -> Requirement:
 def _commit_first(warehouse: Any, fence: Fence, barrier: int, *_: Any) -> None:
     store = warehouse.store
     waiting = [version for version in store.versions(barrier) if version.to_publish]
-    with durable("barrier.commit"):
+    with failpoint("barrier.commit"):
         store.commit(fence, barrier)
     for version in waiting:
-        with durable("publish.table"):
+        with failpoint("publish.table"):
             make_visible(warehouse.sessions.main, version)
 
 
@@ -64,11 +64,11 @@ def _record_first(warehouse: Any, fence: Fence, barrier: int, *_: Any) -> None:
     store = warehouse.store
     for version in store.versions(barrier):
         if version.to_publish:
-            with durable("table.written"):
+            with failpoint("table.written"):
                 store.written(fence, barrier, version.table)
-            with durable("publish.table"):
+            with failpoint("publish.table"):
                 make_visible(warehouse.sessions.main, version)
-    with durable("barrier.commit"):
+    with failpoint("barrier.commit"):
         store.commit(fence, barrier)
 
 
@@ -106,7 +106,7 @@ def _forward_again(spark: Any, version: TableVersion, *_: Any) -> int | None:
     table = TableName.parse(version.table)
     if version.staged_at:
         return PUBLISH(spark, version)
-    move(spark, table, Moves(forward=version.branch, drop_branches=(version.branch,)))
+    update_refs(spark, table, RefUpdate(forward=version.branch, drop_branches=(version.branch,)))
     return None
 
 
@@ -115,7 +115,7 @@ def _without_tags(spark: Any, version: TableVersion, kept: Any = dict, *_: Any) 
 
 
 PUBLISH = make_visible
-RUN = ViewJob.run
+RUN = ViewRefresh.run
 MOVE_PINS = move_pins
 BEGIN = MemoryStore.begin
 OUTLOOK = MemoryStore.outlook
@@ -192,7 +192,7 @@ def _files_of_readers_too(warehouse: Any, fence: Fence) -> int:
     store = warehouse.store
     for table in store.tables_with_change_files():
         for file in store.change_files(table, 0, store.last_committed()):
-            with durable("sweep.changes"):
+            with failpoint("sweep.changes"):
                 delete_folder(warehouse.sessions.main, file.path)
     return 0
 
@@ -203,7 +203,7 @@ def _forget_first(warehouse: Any, fence: Fence) -> int:
     if paths:
         store.forget_change_files_at(fence, paths)
     for path in paths:
-        with durable("sweep.changes"):
+        with failpoint("sweep.changes"):
             delete_folder(warehouse.sessions.main, path)
     return len(paths)
 
@@ -275,8 +275,8 @@ PLANTED: dict[str, tuple[Change, ...]] = {
     ),
     "a lease that has ended may live again": ((MemoryLeases, "ended", lambda _: []),),
     "what a reader holds is not pinned": (("_leased", lambda _: {}),),
-    "each view reads the newest input": (("pin", _newest_input, "", "ViewJob"),),
-    "the newest input is recorded, not the one that was read": (("ViewJob.run", _says_newest),),
+    "each view reads the newest input": (("pin", _newest_input, "", "ViewRefresh"),),
+    "the newest input is recorded, not the one that was read": (("ViewRefresh.run", _says_newest),),
     "a reader takes changes again": (("_feed", _every_file, "readings"),),
     "a reader misses changes": (("_feed", _the_last_file, "readings"),),
     "change files go before they are read": (("_sweep_changes", _files_of_readers_too),),

@@ -1,6 +1,6 @@
 """The product's own runtime over the simulated store and storage, and what processes do with it.
 
-`Epoch`, `ViewJob`, `Writer`, `publish`, `upkeep` and the storage room's `staging`, `refs` and
+`Epoch`, `ViewRefresh`, `Writer`, `publish`, `upkeep` and the storage room's `staging`, `refs` and
 `pins` are the product's; a simulated session leads them to simulated tables (`sim_tables.py`).
 What is put in their place computes rows, reads the clock or draws names.
 """
@@ -38,7 +38,7 @@ from tests.support.product import (
     WAYS,
     Epoch,
     InputChange,
-    Kept,
+    TempRelation,
     Mismatch,
     Outcome,
     Tuning,
@@ -126,7 +126,7 @@ class SimulatedProgram:
         lost = -sum(weight for weight in change.values() if weight < 0)
         kept = None
         if writer.feed:
-            kept = Kept(len(change), lambda _: "changed")
+            kept = TempRelation(len(change), lambda _: "changed")
             self.spark.views[kept.name] = change
         return Outcome(gained, lost, kept)
 

@@ -9,7 +9,16 @@ from collections import Counter
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import NOOP, ChangeFile, Fence, Job, MetaStore, Retention, TableVersion, open_store
+from dbt_streamsql.meta import (
+    NOOP,
+    ChangeFile,
+    Fence,
+    Job,
+    MetaStore,
+    Retention,
+    TableVersion,
+    open_store,
+)
 from tests.simulator.sim_ledger import Ledger
 from tests.simulator.sim_store import MemoryStore
 

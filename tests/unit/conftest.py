@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dbt_streamsql.meta import MetaStore, open_store as store_at
+from dbt_streamsql.meta import MetaStore
+from dbt_streamsql.meta import open_store as store_at
 from dbt_streamsql.meta.client.client import MetaClient
 from tests.support import meta_service, postgres
 from tests.support.histories import Clock

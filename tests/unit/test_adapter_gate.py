@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import threading
 
-from dbt_streamsql.adapter.host import Gate
+from dbt_streamsql.adapter.host import RunGate
 from tests.support import patience
 
 
@@ -13,7 +13,7 @@ def _run(target):
 
 
 def test_publishing_waits_for_readers_and_keeps_new_ones_out():
-    gate, order = Gate(), []
+    gate, order = RunGate(), []
     gate.enter()
 
     def publish():
@@ -37,7 +37,7 @@ def test_publishing_waits_for_readers_and_keeps_new_ones_out():
 
 
 def test_two_who_hold_and_want_to_publish_do_not_wait_for_each_other():
-    gate, done, ready = Gate(), [], threading.Barrier(2)
+    gate, done, ready = RunGate(), [], threading.Barrier(2)
 
     def hold_and_publish():
         gate.enter()
@@ -52,7 +52,7 @@ def test_two_who_hold_and_want_to_publish_do_not_wait_for_each_other():
 
 
 def test_another_thread_may_let_go_of_what_a_thread_held():
-    gate = Gate()
+    gate = RunGate()
     thread = _run(gate.enter)
     patience.join(thread)
     gate.leave(thread.ident)

@@ -12,7 +12,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.cli import main
-from dbt_streamsql.meta import MetaStore, TableVersion, open_store
+from dbt_streamsql.meta import TableVersion, open_store
 from tests.support.histories import CLEAN, ITEMS, ORDERS, REVENUE, Clock, job, tell
 
 

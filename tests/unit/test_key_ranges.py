@@ -14,9 +14,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from tests.support.product import Kept, symbol, within
+from tests.support.product import TempRelation, symbol, within
 
-Rows = symbol("Rows", beside="fetch")
+Rows = symbol("DriverRows", beside="fetch")
 
 ASKED = "SELECT r.a FROM {t_after} r\n  LEFT SEMI JOIN {keys} k ON "
 KINDS = {"n": LongType(), "d": DateType(), "a b": LongType(), "s": StringType()}
@@ -29,7 +29,7 @@ def _keys(**columns):
     renamed = [StructField(f.name.replace("_", " "), f.dataType) for f in fields]
     table = pa.table({f.name: pa.array(v) for f, v in zip(renamed, columns.values(), strict=True)})
     rows = Rows(table, StructType(renamed))
-    return Kept(table.num_rows, lambda _: "streamsql_1", rows)
+    return TempRelation(table.num_rows, lambda _: "streamsql_1", rows)
 
 
 @pytest.mark.parametrize(
@@ -64,4 +64,4 @@ def test_the_range_stands_within_the_brackets_of_a_side_of_a_union():
 def test_keys_that_the_driver_does_not_know_have_no_range():
     text = f"{ASKED}r.x = k.n"
     assert within(text, lambda _: None) == text
-    assert within(text, lambda _: Kept(5, lambda _: "streamsql_1")) == text
+    assert within(text, lambda _: TempRelation(5, lambda _: "streamsql_1")) == text

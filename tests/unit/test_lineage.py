@@ -25,7 +25,7 @@ from openlineage.client.facet_v2 import (
 from openlineage.client.serde import Serde
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import MetaStore, open_store
+from dbt_streamsql.meta import open_store
 from dbt_streamsql.meta.inspect import delay, history
 from dbt_streamsql.runtime.publish import openlineage
 from dbt_streamsql.runtime.publish.openlineage import Place

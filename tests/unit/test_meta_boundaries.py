@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dbt_streamsql.meta import MetaStore, open_store
+from dbt_streamsql.meta import open_store
 from dbt_streamsql.meta.model.addresses import store_of
 from tests.support import postgres
 

@@ -22,8 +22,8 @@ from dbt_streamsql.meta.client.client import (
     StagedClient,
 )
 from dbt_streamsql.meta.service.holds import Holds
-from dbt_streamsql.meta.store.schema import SCHEMA_VERSION
 from dbt_streamsql.meta.store.api import Leaders, Leases, StagedLedger
+from dbt_streamsql.meta.store.schema import SCHEMA_VERSION
 from tests.support import patience
 from tests.support.histories import Clock
 
@@ -40,6 +40,8 @@ GREETING = {
     "store": "0" * 8,
     "schema_version": SCHEMA_VERSION,
 }
+
+
 def refusal(call: Callable[[], object]) -> StreamSqlError:
     with pytest.raises(StreamSqlError) as caught:
         call()

@@ -7,7 +7,15 @@ from collections.abc import Callable
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import ChangeFile, Fence, Job, MetaStore, Retention, TableVersion, open_store
+from dbt_streamsql.meta import (
+    ChangeFile,
+    Fence,
+    Job,
+    MetaStore,
+    Retention,
+    TableVersion,
+    open_store,
+)
 
 Step = Callable[[MetaStore, Fence], object]
 ORDERS, A, B = "lake.shop.orders", "lake.shop.a", "lake.shop.b"

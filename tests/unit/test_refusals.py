@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.runtime.core.storage_errors import refusal, telling
+from dbt_streamsql.runtime.core.storage_errors import refusal, translate_storage_errors
 
 SPARK = """Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times
 Caused by: java.io.IOException: No space left on device
@@ -37,7 +37,7 @@ FOLDER = "java.io.IOException: Mkdirs failed to create file:/w/s/data (exists=fa
     ],
 )
 def test_it_says_what_is_refused_where_and_what_to_do(error, what, given):
-    @telling
+    @translate_storage_errors
     def call(self):
         raise error
 
@@ -53,7 +53,7 @@ def test_it_says_what_is_refused_where_and_what_to_do(error, what, given):
 def test_other_errors_stay_what_they_are():
     error = PySparkException("[TABLE_OR_VIEW_NOT_FOUND] The table cannot be found")
 
-    @telling
+    @translate_storage_errors
     def call(self):
         raise error
 
@@ -64,7 +64,7 @@ def test_other_errors_stay_what_they_are():
 
 
 def test_what_is_returned_and_given_is_passed_on():
-    @telling
+    @translate_storage_errors
     def both(self, left, *, right):
         return left, right
 

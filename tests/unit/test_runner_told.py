@@ -13,7 +13,7 @@ from rich.console import Console
 from dbt_streamsql.cli.progress import Board, Lines
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runner.events import Event
-from dbt_streamsql.runner.patience import LONGEST_SECONDS, Patience
+from dbt_streamsql.runner.patience import LONGEST_SECONDS, Backoff
 from dbt_streamsql.runner.project import DbtProject
 
 
@@ -88,7 +88,7 @@ def test_a_log_has_a_line_an_event_and_is_spared_most_that_had_nothing_to_do(
 
 def test_what_fails_again_and_again_rests_longer_and_longer() -> None:
     now = 0.0
-    patience = Patience(lambda: now)
+    patience = Backoff(lambda: now)
     waits = [patience.failed("a") for _ in range(10)]
     assert 0.8 <= waits[0] <= 1
     assert waits[3] > 4 * waits[0]

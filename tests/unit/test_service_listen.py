@@ -13,7 +13,7 @@ import pytest
 import trustme
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import MetaStore, open_store
+from dbt_streamsql.meta import open_store
 from dbt_streamsql.meta.service import Address
 from tests.support import patience
 from tests.support.meta_service import command, url_of

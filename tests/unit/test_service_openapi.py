@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from dbt_streamsql.meta import Job, MetaStore, TableVersion, open_store
+from dbt_streamsql.meta import Job, TableVersion, open_store
 from dbt_streamsql.meta.model.tokens import Tokens
 from dbt_streamsql.meta.service import create_app
 from tests.support import patience

@@ -24,66 +24,66 @@ from dbt_streamsql.plan.relational import (
 )
 
 
-class Differs(Exception):
+class NotEquivalentError(Exception):
     """Why stored rows do not answer a query."""
 
 
-def same(new: Node, old: Node, *, lacking: bool = False) -> dict[str, str]:
+def match_columns(new: Node, old: Node, *, lacking: bool = False) -> dict[str, str]:
     """The column of `old` for each of `new`, both having the same rows up to other columns.
 
     `lacking`: aggregates that only `new` has are left out.
     """
     if type(new) is not type(old):
-        raise Differs("the query has a different structure")
+        raise NotEquivalentError("the query has a different structure")
     found = _SAME[type(new)](new, old)
     missing = [name for name in new.columns if name not in found]
     if missing and not (lacking and isinstance(new, Aggregate)):
-        raise Differs(f"{missing[0]} is not stored")
+        raise NotEquivalentError(f"{missing[0]} is not stored")
     return found
 
 
 def _scan(new: Scan, old: Scan) -> dict[str, str]:
     if new.table != old.table:
-        raise Differs(f"{new.table} is read instead of {old.table}")
+        raise NotEquivalentError(f"{new.table} is read instead of {old.table}")
     return {name: name for name in new.columns if name in old.columns}
 
 
 def _constant(new: Constant, old: Constant) -> dict[str, str]:
     if new != old:
-        raise Differs("it reads different constant rows")
+        raise NotEquivalentError("it reads different constant rows")
     return {name: name for name in new.columns}
 
 
 def _block(new: Select, old: Select) -> dict[str, str]:
     if len(new.inputs) != len(old.inputs):
-        raise Differs("it joins different relations")
+        raise NotEquivalentError("it joins different relations")
     at: dict[Ref, Expr] = {}
     for child, known in zip(new.inputs, old.inputs, strict=True):
         at |= _columns(child, known)
     _equal(new.where, old.where, at, "a condition below the stored rows is different")
     if row_makers(new, at) != row_makers(old):
-        raise Differs("its time windows multiply the rows differently")
+        raise NotEquivalentError("its time windows multiply the rows differently")
     return _outputs(new.outputs, old.outputs, at)
 
 
 def _match(new: Match, old: Match) -> dict[str, str]:
     if new.kind != old.kind:
-        raise Differs(f"a {new.kind} join replaces a {old.kind} join")
+        raise NotEquivalentError(f"a {new.kind} join replaces a {old.kind} join")
     at = _columns(new.left, old.left) | _columns(new.right, old.right)
     _equal(new.on, old.on, at, "the join condition is different")
     return _outputs(new.outputs, old.outputs, at)
 
 
 def _aggregate(new: Aggregate, old: Aggregate) -> dict[str, str]:
-    names = same(new.input, old.input)
+    names = match_columns(new.input, old.input)
     if {names[key] for key in new.keys} != set(old.keys):
-        raise Differs("the groups are different")
+        raise NotEquivalentError("the groups are different")
     found = {key: names[key] for key in new.keys}
     if new.session is not None or old.session is not None:
         if new.session is None or old.session is None or new.session.gap != old.session.gap:
-            raise Differs("the sessions are different")
+            raise NotEquivalentError("the sessions are different")
         if names[new.session.time] != old.session.time:
-            raise Differs("the sessions are different")
+            raise NotEquivalentError("the sessions are different")
         found[new.session.name] = old.session.name
     calls: dict[Call, str] = {}
     for call in old.calls:
@@ -102,33 +102,33 @@ def call_in_words_of(call: Call, names: Mapping[str, str]) -> Call:
 
 
 def _window(new: Window, old: Window) -> dict[str, str]:
-    names = same(new.input, old.input)
+    names = match_columns(new.input, old.input)
     at = {("i", name): Expr.column("i", was) for name, was in names.items()}
     if {names[name] for name in new.partition} != set(old.partition):
-        raise Differs("the partitions are different")
+        raise NotEquivalentError("the partitions are different")
     known: dict[Any, str] = {}
     for over in old.overs:
         ties = (old.sortable, old.unlike) if over.ties else None
-        key = (plain_of(over.call), tuple(map(plain_of, over.order)), over.frame, ties)
+        key = (normalize_refs(over.call), tuple(map(normalize_refs, over.order)), over.frame, ties)
         known.setdefault(key, over.name)
     found = dict(names)
     for over in new.overs:
         ties = _ties(new, names) if over.ties else None
-        order = tuple(plain_of(moved(expr, at)) for expr in over.order)
-        was = known.get((plain_of(moved(over.call, at)), order, over.frame, ties))
+        order = tuple(normalize_refs(rename_refs(expr, at)) for expr in over.order)
+        was = known.get((normalize_refs(rename_refs(over.call, at)), order, over.frame, ties))
         if was is not None:
             found[over.name] = was
     return found
 
 
 def _limit(new: Limit, old: Limit) -> dict[str, str]:
-    names = same(new.input, old.input)
+    names = match_columns(new.input, old.input)
     at = {("i", name): Expr.column("i", was) for name, was in names.items()}
-    order = tuple(plain_of(moved(expr, at)) for expr in new.order)
+    order = tuple(normalize_refs(rename_refs(expr, at)) for expr in new.order)
     asked = (order, new.limit, new.offset, _ties(new, names))
     ties = (old.sortable, old.unlike)
-    if asked != (tuple(map(plain_of, old.order)), old.limit, old.offset, ties):
-        raise Differs("the LIMIT is different")
+    if asked != (tuple(map(normalize_refs, old.order)), old.limit, old.offset, ties):
+        raise NotEquivalentError("the LIMIT is different")
     return names
 
 
@@ -141,22 +141,25 @@ def _ties(
 
 
 def _generate(new: Generate, old: Generate) -> dict[str, str]:
-    names = same(new.input, old.input)
+    names = match_columns(new.input, old.input)
     at = {("i", name): Expr.column("i", was) for name, was in names.items()}
-    if (plain_of(moved(new.call, at)), new.outer) != (plain_of(old.call), old.outer):
-        raise Differs("the generator is different")
+    if (normalize_refs(rename_refs(new.call, at)), new.outer) != (
+        normalize_refs(old.call),
+        old.outer,
+    ):
+        raise NotEquivalentError("the generator is different")
     return names | dict(zip(new.names, old.names, strict=True))
 
 
 def _union(new: UnionAll, old: UnionAll) -> dict[str, str]:
     if len(new.inputs) != len(old.inputs):
-        raise Differs("a different number of queries is combined")
+        raise NotEquivalentError("a different number of queries is combined")
     places: set[tuple[int, ...]] = set()
     for child, known in zip(new.inputs, old.inputs, strict=True):
-        found = same(child, known)
+        found = match_columns(child, known)
         places.add(tuple(known.columns.index(found[name]) for name in child.columns))
     if len(places) != 1:
-        raise Differs("the columns are combined differently")
+        raise NotEquivalentError("the columns are combined differently")
     return {name: old.columns[at] for name, at in zip(new.columns, places.pop(), strict=True)}
 
 
@@ -174,7 +177,7 @@ _SAME: dict[type[Any], Callable[[Any, Any], dict[str, str]]] = {
 
 
 def _columns(new: Input, old: Input) -> dict[Ref, Expr]:
-    found = same(new.node, old.node)
+    found = match_columns(new.node, old.node)
     return {(new.alias, name): Expr.column(old.alias, was) for name, was in found.items()}
 
 
@@ -183,10 +186,10 @@ def _outputs(
 ) -> dict[str, str]:
     known: dict[Expr, list[str]] = {}
     for output in old:
-        known.setdefault(plain_of(output.expr), []).append(output.name)
+        known.setdefault(normalize_refs(output.expr), []).append(output.name)
     found = {}
     for output in new:
-        names = known.get(plain_of(moved(output.expr, at)), ())
+        names = known.get(normalize_refs(rename_refs(output.expr, at)), ())
         if names:
             # Of columns that are the same, what is above names the one that has this name.
             found[output.name] = output.name if output.name in names else names[0]
@@ -196,24 +199,26 @@ def _outputs(
 def _equal(
     new: Iterable[Expr], old: Iterable[Expr], at: Mapping[Ref, Expr], otherwise: str
 ) -> None:
-    if {plain_of(moved(expr, at)) for expr in new} != {plain_of(expr) for expr in old}:
-        raise Differs(otherwise)
+    if {normalize_refs(rename_refs(expr, at)) for expr in new} != {
+        normalize_refs(expr) for expr in old
+    }:
+        raise NotEquivalentError(otherwise)
 
 
 def row_makers(select: Select, at: Mapping[Ref, Expr] | None = None) -> set[Expr]:
     """The outputs of a projection that make several rows of one."""
     made = [o.expr for o in select.outputs if "window(" in o.expr.template.lower()]
-    return {plain_of(expr if at is None else moved(expr, at)) for expr in made}
+    return {normalize_refs(expr if at is None else rename_refs(expr, at)) for expr in made}
 
 
-def moved(expr: Expr, at: Mapping[Ref, Expr]) -> Expr:
+def rename_refs(expr: Expr, at: Mapping[Ref, Expr]) -> Expr:
     """An expression in the words of the old relation."""
     for ref in expr.refs:
         if ref not in at:
-            raise Differs(f"{ref[1]} is not stored")
+            raise NotEquivalentError(f"{ref[1]} is not stored")
     return expr.over(at)
 
 
-def plain_of(expr: Expr) -> Expr:
+def normalize_refs(expr: Expr) -> Expr:
     """The expression with its columns numbered in the order in which they stand there."""
     return expr.over({})

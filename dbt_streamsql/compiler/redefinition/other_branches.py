@@ -17,7 +17,7 @@ from dbt_streamsql.compiler.codegen.wide_sql import (
     pack_sql,
     side_sql,
 )
-from dbt_streamsql.compiler.redefinition.equivalence import Differs, same
+from dbt_streamsql.compiler.redefinition.equivalence import NotEquivalentError, match_columns
 from dbt_streamsql.plan.expression import escape, ident
 from dbt_streamsql.plan.relational import Branches
 
@@ -39,17 +39,17 @@ def rebranched(new: Branches, old: Branches, tables: tuple[str, ...], stored: st
     `stored` is the SQL of the stored rows, `tables` are the inputs of the new version.
     """
     if (new.keys, new.key_types) != (old.keys, old.key_types):
-        raise Differs("the key is different")
+        raise NotEquivalentError("the key is different")
     kept = {
         number: known
         for number in range(len(new.inputs))
         if (known := _stored(new, number, old)) is not None
     }
     if not kept:
-        raise Differs("none of its branches is stored")
+        raise NotEquivalentError("none of its branches is stored")
     anchor = new.names.index(new.anchor) if new.anchor else -1
     if old.anchor and (anchor not in kept or kept[anchor][0] != old.anchor):
-        raise Differs("keys that the old anchor does not have are not stored")
+        raise NotEquivalentError("keys that the old anchor does not have are not stored")
     before = layout(old)
     lacking = [number for number in range(len(new.inputs)) if number not in kept]
     sides = [_stored_side(new, old, before, kept, stored)]
@@ -79,8 +79,8 @@ def _stored(new: Branches, number: int, old: Branches) -> tuple[str, tuple[int, 
     own = [child for child in old.inputs if child.alias == new.names[number]]
     for child in [*own, *old.inputs]:
         try:
-            found = same(node, child.node)
-        except Differs:
+            found = match_columns(node, child.node)
+        except NotEquivalentError:
             continue
         at = [child.node.columns.index(found[column]) for column in node.columns]
         if at[:width] != list(range(width)) or any(place < width for place in at[width:]):

@@ -20,12 +20,12 @@ from dbt_streamsql.compiler.codegen.emitter import Emitter
 from dbt_streamsql.compiler.codegen.render_sql import render
 from dbt_streamsql.compiler.codegen.tree_json import node_of
 from dbt_streamsql.compiler.redefinition.equivalence import (
-    Differs,
+    NotEquivalentError,
     call_in_words_of,
-    moved,
-    plain_of,
+    match_columns,
+    normalize_refs,
+    rename_refs,
     row_makers,
-    same,
 )
 from dbt_streamsql.compiler.redefinition.other_branches import rebranched
 from dbt_streamsql.compiler.rules import fold
@@ -79,7 +79,7 @@ def redefinition(old: CompiledPlan, new: CompiledPlan, catalog: Catalog) -> Rede
         empty = ", ".join(_cast("NULL", column) for column in (*old.columns, *old.hidden))
         nothing = f"(SELECT {fill(empty, str)})"
         catalog.schema(fill(sql, lambda hole: "0L" if hole == NOW else nothing))
-    except Differs as why:
+    except NotEquivalentError as why:
         return Redefinition(SHADOW, f"the definition changed: {why}")
     except StreamSqlError as error:
         text = f"the query is not valid over the stored rows: {error.message}"
@@ -104,7 +104,7 @@ def _wide(old: CompiledPlan, new: CompiledPlan) -> Redefinition | None:
     _check(old, new)
     before, now = node_of(old.tree), node_of(new.tree)
     if not isinstance(before, Branches) or not isinstance(now, Branches):
-        raise Differs("a view became a wide table, or a wide table became a view")
+        raise NotEquivalentError("a view became a wide table, or a wide table became a view")
     found = rebranched(now, before, new.tables, _read(old))
     if found.stays:
         return Redefinition(METADATA, "the stored rows are those of the new branches")
@@ -117,18 +117,20 @@ def _wide(old: CompiledPlan, new: CompiledPlan) -> Redefinition | None:
 def _check(old: CompiledPlan, new: CompiledPlan) -> None:
     for plan, which in ((old, "old"), (new, "new")):
         if plan.mode != "incremental":
-            raise Differs(f"the {which} query is always computed in full")
+            raise NotEquivalentError(f"the {which} query is always computed in full")
         if CLOCK in plan.tables:
-            raise Differs("it reads the time of the barrier")
+            raise NotEquivalentError("it reads the time of the barrier")
 
 
 def _made(old: CompiledPlan, new: CompiledPlan) -> Node:
     """All columns of the new version over the stored rows of the old one."""
     _check(old, new)
     if set(old.tables) != set(new.tables):
-        raise Differs("it reads different tables")
+        raise NotEquivalentError("it reads different tables")
     if not forgets_all(node_of(new.tree), node_of(old.tree)):
-        raise Differs("it looks up state that the view has forgotten in a different way")
+        raise NotEquivalentError(
+            "it looks up state that the view has forgotten in a different way"
+        )
     wanted, known = _stored(new), _stored(old)
     kept = (Output(WRITTEN, Expr(WRITTEN)),) if WRITTEN in known.columns else ()
     bare = _ageless(known)
@@ -213,13 +215,13 @@ def _over(node: Node, old: Select) -> Node:
         return node
     try:
         return _answer(_select(node), old)
-    except Differs as why:
+    except NotEquivalentError as why:
         below = children(node)
         if not below:
             raise
         try:
             return with_children(node, tuple(_over(child, old) for child in below))
-        except Differs:
+        except NotEquivalentError:
             # What is wrong with the whole says more than what is wrong with a table of it.
             raise why from None
 
@@ -227,11 +229,11 @@ def _over(node: Node, old: Select) -> Node:
 def _answer(new: Select, old: Select) -> Select:
     """A block over the stored rows, when it reads what they were made of."""
     if len(new.inputs) != len(old.inputs):
-        raise Differs("it joins different relations")
-    shown = {plain_of(output.expr): output.name for output in old.outputs}
+        raise NotEquivalentError("it joins different relations")
+    shown = {normalize_refs(output.expr): output.name for output in old.outputs}
     at: dict[Ref, Expr] = {}
     for child, known in zip(new.inputs, old.inputs, strict=True):
-        found = same(child.node, known.node, lacking=True)
+        found = match_columns(child.node, known.node, lacking=True)
         at |= {(child.alias, name): Expr.column(known.alias, was) for name, was in found.items()}
         if isinstance(child.node, Aggregate) and isinstance(known.node, Aggregate):
             added = _added(child.node, Input(known.alias, known.node), found, shown)
@@ -241,13 +243,13 @@ def _answer(new: Select, old: Select) -> Select:
                     name = (call.function or call.template.split("(")[0]).lower()
                     of = f"{'distinct ' if call.distinct else ''}{call.arg or '*'}"
                     what = f"{name}({'…' if call.template else of})"
-                    raise Differs(f"{what} is not stored")
-    had = {plain_of(expr) for expr in old.where}
-    asked = [plain_of(moved(expr, at)) for expr in new.where]
+                    raise NotEquivalentError(f"{what} is not stored")
+    had = {normalize_refs(expr) for expr in old.where}
+    asked = [normalize_refs(rename_refs(expr, at)) for expr in new.where]
     if not had <= set(asked):
-        raise Differs("rows that the old condition excluded are not stored")
+        raise NotEquivalentError("rows that the old condition excluded are not stored")
     if row_makers(new, at) != row_makers(old):
-        raise Differs("its time windows multiply the rows differently")
+        raise NotEquivalentError("its time windows multiply the rows differently")
 
     def value(expr: Expr) -> Expr:
         if expr in shown:
@@ -255,13 +257,14 @@ def _answer(new: Select, old: Select) -> Select:
         stored = {ref: shown.get(Expr.column(*ref)) for ref in expr.refs if ref[0] != _S}
         for ref, name in stored.items():
             if name is None:
-                raise Differs(f"{ref[1]} is not stored")
+                raise NotEquivalentError(f"{ref[1]} is not stored")
         return expr.over({ref: Expr.column(_S, str(name)) for ref, name in stored.items()})
 
     rows = Input(_S, Scan(STORED, tuple(output.name for output in old.outputs)))
     rest = tuple(value(expr) for expr in asked if expr not in had)
     outputs = tuple(
-        Output(output.name, value(plain_of(moved(output.expr, at)))) for output in new.outputs
+        Output(output.name, value(normalize_refs(rename_refs(output.expr, at))))
+        for output in new.outputs
     )
     return Select((rows,), rest, outputs)
 
@@ -271,7 +274,7 @@ def _added(
 ) -> dict[str, Expr]:
     """The aggregates that were not asked for, and that follow from others that are stored."""
     assert isinstance(old.node, Aggregate)
-    names = same(new.input, old.node.input)
+    names = match_columns(new.input, old.node.input)
     columns: dict[str, str] = {}
     known: dict[Call, str] = {}
     for call in old.node.calls:
@@ -294,7 +297,7 @@ def _added(
                 return f"{{{len(refs) - 1}}}"
 
             text = refill(f"CAST({text} AS {call.type})", number)
-            added[call.name] = plain_of(Expr(text, tuple(refs)))
+            added[call.name] = normalize_refs(Expr(text, tuple(refs)))
     return added
 
 

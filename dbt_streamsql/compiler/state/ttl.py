@@ -50,8 +50,8 @@ from dbt_streamsql.plan.state import (
     SORT_LIMIT,
     State,
     StateTtl,
+    display_ttl,
     lasting,
-    told,
 )
 
 _NESTED = "its rows cannot be derived from the view's stored rows; make it a separate model"
@@ -127,7 +127,7 @@ def _joined(child: Input, at: int, index: int, name: str, blocked: str) -> Itera
     found = _chain(child.node)
     if found and all(scan.table != CLOCK for scan in found):
         tables = {scan.table.rpartition(".")[2].lower() for scan in found}
-        state = State(index, name, told(found[0].ttl), blocked)
+        state = State(index, name, display_ttl(found[0].ttl), blocked)
         yield Slot(at, "joins", state, frozenset({child.alias.lower(), *tables}))
 
 
@@ -138,9 +138,9 @@ def _keyed(
     if not best or node is not best[0]:
         yield Slot(at, kind, State(0, name, 0, blocked or _NESTED))
     elif isinstance(node, Aggregate) and fold.applies(*best):  # type: ignore[arg-type]
-        yield Slot(at, kind, State(0, name, told(node.ttl)))
+        yield Slot(at, kind, State(0, name, display_ttl(node.ttl)))
     elif found := _chain(node.input):
-        yield Slot(at, kind, State(0, name, told(found[0].ttl)))
+        yield Slot(at, kind, State(0, name, display_ttl(found[0].ttl)))
 
 
 def _named(node: Keyed, best: tuple[Keyed, Select] | None) -> tuple[str, str]:

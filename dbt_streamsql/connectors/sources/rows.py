@@ -113,7 +113,7 @@ def records(
             "CONFIG_INVALID",
             "a declared type does not fit its column",
             given=str(error).splitlines()[0],
-            allowed=told(there.items()),
+            allowed=typed_columns(there.items()),
             hint="declare a type that the column can be cast to, or none",
             place=place,
         ) from error
@@ -126,6 +126,6 @@ def _converted(given: str, there: str | None, wanted: str) -> str:
     return converted(given, there, wanted.lower())
 
 
-def told(columns: Iterable[Sequence[str]]) -> str:
+def typed_columns(columns: Iterable[Sequence[str]]) -> str:
     """Columns for a message."""
     return ", ".join(f"{name} {kind}" for name, kind in columns)

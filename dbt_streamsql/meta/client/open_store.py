@@ -10,9 +10,7 @@ from dbt_streamsql.meta.store.database import Database
 from dbt_streamsql.meta.store.store import SqlMetaStore
 
 
-def open_store(
-    url: str, clock: Callable[[], float] = time.time, *, token: str = ""
-) -> MetaStore:
+def open_store(url: str, clock: Callable[[], float] = time.time, *, token: str = "") -> MetaStore:
     """Open or create a store: `sqlite:///<file>` (its folder must exist) or `postgresql…`; or
     reach one by the MetaService that serves it, `http://127.0.0.1:<port>` or `https://…`.
 

@@ -18,7 +18,7 @@ from dbt_streamsql.errors import StreamSqlError
 
 if TYPE_CHECKING:
     from dbt_streamsql.meta.model.records import Barrier, TableVersion
-    from dbt_streamsql.meta.store.reader import MetaReader
+    from dbt_streamsql.meta.store.api import MetaReader
 
 Consistency = Literal["read_uncommitted", "read_committed", "repeatable_read"]
 LEVELS: tuple[Consistency, ...] = ("read_uncommitted", "read_committed", "repeatable_read")

@@ -17,7 +17,7 @@ from dbt_streamsql.meta.model.records import (
 )
 
 if TYPE_CHECKING:
-    from dbt_streamsql.meta.store.reader import MetaReader
+    from dbt_streamsql.meta.store.api import MetaReader
 
 OLDEST_CHANGE = "oldest_change"
 """The key of `TableVersion.stats`: root table -> commit time of its oldest change taken up."""

@@ -15,7 +15,7 @@ from dbt_streamsql.meta.model import stream_nodes
 from dbt_streamsql.meta.model.records import TableVersion
 
 if TYPE_CHECKING:
-    from dbt_streamsql.meta.store.store import MetaStore
+    from dbt_streamsql.meta.store.api import MetaStore
 
 PREFIX = "__META_"
 

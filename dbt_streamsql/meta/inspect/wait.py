@@ -10,7 +10,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.inspect.consistent_cut import behind
 
 if TYPE_CHECKING:
-    from dbt_streamsql.meta.store.reader import MetaReader
+    from dbt_streamsql.meta.store.api import MetaReader
 
 _POLL_SECONDS = 0.1
 _ASK_SECONDS = 1.0

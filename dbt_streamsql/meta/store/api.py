@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from dbt_streamsql.meta.model.records import (
-        Barrier, ChangeFile, Entry, Fence, Job, Leader, Lease, Pin, Published, Sink, Span,
+        Barrier,
+        ChangeFile,
+        Entry,
+        Fence,
+        Job,
+        Leader,
+        Lease,
+        Pin,
+        Published,
+        Sink,
+        Span,
         TableVersion,
     )
     from dbt_streamsql.meta.store import lock, recovery
@@ -203,9 +213,12 @@ class MetaReader(Protocol):
 class MetaStore(MetaReader, Protocol):
     """The store with the right to write."""
 
-    leases: Leases
-    leaders: Leaders
-    staged: StagedLedger
+    @property
+    def leases(self) -> Leases: ...
+    @property
+    def leaders(self) -> Leaders: ...
+    @property
+    def staged(self) -> StagedLedger: ...
 
     @property
     def id(self) -> str:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Select, Table, and_, func, select
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta.model import topology
 from dbt_streamsql.meta.model.records import (
     Barrier,
     ChangeFile,

@@ -23,7 +23,7 @@ from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.plan import likeness
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime.core.epoch_state import (Warehouse, registered)
+from dbt_streamsql.runtime.core.epoch_state import Warehouse, registered
 from dbt_streamsql.storage.iceberg import metadata
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.scans import changes
@@ -59,10 +59,14 @@ def query(
     found = _History(warehouse, job).signed(after, upto)
     if mode == "append":
         _check_append(warehouse.sessions.main, job, found)
-    return _by_key(found.sql, job, key) if mode == "upsert" else told(found.sql, names_of(job))
+    return (
+        _by_key(found.sql, job, key)
+        if mode == "upsert"
+        else as_redo_undo_rows(found.sql, names_of(job))
+    )
 
 
-def told(signed: str, columns: Sequence[str]) -> str:
+def as_redo_undo_rows(signed: str, columns: Sequence[str]) -> str:
     """A query of redo and undo rows: one for each copy of the `signed` rows with a barrier."""
     names = ", ".join(quote(column) for column in columns)
     copies = f"array_repeat(IF({WEIGHT} > 0, '+', '-'), CAST(abs({WEIGHT}) AS INT))"

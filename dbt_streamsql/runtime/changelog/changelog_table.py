@@ -24,19 +24,19 @@ from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.changelog import changelog_query
 from dbt_streamsql.runtime.core import definition_property
 from dbt_streamsql.runtime.core.epoch_state import (
-    Open,
+    EpochState,
     Version,
     Warehouse,
     unchanged,
 )
-from dbt_streamsql.runtime.core.failpoints import durable
+from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.refresh.change_feed import Feed
-from dbt_streamsql.runtime.spark.scratch import Local
+from dbt_streamsql.runtime.spark.scratch import Scratch
 from dbt_streamsql.storage.iceberg import metadata, provenance, staging
 from dbt_streamsql.storage.iceberg.commits import refs
-from dbt_streamsql.storage.iceberg.commits.refs import Moves
+from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-from dbt_streamsql.storage.iceberg.provenance import Stamp
+from dbt_streamsql.storage.iceberg.provenance import Provenance
 from dbt_streamsql.storage.iceberg.scans import changes
 from dbt_streamsql.storage.inputs import inputs
 from dbt_streamsql.storage.tables.columns import type_text
@@ -78,7 +78,7 @@ def runs_first(job: Job, jobs: Mapping[str, Job]) -> list[str]:
     ]
 
 
-def stage(epoch: Open, job: Job, version: TableVersion) -> TableVersion | None:
+def stage(epoch: EpochState, job: Job, version: TableVersion) -> TableVersion | None:
     """Stage what a version of a view changes in its changelog; None when there is nothing to do.
 
     `version` is staged, or says that the view is what it was.
@@ -90,7 +90,7 @@ def stage(epoch: Open, job: Job, version: TableVersion) -> TableVersion | None:
     clock = epoch.warehouse.clock
     started = clock.monotonic()
     with epoch.warehouse.sessions.use() as spark:
-        counter, local = epoch.warehouse.sessions.job_count(spark), Local(spark)
+        counter, local = epoch.warehouse.sessions.job_count(spark), Scratch(spark)
         try:
             staged = _Table(epoch, job, version, spark, local).stage()
         finally:
@@ -107,7 +107,7 @@ def drop_of(warehouse: Warehouse, fence: Fence, view: str) -> None:
 
 
 def _drop(warehouse: Warehouse, fence: Fence, table: str) -> None:
-    with durable("sweep.changelog"):
+    with failpoint("sweep.changelog"):
         staging.drop_table(warehouse.sessions.main, TableName.parse(table))
         warehouse.store.drop_job(fence, table)
 
@@ -126,7 +126,12 @@ class _Table:
     """The changelog of one view in one epoch."""
 
     def __init__(
-        self, epoch: Open, job: Job, version: TableVersion, spark: SparkSession, local: Local
+        self,
+        epoch: EpochState,
+        job: Job,
+        version: TableVersion,
+        spark: SparkSession,
+        local: Scratch,
     ) -> None:
         self.epoch, self.job, self.version = epoch, job, version
         self.spark, self.local = spark, local
@@ -213,7 +218,9 @@ class _Table:
 
     def _told(self, rows: str) -> str:
         barrier = f"SELECT *, {self.epoch.barrier()}L AS {changelog_query.BARRIER} FROM {rows}"
-        return changelog_query.told(f"({barrier})", changelog_query.names_of(self.job))
+        return changelog_query.as_redo_undo_rows(
+            f"({barrier})", changelog_query.names_of(self.job)
+        )
 
     # -- writing where no reader looks -------------------------------------------------------
 
@@ -223,9 +230,9 @@ class _Table:
         branch = staging.branch_name(barrier)
         few = self.version.rows_inserted + self.version.rows_deleted <= _ONE_FILE
         hint = "/*+ COALESCE(1) */ " if few else ""
-        with durable("branch.create"):
-            refs.move(self.spark, self.name, Moves(branches={branch: meta.current}))
-        with durable("branch.write"), staging.stamped(self.spark, self._origin()):
+        with failpoint("branch.create"):
+            refs.update_refs(self.spark, self.name, RefUpdate(branches={branch: meta.current}))
+        with failpoint("branch.write"), staging.stamped(self.spark, self._origin()):
             target = staging.branch_sql(self.name, branch)
             self.spark.sql(f"INSERT INTO {target} SELECT {hint}* FROM ({self._told(rows)})")
         staged = metadata.load(self.spark, self.name)
@@ -250,7 +257,7 @@ class _Table:
         kept = definition_property.properties(str(self.name), self.epoch.warehouse.store_id, None)
         columns = len(self.job.plan["plan"]["columns"])
         properties = {**staging.view_properties(columns), **kept}
-        with durable("table.build"), staging.stamped(self.spark, self._origin()):
+        with failpoint("table.build"), staging.stamped(self.spark, self._origin()):
             snapshot = staging.build(self.spark, at, self._told(rows), location, properties)
         staged = metadata.load(self.spark, at)
         assert staged is not None
@@ -266,8 +273,8 @@ class _Table:
             inputs={self.job.table: self.version.snapshot},
         )
 
-    def _origin(self) -> Stamp:
-        return Stamp(self.epoch.barrier(), {self.job.table: self.version.snapshot})
+    def _origin(self) -> Provenance:
+        return Provenance(self.epoch.barrier(), {self.job.table: self.version.snapshot})
 
     def _announce(self, version: Version) -> None:
         with self.epoch.lock:

@@ -52,7 +52,7 @@ class Definition:
     beside: str = ""
 
 
-def packed(job: Job) -> str:
+def encode(job: Job) -> str:
     """The definition of a job as a property; the same text for the same definition."""
     kept = Definition(
         job.sql,
@@ -69,7 +69,7 @@ def packed(job: Job) -> str:
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode("ascii")
 
 
-def unpacked(text: str) -> Definition | None:
+def decode(text: str) -> Definition | None:
     """The definition in a property; None when this version cannot read it."""
     try:
         return Definition(**json.loads(zlib.decompress(base64.b64decode(text, validate=True))))
@@ -80,7 +80,7 @@ def unpacked(text: str) -> Definition | None:
 def properties(table: str, store: str, job: Job | None) -> dict[str, str]:
     """What a table keeps; `job` is None for a changelog, which its view defines."""
     kept = {TABLE: table, STORE: store}
-    return kept if job is None else {**kept, DEFINITION: packed(job)}
+    return kept if job is None else {**kept, DEFINITION: encode(job)}
 
 
 def keep(

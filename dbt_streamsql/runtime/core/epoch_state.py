@@ -24,12 +24,12 @@ from dbt_streamsql.runtime.core.clock import (
     threads,
 )
 from dbt_streamsql.runtime.core.event_time import Watermark
-from dbt_streamsql.runtime.core.failpoints import durable
+from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.core.row_expiry import APPROXIMATE, EXPIRED
 from dbt_streamsql.runtime.core.stored_rows import KnownRows
 from dbt_streamsql.runtime.core.ways import Costs
 from dbt_streamsql.runtime.spark.program import Programs, SparkProgram
-from dbt_streamsql.runtime.spark.session_pool import Sessions
+from dbt_streamsql.runtime.spark.session_pool import SessionPool
 from dbt_streamsql.runtime.spark.shared_relations import SharedRelations
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
@@ -70,7 +70,7 @@ class Warehouse:
     of others that refused a tag; they are not asked again.
     """
 
-    sessions: Sessions
+    sessions: SessionPool
     store: MetaStore
     catalog: str
     retention: Retention = field(default_factory=Retention)
@@ -129,7 +129,7 @@ class Replay:
 
 
 @dataclass
-class Open:
+class EpochState:
     """The state of one open epoch. `lock` guards everything that jobs in threads share.
 
     `sinks` are definitions that count when it is published. `clock` is what `now()` means in it,
@@ -178,7 +178,7 @@ class Open:
         """The barrier's number; it begins with the first thing to stage."""
         with self.lock:
             if not self.number:
-                with durable("barrier.begin"):
+                with failpoint("barrier.begin"):
                     begun = self.warehouse.store.begin(self.fence, *self.pinned())
                     self.number = begun.id
             return self.number
@@ -249,7 +249,7 @@ def _plan(text: str) -> CompiledPlan:
     return CompiledPlan.from_stored(text)
 
 
-def pin(epoch: Open, table: str) -> Version:
+def pin(epoch: EpochState, table: str) -> Version:
     """The version of an input that this epoch reads: what a job staged, else what was pinned."""
     with epoch.lock:
         if table in epoch.staged:
@@ -297,7 +297,7 @@ def _visible(meta: Metadata) -> list[str]:
     return shown if shown != names else []
 
 
-def repin(epoch: Open, table: str) -> None:
+def repin(epoch: EpochState, table: str) -> None:
     """Forget the pin of a table that the same run has just written."""
     with epoch.lock:
         epoch.pins.pop(table, None)

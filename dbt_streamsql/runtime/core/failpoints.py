@@ -103,7 +103,7 @@ observers: list[Observer] = []
 
 
 @contextmanager
-def durable(step: str) -> Iterator[None]:
+def failpoint(step: str) -> Iterator[None]:
     """Run one durable effect under its name."""
     if not any(step in known for known in _ALL):
         raise ValueError(f"unnamed durable step {step!r}")

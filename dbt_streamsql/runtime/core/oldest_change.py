@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from dbt_streamsql.meta import NOOP, TableVersion
 from dbt_streamsql.meta.inspect.history import OLDEST_CHANGE
-from dbt_streamsql.runtime.core.epoch_state import Open, Version
+from dbt_streamsql.runtime.core.epoch_state import EpochState, Version
 
 
 def oldest_changes(
-    epoch: Open, inputs: Mapping[str, Version], previous: TableVersion | None
+    epoch: EpochState, inputs: Mapping[str, Version], previous: TableVersion | None
 ) -> dict[str, float]:
     """Root -> seconds since 1970. Roots without news, or whose past is gone, are left out.
 

@@ -29,7 +29,7 @@ APPROXIMATE = "approximate_since"
 
 
 @dataclass(frozen=True)
-class Ages:
+class Expiry:
     """What has expired at a barrier.
 
     `known`: the sequence number up to which rows have, by table and TTL, at the places `reads`.
@@ -79,13 +79,13 @@ def _place(at: int, table: str) -> str:
     return f"{at} {table}"
 
 
-def ages(
+def expiry_of(
     reads: Sequence[tuple[str, int]],
     versions: Mapping[str, tuple[Metadata, int | None]],
     clock: int,
     before: TableVersion | None,
     committed: Callable[[int], int],
-) -> Ages:
+) -> Expiry:
     """The ages of a view's inputs at the time `clock` (microseconds).
 
     `reads` are (table, TTL in milliseconds), `versions` the metadata and the snapshot of each
@@ -118,10 +118,10 @@ def ages(
         if at is not None
     ]
     # Rows of commits that came after the clock was read must not outlive their groups.
-    return Ages(known, tuple(reads), clock, max([clock, *commits]))
+    return Expiry(known, tuple(reads), clock, max([clock, *commits]))
 
 
-def untold(meta: Metadata, change: Change) -> bool:
+def has_unknown_age(meta: Metadata, change: Change) -> bool:
     """Whether the commits of rows do not tell what a change is: the table was set back to another
     version, or had no row lineage before."""
     if change.kind == "none" or change.old is None:

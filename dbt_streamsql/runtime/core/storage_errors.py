@@ -21,7 +21,7 @@ from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan import wide_keys
 
 if TYPE_CHECKING:
-    from dbt_streamsql.runtime.spark.session_pool import Sessions
+    from dbt_streamsql.runtime.spark.session_pool import SessionPool
 
 Call = TypeVar("Call", bound=Callable[..., object])
 
@@ -116,7 +116,7 @@ def brief(error: BaseException) -> str:
     return f"{condition or type(error).__name__}: {text[:_SHOWN]}"
 
 
-def told(error: BaseException) -> BaseException:
+def translate_error(error: BaseException) -> BaseException:
     """What a caller is told of an error: STORAGE_REFUSED, or the error itself."""
     if not isinstance(error, (Py4JError, PySparkException, OSError)):
         return error
@@ -127,13 +127,13 @@ def told(error: BaseException) -> BaseException:
     return refused
 
 
-def reopen(error: BaseException, sessions: Sessions) -> None:
+def reopen(error: BaseException, sessions: SessionPool) -> None:
     """After an error that a read-only connection of the catalog gave: the next try has others."""
     if isinstance(error, StreamSqlError) and _KEPT_READ_ONLY in error.given:
         sessions.reopen_catalogs()
 
 
-def telling(call: Call) -> Call:
+def translate_storage_errors(call: Call) -> Call:
     """The same method, of who has a `_warehouse`; what the storage refuses is STORAGE_REFUSED."""
 
     @wraps(call)
@@ -141,7 +141,7 @@ def telling(call: Call) -> Call:
         try:
             return call(self, *args, **options)
         except Exception as caught:  # noqa: BLE001 - it is told
-            error = told(caught)
+            error = translate_error(caught)
             reopen(error, self._warehouse.sessions)
             raise error  # noqa: B904 - it has its cause
 

@@ -28,10 +28,10 @@ from dbt_streamsql.connectors.sinks.target import (
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Fence, Job, Sink, TableVersion
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
-from dbt_streamsql.runtime.core.failpoints import durable
+from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.deliver.sink_rows import DoubleKeyError, SinkRows, readable
 from dbt_streamsql.runtime.refresh.view_refresh import Rewrite
-from dbt_streamsql.runtime.spark.scratch import Local
+from dbt_streamsql.runtime.spark.scratch import Scratch
 
 PARALLEL = 4
 """Sinks that are delivered to side by side."""
@@ -90,7 +90,7 @@ def same(known: Sink | None, sink: Sink) -> bool:
 def register(warehouse: Warehouse, fence: Fence, sinks: Iterable[Sink]) -> None:
     """Definitions of an epoch that is published count from now on."""
     for sink in sinks:
-        with durable("sink.register"):
+        with failpoint("sink.register"):
             warehouse.store.put_sink(fence, sink)
 
 
@@ -213,7 +213,7 @@ class _Sinking:
         if first and not target.keeps_mark:
             target.check(spark, layout, first=True)
         if not target.keeps_mark and self._sink.under_way != upto.barrier:
-            with durable("sink.record"):
+            with failpoint("sink.record"):
                 self._put(replace(self._sink, under_way=upto.barrier))
         begun = target.begin(spark, layout, replaces=self._sink.replaces)
         with begun as delivery, ExitStack() as ends:
@@ -222,7 +222,7 @@ class _Sinking:
             mark = self._sure(delivery.mark if target.keeps_mark else self._mark)
             if mark is None or mark.barrier < upto.barrier:
                 self._write(ends, delivery, target, job, mark, upto)
-        with durable("sink.delivered"):
+        with failpoint("sink.delivered"):
             self._put(
                 replace(
                     self._sink,
@@ -246,7 +246,7 @@ class _Sinking:
         upto: TableVersion,
     ) -> None:
         session = ends.enter_context(self._warehouse.sessions.use())
-        local = Local(session)
+        local = Scratch(session)
         ends.callback(local.close)
         sure = is_sure(job, self._sink.config["key"], self._sink.config["plain"])
         rows = SinkRows(session, local, self._rewrite, self._sink, job, sure)
@@ -263,10 +263,10 @@ class _Sinking:
         if frame is not None:
             ended = self._ended(upto.barrier)
             batch = Batch(frame, whole, self._sink.table, upto.barrier, ended)
-            with durable("sink.write"):
+            with failpoint("sink.write"):
                 delivery.write(batch)
             self._whole = self._whole or whole
-        with durable("sink.publish"):
+        with failpoint("sink.publish"):
             delivery.publish(upto.barrier)
 
     def _sure(self, mark: Mark | None) -> Mark | None:

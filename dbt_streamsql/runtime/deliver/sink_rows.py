@@ -24,7 +24,7 @@ from dbt_streamsql.quoting import TableName, literal, quote
 from dbt_streamsql.runtime.changelog import changelog_query
 from dbt_streamsql.runtime.core.epoch_state import Warehouse
 from dbt_streamsql.runtime.refresh.view_refresh import Rewrite
-from dbt_streamsql.runtime.spark.scratch import Local
+from dbt_streamsql.runtime.spark.scratch import Scratch
 from dbt_streamsql.storage.iceberg import metadata
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.inputs import inputs
@@ -38,7 +38,7 @@ class SinkRows:
     """The rows of one sink in one session. `is_sure`: the table's own key keeps the sink's key."""
 
     spark: SparkSession
-    local: Local
+    local: Scratch
     rewrite: Rewrite
     sink: Sink
     job: Job

@@ -20,7 +20,7 @@ from dbt_streamsql.plan.unsent import Carrying
 from dbt_streamsql.quoting import TableName, expression
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
 from dbt_streamsql.runtime.core.event_time import IDLE_AFTER, LATE_DATA, TIME
-from dbt_streamsql.runtime.core.failpoints import durable
+from dbt_streamsql.runtime.core.failpoints import failpoint
 
 STREAM = "stream"
 """The key of `Job.config` that holds the `Stream` of a streaming table."""
@@ -213,7 +213,7 @@ def from_json(known: Mapping[str, Any]) -> Stream:
     return Stream(**{**known, **lists})
 
 
-def is_beside(job: Job) -> bool:
+def is_side_table(job: Job) -> bool:
     """Whether another job writes this one's table."""
     return BESIDE in job.config
 
@@ -246,7 +246,7 @@ def beside(job: Job, suffix: str) -> Job:
     )
 
 
-def all_beside(job: Job) -> list[Job]:
+def side_tables(job: Job) -> list[Job]:
     """The jobs of all tables beside a job's; none for a view."""
     stream = stream_of(job)
     if stream is None:
@@ -312,7 +312,7 @@ def release(warehouse: Warehouse, jobs: Mapping[str, Job], barrier: int) -> None
             continue
         try:
             source = opened(stream, warehouse.connections, Place(table), table)
-            with durable("stream.release"):
+            with failpoint("stream.release"):
                 source.release(warehouse.sessions.main, span.upto)
         except (StreamSqlError, PySparkException, OSError) as error:
             log.warning("%s: its stream could not be released yet: %s", table, error)

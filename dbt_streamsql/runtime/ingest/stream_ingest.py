@@ -19,9 +19,9 @@ from dbt_streamsql.meta import NOOP, Job, Span, TableVersion
 from dbt_streamsql.meta.inspect.history import EVENT_TIME, OLDEST_CHANGE
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime.core.epoch_state import Open, unchanged
+from dbt_streamsql.runtime.core.epoch_state import EpochState, unchanged
 from dbt_streamsql.runtime.core.event_time import Progress, Split
-from dbt_streamsql.runtime.core.failpoints import durable
+from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.ingest import upserts
 from dbt_streamsql.runtime.ingest.stream_definition import (
     EARLY,
@@ -30,8 +30,8 @@ from dbt_streamsql.runtime.ingest.stream_definition import (
     QUARANTINE,
     TOMBSTONES,
     Stream,
-    all_beside,
     beside,
+    side_tables,
 )
 from dbt_streamsql.runtime.ingest.stream_reader import StreamReading
 from dbt_streamsql.runtime.ingest.unsent_values import Carry, Settled, Stored
@@ -39,21 +39,21 @@ from dbt_streamsql.runtime.ingest.upserts import Upsert
 from dbt_streamsql.runtime.refresh.stager import Stager
 from dbt_streamsql.runtime.refresh.view_refresh import Rewrite
 from dbt_streamsql.runtime.spark.join_conditions import same
-from dbt_streamsql.runtime.spark.scratch import Local
+from dbt_streamsql.runtime.spark.scratch import Scratch
 from dbt_streamsql.storage.conf import over_few_rows
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.commits import refs
-from dbt_streamsql.storage.iceberg.commits.refs import Moves
+from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.inputs import inputs
 
 
 @dataclass
-class StreamJob:
+class StreamIngest:
     """One run of one streaming table. `asked`: why its stream is read from the beginning again
     ('': it is not); `drift`: how the table's columns are to be other ones ('': they are not)."""
 
-    epoch: Open
+    epoch: EpochState
     job: Job
     plan: CompiledPlan
     stream: Stream
@@ -93,7 +93,7 @@ class StreamJob:
         previous = None if self.asked or meta is None else known
         after = self.reading.after(previous, meta) if previous is not None else None
         end = self.reading.source.end(spark, after)
-        others_stand = all(self.epoch.before(o.table) for o in all_beside(self.job))
+        others_stand = all(self.epoch.before(o.table) for o in side_tables(self.job))
         progress = self.reading.progress(previous, meta)
         if end is None and previous is not None and others_stand and not self.drift:
             stats: dict[str, Any] = {POSITION: after}
@@ -104,9 +104,9 @@ class StreamJob:
                 return [replace(unchanged(previous, {}), stats=stats)]
         if end is not None:
             span = {self.job.table: Span(after, end.position)}
-            with durable("stream.record"):
+            with failpoint("stream.record"):
                 self.epoch.warehouse.store.add_spans(self.epoch.fence, self.epoch.barrier(), span)
-        local = Local(spark)
+        local = Scratch(spark)
         most = self.epoch.warehouse.tuning.driver_rows
         few = end is None or (end.records is not None and end.records <= most)
         few = few and progress.waiting <= most
@@ -134,7 +134,7 @@ class StreamJob:
     def _take(
         self,
         spark: SparkSession,
-        local: Local,
+        local: Scratch,
         after: Position | None,
         end: End | None,
         previous: TableVersion | None,
@@ -265,9 +265,9 @@ class StreamJob:
         barrier = self.epoch.barrier()
         branch = staging.branch_name(barrier)
         names = ", ".join(quote(column["name"]) for column in stager.job.columns)
-        with durable("branch.create"):
-            refs.move(spark, name, Moves(branches={branch: meta.current}))
-        with durable("branch.write"), staging.stamped(spark, stager.origin()):
+        with failpoint("branch.create"):
+            refs.update_refs(spark, name, RefUpdate(branches={branch: meta.current}))
+        with failpoint("branch.write"), staging.stamped(spark, stager.origin()):
             target = staging.branch_sql(name, branch)
             if instead:
                 rows = spark.sql(f"SELECT {names} FROM ({select})")

@@ -28,7 +28,7 @@ from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.plan.unsent import LACKS, Carrying
 from dbt_streamsql.quoting import TableName, literal, quote
 from dbt_streamsql.runtime.core.epoch_state import (
-    Open,
+    EpochState,
     log,
     pin,
     plan_of,
@@ -54,10 +54,10 @@ from dbt_streamsql.runtime.ingest.stream_definition import (
     timed,
 )
 from dbt_streamsql.runtime.refresh.view_refresh import Rewrite
-from dbt_streamsql.runtime.spark.scratch import Local
+from dbt_streamsql.runtime.spark.scratch import Scratch
 from dbt_streamsql.storage.iceberg import provenance
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-from dbt_streamsql.storage.iceberg.provenance import Stamp
+from dbt_streamsql.storage.iceberg.provenance import Provenance
 from dbt_streamsql.storage.inputs import inputs
 
 
@@ -65,7 +65,7 @@ from dbt_streamsql.storage.inputs import inputs
 class StreamReading:
     """The stream of one streaming table in one epoch."""
 
-    epoch: Open
+    epoch: EpochState
     job: Job
     plan: CompiledPlan
     stream: Stream
@@ -101,7 +101,7 @@ class StreamReading:
         told = self._told_by_table(previous, meta)
         return Progress.of({EVENT_TIME: told.event_time} if told is not None else {})
 
-    def _told_by_table(self, previous: TableVersion, meta: Metadata | None) -> Stamp | None:
+    def _told_by_table(self, previous: TableVersion, meta: Metadata | None) -> Provenance | None:
         """What the table tells itself: for a store that was rebuilt from the tables."""
         at = previous.snapshot
         while meta is not None and at is not None and at in meta.snapshots:
@@ -114,7 +114,7 @@ class StreamReading:
     # -- the records -------------------------------------------------------------------------
 
     def records(
-        self, spark: SparkSession, local: Local, after: Position | None, end: End | None
+        self, spark: SparkSession, local: Scratch, after: Position | None, end: End | None
     ) -> str:
         """The records up to `end` (None: there is none yet): SQL that may follow FROM."""
         if end is None:
@@ -193,7 +193,7 @@ class StreamReading:
     def split(
         self,
         spark: SparkSession,
-        local: Local,
+        local: Scratch,
         select: str,
         progress: Progress,
         previous: TableVersion | None,
@@ -253,7 +253,7 @@ class StreamReading:
         """What another stream of the boundary would say; this one does not wait until it has been
         read, since a run need not read it at all."""
         known = self.epoch.before(job.table)
-        local, progress = Local(spark), Progress()
+        local, progress = Scratch(spark), Progress()
         try:
             other = StreamReading(self.epoch, job, plan_of(job), stream, self.rewrite)
             meta = other.meta(job.table) if known is not None else None
@@ -278,7 +278,7 @@ class StreamReading:
         return newest
 
     def _timed(
-        self, spark: SparkSession, local: Local, after: Position | None, end: End | None
+        self, spark: SparkSession, local: Scratch, after: Position | None, end: End | None
     ) -> str:
         """The rows of the records up to `end`, with their times: SQL that may follow FROM."""
         select = self.query(spark, self.records(spark, local, after, end))

@@ -31,8 +31,8 @@ from dbt_streamsql.runtime.ingest.sequenced import (
 )
 from dbt_streamsql.runtime.ingest.stream_definition import SEQUENCE
 from dbt_streamsql.runtime.spark.join_conditions import match, same
-from dbt_streamsql.runtime.spark.scratch import Kept, Local
-from dbt_streamsql.runtime.spark.shared_relations import Rows
+from dbt_streamsql.runtime.spark.scratch import Scratch, TempRelation
+from dbt_streamsql.runtime.spark.shared_relations import DriverRows
 
 HELD = f"{HIDDEN_PREFIX}held"
 """A column of the newest records: NULL where a record is what it says. Else a struct: the `role`
@@ -67,7 +67,7 @@ class Settled:
     rows of a quarantine without barrier) and of their keys; '' where there are none. `few`: the
     driver can hold them."""
 
-    newest: Kept
+    newest: TempRelation
     refused: str = ""
     lost: str = ""
     few: bool = False
@@ -213,7 +213,9 @@ class Carry:
 
     # -- what is stored ----------------------------------------------------------------------
 
-    def settled(self, local: Local, newest: str, clearing: str, stored: Stored | None) -> Settled:
+    def settled(
+        self, local: Scratch, newest: str, clearing: str, stored: Stored | None
+    ) -> Settled:
         """The records of `newest` with the values that they lack, of what the barrier knows and
         what is stored; what is looked up is looked up for those that lack some.
 
@@ -251,7 +253,7 @@ class Carry:
         return Settled(kept, refused, lost, few)
 
     def _filled(
-        self, local: Local, first: Kept, clearing: str, stored: Stored | None, few: bool
+        self, local: Scratch, first: TempRelation, clearing: str, stored: Stored | None, few: bool
     ) -> tuple[str, dict[str, object]]:
         """A query of the records that hold something, with their values, and its parameters."""
         held = self._those(local, first, few)
@@ -318,12 +320,12 @@ class Carry:
             text += f" WHERE {or_fail(f'NOT {is_unknown}', self._told(f'n.{HELD}.lacks'))}"
         return text, literals
 
-    def _those(self, local: Local, first: Kept, few: bool) -> Kept:
+    def _those(self, local: Scratch, first: TempRelation, few: bool) -> TempRelation:
         """The newest records that hold something."""
         if first.rows is not None:
             rows = first.rows
             role = pc.struct_field(rows.data.column(HELD), "role")
-            return local.keep(Rows(rows.data.filter(pc.equal(role, NEWEST)), rows.schema))
+            return local.keep(DriverRows(rows.data.filter(pc.equal(role, NEWEST)), rows.schema))
         text = f"SELECT * FROM {first.name} WHERE {HELD}.role = '{NEWEST}'"
         if few:
             return local.collect(text, small=True)

@@ -35,8 +35,8 @@ from dbt_streamsql.runtime.ingest.unsent_values import Carry, Settled, Stored
 from dbt_streamsql.runtime.refresh.stager import Stager
 from dbt_streamsql.runtime.refresh.writer import Writer
 from dbt_streamsql.runtime.spark.join_conditions import match, same
-from dbt_streamsql.runtime.spark.scratch import Kept, Local
-from dbt_streamsql.runtime.spark.shared_relations import Rows
+from dbt_streamsql.runtime.spark.scratch import Scratch, TempRelation
+from dbt_streamsql.runtime.spark.shared_relations import DriverRows
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.commits import row_delta
 from dbt_streamsql.storage.iceberg.metadata import Metadata
@@ -67,7 +67,7 @@ class Upsert:
 
     stream: Stream
     plan: CompiledPlan
-    local: Local
+    local: Scratch
     select: str
     few: bool = False
     carry: Carry | None = None
@@ -91,7 +91,7 @@ class Upsert:
         assert self.settled is not None
         return self.settled.newest.name
 
-    def _settle(self, carry: Carry, stored: Stored | None) -> Kept:
+    def _settle(self, carry: Carry, stored: Stored | None) -> TempRelation:
         records = extended(self.stream, self.select)
         newest = carry.newest(
             records,
@@ -137,7 +137,7 @@ class Upsert:
             small = False
         return Winners(stays, goes, keys, key, small=small)
 
-    def _parted(self, won: Kept) -> tuple[str, str, str]:
+    def _parted(self, won: TempRelation) -> tuple[str, str, str]:
         """The rows to be stored, the keys that are deleted, and the keys of both."""
         asked = self._columns, [*self.stream.key, SEQUENCE], [*self.stream.key]
         if won.rows is None:
@@ -151,7 +151,9 @@ class Upsert:
         gone = pc.or_(*(pc.fill_null(data.column(of), False) for of in (DELETED, CLEARED)))
         stays, goes, keys = (
             # Spark is not asked for what is here.
-            self.local.keep(Rows(rows.select(names), StructType([types[n] for n in names]))).name
+            self.local.keep(
+                DriverRows(rows.select(names), StructType([types[n] for n in names]))
+            ).name
             for names, rows in zip(
                 asked, (data.filter(pc.invert(gone)), data.filter(gone), data), strict=True
             )
@@ -224,7 +226,7 @@ def _or_fail(condition: str, message: str, record: str = "q.*") -> str:
 
 def write(
     spark: SparkSession,
-    local: Local,
+    local: Scratch,
     stager: Stager,
     meta: Metadata,
     rows: str,

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
-from dbt_streamsql.runtime.core.failpoints import durable
+from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.publish.constraints import KINDS, Constraint, verify
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.tables import registry
@@ -45,22 +45,22 @@ def run(warehouse: Warehouse, spark: SparkSession, build: Build) -> bool:
     if not replaces and staged.exists(spark):
         return _refuse(build)
     ledger = warehouse.store.staged
-    with durable("staged.record"):
+    with failpoint("staged.record"):
         ledger.record(staged.token, str(build.spec.name), registry.to_json(staged))
     try:
-        with durable("staged.begin"):
+        with failpoint("staged.begin"):
             staged.begin(spark, build.query)
         verify(spark, staged.staged, build.constraints, str(build.spec.name))
         ledger.confirm(staged.token)
         build.clear()
-        with durable("staged.commit"):
+        with failpoint("staged.commit"):
             staged.commit(spark)
     except BaseException as error:
         _undo(warehouse, spark, staged)
         if isinstance(error, StreamSqlError) and error.code == "TABLE_EXISTS":
             return _refuse(build)
         raise
-    with durable("staged.forget"):
+    with failpoint("staged.forget"):
         ledger.forget(staged.token)
     return True
 
@@ -123,9 +123,9 @@ def _undo(warehouse: Warehouse, spark: SparkSession, staged: StagedTable) -> boo
     What brought the caller here must not be hidden by another error.
     """
     try:
-        with durable("staged.abort"):
+        with failpoint("staged.abort"):
             staged.abort(spark)
-        with durable("staged.forget"):
+        with failpoint("staged.forget"):
             warehouse.store.staged.forget(staged.token)
     except Exception:  # noqa: BLE001 - see above
         log.warning(

@@ -21,7 +21,7 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.changelog import changelog_table
 from dbt_streamsql.runtime.core import definition_property
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
-from dbt_streamsql.runtime.core.failpoints import durable
+from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.core.storage_errors import brief
 from dbt_streamsql.runtime.publish import openlineage, root_correction
 from dbt_streamsql.runtime.reads import published_views
@@ -32,7 +32,7 @@ from dbt_streamsql.storage.iceberg import (
     staging,
 )
 from dbt_streamsql.storage.iceberg.commits import tags as pins
-from dbt_streamsql.storage.iceberg.commits.refs import Moves, move, set_current
+from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate, set_current, update_refs
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.inputs import inputs
 
@@ -58,7 +58,7 @@ def roll_forward(
     before = store.latest_all()
     needed = to_pin(warehouse, before)
 
-    def pinned(table: str, meta: Metadata) -> Moves:
+    def pinned(table: str, meta: Metadata) -> RefUpdate:
         # Until the barrier is committed the version of the last one is what readers are told of.
         last = before[table].snapshot if table in before else None
         also = {last} if last is not None else set[int]()
@@ -68,10 +68,10 @@ def roll_forward(
         job = definitions.get(version.table)
         if not version.to_publish:
             if version.mode == NOOP and job is not None:
-                with durable("publish.table"):
+                with failpoint("publish.table"):
                     _learn(warehouse, version, job)
             continue
-        with durable("publish.table"):
+        with failpoint("publish.table"):
             if job is not None:
                 _learn(warehouse, version, job)
             snapshot = make_visible(
@@ -80,15 +80,15 @@ def roll_forward(
                 partial(_remembered, warehouse, version, known),
                 partial(pinned, version.table),
             )
-        with durable("table.written"):
+        with failpoint("table.written"):
             store.written(fence, barrier, version.table, snapshot)
-    with durable("barrier.commit"):
+    with failpoint("barrier.commit"):
         store.commit(fence, barrier)
 
 
 def roll_back(warehouse: Warehouse, fence: Fence, barrier: int) -> None:
     """Give an OPEN barrier up; what it staged goes with the sweep."""
-    with durable("barrier.abort"):
+    with failpoint("barrier.abort"):
         warehouse.store.abort(fence, barrier)
 
 
@@ -158,7 +158,7 @@ def sweep(
         staged = [TableName.parse(v.staged_at) for v in moved if v.staged_at and not v.created]
     gone = sum(_drop_branches(spark, TableName.parse(table), newest) for table in tables)
     for name in staged:
-        with durable("sweep.staging"):
+        with failpoint("sweep.staging"):
             staging.drop_table(spark, name)
         gone += 1
     if everywhere:
@@ -205,7 +205,7 @@ def move_pins(warehouse: Warehouse, fence: Fence, *, everywhere: bool) -> int:
             continue
         name = TableName.parse(source)
         try:
-            with durable("pins.move"):
+            with failpoint("pins.move"):
                 moved += pins.reconcile(spark, name, meta, warehouse.store_id, wanted[source])
         except (PySparkException, Py4JError) as error:
             _tell_untagged(warehouse, source, meta, error, ours=source in latest)
@@ -274,13 +274,13 @@ def clear(warehouse: Warehouse, barrier: int, tables: Collection[str]) -> None:
         name = TableName.parse(table)
         meta = metadata.load(spark, name)
         if meta is not None and branch in meta.refs:
-            with durable("sweep.branch"):
-                move(spark, name, Moves(drop_branches=(branch,)))
+            with failpoint("sweep.branch"):
+                update_refs(spark, name, RefUpdate(drop_branches=(branch,)))
     built = {version.staged_at for version in versions}
     for name in staging.staged_tables(spark, warehouse.catalog):
         ours = staging.staged_barrier(name, warehouse.store_id) == barrier
         if ours and str(name) not in built:
-            with durable("sweep.staging"):
+            with failpoint("sweep.staging"):
                 staging.drop_table(spark, name)
 
 
@@ -310,7 +310,7 @@ def make_visible(
     spark: SparkSession,
     version: TableVersion,
     kept: Callable[[], Mapping[str, str]] = dict,
-    pinned: Callable[[Metadata], Moves] = lambda _: Moves(),
+    pinned: Callable[[Metadata], RefUpdate] = lambda _: RefUpdate(),
 ) -> int | None:
     """Make one staged version of a barrier that can only go forward visible. Idempotent.
 
@@ -323,9 +323,9 @@ def make_visible(
     """
     table = TableName.parse(version.table)
     meta = metadata.load(spark, table)
-    tags = pinned(meta) if meta is not None else Moves()
+    tags = pinned(meta) if meta is not None else RefUpdate()
     # A commit of their own must not drop any: a runner that has lost its lock may be late.
-    tags_alone = Moves(tags=tags.tags)
+    tags_alone = RefUpdate(tags=tags.tags)
     if version.staged_at:
         staged = TableName.parse(version.staged_at)
         if meta is None:
@@ -335,7 +335,7 @@ def make_visible(
             if metadata.load(spark, staged) is None:
                 return None
             log.warning(_REPLACED, table, "created", version.barrier)
-        move(spark, table, tags_alone)
+        update_refs(spark, table, tags_alone)
         return staging.publish_replacement(spark, staged, table, version.barrier)
     assert version.snapshot is not None
     if meta is None or version.snapshot not in meta.snapshots:
@@ -343,7 +343,7 @@ def make_visible(
         return None
     if ROLLED_BACK in version.stats:
         if meta.current != version.snapshot:
-            move(spark, table, tags_alone)
+            update_refs(spark, table, tags_alone)
             set_current(spark, table, version.snapshot)
         return None
     if definition_property.STORE not in meta.properties:
@@ -352,12 +352,14 @@ def make_visible(
         return None
     try:
         # The branch has served when its head is the head of main: both in one commit.
-        move(spark, table, replace(tags, forward=version.branch, drop_branches=(version.branch,)))
+        update_refs(
+            spark, table, replace(tags, forward=version.branch, drop_branches=(version.branch,))
+        )
     except PySparkException as error:
         if "not an ancestor" not in str(error):
             raise
         log.warning(_REPLACED, table, "modified", version.barrier)
-        move(spark, table, tags_alone)
+        update_refs(spark, table, tags_alone)
         set_current(spark, table, version.snapshot)
     return None
 
@@ -368,8 +370,8 @@ def _drop_branches(spark: SparkSession, table: TableName, newest: int) -> int:
         name for name in (meta.refs if meta else {}) if 0 <= staging.branch_barrier(name) <= newest
     ]
     for branch in ours:
-        with durable("sweep.branch"):
-            move(spark, table, Moves(drop_branches=(branch,)))
+        with failpoint("sweep.branch"):
+            update_refs(spark, table, RefUpdate(drop_branches=(branch,)))
     return len(ours)
 
 
@@ -392,7 +394,7 @@ def _sweep_changes(warehouse: Warehouse, fence: Fence) -> int:
             paths += [file.path for file in store.change_files(table, 0, limit)]
     gone: list[str] = []
     for path in paths:
-        with durable("sweep.changes"):
+        with failpoint("sweep.changes"):
             gone += delete_changes(spark, [path])
     if gone:
         store.forget_change_files_at(fence, gone)

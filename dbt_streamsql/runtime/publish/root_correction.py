@@ -9,10 +9,10 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.core.failpoints import durable
+from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.storage.iceberg import metadata, staging
 from dbt_streamsql.storage.iceberg.commits import refs
-from dbt_streamsql.storage.iceberg.commits.refs import Moves
+from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate
 from dbt_streamsql.storage.inputs import inputs
 
 PREFIX = "streamsql_revision_"
@@ -38,15 +38,15 @@ def correct(
         raise StreamSqlError("REVISION_IMPOSSIBLE", f"{name} has no rows to revise")
     head, branch = back_to or found.current, PREFIX + store
     if texts:
-        with durable("revise.write"):
-            refs.move(spark, name, Moves(branches={branch: head}))
+        with failpoint("revise.write"):
+            refs.update_refs(spark, name, RefUpdate(branches={branch: head}))
             try:
                 for text in texts:
                     spark.sql(text)
             except PySparkException:
                 drop(spark, name, store)
                 raise
-    with durable("revise.publish"):
+    with failpoint("revise.publish"):
         now = metadata.load(spark, name)
         if now is None or now.current != found.current:
             drop(spark, name, store)
@@ -71,6 +71,6 @@ def drop(spark: SparkSession, name: TableName, store: str) -> int:
     found = inputs.find(spark, name)
     if found is None or PREFIX + store not in found.refs:
         return 0
-    with durable("sweep.branch"):
-        refs.move(spark, name, Moves(drop_branches=(PREFIX + store,)))
+    with failpoint("sweep.branch"):
+        refs.update_refs(spark, name, RefUpdate(drop_branches=(PREFIX + store,)))
     return 1

@@ -14,7 +14,7 @@ RENEWALS = 3
 """In the time that a lease lasts: one may fail."""
 
 
-class Leasing:
+class LeaseKeeper:
     """Takes leases and keeps them. Safe from several threads."""
 
     def __init__(self, store: MetaStore) -> None:

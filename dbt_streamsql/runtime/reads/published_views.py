@@ -28,7 +28,7 @@ from dbt_streamsql.meta import Fence, Job, Published
 from dbt_streamsql.quoting import TableName, literal, quote
 from dbt_streamsql.runtime.core import definition_property
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
-from dbt_streamsql.runtime.core.failpoints import durable
+from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.storage.iceberg import metadata, staging
 from dbt_streamsql.storage.iceberg.commits import compaction, tags
 from dbt_streamsql.storage.inputs import inputs
@@ -74,7 +74,7 @@ def publish(warehouse: Warehouse, fence: Fence, views: Published) -> list[str]:
     shelf = _Shelf(warehouse, views)
     shelf.check()
     staging.create_schema(spark, warehouse.catalog, views.schema)
-    with durable("views.begin"):
+    with failpoint("views.begin"):
         shelf.make_current()
         store.publish_views(fence, views)
     try:
@@ -97,7 +97,7 @@ def stop(warehouse: Warehouse, fence: Fence, schema: str) -> list[str]:
     """Drop the published views of a schema; their names. CONFIG_INVALID when there are none."""
     for views in warehouse.store.published():
         if views.schema == schema:
-            with durable("views.end"):
+            with failpoint("views.end"):
                 gone = _Shelf(warehouse, views).remove()
                 warehouse.store.stop_views(fence, schema)
             return gone
@@ -181,13 +181,13 @@ class _Shelf:
         if not changed and not gone:
             return
         for name, view in sorted(changed.items()):
-            with durable("views.replace"):
+            with failpoint("views.replace"):
                 self._replace(name, view)
         now = {name: view for name, view in have.items() if name in wanted} | changed
-        with durable("views.move"):
+        with failpoint("views.move"):
             self._write(now)
         for name in gone:
-            with durable("views.drop"):
+            with failpoint("views.drop"):
                 self._drop(name)
         self._pin([*have.values(), *now.values()], now.values())
         meta = metadata.load(self.spark, self.current)
@@ -277,7 +277,7 @@ class _Shelf:
             name = TableName.parse(source)
             meta = inputs.load(self.spark, name)
             if meta is not None:
-                with durable("pins.move"):
+                with failpoint("pins.move"):
                     owner = f"{self.views.schema}_{self.warehouse.store_id}"
                     tags.reconcile(self.spark, name, meta, f"views_{owner}", snapshots)
 

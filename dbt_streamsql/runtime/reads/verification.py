@@ -16,7 +16,7 @@ from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.changelog.changelog_query import columns_of
-from dbt_streamsql.runtime.core.epoch_state import (Warehouse, plan_of, readable, registered)
+from dbt_streamsql.runtime.core.epoch_state import Warehouse, plan_of, readable, registered
 from dbt_streamsql.runtime.core.row_expiry import APPROXIMATE, CLOCKED, expired_at
 from dbt_streamsql.runtime.refresh import row_diff
 from dbt_streamsql.runtime.refresh.program_runner import clock_row
@@ -138,7 +138,9 @@ def _moments(
             expired = min(expired, meta.snapshots[old].sequence if old is not None else 0)
         if at is None or not expired:
             return inputs.as_now(warehouse.sessions.main, name, meta, at)
-        return changes.live(changes.after(changes.with_lineage(name, at), expired))
+        return changes.drop_lineage_columns(
+            changes.written_after(changes.with_lineage(name, at), expired)
+        )
 
     return Moments(
         rows,

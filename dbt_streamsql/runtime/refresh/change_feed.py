@@ -11,12 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 from dbt_streamsql.meta import Job
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import quote
-from dbt_streamsql.runtime.spark.scratch import Kept
+from dbt_streamsql.runtime.spark.scratch import TempRelation
 from dbt_streamsql.storage.iceberg import files
 from dbt_streamsql.storage.iceberg.access import tables_of
 
 
-def write(spark: SparkSession, folder: str, feed: Kept, columns: Sequence[str]) -> None:
+def write(spark: SparkSession, folder: str, feed: TempRelation, columns: Sequence[str]) -> None:
     """Write signed rows over `columns` as parquet."""
     if feed.rows is not None and tables_of(spark).writes_files:
         rows = feed.rows.data.select([*columns, WEIGHT])

@@ -22,7 +22,7 @@ from dbt_streamsql.runtime.core.cost import (
     by_past_runs,
     dear,
 )
-from dbt_streamsql.runtime.core.epoch_state import Open, Version
+from dbt_streamsql.runtime.core.epoch_state import EpochState, Version
 from dbt_streamsql.runtime.core.ways import (
     CHANGES,
     COMPARE,
@@ -55,7 +55,7 @@ class Choice:
     `forgetful`: computed in full it would have again what it, or who reads it, has forgotten.
     """
 
-    epoch: Open
+    epoch: EpochState
     job: Job
     plan: CompiledPlan
     inputs: Mapping[str, Version]

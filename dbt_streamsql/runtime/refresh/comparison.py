@@ -22,7 +22,7 @@ from dbt_streamsql.runtime.core.stored_rows import (
 from dbt_streamsql.runtime.refresh import driver_writer
 from dbt_streamsql.runtime.refresh.write_result import Outcome
 from dbt_streamsql.runtime.refresh.writer import Writer
-from dbt_streamsql.runtime.spark.shared_relations import Rows, fetch
+from dbt_streamsql.runtime.spark.shared_relations import DriverRows, fetch
 from dbt_streamsql.storage.conf import over_few_rows
 
 
@@ -52,7 +52,9 @@ class Comparison:
             wanted = fetch(writer.spark, f"SELECT {self._names} FROM ({self.query})")
         found = stored.difference(wanted.data)
         gone = stored.rows.take(found.lost)
-        outcome, come = driver_writer.exchanged(writer, Rows(found.change, wanted.schema), gone)
+        outcome, come = driver_writer.exchanged(
+            writer, DriverRows(found.change, wanted.schema), gone
+        )
         after = stored.after(found.lost, come, outcome.file) if outcome.changed else stored
         return replace(outcome, stored=after)
 

@@ -24,9 +24,9 @@ from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime.core.stored_rows import COPIES, FILE, POSITION
 from dbt_streamsql.runtime.refresh.write_result import Mismatch, Outcome
 from dbt_streamsql.runtime.spark.join_conditions import match
-from dbt_streamsql.runtime.spark.scratch import Kept
-from dbt_streamsql.runtime.spark.shared_relations import Rows, fetch
-from dbt_streamsql.storage.iceberg.commits.row_delta import Delta, FilesUnknown
+from dbt_streamsql.runtime.spark.scratch import TempRelation
+from dbt_streamsql.runtime.spark.shared_relations import DriverRows, fetch
+from dbt_streamsql.storage.iceberg.commits.row_delta import FilesUnknown, RowDelta
 from dbt_streamsql.storage.iceberg.scans.changes import version
 
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ _PLACE = f"_file AS {FILE}, _pos AS {POSITION}"
 """Bare, as only the table has them: of a view with a column `t`, `t._file` would be a field."""
 
 
-def signed(writer: Writer, change: Rows) -> Outcome:
+def signed(writer: Writer, change: DriverRows) -> Outcome:
     """Add consolidated signed rows over the visible columns."""
     lost = _lost(change)
     gone = _places_of(writer, change, lost, writer.visible) if lost else None
     return _write(writer, _come_rows(change, writer.visible), gone, change)
 
 
-def different(writer: Writer, change: Rows) -> Outcome:
+def different(writer: Writer, change: DriverRows) -> Outcome:
     """Write signed rows over all stored columns.
 
     Beside each stand `COPIES` and the largest of each number of its place.
@@ -64,45 +64,47 @@ def different(writer: Writer, change: Rows) -> Outcome:
     return _write(writer, _come_rows(change, writer.columns), gone, _visible(writer, change))
 
 
-def exchanged(writer: Writer, change: Rows, gone: pa.Table) -> tuple[Outcome, pa.Table]:
+def exchanged(writer: Writer, change: DriverRows, gone: pa.Table) -> tuple[Outcome, pa.Table]:
     """The same, where it is known which stored rows go; also the rows that came, in their order.
 
     `change` has the types of the columns alone.
     """
     _few_enough(writer, change)
-    typed = Rows(change.data, StructType([*change.schema, StructField(WEIGHT, LongType())]))
+    typed = DriverRows(change.data, StructType([*change.schema, StructField(WEIGHT, LongType())]))
     come = _come_rows(change, writer.columns)
     return _write(writer, come, gone, _visible(writer, typed)), come
 
 
-def _few_enough(writer: Writer, change: Rows) -> None:
+def _few_enough(writer: Writer, change: DriverRows) -> None:
     if change.data.num_rows > writer.tuning.driver_rows:
         raise Mismatch(f"a comparison found {change.data.num_rows:,} different rows")
 
 
-def _visible(writer: Writer, change: Rows) -> Rows | None:
+def _visible(writer: Writer, change: DriverRows) -> DriverRows | None:
     """What readers of the view see of signed rows over all its columns."""
     if not writer.feed:
         return None
     names = (*writer.visible, WEIGHT)
     fields = {item.name: item for item in change.schema}
-    return Rows(change.data.select(names), StructType([fields[name] for name in names]))
+    return DriverRows(change.data.select(names), StructType([fields[name] for name in names]))
 
 
-def _come_rows(change: Rows, names: Sequence[str]) -> pa.Table:
+def _come_rows(change: DriverRows, names: Sequence[str]) -> pa.Table:
     """Each gained row of a change, as many times as it is gained."""
     weights = change.data.column(WEIGHT).to_pylist()
     come = [row for row, weight in enumerate(weights) for _ in range(weight)]
     return _take(change.data.select(names), come)
 
 
-def _lost(change: Rows) -> list[int]:
+def _lost(change: DriverRows) -> list[int]:
     """The numbers of the rows that a change takes away."""
     weights = change.data.column(WEIGHT).to_pylist()
     return [row for row, weight in enumerate(weights) if weight < 0]
 
 
-def _places_of(writer: Writer, change: Rows, lost: list[int], names: tuple[str, ...]) -> pa.Table:
+def _places_of(
+    writer: Writer, change: DriverRows, lost: list[int], names: tuple[str, ...]
+) -> pa.Table:
     """As many stored rows as a change takes away. Error: `Mismatch` when there are fewer."""
     asked = _numbered(writer, change, lost)
     condition, literals = match(asked, names)
@@ -124,7 +126,7 @@ def _places_of(writer: Writer, change: Rows, lost: list[int], names: tuple[str, 
     return _take(found, chosen)
 
 
-def replace(writer: Writer, new: Rows, keys: str, key: tuple[str, ...]) -> Outcome:
+def replace(writer: Writer, new: DriverRows, keys: str, key: tuple[str, ...]) -> Outcome:
     """Exchange the rows under `keys` for `new` (all stored columns) where they differ."""
     names = list(writer.columns)
     items = ", ".join(f"t.{quote(column)}" for column in names)
@@ -140,7 +142,7 @@ def replace(writer: Writer, new: Rows, keys: str, key: tuple[str, ...]) -> Outco
     return _write(writer, _take(new.data.select(names), came), _take(old.data, went), feed)
 
 
-def fold(writer: Writer, source: Rows, spec: Fold) -> Outcome:
+def fold(writer: Writer, source: DriverRows, spec: Fold) -> Outcome:
     """Combine the changes of groups with the stored groups."""
     asked = _numbered(writer, source, range(source.data.num_rows))
     condition, literals = match(asked, spec.key)
@@ -175,9 +177,9 @@ def fold(writer: Writer, source: Rows, spec: Fold) -> Outcome:
     return _write(writer, rows, gone, _feed(writer, schema, rows, gone))
 
 
-def _born(writer: Writer, source: Rows, numbers: Sequence[int], spec: Fold) -> pa.Table:
+def _born(writer: Writer, source: DriverRows, numbers: Sequence[int], spec: Fold) -> pa.Table:
     """The rows of groups that were not there."""
-    groups = writer.local.rows(Rows(_take(source.data, numbers), source.schema))
+    groups = writer.local.rows(DriverRows(_take(source.data, numbers), source.schema))
     values = fold_values(spec, "", "s")
     items = ", ".join(f"{values[column]} AS {quote(column)}" for column in writer.columns)
     alive = f" WHERE {values[spec.alive]} > 0" if spec.alive else ""
@@ -188,7 +190,7 @@ def _take(rows: pa.Table, numbers: Sequence[int]) -> pa.Table:
     return rows.take(pa.array(numbers, pa.int64()))
 
 
-def _look_up(writer: Writer, sql: str, literals: dict[str, Any]) -> Rows:
+def _look_up(writer: Writer, sql: str, literals: dict[str, Any]) -> DriverRows:
     """The rows of a query that picks few rows of a big table."""
     # Otherwise Spark makes a row of every line of a wide table before it asks for its key.
     writer.spark.conf.set(_MAX_FIELDS, 10_000)
@@ -203,14 +205,16 @@ def stored(writer: Writer) -> str:
     return version(writer.table, writer.base)
 
 
-def _numbered(writer: Writer, rows: Rows, numbers: Sequence[int]) -> Kept:
+def _numbered(writer: Writer, rows: DriverRows, numbers: Sequence[int]) -> TempRelation:
     """Some of the rows, each with its number, as a relation."""
     data = _take(rows.data, numbers).append_column(_NUMBER, pa.array(numbers, pa.int64()))
     schema = StructType([*rows.schema, StructField(_NUMBER, LongType())])
-    return writer.local.keep(Rows(data, schema))
+    return writer.local.keep(DriverRows(data, schema))
 
 
-def _write(writer: Writer, come: pa.Table, gone: pa.Table | None, feed: Rows | None) -> Outcome:
+def _write(
+    writer: Writer, come: pa.Table, gone: pa.Table | None, feed: DriverRows | None
+) -> Outcome:
     lost = gone.num_rows if gone is not None else 0
     if not come.num_rows and not lost:
         return Outcome()
@@ -220,14 +224,14 @@ def _write(writer: Writer, come: pa.Table, gone: pa.Table | None, feed: Rows | N
         for file, position in zip(files, positions, strict=True):
             places[file].append(position)
     try:
-        file = writer.commit(Delta(come, places))
+        file = writer.commit(RowDelta(come, places))
     except FilesUnknown as error:
         raise Mismatch from error
     kept = writer.local.keep(feed) if writer.feed and feed is not None else None
     return Outcome(come.num_rows, lost, kept, file)
 
 
-def _feed(writer: Writer, schema: StructType, come: pa.Table, gone: pa.Table) -> Rows | None:
+def _feed(writer: Writer, schema: StructType, come: pa.Table, gone: pa.Table) -> DriverRows | None:
     """The change as signed visible rows."""
     if not writer.feed:
         return None
@@ -239,7 +243,9 @@ def _feed(writer: Writer, schema: StructType, come: pa.Table, gone: pa.Table) ->
         weights = pa.array([weight] * rows.num_rows, pa.int64())
         parts.append(rows.append_column(WEIGHT, weights))
     fields = [types[name] for name in names]
-    return Rows(pa.concat_tables(parts), StructType([*fields, StructField(WEIGHT, LongType())]))
+    return DriverRows(
+        pa.concat_tables(parts), StructType([*fields, StructField(WEIGHT, LongType())])
+    )
 
 
 def _equal(met: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:

@@ -9,13 +9,13 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import quote
-from dbt_streamsql.runtime.core.epoch_state import Open, Version
+from dbt_streamsql.runtime.core.epoch_state import EpochState, Version
 from dbt_streamsql.runtime.refresh.change_feed import Feed
 from dbt_streamsql.runtime.spark.relations import InputChange
-from dbt_streamsql.runtime.spark.scratch import Local
+from dbt_streamsql.runtime.spark.scratch import Scratch
 from dbt_streamsql.runtime.spark.shared_relations import (
     SHARED_ROWS,
-    Held,
+    CachedRelation,
     Shared,
     hold,
     keep,
@@ -27,7 +27,7 @@ from dbt_streamsql.storage.inputs import inputs
 
 
 def readings(
-    epoch: Open,
+    epoch: EpochState,
     spark: SparkSession,
     versions: Mapping[str, Version],
     moves: Mapping[str, Change],
@@ -44,7 +44,7 @@ def readings(
     return found
 
 
-def version_of(epoch: Open, spark: SparkSession, version: Version) -> str:
+def version_of(epoch: EpochState, spark: SparkSession, version: Version) -> str:
     """A version of an input, for the query of a view: SQL that may follow FROM.
 
     The first views of an epoch that compute their queries over it read it as it is stored. Unless
@@ -64,11 +64,13 @@ def version_of(epoch: Open, spark: SparkSession, version: Version) -> str:
             return hold(spark, f"SELECT * FROM {text}")
 
     held = epoch.versions.get(text, compute)
-    assert isinstance(held, Held)
+    assert isinstance(held, CachedRelation)
     return held.name
 
 
-def _shared(epoch: Open, spark: SparkSession, source: str, reading: InputChange) -> Shared | None:
+def _shared(
+    epoch: EpochState, spark: SparkSession, source: str, reading: InputChange
+) -> Shared | None:
     """The change of an input that several views of this epoch read, computed by the first.
 
     None where nothing is to be computed: no change, or many rows that lie in files as they are,
@@ -84,7 +86,7 @@ def _shared(epoch: Open, spark: SparkSession, source: str, reading: InputChange)
         return None
 
     def compute() -> Shared:
-        local = Local(spark)
+        local = Scratch(spark)
         try:
             if reading.feed is not None:
                 change = local.view(reading.feed.read(spark))
@@ -99,7 +101,7 @@ def _shared(epoch: Open, spark: SparkSession, source: str, reading: InputChange)
     return epoch.changes.get((source, move.old, move.new), compute)
 
 
-def _feed(epoch: Open, source: str, version: Version, seen: int | None) -> Feed | None:
+def _feed(epoch: EpochState, source: str, version: Version, seen: int | None) -> Feed | None:
     """The files that together hold the change since `seen`; None when they do not cover it."""
     path = version.meta.lineage(version.snapshot, seen)
     if not path:

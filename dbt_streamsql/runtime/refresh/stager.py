@@ -13,13 +13,13 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import ChangeFile, Job, TableVersion
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core import definition_property
-from dbt_streamsql.runtime.core.epoch_state import Open, Version
-from dbt_streamsql.runtime.core.failpoints import durable
+from dbt_streamsql.runtime.core.epoch_state import EpochState, Version
+from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.refresh import change_feed
 from dbt_streamsql.runtime.refresh.write_result import Outcome
 from dbt_streamsql.storage.iceberg import files, metadata, staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-from dbt_streamsql.storage.iceberg.provenance import Stamp
+from dbt_streamsql.storage.iceberg.provenance import Provenance
 
 
 @dataclass(frozen=True)
@@ -27,17 +27,17 @@ class Stager:
     """Stages for one job in one epoch; `inputs` are the snapshots that a version is made from,
     `position` is how far its stream is read, `event_time` how far that has come by event time."""
 
-    epoch: Open
+    epoch: EpochState
     job: Job
     inputs: Mapping[str, int | None]
     position: Mapping[str, Any] | None = None
     event_time: Mapping[str, Any] | None = None
 
-    def origin(self) -> Stamp:
+    def origin(self) -> Provenance:
         """What the snapshots of this version tell of themselves."""
         new = self.job.table in self.epoch.definitions
-        text = definition_property.packed(self.job) if new else ""
-        return Stamp(
+        text = definition_property.encode(self.job) if new else ""
+        return Provenance(
             *(self.epoch.barrier(), self.inputs, self.job.fingerprint, text),
             position=self.position,
             event_time=self.event_time,
@@ -58,7 +58,7 @@ class Stager:
                 self.job.table, self.epoch.warehouse.store_id, self.job
             ),
         }
-        with durable("table.build"), staging.stamped(spark, self.origin()):
+        with failpoint("table.build"), staging.stamped(spark, self.origin()):
             staging.build(spark, at, select, location, properties)
         return at, loaded(spark, at)
 
@@ -107,9 +107,9 @@ class Stager:
         path = posixpath.join(f"{meta.location}-changes", f"b{barrier}-{own}")
         file = ChangeFile(self.job.table, barrier, path, outcome.inserted + outcome.deleted)
         # Known before it exists: what a dead process has written can then be found and removed.
-        with durable("changes.register"):
+        with failpoint("changes.register"):
             self.epoch.warehouse.store.add_change_file(self.epoch.fence, file)
-        with durable("changes.write"):
+        with failpoint("changes.write"):
             change_feed.write(spark, path, outcome.feed, list(columns))
         listed = self.epoch.warehouse.store.change_files(self.job.table, barrier - 1, barrier)
         if path not in {known.path for known in listed}:

@@ -29,17 +29,17 @@ from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.core.epoch_state import (
     LISTINGS,
-    Open,
+    EpochState,
     Version,
     log,
     pin,
     readable,
     unchanged,
 )
-from dbt_streamsql.runtime.core.failpoints import durable
+from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.core.foreign import foreign_write, table_moved
 from dbt_streamsql.runtime.core.oldest_change import oldest_changes
-from dbt_streamsql.runtime.core.row_expiry import Ages, ages, untold
+from dbt_streamsql.runtime.core.row_expiry import Expiry, expiry_of, has_unknown_age
 from dbt_streamsql.runtime.core.storage_errors import branch_refusal, brief, is_of_a_query
 from dbt_streamsql.runtime.core.ways import COMPARE
 from dbt_streamsql.runtime.refresh.choice import Choice
@@ -50,11 +50,11 @@ from dbt_streamsql.runtime.refresh.stager import Stager, loaded
 from dbt_streamsql.runtime.refresh.write_result import Mismatch, Outcome
 from dbt_streamsql.runtime.refresh.writer import Writer
 from dbt_streamsql.runtime.spark.program import RunsPrograms
-from dbt_streamsql.runtime.spark.scratch import Local
+from dbt_streamsql.runtime.spark.scratch import Scratch
 from dbt_streamsql.runtime.upkeep import compaction
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.commits import refs, row_delta
-from dbt_streamsql.storage.iceberg.commits.refs import Moves
+from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.scans.changes import Change
 from dbt_streamsql.storage.inputs import inputs, unversioned
@@ -71,11 +71,11 @@ Rewrite = Callable[[str, Callable[[TableName], str | None]], str]
 
 
 @dataclass(frozen=True)
-class Task:
-    """What is asked of one view: `job` is its definition, `change` what becomes of its rows if that
-    is new, `asked` why it is to be computed in full whatever changed ('' = it need not be)."""
+class RefreshTask:
+    """What is asked of one view: `job` is its definition, `change` what becomes of its rows if
+    that is new, `asked` why it is to be computed in full whatever changed ('': it need not be)."""
 
-    epoch: Open
+    epoch: EpochState
     job: Job
     plan: CompiledPlan
     change: Redefinition | None
@@ -89,7 +89,7 @@ class Task:
         with self.epoch.warehouse.sessions.use() as spark, _planned(spark, self.plan):
             counter = self.epoch.warehouse.sessions.job_count(spark)
             try:
-                refresh = ViewJob.of(self, spark)
+                refresh = ViewRefresh.of(self, spark)
                 version = refresh.run(spark)
             except (PySparkException, Py4JError) as error:
                 told = branch_refusal(error, Place(self.job.unique_id or self.job.table))
@@ -133,27 +133,27 @@ class Task:
 
 
 @dataclass(frozen=True)
-class ViewJob:
+class ViewRefresh:
     """One run of one view, when it is known what its inputs did.
 
     `inputs` are the versions that it reads, `moves` what became of them since `previous`, which is
     the version that it goes on from (None: there is none); `consumed` is what its record will say
-    of them. `listings`: the files of inputs without versions. `ages`: what of the inputs has
+    of them. `listings`: the files of inputs without versions. `expiry`: what of the inputs has
     expired. `choice` is made while it runs.
     """
 
-    task: Task
+    task: RefreshTask
     inputs: Mapping[str, Version]
     moves: Mapping[str, Change]
     previous: TableVersion | None
-    consumed: Mapping[str, int | None]
+    consumed: dict[str, int | None]
     listings: Mapping[str, str]
-    ages: Ages
+    expiry: Expiry
     choice: Choice
     stager: Stager
 
     @classmethod
-    def of(cls, task: Task, spark: SparkSession) -> ViewJob:
+    def of(cls, task: RefreshTask, spark: SparkSession) -> ViewRefresh:
         """Pin the inputs, and see what became of them."""
         epoch, job, plan = task.epoch, task.job, task.plan
         found = {source: pin(epoch, source) for source in job.sources}
@@ -173,13 +173,13 @@ class ViewJob:
             previous,
             consumed,
             listings,
-            _ages(task, found, previous),
+            _expiry(task, found, previous),
             choice,
             Stager(epoch, job, consumed),
         )
 
     @property
-    def epoch(self) -> Open:
+    def epoch(self) -> EpochState:
         return self.task.epoch
 
     @property
@@ -205,7 +205,7 @@ class ViewJob:
             **self.choice.learn(version),
             "bytes_read": read,
             "plan": self.plan.fingerprint,
-            **self.ages.stats(version, self.previous),
+            **self.expiry.stats(version, self.previous),
         }
         if self.listings and all(self.listings.values()):
             stats[LISTINGS] = self.listings
@@ -293,7 +293,7 @@ class ViewJob:
         ageless = [
             source
             for source in dict.fromkeys(table for table, _ in self.plan.ttls)
-            if untold(self.inputs[source].meta, self.moves[source])
+            if has_unknown_age(self.inputs[source].meta, self.moves[source])
         ]
         if ageless:
             return f"the ages of the rows of {', '.join(ageless)} are not known"
@@ -360,7 +360,7 @@ class ViewJob:
         assert meta.current is not None
         origin, aged = self.stager.origin(), self.epoch.ages(self.job.table)
         tuning = self.epoch.warehouse.tuning
-        local = Local(spark)
+        local = Scratch(spark)
         writer = Writer(
             spark,
             local,
@@ -386,7 +386,7 @@ class ViewJob:
         else:
             clock = (previous.inputs.get(CLOCK), self.consumed.get(CLOCK))
             reads = readings(self.epoch, spark, self.inputs, self.moves)
-            program = self.epoch.warehouse.programs(reads, writer, clock, self.ages)
+            program = self.epoch.warehouse.programs(reads, writer, clock, self.expiry)
         try:
             with staging.stamped(spark, origin):
                 outcome = program.run(self.plan)
@@ -411,7 +411,7 @@ class ViewJob:
             if hole == STORED:
                 return rows
             if hole == NOW:
-                return f"{self.ages.written}L"
+                return f"{self.expiry.written}L"
             source = self.plan.tables[int(hole.removeprefix("t"))]
             at = self.inputs[source]
             if source in previous.inputs:
@@ -423,7 +423,7 @@ class ViewJob:
             try:
                 self._write(spark, at, MAIN, staged, previous, feed=False)
             except Exception:
-                with durable("sweep.staging"):
+                with failpoint("sweep.staging"):
                     staging.drop_table(spark, at)
                 raise
             staged = loaded(spark, at)
@@ -442,9 +442,9 @@ class ViewJob:
             barrier = self.epoch.barrier()
             branch = staging.branch_name(barrier)
             names = ", ".join(quote(c.name) for c in self._columns)
-            with durable("branch.create"):
-                refs.move(spark, self.name, Moves(branches={branch: meta.current}))
-            with durable("branch.write"), staging.stamped(spark, self.stager.origin()):
+            with failpoint("branch.create"):
+                refs.update_refs(spark, self.name, RefUpdate(branches={branch: meta.current}))
+            with failpoint("branch.write"), staging.stamped(spark, self.stager.origin()):
                 target = staging.branch_sql(self.name, branch)
                 spark.sql(f"INSERT OVERWRITE {target} ({names}) SELECT {names} FROM ({select})")
             version = self.stager.branched(spark, branch, reason=reason)
@@ -511,7 +511,7 @@ class ViewJob:
         return stored == [(column.name, column.type) for column in self._columns]
 
 
-def _move(task: Task, source: str, now: Version, previous: TableVersion | None) -> Change:
+def _move(task: RefreshTask, source: str, now: Version, previous: TableVersion | None) -> Change:
     """What became of an input since the version that the view goes on from."""
     if previous is not None and source not in previous.inputs and task.follows:
         # The rows that follow are made of it as it is now.
@@ -521,12 +521,14 @@ def _move(task: Task, source: str, now: Version, previous: TableVersion | None) 
     return inputs.classify(now.meta, previous.inputs[source], now.snapshot)
 
 
-def _ages(task: Task, found: Mapping[str, Version], previous: TableVersion | None) -> Ages:
+def _expiry(
+    task: RefreshTask, found: Mapping[str, Version], previous: TableVersion | None
+) -> Expiry:
     """What of the inputs has expired, when the view forgets any of it."""
     known = {source: (at.meta, at.snapshot) for source, at in found.items()}
     reads = task.plan.reads if task.plan.ttls else ()
     committed = task.epoch.warehouse.clock.committed
-    return ages(reads, known, task.epoch.clock, previous, committed) if reads else Ages()
+    return expiry_of(reads, known, task.epoch.clock, previous, committed) if reads else Expiry()
 
 
 @contextmanager

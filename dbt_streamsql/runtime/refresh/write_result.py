@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dbt_streamsql.runtime.core.stored_rows import StoredRows
-from dbt_streamsql.runtime.spark.scratch import Kept
+from dbt_streamsql.runtime.spark.scratch import TempRelation
 
 
 class Mismatch(Exception):
@@ -23,7 +23,7 @@ class Outcome:
 
     inserted: int = 0
     deleted: int = 0
-    feed: Kept | None = None
+    feed: TempRelation | None = None
     file: str = ""
     stored: StoredRows | None = None
 

@@ -21,17 +21,17 @@ from dbt_streamsql.plan.fold_values import folded
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
 from dbt_streamsql.plan.steps import Fold
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime.core.failpoints import durable
+from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.refresh import driver_writer, merge_writer
 from dbt_streamsql.runtime.refresh.write_result import Mismatch, Outcome
 from dbt_streamsql.runtime.spark.join_conditions import same
-from dbt_streamsql.runtime.spark.scratch import Kept, Local
-from dbt_streamsql.runtime.spark.shared_relations import Rows, rows_of, travels
+from dbt_streamsql.runtime.spark.scratch import Scratch, TempRelation
+from dbt_streamsql.runtime.spark.shared_relations import DriverRows, rows_of, travels
 from dbt_streamsql.storage.iceberg import metadata, staging
 from dbt_streamsql.storage.iceberg.access import tables_of
-from dbt_streamsql.storage.iceberg.commits.refs import Moves, move
-from dbt_streamsql.storage.iceberg.commits.row_delta import Delta
-from dbt_streamsql.storage.iceberg.provenance import Stamp
+from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate, update_refs
+from dbt_streamsql.storage.iceberg.commits.row_delta import RowDelta
+from dbt_streamsql.storage.iceberg.provenance import Provenance
 from dbt_streamsql.storage.iceberg.scans.changes import version
 from dbt_streamsql.tuning import Tuning
 
@@ -54,9 +54,9 @@ class Writer:
     """
 
     spark: SparkSession
-    local: Local
+    local: Scratch
     table: TableName
-    origin: Stamp
+    origin: Provenance
     branch: str
     base: int
     live: int
@@ -130,15 +130,15 @@ class Writer:
         inserted, deleted = before.inserted + after.inserted, before.deleted + after.deleted
         return Outcome(inserted, deleted, feed)
 
-    def _for_driver(self, kept: Kept) -> Rows | None:
+    def _for_driver(self, kept: TempRelation) -> DriverRows | None:
         """The rows, when the driver is to write what follows from them."""
         few = kept.count <= self.tuning.driver_rows
         return kept.rows if self.driver and few else None
 
-    def commit(self, delta: Delta) -> str:
+    def commit(self, delta: RowDelta) -> str:
         """Put a change on the branch from the driver, which also makes the branch; the path of the
         file with the new rows ('': there are none)."""
-        with durable("branch.write"):
+        with failpoint("branch.write"):
             tables = tables_of(self.spark)
             return tables.commit(self.table, self.branch, self.base, self.origin, delta)
 
@@ -146,10 +146,10 @@ class Writer:
     def writing(self) -> Iterator[str]:
         """The branch as the target of a write, opened when it is first needed."""
         if not self._open:
-            with durable("branch.create"):
-                move(self.spark, self.table, Moves(branches={self.branch: self.base}))
+            with failpoint("branch.create"):
+                update_refs(self.spark, self.table, RefUpdate(branches={self.branch: self.base}))
             self._open = True
-        with durable("branch.write"):
+        with failpoint("branch.write"):
             yield staging.branch_sql(self.table, self.branch)
 
     # -- the ways of writing -----------------------------------------------------------------
@@ -206,7 +206,7 @@ class Writer:
     def _with_ids(self) -> str:
         return f"(SELECT *, _row_id AS {_ROW_ID} FROM {version(self.table, self.base)})"
 
-    def _stored(self, keys: str, key: tuple[str, ...]) -> Kept:
+    def _stored(self, keys: str, key: tuple[str, ...]) -> TempRelation:
         """The stored rows of some keys, with their row ids."""
         names = ", ".join(f"t.{quote(column)}" for column in self.columns)
         sql = f"SELECT /*+ BROADCAST(k) */ {names}, t.{_ROW_ID} FROM {self._with_ids} t"
@@ -242,7 +242,7 @@ class Writer:
 
     def _consolidated(
         self, change: str, columns: tuple[str, ...], most: int = 0
-    ) -> tuple[Kept, int, int]:
+    ) -> tuple[TempRelation, int, int]:
         """The change without rows that cancel, rows gained, rows lost.
 
         `most`: the signed rows that it may have (0: any). Error: `Mismatch` when it has more.
@@ -264,7 +264,7 @@ class Writer:
         lost = -sum(weight for weight in weights if weight and weight < 0)
         return kept, gained, lost
 
-    def _within(self, change: str, names: str, keys: str, most: int) -> Kept | None:
+    def _within(self, change: str, names: str, keys: str, most: int) -> TempRelation | None:
         """The same, of which no more is computed than shows that it has too many rows; None where
         its rows cannot come to the driver."""
         frame = self.spark.sql(
@@ -277,7 +277,7 @@ class Writer:
         if (pc.sum(rows.data.column(_MET)).as_py() or 0) > most:
             raise Mismatch(f"its change has more than {most:,} rows: recomputing is cheaper")
         left = rows.data.filter(pc.not_equal(rows.data.column(WEIGHT), 0)).drop_columns([_MET])
-        return self.local.keep(Rows(left, StructType(rows.schema.fields[:-1])))
+        return self.local.keep(DriverRows(left, StructType(rows.schema.fields[:-1])))
 
     def _positive(self, diff: str) -> str:
         """Each gained row as many times as it is gained."""

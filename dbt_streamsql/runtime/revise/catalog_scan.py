@@ -22,7 +22,7 @@ from dbt_streamsql.runtime.core.definition_property import Definition
 from dbt_streamsql.runtime.reads.published_views import CURRENT, MARK
 from dbt_streamsql.storage.iceberg import metadata, provenance, staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot
-from dbt_streamsql.storage.iceberg.provenance import Stamp
+from dbt_streamsql.storage.iceberg.provenance import Provenance
 
 Metas = Mapping[str, Metadata]
 """The tables of a catalog by name, those of the staging schema too."""
@@ -60,11 +60,11 @@ def stores(metas: Metas) -> Counter[str]:
 
 
 @dataclass(frozen=True)
-class Told:
+class PublishedVersion:
     """One published version of a table."""
 
     snapshot: Snapshot
-    origin: Stamp
+    origin: Provenance
 
 
 class Table:
@@ -74,7 +74,7 @@ class Table:
         self.name, self.meta = name, meta
 
     @cached_property
-    def history(self) -> list[Told]:
+    def history(self) -> list[PublishedVersion]:
         """The published versions, newest first."""
         return list(self._walk())
 
@@ -99,9 +99,9 @@ class Table:
         if kept is None:
             return NOT_STORED
         newest = self.history[0]
-        of_table, of_snapshot = definition_property.unpacked(kept), None
+        of_table, of_snapshot = definition_property.decode(kept), None
         if newest.origin.definition:
-            of_snapshot = definition_property.unpacked(newest.origin.definition)
+            of_snapshot = definition_property.decode(newest.origin.definition)
         same = self.meta.properties.get(definition_property.UNCHANGED)
         if of_table is not None and same in (str(newest.snapshot.id), str(newest.origin.staged)):
             return of_table
@@ -110,7 +110,7 @@ class Table:
                 return found
         return "its newest rows may come from a different definition"
 
-    def _walk(self) -> Iterator[Told]:
+    def _walk(self) -> Iterator[PublishedVersion]:
         at, last = self.meta.current, 0
         while at is not None and (snapshot := self.meta.snapshots.get(at)) is not None:
             origin = provenance.read(snapshot.summary)
@@ -119,12 +119,12 @@ class Table:
                 if origin.inputs is None and last:
                     return  # an earlier release wrote it, and did not say from what
                 last = origin.barrier
-                yield Told(snapshot, origin)
+                yield PublishedVersion(snapshot, origin)
             replaced = origin.replaces if origin is not None else None
             at = replaced if replaced is not None else snapshot.parent
 
 
-class Remains:
+class CatalogScan:
     """All tables of one store in a catalog."""
 
     def __init__(self, metas: Metas, store: str) -> None:
@@ -222,7 +222,7 @@ class Remains:
         return name not in self.tables or self.tables[name].barrier < self.newest
 
 
-def _stamps(meta: Metadata) -> list[Stamp]:
+def _stamps(meta: Metadata) -> list[Provenance]:
     found = (provenance.read(snapshot.summary) for snapshot in meta.snapshots.values())
     return [origin for origin in found if origin is not None]
 
@@ -233,7 +233,9 @@ def _number(staged: str) -> int:
     return int(number) if number.isdigit() else -1
 
 
-def _version(name: str, told: Told, copies: Mapping[tuple[str, int | None], int]) -> TableVersion:
+def _version(
+    name: str, told: PublishedVersion, copies: Mapping[tuple[str, int | None], int]
+) -> TableVersion:
     made, origin = told.snapshot, told.origin
     inputs = {
         source: copies.get((source, seen), seen) for source, seen in (origin.inputs or {}).items()

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta.model import topology
 from dbt_streamsql.meta import NOOP, Job, TableVersion
+from dbt_streamsql.meta.model import topology
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.changelog import changelog_table
@@ -166,7 +166,7 @@ class _Planner:
             )
         job = self._jobs.get(self._table)
         if job is not None and (
-            stream_definition.stream_of(job) or stream_definition.is_beside(job)
+            stream_definition.stream_of(job) or stream_definition.is_side_table(job)
         ):
             raise _impossible(
                 f"{self._table} holds records of a stream, which may not send them again",

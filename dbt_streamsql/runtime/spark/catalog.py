@@ -121,7 +121,7 @@ class SparkCatalog:
         try:
             if not sqlite_catalog.is_view(self.spark, name):
                 return ""
-        except sqlite_catalog.NotNearbyError:
+        except sqlite_catalog.CatalogNotLocalError:
             pass
         try:
             rows = self.spark.sql(

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 )
 
 from dbt_streamsql.quoting import quote
-from dbt_streamsql.runtime.spark.scratch import Kept
+from dbt_streamsql.runtime.spark.scratch import TempRelation
 
 _RANGED: tuple[type[DataType], ...] = (
     LongType,
@@ -41,7 +41,7 @@ _ASKED = re.compile(
 )
 
 
-def within(text: str, kept: Callable[[str], Kept | None]) -> str:
+def within(text: str, kept: Callable[[str], TempRelation | None]) -> str:
     """The template of a query where the rows of an input that some keys ask for lie within their
     ranges: files and row groups that have none of them are skipped.
 
@@ -82,7 +82,7 @@ def same(columns: Sequence[str], left: str, right: str) -> str:
     return " AND ".join(f"{left}.{quote(c)} <=> {right}.{quote(c)}" for c in columns)
 
 
-def match(rows: Kept, key: Sequence[str]) -> tuple[str, dict[str, Any]]:
+def match(rows: TempRelation, key: Sequence[str]) -> tuple[str, dict[str, Any]]:
     """The condition and its parameters: plain equality where no key is NULL, and a key range."""
     if rows.rows is None:
         return same(key, "t", "s") or "true", {}

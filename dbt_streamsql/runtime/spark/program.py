@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.runtime.core.row_expiry import Ages
+from dbt_streamsql.runtime.core.row_expiry import Expiry
 from dbt_streamsql.runtime.refresh.program_runner import ProgramRunner, Times
 from dbt_streamsql.runtime.refresh.write_result import Outcome
 from dbt_streamsql.runtime.refresh.writer import Writer
@@ -24,7 +24,7 @@ class RunsPrograms(Protocol):
         """Let go of what was kept."""
 
 
-Programs = Callable[[Mapping[str, InputChange], Writer, Times, Ages], RunsPrograms]
+Programs = Callable[[Mapping[str, InputChange], Writer, Times, Expiry], RunsPrograms]
 """Makes what runs the program of a job, of its inputs, its writer, the time of the view's last
 epoch and of this one, and the rows of its inputs that have expired."""
 
@@ -36,7 +36,7 @@ class SparkProgram:
     reads: Mapping[str, InputChange]
     writer: Writer
     clock: Times
-    ages: Ages
+    ages: Expiry
 
     def __post_init__(self) -> None:
         self.relations = SparkRelations(self.reads, self.writer, self.ages)

@@ -12,13 +12,13 @@ from dbt_streamsql.plan import steps
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.plan.steps import Fold, Meeting, asked
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime.core.row_expiry import Ages
+from dbt_streamsql.runtime.core.row_expiry import Expiry
 from dbt_streamsql.runtime.refresh.change_feed import Feed
 from dbt_streamsql.runtime.refresh.program_runner import Frame, Known
 from dbt_streamsql.runtime.refresh.write_result import Outcome
 from dbt_streamsql.runtime.refresh.writer import Writer
 from dbt_streamsql.runtime.spark import join_conditions
-from dbt_streamsql.runtime.spark.shared_relations import Rows, Shared
+from dbt_streamsql.runtime.spark.shared_relations import DriverRows, Shared
 from dbt_streamsql.storage.conf import over_few_rows
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.scans import changes
@@ -59,7 +59,7 @@ class SparkRelations:
 
     reads: Mapping[str, InputChange]
     writer: Writer
-    ages: Ages
+    ages: Expiry
     outcome: Outcome = field(default_factory=Outcome, init=False)
 
     def __post_init__(self) -> None:
@@ -98,7 +98,7 @@ class SparkRelations:
     def _changes(self, read: InputChange, columns: tuple[str, ...]) -> Frame:
         if read.change.kind == "none":
             return None
-        if isinstance(read.shared, Rows):
+        if isinstance(read.shared, DriverRows):
             known = self.local.rows(read.shared)
         elif read.shared is not None:
             known = read.shared.name
@@ -140,10 +140,10 @@ class SparkRelations:
                 asking = f"SELECT DISTINCT {value} AS k FROM {change} WHERE {value} IS NOT NULL"
                 keys.setdefault(way.column, []).append(asking)
         unique = {column: f"({' UNION '.join(asking)})" for column, asking in keys.items()}
-        sql = changes.around(read.name, read.meta, read.change, columns, unique)
+        sql = changes.changes_and_matches(read.name, read.meta, read.change, columns, unique)
         rows = self.local.collect(sql, small=False).name
         self._rows_met[table] = rows
-        return changes.change_around(rows, read.meta, columns)
+        return changes.changes_from_matches(rows, read.meta, columns)
 
     def _collected(self, frame: Frame) -> Frame:
         if frame is None:
@@ -166,7 +166,7 @@ class SparkRelations:
     def lapsing(self, table: str, columns: Sequence[str], ttl: int) -> Frame:
         """The signed rows of a table whose commits tell what has expired."""
         read = self.reads[table]
-        return changes.lapsing(
+        return changes.changes_with_expiry(
             read.name,
             read.meta,
             read.change,
@@ -199,7 +199,9 @@ class SparkRelations:
     def _live(self, read: InputChange, snapshot: int | None, expired: int) -> str:
         if snapshot is None or expired <= 0:
             return inputs.version(read.name, snapshot, read.meta)
-        return changes.live(self.recent.rows(read.name, read.meta, snapshot, expired))
+        return changes.drop_lineage_columns(
+            self.recent.rows(read.name, read.meta, snapshot, expired)
+        )
 
     # -- queries and the view ----------------------------------------------------------------
 

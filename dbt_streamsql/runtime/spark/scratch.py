@@ -13,19 +13,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dbt_streamsql.quoting import quote
-from dbt_streamsql.runtime.spark.shared_relations import Rows, rows_of, travels
+from dbt_streamsql.runtime.spark.shared_relations import DriverRows, rows_of, travels
 
 _numbers = itertools.count()
 
 
 @dataclass(frozen=True)
-class Kept:
+class TempRelation:
     """A computed relation: its size, and the rows themselves when small. `marked`: how many have a
     value in the column that was asked about; `view` makes it one, and says its name."""
 
     count: int
-    view: Callable[[Kept], str]
-    rows: Rows | None = None
+    view: Callable[[TempRelation], str]
+    rows: DriverRows | None = None
     marked: int = 0
 
     @cached_property
@@ -35,13 +35,13 @@ class Kept:
 
 
 @dataclass
-class Local:
+class Scratch:
     """The views and kept results of one job in one session."""
 
     spark: SparkSession
     _views: list[str] = field(default_factory=list)
     _cached: list[DataFrame] = field(default_factory=list)
-    _kept: dict[str, Kept] = field(default_factory=dict)
+    _kept: dict[str, TempRelation] = field(default_factory=dict)
 
     def view(self, frame: DataFrame) -> str:
         """The frame under a temporary name."""
@@ -57,7 +57,7 @@ class Local:
         small: bool,
         literals: Mapping[str, Any] | None = None,
         mark: str = "",
-    ) -> Kept:
+    ) -> TempRelation:
         """Run a query once and keep its result; `literals` are its named parameters, `mark` a
         column whose values are counted.
 
@@ -81,22 +81,22 @@ class Local:
         self._cached.append(frame.persist())
         return self.view(frame)
 
-    def keep(self, rows: Rows, marked: int = 0) -> Kept:
+    def keep(self, rows: DriverRows, marked: int = 0) -> TempRelation:
         """Rows of the driver as a kept result."""
-        return Kept(rows.data.num_rows, self._view_of, rows, marked)
+        return TempRelation(rows.data.num_rows, self._view_of, rows, marked)
 
-    def named(self, name: str, count: int, marked: int = 0) -> Kept:
+    def named(self, name: str, count: int, marked: int = 0) -> TempRelation:
         """What a view of that name shows, as a kept result."""
-        self._kept[name] = kept = Kept(count, lambda _: name, marked=marked)
+        self._kept[name] = kept = TempRelation(count, lambda _: name, marked=marked)
         return kept
 
-    def _view_of(self, kept: Kept) -> str:
+    def _view_of(self, kept: TempRelation) -> str:
         assert kept.rows is not None
         name = self.rows(kept.rows)
         self._kept[name] = kept
         return name
 
-    def rows(self, rows: Rows) -> str:
+    def rows(self, rows: DriverRows) -> str:
         """Rows of the driver under a temporary name."""
         data = rows.data
         if not data.num_rows:
@@ -104,11 +104,11 @@ class Local:
             data = pa.Table.from_batches([pa.RecordBatch.from_pylist([], schema=data.schema)])
         return self.view(self.spark.createDataFrame(data, schema=rows.schema))
 
-    def known(self, name: str) -> Kept | None:
+    def known(self, name: str) -> TempRelation | None:
         """The kept result of that name, if there is one."""
         return self._kept.get(name)
 
-    def kept(self, relation: str, *, small: bool) -> Kept:
+    def kept(self, relation: str, *, small: bool) -> TempRelation:
         """A relation as a kept result: itself when it is one already, else computed now."""
         return self._kept.get(relation) or self.collect(f"SELECT * FROM {relation}", small=small)
 

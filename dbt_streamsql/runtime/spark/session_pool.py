@@ -20,7 +20,7 @@ from dbt_streamsql.storage.iceberg.java import (
 )
 
 
-class Sessions:
+class SessionPool:
     """Hands out sessions and takes them back: a new session's first query is dear."""
 
     def __init__(self, spark: SparkSession, query_timeout: float | None = None) -> None:

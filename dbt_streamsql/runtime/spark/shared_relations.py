@@ -21,7 +21,7 @@ SHARED_ROWS = 100_000
 
 
 @dataclass(frozen=True)
-class Rows:
+class DriverRows:
     """A small relation in the driver: signed rows, with their Spark types."""
 
     data: pa.Table
@@ -29,7 +29,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Held:
+class CachedRelation:
     """A big relation in Spark's cache: `name` is that of a view that all sessions see."""
 
     name: str
@@ -41,7 +41,7 @@ class Held:
         self.frame.sparkSession.catalog.dropGlobalTempView(self.name.partition(".")[2])
 
 
-Shared = Rows | Held
+Shared = DriverRows | CachedRelation
 
 
 @dataclass
@@ -52,7 +52,7 @@ class SharedRelations:
     _asked: Counter[Hashable] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def put(self, key: Hashable, rows: Rows) -> None:
+    def put(self, key: Hashable, rows: DriverRows) -> None:
         """A relation that is known already."""
         future: Future[Shared] = Future()
         future.set_result(rows)
@@ -85,21 +85,21 @@ class SharedRelations:
         for future in known.values():
             if future.done() and future.exception() is None:
                 found = future.result()
-                if isinstance(found, Held):
+                if isinstance(found, CachedRelation):
                     found.drop()
 
 
-def fetch(spark: SparkSession, sql: str, args: Mapping[str, Any] | None = None) -> Rows:
+def fetch(spark: SparkSession, sql: str, args: Mapping[str, Any] | None = None) -> DriverRows:
     """Run a query and keep its rows."""
     return rows_of(spark.sql(sql, args=dict(args) if args else None))
 
 
-def rows_of(frame: DataFrame) -> Rows:
+def rows_of(frame: DataFrame) -> DriverRows:
     """The rows of a frame that `travels`."""
     schema = nullable_within(frame.schema)
     if schema != frame.schema:
         frame = frame.to(schema)
-    return Rows(frame.toArrow(), schema)
+    return DriverRows(frame.toArrow(), schema)
 
 
 def travels(frame: DataFrame) -> bool:
@@ -113,17 +113,17 @@ def keep(spark: SparkSession, sql: str) -> Shared:
     return rows_of(frame) if travels(frame) else _held(frame)
 
 
-def hold(spark: SparkSession, sql: str) -> Held:
+def hold(spark: SparkSession, sql: str) -> CachedRelation:
     """Run a query whose rows are too many for the driver, and keep them in Spark's cache."""
     return _held(spark.sql(sql))
 
 
-def _held(frame: DataFrame) -> Held:
+def _held(frame: DataFrame) -> CachedRelation:
     name = f"streamsql_{uuid.uuid4().hex}"
     # Spark uses a cache wherever it finds the same plan. This one is found by its name alone.
     frame = frame.filter(f"'{name}' IS NOT NULL")
     frame.persist()
-    held = Held(f"global_temp.{name}", frame)
+    held = CachedRelation(f"global_temp.{name}", frame)
     try:
         frame.createGlobalTempView(name)
         frame.count()

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from dbt_streamsql.meta import Fence, TableVersion
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log, reads_ages
-from dbt_streamsql.runtime.core.failpoints import durable
+from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.storage.iceberg import metadata
 from dbt_streamsql.storage.iceberg.commits import compaction, tags
 from dbt_streamsql.storage.iceberg.metadata import Metadata
@@ -47,7 +47,7 @@ def upkeep(warehouse: Warehouse, fence: Fence, published: Iterable[TableVersion]
     if worst and worn[worst] >= 1:
         job = warehouse.store.jobs().get(worst)
         key = tuple(job.plan["plan"]["key"]) if job is not None else ()
-        with durable("table.compact"):
+        with failpoint("table.compact"):
             _compact(warehouse, tables[worst], metas[worst], key)
 
 

@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from dbt_streamsql.meta import Fence, Forgotten
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
-from dbt_streamsql.runtime.core.failpoints import durable
+from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.publish import plain_tables, publish
 from dbt_streamsql.runtime.upkeep import retention
 from dbt_streamsql.storage.iceberg import files, metadata, staging
@@ -74,7 +74,7 @@ def collect(warehouse: Warehouse, fence: Fence, orphans: float | None) -> Garbag
     for table, meta in metas.items():
         changes = _unlisted(warehouse, table, meta, newest)
         for folder in changes:
-            with durable("sweep.orphans"):
+            with failpoint("sweep.orphans"):
                 files.delete_folder(spark, folder)
         gone = _orphans(warehouse, table, metas, orphans, remove=True)
         was, now = before[table], files.size(spark, meta.location)
@@ -148,7 +148,7 @@ def _orphans(
     try:
         if not remove:
             return compaction.orphans(spark, name, before, remove=False)
-        with durable("sweep.orphans"):
+        with failpoint("sweep.orphans"):
             return compaction.orphans(spark, name, before, remove=True)
     except (PySparkException, Py4JError) as error:
         log.warning(

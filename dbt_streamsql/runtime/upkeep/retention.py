@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from dbt_streamsql.meta import Fence, Forgotten
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
-from dbt_streamsql.runtime.core.failpoints import durable
+from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.publish import publish
 from dbt_streamsql.storage.iceberg import metadata
 from dbt_streamsql.storage.iceberg.commits import compaction, tags
@@ -40,7 +40,7 @@ def after_run(warehouse: Warehouse, fence: Fence) -> None:
 
 def let_go(warehouse: Warehouse, fence: Fence) -> int:
     """The oldest barrier that can be asked for from now on."""
-    with durable("ledger.keep"):
+    with failpoint("ledger.keep"):
         return warehouse.store.keep_from(fence, warehouse.retention)
 
 
@@ -50,7 +50,7 @@ def expire(warehouse: Warehouse, kept: int, tables: Iterable[str]) -> dict[str, 
     found = old_snapshots(warehouse, kept, tables)
     for table, old in found.items():
         try:
-            with durable("table.expire"):
+            with failpoint("table.expire"):
                 compaction.expire(warehouse.sessions.main, TableName.parse(table), old)
         except (PySparkException, Py4JError) as error:
             log.warning(
@@ -88,7 +88,7 @@ def forget(warehouse: Warehouse, fence: Fence) -> Forgotten:
         publish.move_pins(warehouse, fence, everywhere=True)
     gone = Forgotten(more=True)
     while gone.more:
-        with durable("ledger.forget"):
+        with failpoint("ledger.forget"):
             gone += store.forget(fence, warehouse.retention)
     return gone
 

@@ -15,10 +15,10 @@ from dbt_streamsql.quoting import TableName
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from dbt_streamsql.storage.iceberg.commits.refs import Moves
-    from dbt_streamsql.storage.iceberg.commits.row_delta import Delta
+    from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate
+    from dbt_streamsql.storage.iceberg.commits.row_delta import RowDelta
     from dbt_streamsql.storage.iceberg.metadata import Metadata
-    from dbt_streamsql.storage.iceberg.provenance import Stamp
+    from dbt_streamsql.storage.iceberg.provenance import Provenance
     from dbt_streamsql.storage.iceberg.scans.changes import Change
 
 
@@ -84,13 +84,15 @@ class IcebergTables(Protocol):
     def knows_schema(self, catalog: str, schema: str) -> bool:
         """Whether it is known, without a statement, that the catalog has the schema."""
 
-    def move(self, name: TableName, moves: Moves) -> None:
+    def move(self, name: TableName, moves: RefUpdate) -> None:
         """See `refs.move`; there is something to move."""
 
     def expire(self, name: TableName, snapshots: Sequence[int]) -> None:
         """See `compaction.expire`; there is at least one."""
 
-    def commit(self, name: TableName, branch: str, base: int, origin: Stamp, change: Delta) -> str:
+    def commit(
+        self, name: TableName, branch: str, base: int, origin: Provenance, change: RowDelta
+    ) -> str:
         """Make a branch at the snapshot `base` and put a change on it, in one commit; the path of
         the file with the new rows ('': there are none).
 

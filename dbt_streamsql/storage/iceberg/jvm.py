@@ -15,12 +15,12 @@ from pyspark.sql import SparkSession
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg import gateway_work, pointer
 from dbt_streamsql.storage.iceberg.commits import row_delta
-from dbt_streamsql.storage.iceberg.commits.refs import Moves
-from dbt_streamsql.storage.iceberg.commits.row_delta import Delta
+from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate
+from dbt_streamsql.storage.iceberg.commits.row_delta import RowDelta
 from dbt_streamsql.storage.iceberg.files import place
 from dbt_streamsql.storage.iceberg.java import items, java_class, java_table
 from dbt_streamsql.storage.iceberg.metadata import Metadata, check_absent, from_json
-from dbt_streamsql.storage.iceberg.provenance import Stamp
+from dbt_streamsql.storage.iceberg.provenance import Provenance
 from dbt_streamsql.storage.iceberg.scans.planned_files import PlannedFiles
 
 
@@ -67,7 +67,7 @@ class JvmTables:
     def knows_schema(self, _: str, __: str) -> bool:
         return False  # Iceberg's catalog would have to ask as well
 
-    def move(self, name: TableName, moves: Moves) -> None:
+    def move(self, name: TableName, moves: RefUpdate) -> None:
         move(java_table(self.spark, name), moves)
 
     def expire(self, name: TableName, snapshots: Sequence[int]) -> None:
@@ -76,7 +76,9 @@ class JvmTables:
             change = change.expireSnapshotId(snapshot)
         change.commit()
 
-    def commit(self, name: TableName, branch: str, base: int, origin: Stamp, change: Delta) -> str:
+    def commit(
+        self, name: TableName, branch: str, base: int, origin: Provenance, change: RowDelta
+    ) -> str:
         return row_delta.commit(self.spark, name, branch, base, origin, change)
 
     def newer_rows(self) -> PlannedFiles:
@@ -127,7 +129,7 @@ class HadoopFolders:
             raise OSError(f"{old} cannot be renamed to {new}")
 
 
-def move(table: Any, moves: Moves) -> None:
+def move(table: Any, moves: RefUpdate) -> None:
     """Carry out the moves of one table, Iceberg's own, in one commit."""
     known = table.refs()
     change = table.manageSnapshots()

@@ -16,7 +16,7 @@ VERSION_PROPERTY = "streamsql.version"
 
 
 @dataclass(frozen=True)
-class Stamp:
+class Provenance:
     """The origin of a snapshot.
 
     `inputs` are the snapshots that it was computed from, by table; None when it is not known (an
@@ -46,10 +46,10 @@ class Stamp:
         return {BARRIER_PROPERTY: str(self.barrier), VERSION_PROPERTY: text}
 
 
-def read(summary: Mapping[str, str]) -> Stamp | None:
+def read(summary: Mapping[str, str]) -> Provenance | None:
     """The stamp of a snapshot; None when no barrier wrote it."""
     barrier = summary.get(BARRIER_PROPERTY, "")
     if not barrier.isdigit():
         return None
     told = json.loads(summary.get(VERSION_PROPERTY, '{"inputs": null}'))
-    return Stamp(int(barrier), **told)
+    return Provenance(int(barrier), **told)

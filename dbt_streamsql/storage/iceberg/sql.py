@@ -19,10 +19,10 @@ from pyspark.sql import SparkSession
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.iceberg import sqlite_catalog
-from dbt_streamsql.storage.iceberg.commits.refs import Moves
-from dbt_streamsql.storage.iceberg.commits.row_delta import Delta
+from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate
+from dbt_streamsql.storage.iceberg.commits.row_delta import RowDelta
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot, check_absent, from_json
-from dbt_streamsql.storage.iceberg.provenance import Stamp
+from dbt_streamsql.storage.iceberg.provenance import Provenance
 from dbt_streamsql.storage.iceberg.scans.appended_rows import AppendedRows
 
 
@@ -41,7 +41,7 @@ class SqlTables:
         try:
             body = sqlite_catalog.body(self.spark, name)
             found = None if body is None else from_json(body)
-        except sqlite_catalog.NotNearbyError:
+        except sqlite_catalog.CatalogNotLocalError:
             found = load(self.spark, name)
         return found and replace(found, listed=partial(self.listed_files, name))
 
@@ -66,10 +66,10 @@ class SqlTables:
     def knows_schema(self, catalog: str, schema: str) -> bool:
         try:
             return sqlite_catalog.has_schema(self.spark, catalog, schema)
-        except sqlite_catalog.NotNearbyError:
+        except sqlite_catalog.CatalogNotLocalError:
             return False
 
-    def move(self, name: TableName, moves: Moves) -> None:
+    def move(self, name: TableName, moves: RefUpdate) -> None:
         """Each by a statement of its own, in an order that is safe to stop in."""
         alter = f"ALTER TABLE {name.sql}"
         for kind, made in (("BRANCH", moves.branches), ("TAG", moves.tags)):
@@ -94,7 +94,9 @@ class SqlTables:
             args={"table": _path(name)},
         ).collect()
 
-    def commit(self, name: TableName, branch: str, base: int, origin: Stamp, change: Delta) -> str:
+    def commit(
+        self, name: TableName, branch: str, base: int, origin: Provenance, change: RowDelta
+    ) -> str:
         raise NotImplementedError("over Spark Connect the driver writes no files")
 
     def newer_rows(self) -> AppendedRows:
@@ -103,7 +105,7 @@ class SqlTables:
     def newest_file(self, name: TableName) -> str:
         try:
             return sqlite_catalog.location(self.spark, name)
-        except sqlite_catalog.NotNearbyError:
+        except sqlite_catalog.CatalogNotLocalError:
             return ""
 
     def add(self, name: TableName, file: str) -> None:

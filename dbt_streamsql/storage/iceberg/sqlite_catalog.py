@@ -28,7 +28,7 @@ _catalogs: WeakKeyDictionary[SparkSession, tuple[str, Path]] = WeakKeyDictionary
 _ATTEMPTS = 3
 
 
-class NotNearbyError(Exception):
+class CatalogNotLocalError(Exception):
     """Spark has to be asked."""
 
 
@@ -118,9 +118,9 @@ def body(spark: SparkSession, name: TableName) -> Mapping[str, Any] | None:
             # Superseded since the row was read, and removed: old ones are not kept for ever.
             continue
         except (OSError, ValueError) as error:
-            raise NotNearbyError(str(error)) from error
+            raise CatalogNotLocalError(str(error)) from error
         return found
-    raise NotNearbyError
+    raise CatalogNotLocalError
 
 
 def _row(spark: SparkSession, name: TableName) -> tuple[str, str]:
@@ -143,13 +143,13 @@ def _database(spark: SparkSession, catalog: str, mode: str) -> Iterator[sqlite3.
     """The catalog's file, open for reading (`ro`) or writing (`rw`)."""
     known, file = _catalogs.get(spark, ("", None))
     if file is None or known != catalog:
-        raise NotNearbyError
+        raise CatalogNotLocalError
     try:
         address = f"{file.as_uri()}?mode={mode}"
         with closing(sqlite3.connect(address, uri=True, timeout=20)) as database:
             yield database
     except sqlite3.Error as error:
-        raise NotNearbyError(str(error)) from error
+        raise CatalogNotLocalError(str(error)) from error
 
 
 def _written(found: Mapping[str, Any], file: str, properties: Mapping[str, str | None]) -> str:
@@ -176,7 +176,7 @@ def _written(found: Mapping[str, Any], file: str, properties: Mapping[str, str |
 def _path(location: str) -> str:
     path = location.removeprefix("file:")
     if not path.startswith("/"):
-        raise NotNearbyError
+        raise CatalogNotLocalError
     return path
 
 

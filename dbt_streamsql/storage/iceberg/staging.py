@@ -21,7 +21,7 @@ from dbt_streamsql.storage.conf import snapshot_properties
 from dbt_streamsql.storage.iceberg import metadata, provenance
 from dbt_streamsql.storage.iceberg.access import tables_of
 from dbt_streamsql.storage.iceberg.java import is_connect
-from dbt_streamsql.storage.iceberg.provenance import Stamp
+from dbt_streamsql.storage.iceberg.provenance import Provenance
 from dbt_streamsql.storage.tables.emptied import swept
 from dbt_streamsql.storage.tables.staged_table import TableSpec
 
@@ -73,7 +73,7 @@ def staging_name(table: TableName, barrier: int, number: int, store: str) -> Tab
     return TableName(table.catalog, STAGING_SCHEMA, f"b{barrier}_{number}_{store}")
 
 
-def stamped(spark: SparkSession, origin: Stamp) -> AbstractContextManager[None]:
+def stamped(spark: SparkSession, origin: Provenance) -> AbstractContextManager[None]:
     """Snapshots written by this session inside the block say where they come from."""
     return snapshot_properties(spark, origin.properties())
 
@@ -117,7 +117,7 @@ def publish_replacement(
     current, source = metadata.load(spark, table), metadata.load(spark, staged)
     assert current is not None
     if source is not None and not _copied(current, source):
-        origin = _stamp(source) or Stamp(barrier, None)
+        origin = _stamp(source) or Provenance(barrier, None)
         properties = {
             **VIEW_PROPERTIES,
             **{
@@ -137,7 +137,7 @@ def publish_replacement(
     return current.current
 
 
-def _stamp(meta: metadata.Metadata) -> Stamp | None:
+def _stamp(meta: metadata.Metadata) -> Provenance | None:
     """That of the newest snapshot."""
     newest = meta.snapshots.get(meta.current) if meta.current is not None else None
     return provenance.read(newest.summary) if newest is not None else None

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from dbt_streamsql.meta.store import lock
-from dbt_streamsql.runner.loop import Pace, Runner
+from dbt_streamsql.runner.loop import Runner, Schedule
 from tests.support import patience
 
 pytestmark = pytest.mark.spark
@@ -57,7 +57,7 @@ def running(engine, told):
     stop, threads = threading.Event(), []
 
     def start(**options):
-        runner = Runner(engine, Pace(0.2), told.hear, **options)
+        runner = Runner(engine, Schedule(0.2), told.hear, **options)
         threads.append(threading.Thread(target=runner.run, args=(stop,)))
         threads[-1].start()
         return stop
@@ -157,8 +157,8 @@ def test_an_epoch_without_changes_starts_no_spark_job(spark, shop, told, running
 
 def test_of_two_runners_one_stands_by_until_the_other_ends(engine, told):
     first, second, other = threading.Event(), threading.Event(), Told()
-    one = threading.Thread(target=Runner(engine, Pace(0.2), told.hear).run, args=(first,))
-    two = threading.Thread(target=Runner(engine, Pace(0.2), other.hear).run, args=(second,))
+    one = threading.Thread(target=Runner(engine, Schedule(0.2), told.hear).run, args=(first,))
+    two = threading.Thread(target=Runner(engine, Schedule(0.2), other.hear).run, args=(second,))
     one.start()
     owner = told.wait(lambda event: event.kind == "leading").told["owner"]
     two.start()
@@ -176,7 +176,7 @@ def test_of_two_runners_one_stands_by_until_the_other_ends(engine, told):
 
 
 def test_who_comes_to_lead_between_two_questions_says_so(engine, told):
-    pace = Pace(0.2, asks=0.5, says=0.1)
+    pace = Schedule(0.2, asks=0.5, says=0.1)
     another, stop = "host:1:another", threading.Event()
     engine.store.leaders.lead(another, 60)
     thread = threading.Thread(target=Runner(engine, pace, told.hear).run, args=(stop,))
@@ -206,7 +206,7 @@ def test_who_waits_for_the_right_to_write_gets_it_between_two_epochs(
 
     monkeypatch.setattr(lock.FileLock, "try_acquire", asked)
     another, stop = engine.store.acting_for("another"), threading.Event()
-    thread = threading.Thread(target=Runner(engine, Pace(0), told.hear).run, args=(stop,))
+    thread = threading.Thread(target=Runner(engine, Schedule(0), told.hear).run, args=(stop,))
     asking = threading.Thread(target=lambda: fences.append(another.acquire(wait=True)))
     thread.start()
     try:

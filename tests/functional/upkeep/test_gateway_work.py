@@ -11,8 +11,8 @@ import pytest
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg import gateway_work, metadata
 from dbt_streamsql.storage.iceberg.commits import row_delta
-from dbt_streamsql.storage.iceberg.commits.row_delta import Delta, FilesUnknown
-from dbt_streamsql.storage.iceberg.provenance import Stamp
+from dbt_streamsql.storage.iceberg.commits.row_delta import FilesUnknown, RowDelta
+from dbt_streamsql.storage.iceberg.provenance import Provenance
 
 pytestmark = pytest.mark.spark
 
@@ -53,9 +53,9 @@ def test_a_table_that_is_not_there_has_no_metadata(spark, schema):
 def test_rows_come_and_go_on_a_branch_in_one_commit(spark, table):
     base = metadata.load(spark, table).current
     new = pa.table({"k": [77, None], "t": ["é\u0000😀", None]})
-    stamp = Stamp(5, definition="ü" * 70_000)
+    stamp = Provenance(5, definition="ü" * 70_000)
     gone = {file_of(spark, table): [0, 9]}
-    path = row_delta.commit(spark, table, "b1", base, stamp, Delta(new, gone))
+    path = row_delta.commit(spark, table, "b1", base, stamp, RowDelta(new, gone))
     found = metadata.load(spark, table)
     there = found.snapshots[found.refs["b1"]]
     assert (there.parent, found.current) == (base, base)
@@ -79,9 +79,12 @@ def test_rows_come_and_go_on_a_branch_in_one_commit(spark, table):
 def test_a_second_change_of_a_file_keeps_what_the_first_took_away(spark, table):
     base, file = metadata.load(spark, table).current, file_of(spark, table)
     none = pa.table({"k": pa.array([], pa.int64()), "t": pa.array([], pa.string())})
-    assert row_delta.commit(spark, table, "b1", base, Stamp(1), Delta(none, {file: [3]})) == ""
+    assert (
+        row_delta.commit(spark, table, "b1", base, Provenance(1), RowDelta(none, {file: [3]}))
+        == ""
+    )
     first = metadata.load(spark, table).refs["b1"]
-    row_delta.commit(spark, table, "b1", first, Stamp(2), Delta(none, {file: [4]}))
+    row_delta.commit(spark, table, "b1", first, Provenance(2), RowDelta(none, {file: [4]}))
     assert [k for k, _ in rows(spark, table, "b1")] == [0, 1, 2, 5, 6, 7, 8, 9]
 
 
@@ -90,7 +93,12 @@ def test_rows_of_a_file_that_is_not_there_are_refused_and_nothing_is_changed(spa
     none = pa.table({"k": pa.array([], pa.int64()), "t": pa.array([], pa.string())})
     with pytest.raises(FilesUnknown):
         row_delta.commit(
-            spark, table, "b1", before.current, Stamp(1), Delta(none, {"/nowhere.parquet": [1]})
+            spark,
+            table,
+            "b1",
+            before.current,
+            Provenance(1),
+            RowDelta(none, {"/nowhere.parquet": [1]}),
         )
     assert metadata.load(spark, table).refs == before.refs
 

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from dbt_streamsql.cache import cache_folder
-from dbt_streamsql.meta import MetaStore, open_store
+from dbt_streamsql.meta import open_store
 from tests.support.meta_service import command, url_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]

@@ -54,10 +54,10 @@ def test_views_and_missing_tables_are_not_tables(near, schema):
 
 def test_what_is_not_near_is_asked_from_spark(near, schema, tmp_path):
     other = TableName("spark_catalog", schema, "t")
-    with pytest.raises(sqlite_catalog.NotNearbyError):
+    with pytest.raises(sqlite_catalog.CatalogNotLocalError):
         sqlite_catalog.body(near, other)
     sqlite_catalog.declare(near, "lake", tmp_path / "missing.db")
-    with pytest.raises(sqlite_catalog.NotNearbyError):
+    with pytest.raises(sqlite_catalog.CatalogNotLocalError):
         sqlite_catalog.body(near, TableName("lake", schema, "t"))
     assert not (tmp_path / "missing.db").exists()
 

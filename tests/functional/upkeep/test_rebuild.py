@@ -16,7 +16,7 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core import definition_property
 from dbt_streamsql.runtime.spark.session import embedded
 from dbt_streamsql.storage.iceberg import metadata, staging
-from dbt_streamsql.storage.iceberg.provenance import BARRIER_PROPERTY, Stamp
+from dbt_streamsql.storage.iceberg.provenance import BARRIER_PROPERTY, Provenance
 from tests.support.steps import dying
 
 pytestmark = pytest.mark.spark
@@ -308,7 +308,7 @@ def test_a_definition_that_is_not_that_of_the_rows_is_not_restored(shop):
     name = TableName.parse("lake.shop.by_city")
     other = engine.store.jobs()["lake.shop.users_of"]
     staging.set_properties(
-        engine.spark, name, {definition_property.DEFINITION: definition_property.packed(other)}
+        engine.spark, name, {definition_property.DEFINITION: definition_property.encode(other)}
     )
     engine = shop.reopen()
     found = engine.rebuild()
@@ -332,7 +332,9 @@ def test_a_plain_table_that_was_a_view_is_no_view_again(shop):
 
 def test_tables_of_an_earlier_release_are_told_and_left(spark, tmp_path, monkeypatch):
     with monkeypatch.context() as earlier:
-        earlier.setattr(Stamp, "properties", lambda self: {BARRIER_PROPERTY: str(self.barrier)})
+        earlier.setattr(
+            Provenance, "properties", lambda self: {BARRIER_PROPERTY: str(self.barrier)}
+        )
         earlier.setattr(definition_property, "properties", lambda *_: {})
         earlier.setattr(definition_property, "keep", lambda *_: None)
         shop = Shop(tmp_path / "warehouse")

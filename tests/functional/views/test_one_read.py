@@ -40,7 +40,7 @@ def reads(monkeypatch, tune, engine, spark, schema):
             f"INSERT INTO {name} SELECT id, {reference}, concat('{table}', id % 5) FROM range({rows})"
         )
     found = []
-    around = changes.around
+    around = changes.changes_and_matches
     monkeypatch.setattr(
         changes, "around", lambda name, *args: found.append(name) or around(name, *args)
     )

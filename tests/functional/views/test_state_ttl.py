@@ -9,7 +9,7 @@ import pytest
 
 from dbt_streamsql import StreamSqlError
 from dbt_streamsql.plan.document import PlanDocument, differences
-from dbt_streamsql.runtime.core.row_expiry import Ages
+from dbt_streamsql.runtime.core.row_expiry import Expiry
 from tests.support.clock import ahead
 from tests.support.steps import Died, observing
 from tests.support.ttl_world import JOIN, TTL, World
@@ -150,8 +150,8 @@ def test_verify_finds_what_an_epoch_did_with_rows_that_had_expired(world, monkey
     assert world.verified("right") == []
     world.expire()
     with monkeypatch.context() as broken:
-        broken.setattr(Ages, "expired", lambda *_: 0)
-        broken.setattr(Ages, "of_groups", lambda ages, ttl: (0, ages.written))
+        broken.setattr(Expiry, "expired", lambda *_: 0)
+        broken.setattr(Expiry, "of_groups", lambda ages, ttl: (0, ages.written))
         world.epoch(
             "INSERT INTO {s}.orders VALUES (8, 'pen')",
             "DELETE FROM {s}.shipments WHERE order_id = 1",

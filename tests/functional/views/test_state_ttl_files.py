@@ -7,7 +7,7 @@ import pytest
 
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.spark.scratch import Local
+from dbt_streamsql.runtime.spark.scratch import Scratch
 from dbt_streamsql.storage.iceberg import metadata
 from dbt_streamsql.storage.iceberg.java import is_connect, java_table
 from dbt_streamsql.storage.iceberg.scans import changes, sequence_scan
@@ -188,7 +188,7 @@ def compared(shop):
     """Many snapshots after many numbers are what the condition gives; how many are not read so."""
     name = TableName.parse(f"{shop.schema}.pays")
     meta = metadata.load(shop.spark, name)
-    local, views = Local(shop.spark), []
+    local, views = Scratch(shop.spark), []
     reads = sequence_scan.Recent(
         *(shop.spark, lambda frame: views.append(1) or local.view(frame)),
         few_files=0,
@@ -200,7 +200,7 @@ def compared(shop):
         for snapshot in {*list(meta.snapshots)[2::6], last.id}:
             for number in range(0, last.sequence + 1, 3):
                 rows = reads.rows(name, meta, snapshot, number)
-                wanted = changes.after(changes.with_lineage(name, snapshot), number)
+                wanted = changes.written_after(changes.with_lineage(name, snapshot), number)
                 counted = changes.difference(rows, wanted, "*")
                 names = shop.spark.sql(f"SELECT * FROM {wanted}").columns
                 columns = [Column(column, "") for column in names]

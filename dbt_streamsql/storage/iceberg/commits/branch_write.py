@@ -15,7 +15,7 @@ from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg import metadata, staging
 from dbt_streamsql.storage.iceberg.commits import refs
-from dbt_streamsql.storage.iceberg.commits.refs import Moves
+from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate
 
 _PREFIX = "streamsql_rows_"
 
@@ -44,17 +44,17 @@ def branch(spark: SparkSession, table: TableName) -> Iterator[str]:
         return
     name = f"{_PREFIX}{uuid.uuid4().hex}"
     left = tuple(ref for ref in found.refs if ref.startswith(_PREFIX))
-    refs.move(spark, table, Moves(branches={name: found.current}, drop_branches=left))
+    refs.update_refs(spark, table, RefUpdate(branches={name: found.current}, drop_branches=left))
     written = False
     try:
         yield staging.branch_sql(table, name)
         written = True
-        refs.move(spark, table, Moves(forward=name, drop_branches=(name,)))
+        refs.update_refs(spark, table, RefUpdate(forward=name, drop_branches=(name,)))
     except BaseException as error:
         now = metadata.load(spark, table)
         fenced = now is None or name not in now.refs
         if not fenced:
-            refs.move(spark, table, Moves(drop_branches=(name,)))
+            refs.update_refs(spark, table, RefUpdate(drop_branches=(name,)))
         if isinstance(error, Exception) and (fenced or written):
             raise StreamSqlError(
                 "META_CONFLICT",

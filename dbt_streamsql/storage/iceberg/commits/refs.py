@@ -15,7 +15,7 @@ from dbt_streamsql.storage.iceberg.access import tables_of
 
 
 @dataclass(frozen=True)
-class Moves:
+class RefUpdate:
     """What to do with the refs of one table.
 
     `branches` and `tags` to make, by name, at a snapshot; `forward`: the branch whose head becomes
@@ -33,7 +33,7 @@ class Moves:
         return any(parts)
 
 
-def move(spark: SparkSession, name: TableName, moves: Moves) -> None:
+def update_refs(spark: SparkSession, name: TableName, moves: RefUpdate) -> None:
     """Carry out the moves; fails as a whole when main is not an ancestor of `forward`."""
     if not moves:
         return

@@ -21,7 +21,7 @@ from dbt_streamsql.storage.iceberg import gateway_work
 from dbt_streamsql.storage.iceberg.access import tables_of
 from dbt_streamsql.storage.iceberg.files import parquet
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-from dbt_streamsql.storage.iceberg.provenance import Stamp
+from dbt_streamsql.storage.iceberg.provenance import Provenance
 
 _TYPES: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -39,7 +39,7 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
 @dataclass(frozen=True)
-class Delta:
+class RowDelta:
     """Rows to add, with the table's columns, and rows to take away: data file -> positions.
 
     A file is told by its path, or by the CRC-32 of that.
@@ -61,7 +61,12 @@ def supported(spark: SparkSession, meta: Metadata) -> bool:
 
 
 def commit(
-    spark: SparkSession, name: TableName, branch: str, base: int, origin: Stamp, delta: Delta
+    spark: SparkSession,
+    name: TableName,
+    branch: str,
+    base: int,
+    origin: Provenance,
+    delta: RowDelta,
 ) -> str:
     """Make a branch at the snapshot `base` and put the change on it, in one commit; the path of
     the file with the new rows ('': there are none).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg.commits.refs import Moves, move
+from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate, update_refs
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 _PREFIX = "streamsql_pin_"
@@ -19,15 +19,15 @@ def reconcile(
     `store` tells one MetaService from another: several may pin the same table.
     """
     change = moves(meta, store, wanted)
-    move(spark, name, change)
+    update_refs(spark, name, change)
     return len(change.tags) + len(change.drop_tags)
 
 
-def moves(meta: Metadata, store: str, wanted: set[int]) -> Moves:
+def moves(meta: Metadata, store: str, wanted: set[int]) -> RefUpdate:
     """What `reconcile` does to a table, for who moves more of it in the same commit."""
     have = of(meta, store)
     new = sorted(wanted - set(have))
-    return Moves(
+    return RefUpdate(
         tags={_tag(store, snapshot): snapshot for snapshot in new if snapshot in meta.snapshots},
         drop_tags=tuple(have[snapshot] for snapshot in sorted(set(have) - wanted)),
     )

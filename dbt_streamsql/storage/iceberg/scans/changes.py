@@ -230,7 +230,7 @@ def read(
     return consolidated(signed, meta.typed(columns))
 
 
-def lapsing(
+def changes_with_expiry(
     name: TableName,
     meta: Metadata,
     change: Change,
@@ -265,12 +265,12 @@ def lapsing(
     )
 
 
-def live(written: str) -> str:
+def drop_lineage_columns(written: str) -> str:
     """The visible columns of a relation with `LINEAGE`: SQL."""
     return f"(SELECT * EXCEPT ({', '.join(LINEAGE)}) FROM {written})"
 
 
-def after(rows: str, number: int) -> str:
+def written_after(rows: str, number: int) -> str:
     """Of a relation with `LINEAGE`: what was written after a sequence number (0: all), as SQL."""
     found = f" WHERE {_STAMP} > {int(number)}" if number > 0 else ""
     return f"(SELECT * FROM {rows}{found})"
@@ -336,7 +336,7 @@ def is_flagged(meta: Metadata, change: Change) -> bool:
     return change.kind == "positions" and all(meta.snapshots[at].has_lineage for at in ends if at)
 
 
-def around(
+def changes_and_matches(
     name: TableName,
     meta: Metadata,
     change: Change,
@@ -370,7 +370,7 @@ def around(
     )
 
 
-def change_around(rows: str, meta: Metadata, columns: tuple[str, ...]) -> str:
+def changes_from_matches(rows: str, meta: Metadata, columns: tuple[str, ...]) -> str:
     """The change alone, as `read` gives it, of the relation `rows` of an `around`."""
     names = ", ".join(quote(column) for column in columns)
     return consolidated(

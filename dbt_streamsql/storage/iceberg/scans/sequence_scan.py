@@ -58,7 +58,7 @@ class Recent:
             frame = self._frame(name, meta, snapshot, number) if number > 0 else None
             every = changes.with_lineage(name, snapshot)
             rows = every if frame is None else self.view(frame)
-            self._known[key] = changes.after(rows, number)
+            self._known[key] = changes.written_after(rows, number)
         return self._known[key]
 
     def appended(self, name: TableName, change: Change) -> str | None:
