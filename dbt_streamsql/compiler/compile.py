@@ -30,7 +30,7 @@ from dbt_streamsql.compiler.state.ttl import still_forgetting, with_ttls
 from dbt_streamsql.compiler.wide.wide_query import build_wide, wide_in
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog
-from dbt_streamsql.plan.compiled import PLAN_VERSION, CompiledPlan
+from dbt_streamsql.plan.compiled import PLAN_VERSION, REFRESH_MODES, CompiledPlan
 from dbt_streamsql.plan.relational import (
     CLOCK,
     Aggregate,
@@ -44,10 +44,6 @@ from dbt_streamsql.plan.state import StateTtl
 
 _FILE_OF_ROW = "_metadata"
 """Spark's hidden column of tables of files, which says where a row is from."""
-
-MODES = ("auto", "incremental", "incremental_strict", "full")
-"""auto: incremental where possible. incremental: the same, but a full refresh is logged as a
-warning. incremental_strict: a query that cannot be incremental is refused. full: always full."""
 
 
 def compile_view(
@@ -68,12 +64,12 @@ def compile_view(
     itself), INCREMENTAL_IMPOSSIBLE (strict mode), CONFIG_INVALID (unknown mode),
     STATE_TTL_INVALID.
     """
-    if refresh_mode not in MODES:
+    if refresh_mode not in REFRESH_MODES:
         raise StreamSqlError(
             "CONFIG_INVALID",
             "unknown refresh_mode",
             given=repr(refresh_mode),
-            allowed=", ".join(MODES),
+            allowed=", ".join(REFRESH_MODES),
             place=Place(model or table),
         )
     known = Remembering(catalog)

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
-from dbt_streamsql.compiler.compile import MODES
 from dbt_streamsql.durations import retention_of
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Retention, check_level
+from dbt_streamsql.plan.compiled import REFRESH_MODES
 from dbt_streamsql.plan.document import PlanDocument
 from dbt_streamsql.runtime.core.clock import Clock
 from dbt_streamsql.tuning import Tuning
@@ -164,5 +164,5 @@ def refuse_unknown(config: Mapping[str, Any]) -> None:
             "CONFIG_INVALID",
             "unknown config keys",
             given=", ".join(sorted(config)),
-            allowed=f"refresh_mode ({', '.join(MODES)}), changelog (true, false), state_ttl",
+            allowed=f"refresh_mode ({', '.join(REFRESH_MODES)}), changelog (true, false), state_ttl",
         )

@@ -21,6 +21,10 @@ from dbt_streamsql.plan.state import State
 from dbt_streamsql.plan.steps import Component, Derived, Step
 from dbt_streamsql.plan.tags import STEPS, tag_of
 
+REFRESH_MODES = ("auto", "incremental", "incremental_strict", "full")
+"""auto: incremental where possible. incremental: the same, but a full refresh is logged as a
+warning. incremental_strict: a query that cannot be incremental is refused. full: always full."""
+
 PLAN_VERSION = 7
 """Raised when the meaning of a plan's JSON changes; an older plan is compiled again."""
 

@@ -276,7 +276,9 @@ PLANTED: dict[str, tuple[Change, ...]] = {
     "a lease that has ended may live again": ((MemoryLeases, "ended", lambda _: []),),
     "what a reader holds is not pinned": (("_leased", lambda _: {}),),
     "each view reads the newest input": (("pin", _newest_input, "", "ViewRefresh"),),
-    "the newest input is recorded, not the one that was read": (("ViewRefresh.run", _says_newest),),
+    "the newest input is recorded, not the one that was read": (
+        ("ViewRefresh.run", _says_newest),
+    ),
     "a reader takes changes again": (("_feed", _every_file, "readings"),),
     "a reader misses changes": (("_feed", _the_last_file, "readings"),),
     "change files go before they are read": (("_sweep_changes", _files_of_readers_too),),

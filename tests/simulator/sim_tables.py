@@ -8,7 +8,7 @@ from typing import Any, cast
 from dbt_streamsql.quoting import TableName
 from tests.oracle.zset import ZSet
 from tests.simulator.sim_spark import JavaTable, SimulatedSpark
-from tests.support.product import Metadata, RefUpdate, SqlTables, Provenance, symbol
+from tests.support.product import Metadata, Provenance, RefUpdate, SqlTables, symbol
 
 move = symbol("move", beside="JvmTables")
 
@@ -44,7 +44,9 @@ class SimulatedTables:
     def expire(self, name: TableName, snapshots: Sequence[int]) -> None:
         self.sql.expire(name, snapshots)
 
-    def commit(self, name: TableName, branch: str, base: int, origin: Provenance, change: ZSet) -> None:
+    def commit(
+        self, name: TableName, branch: str, base: int, origin: Provenance, change: ZSet
+    ) -> None:
         """`change`: all rows that the branch then has."""
         commit = self.spark.lake.commit
         self.spark.do(

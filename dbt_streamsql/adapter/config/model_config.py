@@ -17,6 +17,7 @@ from dbt_streamsql.adapter.error_messages import listed
 from dbt_streamsql.durations import seconds_of
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import check_level
+from dbt_streamsql.plan.compiled import REFRESH_MODES
 from dbt_streamsql.quoting import expression
 from dbt_streamsql.state_ttl import as_data, state_ttl_of
 from dbt_streamsql.storage.locations import PATH_PROPERTIES, PLACING_PROPERTIES, Roots
@@ -24,7 +25,6 @@ from dbt_streamsql.storage.locations import PATH_PROPERTIES, PLACING_PROPERTIES,
 if TYPE_CHECKING:
     from dbt_streamsql.engine import TableReport
 
-REFRESH_MODES = ("auto", "incremental", "incremental_strict", "full")
 OWN_KEYS = ("refresh_mode", "changelog", "state_ttl", "plan")
 """Config keys of a materialized view that dbt does not know."""
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
-from dbt_streamsql.runtime.ingest.stream_definition import SEQUENCE, Stream
+from dbt_streamsql.runtime.ingest.stream_definition import BAD, SEQUENCE, Stream
 
 DELETED = f"{HIDDEN_PREFIX}deleted"
 CLEARED = f"{HIDDEN_PREFIX}cleared"
-BAD = "STREAMSQL_BAD_RECORD "
 _SHOWN = 200
 """Characters of a bad record."""
 

@@ -59,7 +59,7 @@ _NO_PLAN = CompiledPlan(
 
 ON_ERROR = ("fail", "quarantine")
 
-BAD = "STREAMSQL_BAD_RECORD a record "
+BAD = "STREAMSQL_BAD_RECORD "
 """How the text of an error begins that one record is the reason of."""
 
 _QUARANTINED = (
@@ -264,7 +264,7 @@ def timed(stream: Stream, select: str) -> str:
     text = f"SELECT *, CAST(({stream.event_time}) AS TIMESTAMP) AS {TIME} FROM ({select})"
     if stream.forgives:
         return text
-    told = f"concat('{BAD}has NULL as its event time: ', to_json(struct(q.*)))"
+    told = f"concat('{BAD}a record has NULL as its event time: ', to_json(struct(q.*)))"
     checked = f"coalesce({TIME}, CAST(raise_error({told}) AS TIMESTAMP))"
     return f"SELECT q.* EXCEPT ({TIME}), {checked} AS {TIME} FROM ({text}) q"
 

@@ -40,8 +40,9 @@ from dbt_streamsql.runtime.core.event_time import (
     Split,
     watermark,
 )
-from dbt_streamsql.runtime.ingest.sequenced import BAD, bad_record, or_fail
+from dbt_streamsql.runtime.ingest.sequenced import bad_record, or_fail
 from dbt_streamsql.runtime.ingest.stream_definition import (
+    BAD,
     EARLY,
     MAKES,
     POSITION,

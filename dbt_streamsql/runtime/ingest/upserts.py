@@ -30,7 +30,7 @@ from dbt_streamsql.runtime.ingest.sequenced import (
     extended,
     or_fail,
 )
-from dbt_streamsql.runtime.ingest.stream_definition import SEQUENCE, Stream
+from dbt_streamsql.runtime.ingest.stream_definition import BAD, SEQUENCE, Stream
 from dbt_streamsql.runtime.ingest.unsent_values import Carry, Settled, Stored
 from dbt_streamsql.runtime.refresh.stager import Stager
 from dbt_streamsql.runtime.refresh.writer import Writer
@@ -42,7 +42,7 @@ from dbt_streamsql.storage.iceberg.commits import row_delta
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 _NUMBER = f"{HIDDEN_PREFIX}number"
-_BAD = "STREAMSQL_BAD_RECORD a record "
+_BAD = f"{BAD}a record "
 _BAD_KEY = f"{_BAD}has NULL in its key or sequence: "
 _CLEARS_ONE = f"{_BAD}truncates but has a key: "
 _TWICE = f"{_BAD}has the same key as another record: "
