@@ -160,9 +160,10 @@ def taken(kind: type[Options], config: dict[str, Any]) -> Options:
 def refuse_unknown(config: Mapping[str, Any]) -> None:
     """CONFIG_INVALID when keywords are left that no option has taken."""
     if config:
+        modes = ", ".join(REFRESH_MODES)
         raise StreamSqlError(
             "CONFIG_INVALID",
             "unknown config keys",
             given=", ".join(sorted(config)),
-            allowed=f"refresh_mode ({', '.join(REFRESH_MODES)}), changelog (true, false), state_ttl",
+            allowed=f"refresh_mode ({modes}), changelog (true, false), state_ttl",
         )
