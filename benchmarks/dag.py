@@ -63,9 +63,9 @@ def make_views(engine: Engine, views: int, rows: int, tables: int = 1) -> dict[s
     made = {}
     engine.begin()
     for number in range(views):
-        source = _events(number // 2 % tables)
-        grouped = f"SELECT k, count(*) AS n, sum(v) AS total FROM {source} WHERE v >= {number}"
-        query = f"SELECT k, total FROM {SCHEMA}.v{number - 1:03d} WHERE n > {number}"
+        source, least = _events(number // 2 % tables), number // 2 // tables
+        grouped = f"SELECT k, count(*) AS n, sum(v) AS total FROM {source} WHERE v >= {least}"
+        query = f"SELECT k, total FROM {SCHEMA}.v{number - 1:03d} WHERE total > {least}"
         name, text = f"{SCHEMA}.v{number:03d}", query if number % 2 else f"{grouped} GROUP BY k"
         engine.create_materialized_view(name, text)
         made[name] = text
@@ -81,7 +81,7 @@ def _change(world: World, number: int, given: argparse.Namespace, views: Mapping
     for source in range(given.moved):
         world.spark.sql(
             f"INSERT INTO {_events(source)} SELECT {given.rows + given.changed * number} + id, "
-            f"id % 1000, id % 97 FROM range({given.changed})"
+            f"id % 1000, 96 - id % 97 FROM range({given.changed})"
         )
     seconds, tables = _timed(world)
     modes = Counter(table.mode for table in tables)
