@@ -273,3 +273,44 @@ def test_files_in_partitions_come_and_go(engine, spark, schema, tmp_path):
         assert _equal(engine, spark, counts, grouped)
     assert modes == ["append", "append", "full", "noop", "append"]
     spark.sql(f"DROP TABLE {table}")
+
+
+def test_lines_of_text_files_are_kept_from_the_files_that_come(engine, spark, schema, tmp_path):
+    if is_connect(spark):
+        pytest.skip("the folder is on the machine of the test")
+    folder = tmp_path / "log lines"
+    folder.mkdir()
+
+    def put(name, *lines):
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        os.utime(folder / name, (time.time() - 5000 + next(ticks),) * 2)
+
+    ticks = iter(range(100))
+    put("a.log", "INFO one", "WARN ü", "")
+    table, view = f"spark_catalog.default.t_{uuid.uuid4().hex[:8]}", f"lake.{schema}.v"
+    spark.sql(f"CREATE TABLE {table} (value STRING) USING text LOCATION '{folder}'")
+    query = f"SELECT split(value, ' ')[0] AS level, count(*) AS n FROM {table} GROUP BY 1"
+    engine.create_materialized_view(view, query)
+    put("b 1%.log", "INFO two", "ERROR it's", "INFO three")
+    assert engine.advance().tables[view].mode == "incremental"
+    assert _equal(engine, spark, view, query)
+    assert engine.verify(view) == []
+    spark.sql(f"DROP TABLE {table}")
+
+
+def test_rows_of_files_have_no_age_so_a_view_that_forgets_is_refused(engine, schema, one):
+    query = f"SELECT a.k, b.v FROM {one.name} a JOIN {one.name} b ON a.k = b.k"
+    with pytest.raises(StreamSqlError) as caught:
+        engine.create_materialized_view(f"lake.{schema}.v", query, state_ttl="1 day")
+    assert caught.value.code == "STATE_TTL_INVALID"
+    assert one.name in str(caught.value)
+
+
+def test_a_stream_of_a_table_of_files_is_refused_with_the_other_ways(engine, schema, one):
+    source = {"connector": "table", "options": {"table": one.name}}
+    with pytest.raises(StreamSqlError) as caught:
+        engine.create_streaming_table(
+            f"lake.{schema}.s", "SELECT k, v FROM source", stream="source", source=source
+        )
+    assert caught.value.code == "SQL_UNSUPPORTED"
+    assert "connector `files`" in str(caught.value)
