@@ -19,7 +19,7 @@ from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.plan.sink_reuse import print_sinks, sinks
 from dbt_streamsql.plan.state import State
 from dbt_streamsql.plan.steps import Component, Derived, Step
-from dbt_streamsql.plan.tags import STEPS, tag_of
+from dbt_streamsql.plan.tags import STEP_KINDS, tag_of
 
 REFRESH_MODES = ("auto", "incremental", "incremental_strict", "full")
 """auto: incremental where possible. incremental: the same, but a full refresh is logged as a
@@ -224,7 +224,7 @@ class CompiledPlan:
 
 
 def _step(body: dict[str, Any]) -> Step:
-    kind = STEPS[body.pop("step")]
+    kind = STEP_KINDS[body.pop("step")]
     if kind is step_types.Fold:
         body["components"] = tuple(Component(**item) for item in body["components"])
         body["derived"] = tuple(Derived(**item) for item in body["derived"])

@@ -12,7 +12,7 @@ from typing import Any
 from dbt_streamsql.plan import relational, steps
 from dbt_streamsql.plan.expression import Expr
 
-NODES: Mapping[str, type[Any]] = {
+NODE_KINDS: Mapping[str, type[Any]] = {
     "Aggregate": relational.Aggregate,
     "Branches": relational.Branches,
     "Call": relational.Call,
@@ -33,7 +33,7 @@ NODES: Mapping[str, type[Any]] = {
     "Window": relational.Window,
 }
 
-STEPS: Mapping[str, type[Any]] = {
+STEP_KINDS: Mapping[str, type[Any]] = {
     "Apply": steps.Apply,
     "Changes": steps.Changes,
     "Collect": steps.Collect,
@@ -46,7 +46,7 @@ STEPS: Mapping[str, type[Any]] = {
     "Union": steps.Union,
 }
 
-_TAGS = {kind: tag for kinds in (NODES, STEPS) for tag, kind in kinds.items()}
+_TAGS = {kind: tag for kinds in (NODE_KINDS, STEP_KINDS) for tag, kind in kinds.items()}
 
 
 def tag_of(part: object) -> str:

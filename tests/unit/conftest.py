@@ -104,6 +104,6 @@ def clock() -> Clock:
 def store(
     open_store: Callable[[Callable[[], float]], MetaStore], clock: Clock
 ) -> Iterator[MetaStore]:
-    opened = store_at(clock)
+    opened = open_store(clock)
     yield opened
     opened.close()

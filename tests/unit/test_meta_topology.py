@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Fence, Job, MetaStore, TableVersion, open_store
-from dbt_streamsql.meta.model.topology import topological_order
+from dbt_streamsql.meta.model.topology import order_of, topological_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,8 +45,8 @@ def define(store: MetaStore, fence: Fence, *jobs: Job) -> None:
 
 def test_independent_tables_share_a_level(store: MetaStore, fence: Fence) -> None:
     define(store, fence, job("d", "b", "c"), job("b", "a"), job("c", "a"), job("e"))
-    assert store.topological_order(store.jobs()) == [["b", "c", "e"], ["d"]]
-    assert store.topological_order([]) == []
+    assert order_of(store.jobs()) == [["b", "c", "e"], ["d"]]
+    assert order_of([]) == []
     assert store.readers("a") == ["b", "c"]
     assert store.readers("d") == []
     assert store.topology() == [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")]
@@ -84,7 +84,7 @@ def test_a_cycle_among_provisional_definitions_is_refused(store: MetaStore, fenc
 def test_a_redefinition_may_turn_an_edge_round(store: MetaStore, fence: Fence) -> None:
     define(store, fence, job("a", "b"), job("b", "root"))
     define(store, fence, job("a", "root"), job("b", "a"))
-    assert store.topological_order(store.jobs()) == [["a"], ["b"]]
+    assert order_of(store.jobs()) == [["a"], ["b"]]
 
 
 def test_a_second_model_for_a_table_is_refused(store: MetaStore, fence: Fence) -> None:

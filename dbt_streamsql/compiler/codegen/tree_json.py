@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from dbt_streamsql.plan.relational import Input
-from dbt_streamsql.plan.tags import NODES, tag_of
+from dbt_streamsql.plan.tags import NODE_KINDS, tag_of
 
 
 def tree_of(node: Any) -> Any:
@@ -25,6 +25,6 @@ def node_of(tree: Any) -> Any:
         return tree
     if isinstance(tree["node"], dict):  # the field of that name hides what it is
         return Input(tree["alias"], node_of(tree["node"]))
-    kind = NODES[tree["node"]]
+    kind = NODE_KINDS[tree["node"]]
     known = [field.name for field in fields(kind) if field.name in tree]
     return kind(**{name: node_of(tree[name]) for name in known})
