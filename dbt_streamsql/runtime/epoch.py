@@ -42,7 +42,7 @@ from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.inputs.file_tables import NoVersionsError
 
 Refreshed = Callable[[Job], tuple[Job, CompiledPlan, Redefinition | None]]
-"""The definition as it is to run now: (job, plan, what becomes of the rows if it is new)."""
+"""The definition as it is to run now: (job, plan, what happens to the rows if it is new)."""
 
 
 class Epoch:
@@ -55,7 +55,7 @@ class Epoch:
         store = warehouse.store
         before = store.fence()
         fence = store.acquire(wait=True, on_wait=waiting)
-        # Who ran before has died if it did not give its fence back; who ran while this one
+        # The previous runner has died if it did not release its fence; one that ran while this one
         # waited may have died as well.
         crashed = before.owner or fence.token != before.token + 1
         try:
@@ -69,7 +69,7 @@ class Epoch:
         self._running: dict[str, Future[TableVersion]] = {}
         self._held: set[str] = set()
         self.delivered: dict[str, Delivered] = {}
-        """What became of the sinks that had something to do, by name."""
+        """The results of the sinks that had something to do, by name."""
 
     # -- inputs ------------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ class Epoch:
                 try:
                     pin(self.open, source)
                 except NoVersionsError:
-                    pass  # it had some: what reads it is compiled anew
+                    pass  # it had versions: its readers are recompiled
                 except StreamSqlError as error:
                     if error.code != "TABLE_MISSING":
                         raise
@@ -91,7 +91,7 @@ class Epoch:
         repin(self.open, table)
 
     def keep_pins(self, before: EpochState) -> None:
-        """Go on at the moment of an earlier epoch of the same run: its pins and its clock."""
+        """Continue at the moment of an earlier epoch of the same run: its pins and its clock."""
         with self.open.lock:
             ours = {*self.open.jobs, *self.open.latest}
             kept = {name: at for name, at in before.pins.items() if name not in ours}
@@ -112,7 +112,7 @@ class Epoch:
             return self.open.staged.get(table)
 
     def known(self, table: str) -> Metadata | None:
-        """What this epoch has loaded of a table already."""
+        """The metadata that this epoch has already loaded of a table."""
         with self.open.lock:
             version = self.open.staged.get(table) or self.open.pins.get(table)
         return version.meta if version is not None else None
@@ -133,7 +133,7 @@ class Epoch:
             topology.order_of(ordered)
 
         def run() -> TableVersion:
-            # In here: when it fails, MetaService may know the definition all the same.
+            # In here: if it fails, MetaService may know the definition anyway.
             if self.open.jobs.get(job.table) != job:
                 self._stage(job)
             return self._run(job, plan, change, why)
@@ -142,7 +142,7 @@ class Epoch:
         if self.open.jobs.get(job.table) == job:
             return version
         if change is not None and change.verdict != METADATA:
-            # Its readers have seen that version, and a barrier has one of each table.
+            # Its readers have seen that version, and a barrier has one version of each table.
             raise StreamSqlError(
                 "DUPLICATE_WRITER",
                 f"{job.table} was already updated by a different definition in this run",
@@ -152,16 +152,16 @@ class Epoch:
         return version
 
     def ensure(self, table: str) -> TableVersion:
-        """Bring a registered view to this epoch, once, whoever asks first."""
+        """Bring a registered view to this epoch, once, whichever caller comes first."""
         job = registered(self.open.jobs, table)
         why = self.open.replay.anew.get(table, "") if self.open.replay is not None else ""
         return self._once(table, lambda: self._run(*self._current(job), why))
 
     def define_sink(self, sink: Sink, current: Sink | None) -> None:
-        """A definition that counts when this epoch is published; delivered is then.
+        """Register a definition that takes effect, and is delivered, when this epoch is published.
 
-        What of its table is published already is delivered at once, unless the definition is a
-        new one or that of the table is; else it is only seen whether the target can take it.
+        What is already published of its table is delivered at once, unless this definition or that
+        of the table is new; then it is only checked whether the target can take it.
         Errors: those of a delivery.
         """
         with self.open.lock:
@@ -175,7 +175,7 @@ class Epoch:
     def revise(
         self, replay: Replay, definition: tuple[Job, CompiledPlan, Redefinition | None] | None
     ) -> None:
-        """Make views anew from an earlier barrier, one of them with a new definition if that is
+        """Recompute views from an earlier barrier, one of them with a new definition if that is
         given; no other table is touched."""
         self.open.replay = replay
         if definition is not None:
@@ -183,7 +183,7 @@ class Epoch:
         self.advance(replay.views)
 
     def advance(self, tables: Iterable[str] | None = None) -> None:
-        """Bring views (all by default) to this epoch; independent ones side by side."""
+        """Bring views (all by default) to this epoch; independent ones in parallel."""
         jobs = self.open.jobs
         wanted = set(jobs if tables is None else tables)
         levels = topology.order_of(changelog_table.in_order(jobs))
@@ -194,9 +194,9 @@ class Epoch:
     def advance_what_can(
         self, tables: Iterable[str] | None, leave_out: Collection[str]
     ) -> dict[str, Exception]:
-        """The same for all but `leave_out` and what reads that; the errors of those that failed.
+        """The same for all but `leave_out` and its readers; returns the errors of failed tables.
 
-        What reads a table that failed has the very error of it.
+        Readers of a failed table have the same error object.
         """
         jobs = self.open.jobs
         wanted = set(jobs if tables is None else tables) - set(self._cone(leave_out))
@@ -205,7 +205,7 @@ class Epoch:
         def attempt(table: str) -> None:
             try:
                 self.ensure(table)
-            except Exception as error:  # noqa: BLE001 - it is told, and others go on
+            except Exception as error:  # noqa: BLE001 - it is reported, and other views go on
                 errors[table] = error
 
         with self._pool() as pool:
@@ -217,7 +217,7 @@ class Epoch:
         return self.warehouse.workers(self.warehouse.tuning.parallel, "streamsql")
 
     def _cone(self, tables: Collection[str]) -> list[str]:
-        """These views and all that reads them, in dependency order."""
+        """These views and all their readers, in dependency order."""
         jobs = self.open.jobs
         out: dict[str, None] = {}
         for level in topology.order_of(jobs):
@@ -233,7 +233,7 @@ class Epoch:
         return fresh, plan, change
 
     def _stage(self, job: Job) -> None:
-        """Register a definition that counts from this barrier on."""
+        """Register a definition that takes effect at this barrier."""
         with failpoint("job.stage"):
             self.warehouse.store.stage_job(self.open.fence, self.open.barrier(), job)
         with self.open.lock:
@@ -250,8 +250,8 @@ class Epoch:
             began = self.warehouse.clock.time()
             try:
                 future.set_result(run())
-            except BaseException as caught:  # noqa: BLE001 - whoever waits must hear of it
-                # First of all: whoever waits must not wait for ever if undoing fails too.
+            except BaseException as caught:  # noqa: BLE001 - waiting threads must get it
+                # First of all: waiting threads must not wait forever if undoing fails too.
                 error = translate_error(caught)
                 future.set_exception(error)
                 job = self.open.jobs.get(table)
@@ -292,7 +292,7 @@ class Epoch:
     def _run_stream(
         self, job: Job, plan: CompiledPlan, stream: Stream, change: Redefinition | None, why: str
     ) -> TableVersion:
-        """Run a streaming table, with the tables that stand beside it."""
+        """Run a streaming table, with its side tables."""
         for other in stream_definition.side_tables(job):
             known = self.open.jobs.get(other.table)
             if known is None or (known.config, known.columns) != (other.config, other.columns):
@@ -310,7 +310,7 @@ class Epoch:
         return version
 
     def _beside(self, job: Job) -> TableVersion:
-        """What became of a table beside a streaming table, which writes it."""
+        """The version of a side table, which its streaming table writes."""
         self.ensure(job.config[stream_definition.BESIDE])
         with self.open.lock:
             known = self.open.done.get(job.table)
@@ -320,7 +320,7 @@ class Epoch:
         return known
 
     def _check_free(self, job: Job) -> None:
-        """Refuse to take over a table or view that no view of this warehouse has made."""
+        """Refuse to take over a table or view that was not created by a view of this warehouse."""
         if job.table in self.open.jobs:
             return
         if job.table in self.open.latest or job.table in self.open.staged:
@@ -375,13 +375,13 @@ class Epoch:
             paths = store.unstage(fence, number, name)
             gone = publish.delete_changes(self.warehouse.sessions.main, paths)
             if gone:
-                # Last: whoever dies in between leaves files that a sweep can find.
+                # Last: a process that dies in between leaves files that a sweep can find.
                 store.forget_change_files_at(fence, gone)
 
     # -- the end -----------------------------------------------------------------------------
 
     def publish(self, leave_out: Collection[str] = ()) -> list[TableVersion]:
-        """Publish everything that was staged as one barrier, deliver it to sinks but those of
+        """Publish everything that was staged as one barrier, deliver it to sinks except those in
         `leave_out`, and close the epoch."""
         store, fence, number = self.warehouse.store, self.open.fence, self.open.number
         done = self.open.done
@@ -396,7 +396,7 @@ class Epoch:
             )
         ]
         if self._held and not moved and not self.open.staged:
-            # All that had something to do failed.
+            # Everything that had something to do failed.
             try:
                 self._deliver(leave_out)
             finally:
@@ -425,7 +425,7 @@ class Epoch:
         finally:
             self._end()
         if number:
-            # Without the runner's lock: nobody is to wait for a lineage server.
+            # Without the runner's lock: no run should wait for a lineage server.
             openlineage.published(self.warehouse, number)
         return list(done.values())
 
@@ -437,12 +437,13 @@ class Epoch:
         self.delivered = deliver.deliver_all(self.warehouse, fence, self._rewrite, leave_out)
 
     def _as_they_are(self, new: list[Sink]) -> list[Sink]:
-        """Without those that the store knows just so, or, since they were delivered, better."""
+        """Without those that the store has already, or has in a newer state since they were
+        delivered."""
         known = {sink.name: sink for sink in self.warehouse.store.sinks()} if new else {}
         return [sink for sink in new if not deliver.same(known.get(sink.name), sink)]
 
     def withdraw(self, nodes: Collection[str]) -> list[str]:
-        """Take the views of these ids, and all that reads them, out of the epoch."""
+        """Take the views with these ids, and all their readers, out of the epoch."""
         jobs = self.open.jobs
         named = {table for table, job in jobs.items() if job.unique_id in nodes}
         held = sorted(self.open.done.keys() & self._cone(named))
@@ -455,7 +456,7 @@ class Epoch:
         return held
 
     def leave(self) -> int:
-        """Close the epoch with its barrier open: what is staged waits for whoever comes next."""
+        """Close the epoch with its barrier open: what is staged waits for the next process."""
         self._end()
         return self.open.number
 

@@ -1,4 +1,4 @@
-"""What an epoch did, as the public API and dbt tell it."""
+"""What an epoch did, as the public API and dbt report it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class TableReport:
     """What one epoch did to one view.
 
     `mode` is noop, append, incremental or full; `reason` says why it was full. `definition` is ''
-    when that is what it was, else what became of the rows (metadata-only, append a column,
-    compatible state, shadow rebuild), and `reason` says why so. Rows count an updated row as one
-    deleted and one inserted. `jobs` are Spark jobs, `bytes_read` what they read
-    of files (-1: not known). `strategy` is how: fold, replace or rows from changes, compare when
-    the query was computed anew and compared, full. `rows_read` are the changed rows of the inputs.
-    The estimates are seconds of each way (None: it was not weighed, or nothing is known of it).
-    `started_at` is when the job began (seconds since 1970). `delay` are the seconds from the
-    commit of the oldest change of a root that it took up until its end (None: none, or not
-    known); the barrier is published after the last job. MetaService tells it until then.
+    when it is unchanged, else what happened to the rows (metadata-only, append a column,
+    compatible state, shadow rebuild), and `reason` says why. Rows count an updated row as one
+    deleted and one inserted. `jobs` are Spark jobs, `bytes_read` what they read of files (-1: not
+    known). `strategy` is how: fold, replace or rows from changes, compare when the query was
+    recomputed and compared, full. `rows_read` are the changed rows of the inputs. The estimates
+    are seconds of each way (None: it was not considered, or nothing is known of it). `started_at`
+    is when the job began (seconds since 1970). `delay` are the seconds from the commit of the
+    oldest change of a root that it consumed until its end (None: none, or not known); the barrier
+    is published after the last job. MetaService gives the delay until then.
     """
 
     table: str
@@ -64,9 +64,9 @@ _SHOWN = frozenset(
 class Report:
     """One epoch: its barrier (the last one when nothing changed) and its tables.
 
-    `failed` are those that were left out for an error, `waiting` those left out because what they
-    read was, by the table that failed. There are none unless the epoch was to keep going.
-    `sinks` are those that had something to deliver.
+    `failed` are tables left out because of an error, `waiting` those left out because an input
+    was, with the table that failed. There are none unless the epoch was to keep going. `sinks` are
+    those that had something to deliver.
     """
 
     barrier: int
@@ -79,8 +79,8 @@ class Report:
 def blame(errors: Mapping[str, Exception], jobs: Mapping[str, Job]) -> dict[str, str]:
     """For each view with an error, the one that failed: itself, or what it reads.
 
-    What reads a view that failed has the very error of it; but so have views that share the read
-    of an input, and none of them waits for another.
+    A reader of a failed view has the same error object; but so do views that share the read of an
+    input, and none of them waits for another.
     """
 
     def by(table: str) -> str:
@@ -96,7 +96,7 @@ def blame(errors: Mapping[str, Exception], jobs: Mapping[str, Job]) -> dict[str,
 
 
 def reports_of(versions: Iterable[TableVersion], barrier: int) -> dict[str, TableReport]:
-    """Reports by table; `barrier` is told of a table that was left as it is."""
+    """Reports by table; tables that did not change report `barrier`."""
     return {
         version.table: TableReport(
             version.table,

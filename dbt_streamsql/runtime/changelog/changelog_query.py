@@ -3,12 +3,12 @@
 With `R[t]` the view at barrier t, the changes in (from, to] turn `R[from]` into `R[to]`, exactly:
 
     retract  R[to] = R[from] - rows with `-` + rows with `+`                 (redo and undo)
-    upsert   by key: `-` takes the row away, `+` and `*` put the new row     (redo)
-    append   R[to] = R[from] + rows                                          (redo, nothing went)
+    upsert   by key: `-` removes the row, `+` and `*` set the new row        (redo)
+    append   R[to] = R[from] + rows                                          (redo, no removals)
 
-They are found in the table's own snapshots: MetaService knows which one belongs to which barrier.
-The change files of views (`feed`) are not read here: they go as soon as all views have read them,
-and a DataFrame is computed later than it is made.
+They are read from the table's own snapshots: MetaService knows which one belongs to which barrier.
+The change files of views (`feed`) are not read here: they are deleted as soon as all views have
+read them, and a DataFrame is computed later than it is created.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ MODES = ("retract", "upsert", "append")
 BARRIER = "_barrier"
 """The column with the number of the barrier at which the change became visible."""
 OPERATION = "_op"
-"""The column with the kind of change: `+` a row came, `-` one went, `*` the new row of a key.
+"""The column with the kind of change: `+` a row was added, `-` one was removed, `*` the new row of
+a key.
 
-In descending order a row goes before the one that replaces it comes: `-`, `+`, `*`."""
+In descending order a row is removed before its replacement is added: `-`, `+`, `*`."""
 
 
 def query(
@@ -84,7 +85,7 @@ def columns_of(job: Job) -> list[Column]:
 
 
 def check_columns(job: Job) -> None:
-    """RESERVED_NAME when a column of the view has the name of one of ours."""
+    """RESERVED_NAME when a column of the view has one of our names."""
     for name in names_of(job):
         if name.lower() in (BARRIER, OPERATION):
             raise StreamSqlError(
@@ -113,7 +114,7 @@ def difference(new: str, old: str, job: Job) -> str:
     """Signed visible rows between two relations."""
     names = ", ".join(quote(column) for column in names_of(job))
     signed = changes.difference(new, old, names)
-    # Rows that cannot be compared cannot be added up: then all go, and all come.
+    # Rows that cannot be compared cannot be summed: then all are removed, and all are added.
     return changes.consolidated(signed, columns_of(job)) if _comparable(job) else f"({signed})"
 
 
@@ -204,7 +205,7 @@ class _History:
         return self._store.kept_from() == 0 or self._versions[-1].created
 
     def _gone(self, after: int) -> str:
-        """Why the changes since a barrier cannot be told; '' when they can."""
+        """Why the changes since a barrier are not available; '' when they are."""
         for position, version in enumerate(self._versions):
             if why := self._unreadable(version):
                 return why
@@ -267,7 +268,7 @@ def _key(job: Job) -> tuple[str, ...]:
 
 
 def _by_key(signed: str, job: Job, key: tuple[str, ...]) -> str:
-    """One message for each key and barrier: its new row, or that it went."""
+    """One message for each key and barrier: its new row, or that it was removed."""
     came, went = f"{HIDDEN_PREFIX}came", f"{HIDDEN_PREFIX}went"
     by = ", ".join([BARRIER, *(quote(name) for name in key)])
     items = ", ".join(
@@ -287,7 +288,7 @@ def _by_key(signed: str, job: Job, key: tuple[str, ...]) -> str:
 
 
 def _check_append(spark: SparkSession, job: Job, found: _Signed) -> None:
-    """CHANGELOG_MODE when a row went."""
+    """CHANGELOG_MODE when a row was removed."""
     if not any(version.rows_deleted for version in found.versions):
         return
     lost = f"SELECT min({BARRIER}) FROM {found.sql} WHERE {WEIGHT} < 0"

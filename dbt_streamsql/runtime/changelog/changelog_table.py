@@ -1,13 +1,13 @@
-"""The changes of a view as a table beside it, `<view>__changelog`: redo and undo rows by barrier.
+"""The changes of a view as a table next to it, `<view>__changelog`: redo and undo rows by barrier.
 
-For every barrier t, with all rows up to t:    R[t] = rows with `+`  -  rows with `-`
+For every barrier t, with all rows up to t: R[t] = rows with `+` - rows with `-`
 
-Each change is in it exactly once, whenever a process dies, because it has no way of its own: it is
-staged on a branch (or in the hidden schema), recorded with the view's version in one transaction,
-published by the same roll-forward and swept by the same sweep. That it goes on from where the view
-was is seen by the snapshot of the view that its last version was computed from; where it does not
-(it is new, was off for a while, or the view has other columns), it is built anew from the whole
-view, as rows that came at that barrier.
+Each change is in it exactly once, whenever a process dies, because it has no protocol of its own:
+it is staged on a branch (or in the hidden schema), recorded with the view's version in one
+transaction, published by the same roll-forward and swept by the same sweep. Whether it continues
+from where the view was shows in the snapshot of the view that its last version was computed from;
+where it does not (it is new, was off for a while, or the view has other columns), it is rebuilt
+from the whole view, as rows that were added at that barrier.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _ONE_FILE = 100_000
 
 
 def table_of(view: str) -> TableName:
-    """Where the changelog of a view is, whether it has one or not."""
+    """The name of the changelog of a view, whether it has one or not."""
     name = TableName.parse(view)
     return replace(name, table=name.table + SUFFIX)
 
 
 def view_of(table: str) -> str:
-    """The view whose changelog has this name ('' when it is no such name)."""
+    """The view whose changelog has this name ('' when it is not such a name)."""
     name = TableName.parse(table)
     short = name.table.removesuffix(SUFFIX)
     return str(replace(name, table=short)) if short and short != name.table else ""
@@ -81,7 +81,7 @@ def runs_first(job: Job, jobs: Mapping[str, Job]) -> list[str]:
 def stage(epoch: EpochState, job: Job, version: TableVersion) -> TableVersion | None:
     """Stage what a version of a view changes in its changelog; None when there is nothing to do.
 
-    `version` is staged, or says that the view is what it was.
+    `version` is staged, or says that the view is unchanged.
     Errors: TABLE_EXISTS, DUPLICATE_WRITER, RESERVED_NAME.
     """
     if not wanted({job.table: job}, job.table):
@@ -113,7 +113,7 @@ def _drop(warehouse: Warehouse, fence: Fence, table: str) -> None:
 
 
 def sweep(warehouse: Warehouse, fence: Fence) -> int:
-    """Drop the changelog tables that no view wants any more; how many."""
+    """Drop the changelog tables that no view wants any more; returns how many."""
     jobs = warehouse.store.jobs()
     known = [table for table in warehouse.store.latest_all() if table not in jobs]
     gone = [table for table in known if not wanted(jobs, view_of(table))]
@@ -204,8 +204,8 @@ class _Table:
         old = self.epoch.latest[self.job.table].snapshot
         staged = self.epoch.staged[self.job.table]
         barrier = self.epoch.barrier()
-        # Only an incremental run writes one, and what it says is what it did: to the version that
-        # it went on from.
+        # Only an incremental run writes one, and it holds the change to the version that the run
+        # continued from.
         files = self.epoch.warehouse.store.change_files(self.job.table, barrier - 1, barrier)
         if files and ROLLED_BACK not in self.version.stats:
             known = self.local.view(Feed(self.job, (files[-1].path,)).read(self.spark))

@@ -1,4 +1,4 @@
-"""What an epoch has from outside: what time it is, names that nobody else draws, and threads."""
+"""What an epoch gets from outside: the time, unique names, and threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ B = TypeVar("B")
 
 
 class Clock(Protocol):
-    """By which an engine tells the time of what it does, and how old rows are."""
+    """The clock by which an engine dates what it does, and by which rows age."""
 
     def time(self) -> float:
         """Seconds since 1970."""
@@ -23,12 +23,12 @@ class Clock(Protocol):
         """Seconds since some moment, by a clock that is never set."""
 
     def committed(self, at: int) -> int:
-        """When a commit was made by `time`, in milliseconds since 1970; `at` is what the table's
-        metadata says, which the clock of whoever wrote it does."""
+        """When a commit was made by `time`, in milliseconds since 1970; `at` is the time in the
+        table's metadata, by the clock of its writer."""
 
 
 class SystemClock:
-    """That of the operating system, which writers of tables have too."""
+    """The operating system's clock, which writers of tables use too."""
 
     def time(self) -> float:
         return time.time()
@@ -41,19 +41,19 @@ class SystemClock:
 
 
 def drawn() -> str:
-    """A name that was not there before: 32 hexadecimal digits at random."""
+    """A name that did not exist before: 32 random hexadecimal digits."""
     return uuid.uuid4().hex
 
 
 class Pool(Protocol):
-    """Runs an action for each of some items, perhaps side by side."""
+    """Runs an action for each of some items, perhaps in parallel."""
 
     def map(self, action: Callable[[A], B], items: Iterable[A], /) -> Iterable[B]:
         """The results in the order of the items; raises what an action raised."""
 
 
 Workers = Callable[[int, str], AbstractContextManager[Pool]]
-"""Makes a pool: (how many at a time, the beginning of their names)."""
+"""Makes a pool: (how many at a time, the prefix of their names)."""
 
 
 def threads(parallel: int, name: str) -> AbstractContextManager[Pool]:

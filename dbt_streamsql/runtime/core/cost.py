@@ -15,34 +15,34 @@ from dbt_streamsql.runtime.core.ways import (
 )
 
 MARGIN = 1.1
-"""How much dearer an epoch from changes must look: the next one it may be cheaper again."""
+"""How much more expensive an epoch from changes must look: the next one may be cheaper again."""
 
 WORTH = 0.3
 """Seconds that a full refresh must save."""
 
 WORTH_TO_READERS = 3.0
-"""The same for a view that others read: to them it is a new version of every row."""
+"""The same for a view with readers: to them it is a new version of every row."""
 
 EXPECTED = "expected"
-"""What was expected of the way of a run before it was known how quick the machine is."""
+"""What was expected of the way of a run, before adjusting to the speed of the machine."""
 
 ESTIMATED: dict[Way, str] = {
     CHANGES: "estimated_incremental",
     COMPARE: "estimated_compare",
     FULL: "estimated_full",
 }
-"""What the seconds that a way is expected to take are called in reports."""
+"""The names in reports of the seconds that a way is expected to take."""
 
 _BY: dict[Way, str] = {CHANGES: "from changes", COMPARE: "by comparison", FULL: "in full"}
 
 _REMEMBERED = 20
-"""Past runs that are looked at."""
+"""Past runs that are considered."""
 
 
 @dataclass(frozen=True)
 class Estimate:
     """What is known before an epoch: rows that changed, rows of the changed inputs and of `every`
-    input, and what `past` runs took, in parts of what was expected of them."""
+    input, and what `past` runs took, relative to what was expected."""
 
     changed: int
     total: int
@@ -51,7 +51,7 @@ class Estimate:
 
 
 def dear(seconds: Mapping[Way, float], changed: int, worth: float = WORTH) -> str:
-    """Why a full refresh is cheaper than what is cheapest of the others ('': it is not)."""
+    """Why a full refresh is cheaper than the cheapest other way ('': it is not)."""
     other = min(each for way, each in seconds.items() if way != FULL)
     full = seconds[FULL]
     if other <= max(MARGIN * full, full + worth):
@@ -62,7 +62,7 @@ def dear(seconds: Mapping[Way, float], changed: int, worth: float = WORTH) -> st
 
 
 def by_past_runs(past: Iterable[TableVersion]) -> dict[Way, list[float]]:
-    """What runs of each way took, in parts of what was expected; `past` is newest first."""
+    """What runs of each way took, relative to what was expected; `past` is newest first."""
     found: dict[Way, list[float]] = defaultdict(list)
     for version in list(past)[:_REMEMBERED]:
         expected = version.stats.get(EXPECTED)
@@ -83,7 +83,7 @@ def last_run(version: TableVersion) -> str:
 
 
 def way_of(version: TableVersion) -> Way:
-    """The way that a run went."""
+    """The way that a run took."""
     if version.mode == "full":
         return FULL
     return COMPARE if version.stats.get("strategy") == COMPARE else CHANGES

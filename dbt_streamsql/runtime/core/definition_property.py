@@ -1,8 +1,8 @@
 """What a maintained table keeps of its definition: enough to rebuild a store that was lost.
 
-It is a property of the table, set where the table is built, and anew where it is published with
-another definition. Packed, because Spark hides values that look like secrets, and a query may hold
-such words; and because every metadata file repeats it.
+It is a property of the table, set where the table is built, and again where it is published with
+another definition. It is packed, because Spark hides values that look like secrets, and a query
+may hold such words; and because every metadata file repeats it.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ TABLE = f"{staging.OWN_PROPERTIES}table"
 """The table's name, which a staging table has yet to get."""
 
 UNCHANGED = f"{staging.OWN_PROPERTIES}unchanged"
-"""The snapshot that answers the definition although another one, of the same meaning, made it."""
+"""The snapshot that matches the definition although another one, of the same meaning, made it."""
 
 _ALWAYS = ("sql", "refresh_mode", "unique_id", "fingerprint", "changelog", "properties")
-"""What earlier releases kept, so that they can read it and the text of a view is the same."""
+"""What earlier releases kept, so that they can read it and the text for a view stays the same."""
 
 
 @dataclass(frozen=True)
 class Definition:
-    """What a model says of a view, and the fingerprint of the plan that came of it.
+    """A model's definition of a view, and the fingerprint of the plan that resulted.
 
     `stream` is what a streaming table reads, `beside` the one that writes this table.
     """
@@ -78,7 +78,7 @@ def decode(text: str) -> Definition | None:
 
 
 def properties(table: str, store: str, job: Job | None) -> dict[str, str]:
-    """What a table keeps; `job` is None for a changelog, which its view defines."""
+    """The properties of a table; `job` is None for a changelog, which its view defines."""
     kept = {TABLE: table, STORE: store}
     return kept if job is None else {**kept, DEFINITION: encode(job)}
 
@@ -90,9 +90,9 @@ def keep(
     wanted: Mapping[str, str],
     unchanged: int | None = None,
 ) -> None:
-    """Bring the properties of the table `at` to what is wanted; a no-op where they are so.
+    """Set the properties of the table `at` to what is wanted; a no-op where they are already.
 
-    `unchanged`: the snapshot that answers the new definition as it did the old one.
+    `unchanged`: the snapshot that matches the new definition as it did the old one.
     """
     more = {UNCHANGED: str(unchanged)} if unchanged is not None else {}
     new = {k: v for k, v in {**wanted, **more}.items() if meta.properties.get(k) != v}
@@ -101,7 +101,7 @@ def keep(
 
 
 def forget(spark: SparkSession, table: TableName) -> None:
-    """The table goes on as a plain one."""
+    """Turn the table into a plain one."""
     meta = metadata.load(spark, table)
     known = meta.properties if meta is not None else {}
     gone = [key for key in (DEFINITION, STORE, TABLE, UNCHANGED) if key in known]

@@ -61,13 +61,13 @@ class Version:
 class Warehouse:
     """One warehouse: its Spark sessions, its catalog, its MetaService store, and what is kept.
 
-    `connections`: options of streams by name, which hold what must not be kept in a definition.
-    `tuning`: the limits by which ways are chosen. `clock`, `new_name` and `workers`: what time it
-    is, names that nobody else draws, and threads.
+    `connections`: options of streams by name, with what must not be kept in a definition.
+    `tuning`: the limits by which ways are chosen. `clock`, `new_name` and `workers`: the time,
+    unique names, and threads.
     `programs`: how jobs run the programs of their views. `costs`: what that has taken so far,
-    `known_rows`: those of small views.
+    `known_rows`: the rows of small views.
     `unswept`: an epoch was published and could not remove what it had staged. `untagged`: tables
-    of others that refused a tag; they are not asked again.
+    of other owners that refused a tag; they are not tried again.
     """
 
     sessions: SessionPool
@@ -90,7 +90,7 @@ class Warehouse:
 
     @property
     def store_id(self) -> str:
-        """Eight characters that tell this store's tags from another's."""
+        """Eight characters that distinguish this store's tags from another's."""
         return self.store.id
 
     @property
@@ -99,12 +99,12 @@ class Warehouse:
         return self.location_of(self.catalog)
 
     def location_of(self, catalog: str) -> str:
-        """The same of any catalog of the session."""
+        """The same for any catalog of the session."""
         key = f"spark.sql.catalog.{catalog}.warehouse"
         return str(self.sessions.main.conf.get(key, "") or "")
 
     def place_of(self, name: TableName) -> str:
-        """The folder of a new table, beside the others of its schema ('': the catalog decides).
+        """The folder of a new table, next to the others of its schema ('': the catalog decides).
 
         With a suffix: a name may be used again later.
         """
@@ -114,10 +114,10 @@ class Warehouse:
 
 @dataclass(frozen=True)
 class Replay:
-    """How some views are made anew from an earlier barrier, and all others left as they are.
+    """How some views are recomputed from an earlier barrier while all others stay as they are.
 
     `starts`: the versions that their rows go back to before the changes since then are applied;
-    `anew`: why others of them are computed in full; `since`: the barrier that they all go back to
+    `anew`: why the other views are computed in full; `since`: the barrier that they all go back to
     (0: none does). `roots`: the snapshots of outside tables to read.
     """
 
@@ -132,9 +132,9 @@ class Replay:
 class EpochState:
     """The state of one open epoch. `lock` guards everything that jobs in threads share.
 
-    `sinks` are definitions that count when it is published. `clock` is what `now()` means in it,
-    in microseconds since 1970, `watermark` how far event time comes; `replay` is set while views
-    are revised. `changes` and `versions` of inputs are those that several views read.
+    `sinks` are definitions that take effect when it is published. `clock` is what `now()` means in
+    it, in microseconds since 1970, `watermark` how far event time comes; `replay` is set while
+    views are revised. `changes` and `versions` are those of inputs that several views read.
     """
 
     warehouse: Warehouse
@@ -163,11 +163,11 @@ class EpochState:
         return any(table in job.sources for job in self.jobs.values())
 
     def ages(self, table: str) -> bool:
-        """Whether a view that forgets reads this one, so that its rows are to keep their ages."""
+        """Whether a view that forgets reads this one, so that its rows must keep their ages."""
         return reads_ages(self.jobs, table)
 
     def before(self, table: str) -> TableVersion | None:
-        """The version that a job goes on from; None for a table that has none yet."""
+        """The version that a job continues from; None for a table that has none yet."""
         return self.start(table) or self.latest.get(table)
 
     def start(self, table: str) -> TableVersion | None:
@@ -221,7 +221,7 @@ class EpochState:
 
 
 def reads_ages(jobs: Mapping[str, Job], table: str) -> bool:
-    """Whether a view forgets rows of a table, and tells by their commits how old they are."""
+    """Whether a view forgets rows of a table, whose age it derives from their commits."""
     return any(
         step.get("table") == table and step.get("ttl")
         for job in jobs.values()
@@ -245,7 +245,7 @@ def plan_of(job: Job) -> CompiledPlan:
 
 @lru_cache(maxsize=1024)
 def _plan(text: str) -> CompiledPlan:
-    """An epoch asks several times for the plan of each view."""
+    """An epoch needs the plan of each view several times."""
     return CompiledPlan.from_stored(text)
 
 
@@ -281,7 +281,7 @@ def pin(epoch: EpochState, table: str) -> Version:
 def readable(job: Job | None, text: str, meta: Metadata | None = None) -> str:
     """The SQL that reads a version of a table without the engine's own columns.
 
-    Without a `job` it may be a view of another boundary, as `meta` tells.
+    Without a `job` it may be a view of another boundary, as `meta` shows.
     """
     if job is not None:
         names = [column["name"] for column in job.columns] if job.config.get("hidden") else []
@@ -291,7 +291,7 @@ def readable(job: Job | None, text: str, meta: Metadata | None = None) -> str:
 
 
 def _visible(meta: Metadata) -> list[str]:
-    """The columns of a table that has some of an engine beside them; of others none."""
+    """The visible columns of a table that also has columns of an engine; none for other tables."""
     names = [field["name"] for field in meta.schemas.get(meta.schema_id, ())]
     shown = [name for name in names if not name.startswith(HIDDEN_PREFIX)]
     return shown if shown != names else []
@@ -304,7 +304,7 @@ def repin(epoch: EpochState, table: str) -> None:
 
 
 def unchanged(version: TableVersion, inputs: dict[str, int | None]) -> TableVersion:
-    """The record that a table is still what it was; its barrier is filled in when there is one."""
+    """The record of an unchanged table; its barrier is filled in when there is one."""
     return replace(
         version,
         barrier=0,
@@ -326,7 +326,7 @@ def unchanged(version: TableVersion, inputs: dict[str, int | None]) -> TableVers
 def _changes_of(job: Job, table: str) -> list[dict[str, Any]]:
     """The steps of a view's program that read all that changed in a table.
 
-    Where old rows expire, each view reads for itself those that have not.
+    Where old rows expire, each view reads the unexpired ones for itself.
     """
     return [
         step

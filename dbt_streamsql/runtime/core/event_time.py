@@ -1,15 +1,15 @@
 """Barriers of event time: a barrier holds the records whose own time is not after its W.
 
-Let seen(R) be the greatest time that stream R has told, and promise(R) = seen(R) - lateness(R).
-For all streams of a boundary that have a `lateness`
+Let seen(R) be the greatest time that stream R has reported, and promise(R) = seen(R) -
+lateness(R). For all streams of a boundary that have a `lateness`
 
     W(t) = max(W(t - 1), min over the streams R that are not idle: promise(R))
 
 A stream is idle when it has had no record for `idle_after`; when all are, nothing is worth waiting
-for, and W is the greatest time that one of them has told. Records with a time after W wait beside
-the table. So table = {records read so far, time <= W}, whatever their order and however many
-barriers they took. A record that was read is *late* when W and its own stream's promise had
-passed it before: a stream that W did not wait for has broken no promise.
+for, and W is the greatest time that one of them has reported. Records with a time after W wait in
+a side table. So table = {records read so far, time <= W}, whatever their order and however many
+barriers they took. A record that was read is *late* when W and its own stream's promise had passed
+it before: a stream that W did not wait for has broken no promise.
 
 Times are microseconds since 1970.
 """
@@ -36,10 +36,10 @@ IDLE_AFTER = 300.0
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the event time of one streaming table has come.
+    """The event-time progress of one streaming table.
 
     `upto` is the W of its version, `seen` the greatest time of its stream (None: there is none
-    yet), `heard` when that last had records, in seconds; `waiting` counts those that are after
+    yet), `heard` when that last had records, in seconds; `waiting` counts the records after
     `upto`, and `first` is the least of their times.
     """
 
@@ -51,19 +51,19 @@ class Progress:
 
     @classmethod
     def of(cls, stats: Mapping[str, Any]) -> Progress:
-        """As the version of a table has kept it."""
+        """As stored with the version of a table."""
         return cls(**stats.get(EVENT_TIME) or {})
 
     def kept(self) -> dict[str, Any]:
         return asdict(self)
 
     def passed(self, stats: Mapping[str, Any]) -> bool:
-        """Whether records that waited are in a barrier that tells `stats`."""
+        """Whether records that waited are in a barrier with these `stats`."""
         upto = Progress.of(stats).upto
         return self.first is not None and upto is not None and self.first <= upto
 
     def promised(self, lateness: float) -> int | None:
-        """No record with a time up to this one was to come any more (None: nothing is said)."""
+        """No more records with a time up to this one were expected (None: nothing is said)."""
         return None if self.seen is None else self.seen - round(lateness * 1e6)
 
     def late(self, lateness: float) -> int | None:
@@ -74,7 +74,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Root:
-    """What one stream says to W: that of its last version, and what it tells now."""
+    """What one stream contributes to W: the W of its last version, and what it reports now."""
 
     before: int | None
     seen: int | None
@@ -121,7 +121,7 @@ class Watermark:
 @dataclass(frozen=True)
 class Split:
     """The records of one barrier, and those that waited, at its W. `fresh` and `waited` may follow
-    FROM; both have `names` and TIME. `late`: of `fresh`, what comes up to there is put aside."""
+    FROM; both have `names` and TIME. `late`: rows of `fresh` up to this time are quarantined."""
 
     names: tuple[str, ...]
     fresh: str
@@ -142,7 +142,7 @@ class Split:
 
     @property
     def refused(self) -> str:
-        """A query of those that are put aside, as rows of a quarantine without barrier."""
+        """A query of the quarantined rows, as rows of a quarantine without barrier."""
         raw = ", ".join(f"f.{quote(name)}" for name in self.names)
         text = (
             f"SELECT to_json(struct({raw})) AS raw, CAST(NULL AS STRING) AS at, "

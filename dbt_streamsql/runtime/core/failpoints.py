@@ -1,6 +1,6 @@
 """Every durable effect of an epoch has a name and passes here: tests stop a process at it.
 
-The names are in the order in which an epoch, or the build of a plain table, meets them.
+The names are in the order in which an epoch, or the build of a plain table, reaches them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DROP_STEPS: dict[str, str] = {
     "view.drop": "the table of a view that is dropped goes",
     "view.forget": "MetaService forgets the view",
 }
-"""In this order, so that a drop whose process died can be asked for again."""
+"""In this order, so that a drop whose process died can be repeated."""
 
 REVISION_STEPS: dict[str, str] = {
     "revise.write": "the correction of an outside table is written where no query reads",
@@ -68,7 +68,7 @@ STREAM_STEPS: dict[str, str] = {
     "stream.record": "MetaService learns how far a stream will be read, before it is",
     "stream.release": "a stream may forget what a published barrier has read",
 }
-"""Of streaming tables; the rest of their way is that of views."""
+"""Of streaming tables; their other steps are those of views."""
 
 SINK_STEPS: dict[str, str] = {
     "sink.register": "a definition of a sink counts from now on",
@@ -77,7 +77,7 @@ SINK_STEPS: dict[str, str] = {
     "sink.publish": "all of them are seen at once",
     "sink.delivered": "MetaService learns how far the target has come",
 }
-"""Of sinks, after the barrier is complete; none of them undoes anything of it."""
+"""Of sinks, after the barrier is complete; none of them undoes any of it."""
 
 REBUILD_STEPS: dict[str, str] = {
     "rebuild.publish": "a version becomes visible that others of its barrier have preceded",

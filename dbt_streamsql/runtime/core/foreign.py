@@ -1,4 +1,4 @@
-"""Somebody else wrote to a view's table."""
+"""Detect that another writer wrote to a view's table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 
 def foreign_write(meta: Metadata, previous: TableVersion) -> str:
-    """Why the table has not the rows of its last version; '' when it has them."""
+    """Why the table does not have the rows of its last version; '' when it has them."""
     if meta.current == previous.snapshot:
         return ""
     path = meta.lineage(meta.current, previous.snapshot)
@@ -19,7 +19,7 @@ def foreign_write(meta: Metadata, previous: TableVersion) -> str:
 
 
 def table_moved(job: Job, meta: Metadata, previous: TableVersion) -> StreamSqlError:
-    """The refusal to write over what somebody else wrote among the branches."""
+    """The refusal to overwrite what another writer wrote among the branches."""
     name = TableName.parse(job.table)
     now = meta.snapshots[meta.current] if meta.current is not None else None
     return StreamSqlError(

@@ -1,4 +1,4 @@
-"""When the changes that a view takes up were made: the commit time of the oldest, by root."""
+"""When the changes that a view consumes were made: the commit time of the oldest, by root."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dbt_streamsql.runtime.core.epoch_state import EpochState, Version
 def oldest_changes(
     epoch: EpochState, inputs: Mapping[str, Version], previous: TableVersion | None
 ) -> dict[str, float]:
-    """Root -> seconds since 1970. Roots without news, or whose past is gone, are left out.
+    """Root -> seconds since 1970. Roots without changes, or whose past is gone, are left out.
 
-    Through views of the same epoch too; what those took up in earlier ones, MetaService knows.
+    Through views of the same epoch too; MetaService knows what those consumed in earlier ones.
     """
     found: dict[str, float] = {}
     if previous is None:

@@ -1,10 +1,10 @@
-"""Which rows of an input have expired at a barrier: how old they are is told by their commits.
+"""Which rows of an input have expired at a barrier: their commits give their age.
 
-A row of a table of Iceberg's format v3 has the sequence number of the commit that wrote it last,
+A row in a table of Iceberg's format v3 has the sequence number of the commit that wrote it last,
 and compaction keeps it. A TTL is therefore a sequence number: that of the newest commit before the
-barrier's time less the TTL. The clock is the barrier's; what has expired once stays so, whatever
-the clock and the TTL are later, until a full refresh: it was not seen to go, and what it would
-have made with others was never made.
+barrier's time minus the TTL. The clock is the barrier's; expired rows stay expired, whatever the
+clock and the TTL are later, until a full refresh: their removal was not seen, and what they would
+have produced with other rows was never produced.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dbt_streamsql.storage.iceberg.scans.changes import Change
 
 EXPIRED = "expired"
 """Key of a version's stats: `place table`, the place being one of `CompiledPlan.reads`, -> the
-sequence number up to which rows have expired there. It says nothing of the TTL, which may change.
+sequence number up to which rows have expired there. It does not record the TTL, which may change.
 """
 CLOCKED = "clock"
 """Key of a version's stats: the barrier's time, by which groups have expired, in microseconds."""
@@ -32,9 +32,9 @@ APPROXIMATE = "approximate_since"
 class Expiry:
     """What has expired at a barrier.
 
-    `known`: the sequence number up to which rows have, by table and TTL, at the places `reads`.
-    `clock` is the barrier's time, `written` the time of what it writes, both in microseconds since
-    1970.
+    `known`: the sequence number up to which rows have expired, by table and TTL, at the places
+    `reads`. `clock` is the barrier's time, `written` the time of what it writes, both in
+    microseconds since 1970.
     """
 
     known: Mapping[tuple[str, int], int] = field(default_factory=dict)
@@ -47,14 +47,14 @@ class Expiry:
         return self.known[table, ttl]
 
     def of_groups(self, ttl: int) -> tuple[int, int]:
-        """Groups written before the first have expired, others are written at the second."""
+        """Groups written before the first time have expired, others are written at the second."""
         return self.clock - ttl * 1000, self.written
 
     def stats(self, version: TableVersion, before: TableVersion | None) -> dict[str, Any]:
-        """What the next epoch has to know of a version that goes on from `before`: what has
-        expired, and the barrier since which the view is not what its query says."""
+        """What the next epoch must know of a version that continues from `before`: what has
+        expired, and the barrier since which the view deviates from its query."""
         if version.mode == "full":
-            # All that is there has been seen, and tables may be others, that count anew.
+            # All existing rows have been seen, and tables may be new ones, with new numbers.
             return {}
         known = {
             _place(at, table): self.known[table, ttl]
@@ -89,9 +89,9 @@ def expiry_of(
     """The ages of a view's inputs at the time `clock` (microseconds).
 
     `reads` are (table, TTL in milliseconds), `versions` the metadata and the snapshot of each
-    table, `before` the version that the view goes on from, `committed` when a commit was made by
-    the clock (see `Clock.committed`). Places that read one table with one TTL
-    have one age. Error: STATE_TTL_INVALID when a table does not know when its rows were written.
+    table, `before` the version that the view continues from, `committed` when a commit was made by
+    the clock (see `Clock.committed`). Places that read one table with one TTL have one age. Error:
+    STATE_TTL_INVALID when a table does not record when its rows were written.
     """
     known: dict[tuple[str, int], int] = {}
     expired: Mapping[str, int] = before.stats.get(EXPIRED, {}) if before is not None else {}
@@ -122,7 +122,7 @@ def expiry_of(
 
 
 def has_unknown_age(meta: Metadata, change: Change) -> bool:
-    """Whether the commits of rows do not tell what a change is: the table was set back to another
+    """Whether the commits of rows do not determine a change: the table was set back to another
     version, or had no row lineage before."""
     if change.kind == "none" or change.old is None:
         return False

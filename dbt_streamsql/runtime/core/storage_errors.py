@@ -1,10 +1,10 @@
-"""What the storage refuses, told in words: a full disk, a read-only one, a missing right.
+"""Storage errors as clear messages: a full disk, a read-only one, a missing permission.
 
 Spark, Iceberg and the catalog's database each throw their own exception for it, and only their
 texts say what it was.
 
-SQLite opens a file that it may not write as one to be read only, and Iceberg keeps that connection
-of its catalog for good: after such a refusal the sessions open their catalogs anew.
+SQLite opens a file that it may not write as read-only, and Iceberg keeps that connection of its
+catalog for good: after such an error the sessions reopen their catalogs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SIGNS = (
         "make it writable",
     ),
     (
-        # All that Hadoop says of a folder that it cannot make.
+        # All that Hadoop says about a folder that it cannot create.
         re.compile(r"^.*(Mkdirs failed to create).*$", re.MULTILINE),
         "a folder cannot be created in the storage of the warehouse",
         "check whether it is full, read-only or owned by another user",
@@ -47,11 +47,11 @@ _SIGNS = (
 )
 _CLASS = re.compile(r"^.*[\w$](Exception|Error): ")
 _SHOWN = 300
-"""Characters of the cause."""
+"""Characters that are shown of the cause."""
 
 
 def refusal(error: BaseException) -> StreamSqlError | None:
-    """What a user is told of an error of the storage; None when it is of something else."""
+    """The error to show for a storage error; None for any other error."""
     text = f"{error}\n{getattr(error, '_stackTrace', None) or ''}"
     for sign, what, remedy in _SIGNS:
         found = sign.search(text)
@@ -70,8 +70,8 @@ _KEY = re.compile(rf"\[USER_RAISED_EXCEPTION\] {wide_keys.SIGN}\|(\w+)\|([^|]*)\
 
 
 def branch_refusal(error: BaseException, place: Place) -> StreamSqlError | None:
-    """What a user is told when a branch of a wide table does not keep to its key; None when it is
-    something else."""
+    """The error to show when a branch of a wide table violates its key; None for any other
+    error."""
     found = _KEY.search(str(error))
     if found is None:
         return None
@@ -95,8 +95,8 @@ def branch_refusal(error: BaseException, place: Place) -> StreamSqlError | None:
 
 
 def is_of_a_query(error: Exception) -> bool:
-    """Whether it came of what was computed: not of the storage, MetaService or a cancellation, and
-    nothing that was refused on purpose."""
+    """Whether the computation caused it: not the storage, MetaService or a cancellation, and not a
+    deliberate refusal."""
     if isinstance(error, StreamSqlError):
         return error.code in {"INTERNAL", "PLAN_MISMATCH"}
     given_up = "cancelled" in str(error).lower()
@@ -117,7 +117,7 @@ def brief(error: BaseException) -> str:
 
 
 def translate_error(error: BaseException) -> BaseException:
-    """What a caller is told of an error: STORAGE_REFUSED, or the error itself."""
+    """The error for a caller: STORAGE_REFUSED, or the error itself."""
     if not isinstance(error, (Py4JError, PySparkException, OSError)):
         return error
     refused = refusal(error)
@@ -128,19 +128,19 @@ def translate_error(error: BaseException) -> BaseException:
 
 
 def reopen(error: BaseException, sessions: SessionPool) -> None:
-    """After an error that a read-only connection of the catalog gave: the next try has others."""
+    """After an error from a read-only connection of the catalog: the next try gets new ones."""
     if isinstance(error, StreamSqlError) and _KEPT_READ_ONLY in error.given:
         sessions.reopen_catalogs()
 
 
 def translate_storage_errors(call: Call) -> Call:
-    """The same method, of who has a `_warehouse`; what the storage refuses is STORAGE_REFUSED."""
+    """Wrap a method of an object with a `_warehouse`; storage errors become STORAGE_REFUSED."""
 
     @wraps(call)
     def run(self: Any, *args: object, **options: object) -> object:
         try:
             return call(self, *args, **options)
-        except Exception as caught:  # noqa: BLE001 - it is told
+        except Exception as caught:  # noqa: BLE001 - it is translated
             error = translate_error(caught)
             reopen(error, self._warehouse.sessions)
             raise error  # noqa: B904 - it has its cause

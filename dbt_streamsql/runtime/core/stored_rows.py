@@ -1,8 +1,8 @@
 """The rows of small views as they are stored, kept in the process from one epoch to the next.
 
-Who compares a view with its query needs them each time, and knows them afterwards: what it wrote
-itself is the only difference. A snapshot tells them apart, so that whatever else writes to a table
-is no harm: its rows are read again.
+A comparison of a view with its query needs them each time, and knows them afterwards: what it
+wrote itself is the only difference. A snapshot identifies them, so that other writes to a table do
+no harm: its rows are read again.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ import pyarrow.compute as pc
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
 
 FILE, POSITION = f"{HIDDEN_PREFIX}file", f"{HIDDEN_PREFIX}position"
-"""Where a row lies: its file, and its number in it."""
+"""Where a row is stored: its file, and its number in it."""
 PLACE_IN_NUMBERS = {FILE: "crc32(CAST(_file AS BINARY))", POSITION: "_pos"}
-"""The same as Spark is asked for it: it finds the largest number by hashing, of texts it would
-sort the rows."""
+"""The same in Spark SQL, which finds the largest number by hashing, but would sort rows for
+texts."""
 COPIES = f"{HIDDEN_PREFIX}copies"
-"""How many stored rows are equal to one."""
+"""The number of stored rows that are equal to this one."""
 _ROW = f"{HIDDEN_PREFIX}row"
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What a view is to become: signed rows over its columns, and the rows that go, by number."""
+    """How a view is to change: signed rows over its columns, and the rows to remove, by number."""
 
     change: pa.Table
     lost: pa.Array
@@ -59,7 +59,7 @@ class StoredRows:
             ]
         )
         sums = [(WEIGHT, "sum"), (_ROW, "count"), (_ROW, "max")]
-        # One thread: other views are computed beside this one.
+        # One thread: other views are computed in parallel.
         found = both.group_by(names, use_threads=False).aggregate(sums)
         found = found.filter(pc.not_equal(found.column(f"{WEIGHT}_sum"), 0))
         weights = found.column(f"{WEIGHT}_sum")
@@ -70,8 +70,8 @@ class StoredRows:
         return Difference(found.select(names).append_column(WEIGHT, weights), lost)
 
     def after(self, lost: pa.Array, come: pa.Table, path: str) -> StoredRows:
-        """The rows when those of some numbers are gone, and others came into a file of their own,
-        in that order."""
+        """The rows without those numbered `lost`, and with `come` in a file of its own, in that
+        order."""
         left = self.rows
         if len(lost):
             left = left.filter(pc.invert(pc.is_in(_numbers(left.num_rows), lost)))
@@ -84,7 +84,7 @@ class StoredRows:
 
 
 def _plain(rows: pa.Table) -> pa.Table:
-    """The rows with one zero, and one value that is no number."""
+    """The rows with only one zero and one NaN value."""
     for at, column in enumerate(rows.columns):
         if pa.types.is_floating(column.type):
             one = pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), column)
@@ -94,7 +94,7 @@ def _plain(rows: pa.Table) -> pa.Table:
 
 
 def _numbers(most: int) -> pa.Array:
-    """From 0 on, so many."""
+    """The first `most` numbers, from 0."""
     ones = pa.repeat(pa.scalar(1, pa.int64()), most)
     return pc.subtract(pc.cumulative_sum(ones), 1)
 
@@ -105,7 +105,7 @@ def _with(rows: pa.Table, weight: int, numbers: pa.Array) -> pa.Table:
 
 
 def _several(both: pa.Table, names: list[str]) -> pa.Array:
-    """The numbers of the rows that go, where some of them are copies of others."""
+    """The numbers of the rows to remove, where some of them are copies of others."""
     found = both.group_by(names, use_threads=False).aggregate([(WEIGHT, "sum"), (_ROW, "list")])
     found = found.filter(pc.less(found.column(f"{WEIGHT}_sum"), 0))
     lost: list[int] = []
@@ -117,12 +117,12 @@ def _several(both: pa.Table, names: list[str]) -> pa.Array:
 
 
 At = tuple[int, int]
-"""A snapshot of a table and the schema that it is read by: columns may get other names."""
+"""A snapshot of a table and the schema that it is read by: columns may be renamed."""
 
 
 @dataclass
 class KnownRows:
-    """The newest rows of views, in so many bytes in all; what was asked for last stays.
+    """The newest rows of views, in `most` bytes in all; the most recently used ones stay.
 
     Threads share it.
     """
@@ -141,7 +141,7 @@ class KnownRows:
             return found[1]
 
     def put(self, table: str, at: At, rows: StoredRows) -> None:
-        """Take the place of what is known of the table."""
+        """Replace what is known of the table."""
         with self._lock:
             self._drop(table)
             if rows.size > self.most // 4:

@@ -1,9 +1,7 @@
-"""From the changes, by the query computed anew and compared, or in full: what each is expected to
-cost.
+"""The expected cost of each way: from the changes, by recomputing and comparing, or in full.
 
-The sizes of the work say what it would cost on the machine that they were measured on. What runs
-took beside that tells what it costs here: runs of the view itself, else those of all views in this
-process.
+The amount of work gives the cost on the machine where it was measured. What runs took relative to
+that gives the cost here: runs of the view itself, else those of all views in this process.
 """
 
 from __future__ import annotations
@@ -27,35 +25,35 @@ View = tuple[str, str]
 """A table and the fingerprint of its plan."""
 
 STATEMENT = 0.1
-"""Seconds of a statement over nearly nothing."""
+"""Seconds per statement over nearly nothing."""
 STEP = 0.2
-"""The same of one of a program: it reads what the one before came to."""
+"""The same for a statement of a program: it reads the result of the one before."""
 CHARACTER = 1.2e-5
-"""Seconds that it takes to plan a character of its text."""
+"""Seconds to plan a character of its text."""
 ROW = 3e-7
-"""Seconds of a row that is read."""
+"""Seconds per row that is read."""
 ANSWER = 3e-5
-"""Seconds of a changed row of the view: it comes to the driver and is written."""
+"""Seconds per changed row of the view: it comes to the driver and is written."""
 AROUND = 500
-"""Characters that a comparison puts around the query."""
+"""Characters that a comparison adds around the query."""
 COMPARED = 2e-6
-"""Seconds of a stored row that Spark compares with those of the query."""
+"""Seconds per stored row that Spark compares with those of the query."""
 HELD = 1e-6
-"""The same of a row that is compared in the process."""
+"""The same per row that is compared in the process."""
 WRITTEN = 1.5e-7
-"""Seconds of a row that a full refresh writes."""
+"""Seconds per row that a full refresh writes."""
 
 _OWN, _OTHERS = 5, 50
-"""Runs that are remembered: of a view, and of all of them."""
+"""Runs that are remembered: of a view, and of all views."""
 _LIKE: dict[Way, Way] = {COMPARE: FULL, FULL: COMPARE}
 """Ways that run the same query: where one was slow, the other would have been."""
 _ENOUGH = 5
-"""Runs of other ways that tell how quick the machine is."""
+"""Runs of other ways that suffice to estimate the speed of the machine."""
 
 
 def expected_from_changes(program: Work, changed: int, shown: float, stored: int) -> float:
-    """Seconds of a program over so many changed rows, of which `shown` rows of the view, looked up
-    among those that are `stored`, become others; of a program without work, a little."""
+    """Seconds of a program over `changed` rows that changes `shown` rows of the view, looked up
+    among `stored` rows; of a program without work, a little."""
     statements = max(1, program.statements)
     text = CHARACTER * program.characters
     rows = program.rows + changed + OF_CUT * stored
@@ -65,7 +63,7 @@ def expected_from_changes(program: Work, changed: int, shown: float, stored: int
 def expected_by_comparing(
     characters: int, every: int, stored: int, *, held: bool, known: bool
 ) -> float:
-    """Seconds of a query of so many characters over `every` rows, which gives about `stored`.
+    """Seconds of a query of `characters` over `every` rows, which returns about `stored`.
 
     `held`: the rows are compared in the process, which has them already if they are `known`.
     """
@@ -77,7 +75,7 @@ def expected_by_comparing(
 
 
 def expected_in_full(characters: int, every: int, stored: int) -> float:
-    """Seconds in which the same query is written."""
+    """Seconds to write the result of the same query."""
     return 3 * STATEMENT + CHARACTER * characters + ROW * every + WRITTEN * stored
 
 
@@ -89,7 +87,7 @@ def cheapest(seconds: Mapping[Way, float], comparing: float = 1.0) -> Way:
 
 @dataclass
 class Costs:
-    """What the ways have cost in this process, in parts of what was expected of them.
+    """What the ways have cost in this process, relative to what was expected.
 
     Threads share it.
     """
@@ -104,18 +102,19 @@ class Costs:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def learn(self, view: View, way: Way, expected: float, seconds: float) -> None:
-        """A run of a view took so many seconds."""
+        """A run of a view took `seconds`."""
         with self._lock:
             self._of_view[view, way].append(seconds / expected)
             self._of_all[way].append(seconds / expected)
 
     def meets(self, view: View, moved: frozenset[str], changed: float, shown: int) -> None:
-        """So many rows of the inputs `moved` changed, and `shown` rows of the view by that."""
+        """`changed` rows of the inputs `moved` changed, and so did `shown` rows of the view."""
         with self._lock:
             self._met[view, moved] = shown / max(1.0, changed)
 
     def shown(self, view: View, moved: frozenset[str], changed: float) -> float:
-        """The rows of the view that change: as the last time those inputs moved, else as many."""
+        """The rows of the view that change: as when those inputs last changed, else equally
+        many."""
         with self._lock:
             return self._met.get((view, moved), 1.0) * changed
 
@@ -125,8 +124,8 @@ class Costs:
         expected: Mapping[Way, float],
         past: Mapping[Way, Sequence[float]] | None = None,
     ) -> dict[Way, float]:
-        """What each way takes, by what is expected of it; `past` are parts of what was expected
-        that runs of the view took: those of other processes, where this one knows none."""
+        """What each way takes, given what is expected; `past` is what runs of the view took,
+        relative to what was expected: those of other processes, where this one knows none."""
         with self._lock:
             return {
                 way: self._factor(view, way, (past or {}).get(way, ())) * expected[way]
@@ -134,10 +133,10 @@ class Costs:
             }
 
     def _factor(self, view: View, way: Way, past: Sequence[float]) -> float:
-        """The quickest run of the view itself counts: others may have waited.
+        """The fastest run of the view itself counts: others may have waited.
 
-        One alone may have been the first of its kind in the process. Of a way that nothing is
-        known of, one that is like it tells how quick the machine is, else all of them do.
+        A single one may have been the first of its kind in the process. For a way without known
+        runs, a similar way gives the speed of the machine, else all of them do.
         """
         own: Sequence[float] = self._of_view.get((view, way)) or past
         others: Sequence[float] = ()

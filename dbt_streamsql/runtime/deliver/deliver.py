@@ -1,9 +1,9 @@
-"""What is published leaves for systems outside, never what is only staged.
+"""Deliver what is published to outside systems, never what is only staged.
 
-The target of a sink is, at the barrier up to which it was delivered, what the sink's query gives
-over its table at that barrier. A delivery takes what the published versions say that has changed
-since. Where the target cannot keep how far it has come, MetaService learns of a delivery before it
-is made: who dies in between makes the very same one again, and only then the next.
+The target of a sink holds, at the barrier up to which it was delivered, what the sink's query
+gives over its table at that barrier. A delivery sends what has changed since, according to the
+published versions. Where the target cannot keep its progress, MetaService learns of a delivery
+before it is made: after a crash in between, the very same one is repeated, and only then the next.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dbt_streamsql.runtime.refresh.view_refresh import Rewrite
 from dbt_streamsql.runtime.spark.scratch import Scratch
 
 PARALLEL = 4
-"""Sinks that are delivered to side by side."""
+"""Sinks that are delivered to in parallel."""
 
 _KEYED = ("fold", "replace", "upsert")
 """Strategies of tables that have at most one row of each key."""
@@ -42,8 +42,8 @@ _KEYED = ("fold", "replace", "upsert")
 
 @dataclass(frozen=True)
 class Delivered:
-    """What became of one sink. `barrier`: up to which its target has the changes. `whole`: all
-    rows were delivered. `error`: why not, if it failed. `seconds` is wall time."""
+    """The result for one sink. `barrier`: up to which its target has the changes. `whole`: all
+    rows were delivered. `error`: the cause, if it failed. `seconds` is wall time."""
 
     sink: str
     target: str
@@ -73,14 +73,14 @@ def opened(sink: Sink, connections: Mapping[str, Mapping[str, str]]) -> Target:
 
 
 def fingerprint(sink: Sink, target: Target) -> str:
-    """Changes when the records that the target is to have would be other ones."""
+    """Changes when the target would have to hold different records."""
     parts = [sink.table, sink.sql, sink.columns, sink.config["key"], target.identity]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def same(known: Sink | None, sink: Sink) -> bool:
-    """Whether that definition is known; how far it has come does not matter, unless it is to be
-    delivered anew."""
+    """Whether that definition is known; progress does not matter, unless it is to be
+    redelivered."""
     if known is None or (sink.replaces and not known.replaces):
         return False
     parts = ("table", "unique_id", "sql", "config", "columns", "fingerprint")
@@ -88,7 +88,7 @@ def same(known: Sink | None, sink: Sink) -> bool:
 
 
 def register(warehouse: Warehouse, fence: Fence, sinks: Iterable[Sink]) -> None:
-    """Definitions of an epoch that is published count from now on."""
+    """Make the definitions of a published epoch take effect."""
     for sink in sinks:
         with failpoint("sink.register"):
             warehouse.store.put_sink(fence, sink)
@@ -97,10 +97,10 @@ def register(warehouse: Warehouse, fence: Fence, sinks: Iterable[Sink]) -> None:
 def deliver_all(
     warehouse: Warehouse, fence: Fence, rewrite: Rewrite, leave_out: Collection[str] = ()
 ) -> dict[str, Delivered]:
-    """Deliver to every sink what is published and not there yet; what became of those that had
-    something to do.
+    """Deliver to every sink what is published and not there yet; returns the results by sink.
 
-    A target that fails is a warning: the barrier stands, and the next epoch tries again.
+    Sinks without anything to do are left out. A target that fails is a warning: the barrier
+    stands, and the next epoch tries again.
     """
     store = warehouse.store
     sinks = [sink for sink in store.sinks() if sink.name not in leave_out]
@@ -114,14 +114,14 @@ def deliver_all(
     if len(sinks) == 1:
         done = [run(sinks[0])]
     else:
-        # Each waits for a system of its own most of the time.
+        # Each mostly waits for its own system.
         with warehouse.workers(PARALLEL, "streamsql-sink") as pool:
             done = list(pool.map(run, sinks))
     return {each.sink: each for each in done if each is not None}
 
 
 def deliver(warehouse: Warehouse, fence: Fence, rewrite: Rewrite, sink: Sink) -> None:
-    """Deliver to one sink what is published; raises what a run of all only tells."""
+    """Deliver to one sink what is published; raises what `deliver_all` only reports."""
     store = warehouse.store
     done = _Sinking(warehouse, fence, rewrite, sink, store.jobs(), store.latest_all()).run()
     if done is not None and done.error is not None:
@@ -270,10 +270,10 @@ class _Sinking:
             delivery.publish(upto.barrier)
 
     def _sure(self, mark: Mark | None) -> Mark | None:
-        """The mark, if what the target has is what this sink would have delivered up to there."""
+        """The mark, if the target has what this sink would have delivered up to there."""
         if mark is None or self._sink.replaces or mark.fingerprint != self._sink.fingerprint:
             return None
-        # The store was taken back, as by a backup, when the target is ahead of it.
+        # The store was set back, as by a backup, when the target is ahead of it.
         return mark if mark.barrier <= self._store.last_committed() else None
 
     def _upto(self) -> TableVersion:
@@ -293,7 +293,7 @@ class _Sinking:
         return Mark(known, self._sink.fingerprint) if known else None
 
     def _since(self, mark: Mark | None) -> TableVersion | None:
-        """The version that the target has; None when that is not known, or no more."""
+        """The version that the target has; None when that is not known, or no longer."""
         return self._in_force(mark.barrier) if mark is not None else None
 
     def _in_force(self, barrier: int) -> TableVersion | None:
@@ -336,7 +336,7 @@ class _Sinking:
         )
 
     def _told(self, error: Exception) -> Exception:
-        """An error of the rows in our words, any other one as it is."""
+        """An error in the rows as SINK_KEY or CHANGELOG_MODE, any other one unchanged."""
         text = str(error)
         problem = text.partition(BAD_KEY)[2].splitlines()[0] if BAD_KEY in text else ""
         if isinstance(error, DoubleKeyError):

@@ -1,6 +1,6 @@
 """What a sink has to deliver: its query over the change of a table between two of its versions.
 
-With `Q` the sink's query, which looks at each row by itself, and `d = plus - minus` the signed
+With `Q` the sink's query, which handles each row by itself, and `d = plus - minus` the signed
 change of the table, the change of what was delivered is `Q(plus) - Q(minus)`.
 """
 
@@ -56,9 +56,9 @@ class SinkRows:
     def changed(
         self, meta: Metadata, old: TableVersion, new: TableVersion, *, keyed: bool
     ) -> DataFrame | None:
-        """What changed between two versions; None when the table is what it was.
+        """The change between two versions; None when the table is unchanged.
 
-        Error: SINK_KEY, when two rows of the newer version have a key of one that changed.
+        Error: SINK_KEY, when two rows of the newer version have the key of a changed row.
         """
         found = changelog_query.change(self.name, meta, old.snapshot, new.snapshot, self.job)
         if found is None:
@@ -89,7 +89,7 @@ class SinkRows:
         return self._asked(f"(SELECT {names} FROM {inputs.version(self.name, version.snapshot)})")
 
     def _over(self, change: str, sign: int) -> str:
-        """The sink's query over the rows that came (1) or went (-1), each as often as it did."""
+        """The sink's query over the rows added (1) or removed (-1), each as often as it was."""
         names = _names(changelog_query.names_of(self.job))
         copies = f"explode(array_repeat(1, CAST(abs({WEIGHT}) AS INT))) AS {quote(_SIGN)}"
         where = f"{WEIGHT} {'>' if sign > 0 else '<'} 0"
@@ -132,7 +132,7 @@ class SinkRows:
         )
 
     def _check(self, changed: DataFrame, new: TableVersion) -> None:
-        """A key of which a row changed must be that of one row, changed or not."""
+        """The key of a changed row must be that of one row only, changed or not."""
         key: Sequence[str] = self.sink.config["key"]
         by, seen = _names(key), self.local.view(changed)
         same = " AND ".join(f"a.{quote(k)} = c.{quote(k)}" for k in key)

@@ -8,15 +8,14 @@ from dbt_streamsql.runtime.ingest.stream_definition import BAD, SEQUENCE, Stream
 DELETED = f"{HIDDEN_PREFIX}deleted"
 CLEARED = f"{HIDDEN_PREFIX}cleared"
 _SHOWN = 200
-"""Characters of a bad record."""
+"""Characters that are shown of a bad record."""
 
 CLEARS = f"coalesce({CLEARED}, false)"
 GONE = f"(coalesce({DELETED}, false) OR {CLEARS})"
 
 
 def extended(stream: Stream, select: str) -> str:
-    """The model's query with each record's sequence, and whether it is a delete of its key or of
-    all."""
+    """The model's query with each record's sequence, and whether it deletes its key or all."""
     return (
         f"SELECT *, {stream.sequence_by or '0'} AS {SEQUENCE}, "
         f"{stream.delete_when or 'false'} AS {DELETED}, "
@@ -25,16 +24,16 @@ def extended(stream: Stream, select: str) -> str:
 
 
 def or_fail(condition: str, message: str) -> str:
-    """The condition; what it is not true for fails, as the expression `message` says."""
+    """The condition; where it is not true, the query fails with the expression `message`."""
     return f"coalesce({condition} OR raise_error({message}), true)"
 
 
 def bad_record(at: str, problem: str, raw: str) -> str:
-    """The text of the error of a record that cannot be read; all are expressions."""
+    """The error text for a record that cannot be read; all arguments are expressions."""
     shown = f"left(coalesce({raw}, 'NULL'), {_SHOWN})"
     return f"concat('{BAD}', {at}, ': ', {problem}, ': ', {shown})"
 
 
 def broadcast(name: str, few: bool) -> str:
-    """A hint that one side of a join is sent to the other, when it has few rows."""
+    """A hint to broadcast one side of a join, when it has few rows."""
     return f"/*+ BROADCAST({name}) */" if few else ""

@@ -1,4 +1,4 @@
-"""What makes a job one of a streaming table, and the tables that stand beside one."""
+"""The definition of a streaming table in a job, and its side tables."""
 
 from __future__ import annotations
 
@@ -29,21 +29,20 @@ READS, MAKES = "reads", "makes"
 """Keys of `Job.config`: the columns of the stream, and those of the query that are stored."""
 
 CARRIES = "carries"
-"""The key of `Job.config` that says what becomes of values that a record lacks, as `Carrying`."""
+"""The key of `Job.config` that says how values that a record lacks are handled, as `Carrying`."""
 
 BESIDE = "beside"
-"""The key of `Job.config` that says which table writes this one."""
+"""The key of `Job.config` that names the table that writes this one."""
 
 POSITION = "position"
 """The key of `TableVersion.stats`: how far the stream was read for it."""
 
 QUARANTINE, TOMBSTONES, EARLY = "__quarantine", "__tombstones", "__early"
-"""Suffixes of the tables beside: records that are put aside, keys that were deleted, and records
-that wait for their barrier."""
+"""Suffixes of the side tables: quarantined records, deleted keys, and records that wait."""
 
 LOST = "__lost"
-"""The suffix of one more: the keys of records that are put aside, whose stored rows no later
-record may take a value from."""
+"""The suffix of one more: keys of quarantined records, whose stored rows give later records no
+values."""
 
 WAITING = "early"
 """The key of `Job.config` with the columns, as `Job.columns`, of records that may have to wait."""
@@ -55,12 +54,12 @@ BESIDE_MODE = "beside"
 _NO_PLAN = CompiledPlan(
     *("", BESIDE_MODE, "", (), (), (), (), (), "", (), {}, ""),
 )
-"""Of a table that another one writes."""
+"""The plan of a table that another one writes."""
 
 ON_ERROR = ("fail", "quarantine")
 
 BAD = "STREAMSQL_BAD_RECORD "
-"""How the text of an error begins that one record is the reason of."""
+"""The beginning of an error text that one record causes."""
 
 _QUARANTINED = (
     ("raw", "string"),
@@ -74,17 +73,17 @@ _QUARANTINED = (
 class Stream:
     """What a streaming table reads, and how.
 
-    `name` is what its query calls the stream, `spec` how that is declared (see
-    `connectors/sources/registry.py`), `connection` names options of the profile. With a `key` the
-    newest record of a key, by the expression `sequence_by`, says what its row is, and that there
-    is none where `delete_when` is true; a record without key for which `truncate_when` is true
-    says so of all keys. `leave_out` are columns of the query that are not stored. `on_error`:
-    `fail`, or `quarantine`. `whole`: each barrier reads all rows that there are.
-    `on_schema_change`: what becomes of the table when the query gives other columns.
+    `name` is the stream's name in the query, `spec` its declaration (see
+    `connectors/sources/registry.py`), `connection` names options of the profile. With a `key`, the
+    newest record of a key, by the expression `sequence_by`, determines its row, or deletes it
+    where `delete_when` is true; a record without a key for which `truncate_when` is true deletes
+    all keys. `leave_out` are columns of the query that are not stored. `on_error`: `fail`, or
+    `quarantine`. `whole`: each barrier reads all existing rows. `on_schema_change`: what happens
+    to the table when the query returns other columns.
 
     With a `lateness`, in seconds, barriers are of event time (see `event_time.py`): the time of a
-    record is the expression `event_time`. `late_data` says where late ones go, and `idle_after`
-    when a stream without records is not waited for, in seconds (None: it always is).
+    record is the expression `event_time`. `late_data` says where late records go, and `idle_after`
+    after how many seconds a stream without records is no longer waited for (None: it always is).
     """
 
     name: str
@@ -105,12 +104,12 @@ class Stream:
 
     @property
     def forgives(self) -> bool:
-        """Whether a record that cannot be read is put aside."""
+        """Whether a record that cannot be read is quarantined."""
         return self.on_error == "quarantine"
 
     @property
     def quarantines(self) -> bool:
-        """Whether any record is."""
+        """Whether any record is quarantined."""
         return "quarantine" in (self.on_error, self.late_data)
 
     @property
@@ -119,7 +118,7 @@ class Stream:
 
 
 def check_stream(stream: Stream, place: Place) -> None:
-    """Refuse what cannot go together. Error: CONFIG_INVALID, listing everything wrong."""
+    """Refuse options that cannot be combined. Error: CONFIG_INVALID, listing everything wrong."""
     problems = _problems_of_whole(stream) if stream.whole else []
     if stream.key and not stream.sequence_by and not stream.whole:
         problems.append(
@@ -202,13 +201,13 @@ def stream_of(job: Job) -> Stream | None:
 
 
 def carrying_in(job: Job) -> Carrying | None:
-    """What becomes of values that a record lacks; None where every record has all."""
+    """How values that a record lacks are handled; None where every record has all."""
     known = job.config.get(CARRIES)
     return Carrying.of(known) if known else None
 
 
 def from_json(known: Mapping[str, Any]) -> Stream:
-    """A stream as it was kept."""
+    """A stream as it was stored."""
     lists = {name: tuple(known[name]) for name in ("key", "leave_out")}
     return Stream(**{**known, **lists})
 
@@ -219,7 +218,7 @@ def is_side_table(job: Job) -> bool:
 
 
 def beside(job: Job, suffix: str) -> Job:
-    """The job of a table beside a streaming table."""
+    """The job of a side table of a streaming table."""
     name = TableName.parse(job.table)
     table = str(replace(name, table=name.table + suffix))
     columns, key = [{"name": name, "type": kind} for name, kind in _QUARANTINED], tuple[str, ...]()
@@ -247,7 +246,7 @@ def beside(job: Job, suffix: str) -> Job:
 
 
 def side_tables(job: Job) -> list[Job]:
-    """The jobs of all tables beside a job's; none for a view."""
+    """The jobs of all side tables of a job; none for a view."""
     stream = stream_of(job)
     if stream is None:
         return []
@@ -260,7 +259,7 @@ def side_tables(job: Job) -> list[Job]:
 
 
 def timed(stream: Stream, select: str) -> str:
-    """The query with each record's time; one without fails, unless it can be put aside."""
+    """The query with each record's time; one without fails, unless it can be quarantined."""
     text = f"SELECT *, CAST(({stream.event_time}) AS TIMESTAMP) AS {TIME} FROM ({select})"
     if stream.forgives:
         return text
@@ -270,7 +269,7 @@ def timed(stream: Stream, select: str) -> str:
 
 
 def moved(version: TableVersion, before: TableVersion) -> bool:
-    """Whether a stream was read further, or time has passed, though the table is what it was."""
+    """Whether a stream was read further, or event time advanced, though the table is unchanged."""
     told = (POSITION, EVENT_TIME)
     return any(
         key in version.stats and version.stats[key] != before.stats.get(key) for key in told
@@ -298,9 +297,9 @@ def opened(
 
 
 def release(warehouse: Warehouse, jobs: Mapping[str, Job], barrier: int) -> None:
-    """Let the streams forget what a published barrier has read of them.
+    """Let the streams release what a published barrier has read.
 
-    Nothing is lost when a process dies before: the next barrier reads on from there, and releases
+    Nothing is lost when a process dies before: the next barrier continues from there, and releases
     more.
     """
     streams = {table: stream_of(job) for table, job in jobs.items()}
@@ -319,7 +318,7 @@ def release(warehouse: Warehouse, jobs: Mapping[str, Job], barrier: int) -> None
 
 
 def forget(warehouse: Warehouse, job: Job) -> None:
-    """Let a stream give up what it keeps for a table that was dropped, and say what stays."""
+    """Let a stream release what it keeps for a table that was dropped, and log what stays."""
     stream = stream_of(job)
     if stream is None:
         return

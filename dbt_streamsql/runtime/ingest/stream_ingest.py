@@ -1,8 +1,8 @@
-"""One streaming table in one epoch: record how far its stream is read, read that, stage it.
+"""Ingest one streaming table in one epoch: record the end position, read up to it, stage the rows.
 
 The records of a barrier are those after the position of the table's last version, up to one that
-the store knows before anything is read. So a barrier that is given up has taken nothing, and each
-record is in the table once, whoever dies when (FLIP-276, `<barrier, offsets>`).
+the store records before anything is read. So an aborted barrier has consumed nothing, and each
+record is in the table once, whichever process dies when (FLIP-276, `<barrier, offsets>`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from dbt_streamsql.storage.inputs import inputs
 @dataclass
 class StreamIngest:
     """One run of one streaming table. `asked`: why its stream is read from the beginning again
-    ('': it is not); `drift`: how the table's columns are to be other ones ('': they are not)."""
+    ('': it is not); `drift`: how the table's columns are to change ('': they are not)."""
 
     epoch: EpochState
     job: Job
@@ -68,7 +68,7 @@ class StreamIngest:
         self.reading = StreamReading(self.epoch, self.job, self.plan, self.stream, self.rewrite)
 
     def run(self) -> list[TableVersion]:
-        """Stage the table's version for this barrier, and those of the tables beside it; their
+        """Stage the versions of the table and its side tables for this barrier; returns their
         records, the table's own first.
 
         Errors: BAD_RECORD, STREAM_LOST.
@@ -181,7 +181,8 @@ class StreamIngest:
         return staged
 
     def _carry(self, few: bool) -> Carry | None:
-        """How records that lack values get them; None where none may lack any, or none can."""
+        """How records get values that they lack; None where none may lack any, or none can get
+        them."""
         carrying = self.reading.carrying
         if carrying is None or carrying.reason:
             return None
@@ -189,7 +190,7 @@ class StreamIngest:
         return Carry(carrying, self.stream.key, self.plan.columns, self.stream.forgives, few, most)
 
     def _lost_before(self, found: Upsert) -> str:
-        """The keys of records that were put aside, as SQL that may follow FROM ('': none are)."""
+        """The keys of quarantined records, as SQL that may follow FROM ('': there are none)."""
         if found.carry is None or not self.stream.forgives:
             return ""
         job = beside(self.job, LOST)
@@ -198,7 +199,7 @@ class StreamIngest:
         return inputs.version(TableName.parse(job.table), meta.current) if meta else ""
 
     def _lost(self, spark: SparkSession, settled: Settled, *, anew: bool) -> list[TableVersion]:
-        """Stage the keys of records that are put aside."""
+        """Stage the keys of quarantined records."""
         job = beside(self.job, LOST)
         if settled.lost:
             return self._beside(spark, LOST, settled.lost, anew=anew)
@@ -212,7 +213,7 @@ class StreamIngest:
     def _waiting(
         self, spark: SparkSession, split: Split, progress: Progress, previous: TableVersion | None
     ) -> list[TableVersion]:
-        """Stage the rows that wait, instead of those that did."""
+        """Stage the rows that wait now, in place of those that waited before."""
         job = beside(self.job, EARLY)
         meta = self.reading.meta(job.table) if self.epoch.before(job.table) is not None else None
         if meta is None or previous is None:
@@ -231,10 +232,9 @@ class StreamIngest:
     def _restored(
         self, spark: SparkSession, stager: Stager, select: str, meta: Metadata, but: str = ""
     ) -> TableVersion:
-        """Stage the stored rows with the columns that they are to have, `but` some (a join), and
-        those of `select`.
+        """Stage the stored rows with their new columns, `but` some (a join), and rows of `select`.
 
-        Columns are of the whole table, not of a branch of it: readers would see them too early.
+        Columns belong to the whole table, not to a branch of it: readers would see them too early.
         """
         stored = {name.lower() for name in spark.table(self.name.sql).schema.fieldNames()}
         columns = (*self.plan.columns, *self.plan.hidden)
@@ -259,7 +259,7 @@ class StreamIngest:
         *,
         instead: bool = False,
     ) -> TableVersion:
-        """Stage rows on a branch, after those of the table or `instead` of them."""
+        """Stage rows on a branch, in addition to those of the table or `instead` of them."""
         assert meta.current is not None
         name = TableName.parse(stager.job.table)
         barrier = self.epoch.barrier()
@@ -289,7 +289,7 @@ class StreamIngest:
         previous: TableVersion | None,
         meta: Metadata | None,
     ) -> list[TableVersion]:
-        """Stage what the newest record of each key says, and which keys are deleted."""
+        """Stage the row that the newest record of each key gives, and the deleted keys."""
         if previous is None or meta is None:
             built = self._build(spark, stager, found.rows(), meta)
             if self.stream.whole:
@@ -329,14 +329,14 @@ class StreamIngest:
             if version is not None:
                 staged.append(version)
             elif of is stager:
-                # The records have been read, and come to nothing.
+                # The records were read, but change nothing.
                 staged.append(replace(unchanged(previous, {}), barrier=self.epoch.barrier()))
         return staged
 
     def _beside(
         self, spark: SparkSession, suffix: str, select: str, *, anew: bool = False
     ) -> list[TableVersion]:
-        """Stage rows of a table that stands beside this one."""
+        """Stage rows of a side table."""
         job = beside(self.job, suffix)
         stager = Stager(self.epoch, job, {})
         known = self.epoch.before(job.table)

@@ -1,4 +1,4 @@
-"""What one barrier reads of a stream: from where, which records, and up to which event time."""
+"""What one barrier reads from a stream: from where, which records, and up to which event time."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class StreamReading:
         )
 
     def progress(self, previous: TableVersion | None, meta: Metadata | None) -> Progress:
-        """How far the event time of the table as it is has come."""
+        """The event-time progress of the table as it is."""
         if previous is None or not self.stream.by_event_time:
             return Progress()
         if EVENT_TIME in previous.stats:
@@ -103,7 +103,7 @@ class StreamReading:
         return Progress.of({EVENT_TIME: told.event_time} if told is not None else {})
 
     def _told_by_table(self, previous: TableVersion, meta: Metadata | None) -> Provenance | None:
-        """What the table tells itself: for a store that was rebuilt from the tables."""
+        """What the table itself records: for a store that was rebuilt from the tables."""
         at = previous.snapshot
         while meta is not None and at is not None and at in meta.snapshots:
             told = provenance.read(meta.snapshots[at].summary)
@@ -127,7 +127,7 @@ class StreamReading:
             empty = ", ".join(f"CAST(NULL AS {kind}) AS {quote(name)}" for name, kind in columns)
             return f"(SELECT {empty} WHERE false)"
         frame = self.source.read(spark, after, end.position)
-        # Where they are asked for twice, they are read once.
+        # Records that are needed twice are read once.
         return local.cached(frame) if self.stream.quarantines else local.view(frame)
 
     def query(self, spark: SparkSession, records: str) -> str:
@@ -149,8 +149,9 @@ class StreamReading:
         return drift.conformed(select, made, self.plan.columns)
 
     def _sparse(self, records: str, columns: Sequence[str], carrying: Carrying) -> str:
-        """The records with LACKS: SQL that may follow FROM. Those that cannot be read are there
-        too if they are put aside, with what tells their key: they may have changed a value."""
+        """The records with LACKS: SQL that may follow FROM. Records that cannot be read are
+        included if they are quarantined, with what determines their key: they may have changed a
+        value."""
         good, found = "true", {name: quote(name) for name in columns}
         if self.stream.forgives:
             found |= {
@@ -169,8 +170,8 @@ class StreamReading:
         return f"(SELECT {shown}, {lacks} AS {LACKS} FROM {records} WHERE {good})"
 
     def refused(self, records: str) -> str:
-        """A query of those records that cannot be read, as rows of a quarantine without barrier;
-        not of those that only lack values, if these may be known."""
+        """A query of the records that cannot be read, as rows of a quarantine without barrier; not
+        of those that only lack values, if these may be known."""
         bad = f"{PROBLEM} IS NOT NULL"
         if self.carrying is not None and not self.carrying.reason:
             bad += f" AND {UNSENT} IS NULL"
@@ -201,11 +202,11 @@ class StreamReading:
         *,
         new: bool,
     ) -> tuple[Split, Progress]:
-        """What this barrier takes of the rows in `select` and of those that waited; and how far
-        its event time has come then."""
+        """What this barrier takes of the rows in `select` and of those that waited; and its
+        event-time progress after that."""
         lateness = self.stream.lateness
         assert lateness is not None
-        # They are asked for several times: how far they come, which are in, and which wait.
+        # Read several times: for their newest time, for what is taken, and for what waits.
         fresh = local.cached(spark.sql(timed(self.stream, select)))
         newest = self._newest(spark, fresh)
         seen = max((at for at in (progress.seen, newest) if at is not None), default=None)
@@ -230,8 +231,8 @@ class StreamReading:
     def watermark(
         self, spark: SparkSession, progress: Progress, seen: int | None, *, new: bool
     ) -> int | None:
-        """The W of this epoch's barrier, of which all streams with a lateness have their say;
-        `seen` is what this one tells now, and `new` whether it has had records."""
+        """The W of this epoch's barrier, from all streams with a lateness; `seen` is the greatest
+        time of this one now, and `new` whether it has had records."""
 
         def decide() -> int | None:
             roots = [self._root(progress, seen, new)]
@@ -251,8 +252,8 @@ class StreamReading:
         return Root(progress.upto, seen, self.stream.lateness, idle)
 
     def _peeked(self, spark: SparkSession, job: Job, stream: Stream) -> Root:
-        """What another stream of the boundary would say; this one does not wait until it has been
-        read, since a run need not read it at all."""
+        """What another stream of the boundary would contribute; this one does not wait until that
+        has been read, since a run need not read it at all."""
         known = self.epoch.before(job.table)
         local, progress = Scratch(spark), Progress()
         try:
@@ -286,7 +287,7 @@ class StreamReading:
         return local.view(spark.sql(timed(self.stream, select)))
 
     def meta(self, table: str) -> Metadata | None:
-        """The metadata of this table, or of one beside it; None where there is none."""
+        """The metadata of this table, or of a side table; None where there is none."""
         try:
             return pin(self.epoch, table).meta
         except StreamSqlError as error:
@@ -295,7 +296,7 @@ class StreamReading:
             return None
 
     def told(self, error: PySparkException) -> Exception:
-        """A bad record in our words, any other error as it is."""
+        """A bad record as BAD_RECORD, any other error unchanged."""
         _, found, what = str(error).partition(BAD)
         if not found:
             return error

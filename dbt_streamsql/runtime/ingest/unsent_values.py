@@ -1,13 +1,13 @@
-"""Records that lack values which their update left as they were: the values that were known last.
+"""Records that lack values which their update left unchanged: fill in the last known values.
 
-Let r be a record of key k that lacks the column c, in a table by key, and b the newest record of
-k before r that has c. The value of r is that of b, unless a record between them deletes k, empties
-the table, or was put aside. b is in the same barrier, or it is the stored row, which holds the
+Let r be a record of key k that lacks the column c, in a table by key, and b the newest record of k
+before r that has c. The value of r is that of b, unless a record between them deletes k, empties
+the table, or was quarantined. b is in the same barrier, or it is the stored row, which holds the
 value of its own b. Where there is no such b the value is unknown, and r is a bad record. So is r
 where the value of b is NULL: a long value is never NULL, so either a column was added since, or
-something was not told.
+something was not reported.
 
-All of it rides on the query of the newest records: who reads no such record looks nothing up.
+All of this is part of the query of the newest records: without such a record nothing is looked up.
 """
 
 from __future__ import annotations
@@ -35,13 +35,12 @@ from dbt_streamsql.runtime.spark.scratch import Scratch, TempRelation
 from dbt_streamsql.runtime.spark.shared_relations import DriverRows
 
 HELD = f"{HIDDEN_PREFIX}held"
-"""A column of the newest records: NULL where a record is what it says. Else a struct: the `role`
-of the record, what it `lacks`, the `columns` to be kept, and what the barrier knows of them."""
+"""A column of the newest records: NULL where a record needs nothing. Else a struct: the `role` of
+the record, what it `lacks`, the `columns` to be kept, and what the barrier knows of them."""
 
 NEWEST, EARLIER, BAD, LOST = "newest", "earlier", "bad", "lost"
-"""Roles: the newest record of its key; an older one that lacks something which the barrier does
-not know; one that says too little to be placed, or that a delete came before; and one that cannot
-be read."""
+"""Roles: the newest record of its key; an older one that lacks a value which the barrier does not
+know; one with too little to be placed, or that follows a delete; and one that cannot be read."""
 
 _ORDER, _ENDS, _ROLE, _BAD, _UNKNOWN = (
     f"{HIDDEN_PREFIX}{name}" for name in ("order", "ends", "role", "bad", "unknown")
@@ -53,7 +52,7 @@ _IS_LOST = f"({LACKS} IS NOT NULL AND {LACKS}.names IS NULL)"
 @dataclass(frozen=True)
 class Stored:
     """What is stored, as SQL that may follow FROM: the table's rows, the deleted keys, and those
-    of records that were put aside ('': none are kept). `columns`: which the rows have."""
+    of quarantined records ('': none are kept). `columns`: which the rows have."""
 
     rows: str
     graves: str
@@ -63,9 +62,9 @@ class Stored:
 
 @dataclass(frozen=True)
 class Settled:
-    """The newest records with all their values, and queries of the records that are put aside (as
-    rows of a quarantine without barrier) and of their keys; '' where there are none. `few`: the
-    driver can hold them."""
+    """The newest records with all their values, and queries of the quarantined records (as rows of
+    a quarantine without barrier) and of their keys; '' where there are none. `few`: the driver can
+    hold them."""
 
     newest: TempRelation
     refused: str = ""
@@ -75,8 +74,8 @@ class Settled:
 
 @dataclass(frozen=True)
 class Carry:
-    """How records that lack values get them. `forgives`: one that cannot is put aside. `few`: the
-    driver can hold all records; it can hold `most`."""
+    """How records get the values that they lack. `forgives`: a record that cannot is quarantined.
+    `few`: the driver can hold all records; it can hold `most`."""
 
     carrying: Carrying
     key: tuple[str, ...]
@@ -90,8 +89,8 @@ class Carry:
     def newest(self, records: str, placed: str, after_clearing: Callable[[str, str], str]) -> str:
         """SQL that may follow FROM: the newest of the `records` of each key, and with HELD those
         others that matter. `placed`: whether a record `q` has a key; `after_clearing(r, of)`:
-        whether `r` is newer than what clears all in `of`."""
-        # Whoever cannot be read in full clears nothing.
+        whether `r` is newer than the records in `of` that clear all keys."""
+        # A record that cannot be read in full clears nothing.
         records = f"(SELECT * FROM ({records}) WHERE {LACKS} IS NULL OR NOT {CLEARS})"
         lacking = f"{self._is_mixed} OR {self._is_needed} OR {_IS_LOST}"
         bad, held = f"({LACKS} IS NOT NULL AND ({lacking}))", f"{LACKS} IS NOT NULL"
@@ -138,7 +137,7 @@ class Carry:
 
     @property
     def _carried(self) -> list[tuple[int, str]]:
-        """The columns that may have to be kept, with numbers that tell them apart."""
+        """The columns that may have to be kept, with numbers that identify them."""
         return list(enumerate(self.carrying.depends))
 
     @property
@@ -147,12 +146,12 @@ class Carry:
         return ", ".join([*names, SEQUENCE, DELETED, CLEARED])
 
     def _all(self, name: str) -> str:
-        """Whether a record lacks all that a column is made of."""
+        """Whether a record lacks all that a column is computed from."""
         return f"size(array_except({_array(self.carrying.depends[name])}, {LACKS}.names)) = 0"
 
     @property
     def _is_mixed(self) -> str:
-        """Whether a record lacks some of what a column is made of, and has the rest."""
+        """Whether a record lacks some of what a column is computed from, and has the rest."""
         terms = [
             f"(NOT {GONE} AND {_lacks_some(of)} AND NOT {self._all(name)})"
             for name, of in self.carrying.depends.items()
@@ -162,18 +161,18 @@ class Carry:
 
     @property
     def _is_needed(self) -> str:
-        """Whether a record lacks what tells its key, its place, or whether it deletes."""
+        """Whether a record lacks what determines its key, its place, or whether it deletes."""
         if not self.carrying.needed:
             return "false"
         return f"coalesce({_lacks_some(self.carrying.needed)}, false)"
 
     def _said(self, name: str) -> str:
-        """What a record says of a column: its value, that what was before counts no more, or
+        """What a record says about a column: its value, that earlier values no longer count, or
         nothing (NULL)."""
         kind = next(column.type for column in self.columns if column.name == name)
         value = f"CAST({quote(name)} AS {kind})"
         silent = f"({LACKS} IS NOT NULL AND {_lacks_some(self.carrying.depends[name])})"
-        # Made of values of which one is new and one is not known.
+        # Computed from values of which one is new and one is not known.
         torn = f"({silent} AND NOT {self._all(name)})"
         cut = f"{GONE} OR coalesce({torn}, false) OR {_IS_LOST} OR {self._is_needed}"
         return (
@@ -184,7 +183,7 @@ class Carry:
         )
 
     def _any(self, is_so: Callable[[int], str]) -> str:
-        """Whether it is so of some column that a record carries."""
+        """Whether the condition holds for some column that a record carries."""
         terms = [f"({_name('carried', at)} AND {is_so(at)})" for at, _ in self._carried]
         return f"({' OR '.join(terms)})" if terms else "false"
 
@@ -216,10 +215,10 @@ class Carry:
     def settled(
         self, local: Scratch, newest: str, clearing: str, stored: Stored | None
     ) -> Settled:
-        """The records of `newest` with the values that they lack, of what the barrier knows and
-        what is stored; what is looked up is looked up for those that lack some.
+        """The records of `newest` with the values that they lack, from the barrier and from what
+        is stored; only for records that lack some is anything looked up.
 
-        `clearing`: a query of the sequence that the newest record has which clears all ('': none).
+        `clearing`: a query of the sequence of the newest record that clears all keys ('': none).
         """
         first = local.collect(f"SELECT * FROM {newest}", small=self.few, mark=HELD)
         if not first.marked:

@@ -1,9 +1,9 @@
-"""Records as upserts and deletes: of each key the newest one counts, in whatever order they come.
+"""Apply records as upserts and deletes: per key the newest one counts, in any order of arrival.
 
 For a key k let r(k) be the record with the greatest sequence among all that were ever read. The
-table holds r(k) unless that record is a delete; the sequences of deletes are kept beside, so that
-an older record that comes later changes nothing. A record that truncates is a delete of all keys
-with a smaller sequence, and is kept beside under a key of NULLs. Both tables together are a
+table holds r(k) unless that record is a delete; the sequences of deletes are kept in a side table,
+so that an older record that arrives later changes nothing. A record that truncates deletes all
+keys with a smaller sequence, and is kept there under a key of NULLs. Both tables together are a
 function of the *set* of records, so neither order nor repetition matters.
 
 A stream that is read as a whole at every barrier has no sequences: the table holds what was read.
@@ -50,9 +50,9 @@ _TWICE = f"{_BAD}has the same key as another record: "
 
 @dataclass(frozen=True)
 class Winners:
-    """What newer records say: stored `rows`, keys that are `deleted`, and `keys` of all that goes;
-    each is SQL that may follow FROM. Without `key`, all that is stored goes. `small`: the driver
-    can hold them."""
+    """The effect of newer records: `rows` to store, `deleted` keys, and `keys` of all rows to
+    remove; each is SQL that may follow FROM. Without `key`, all stored rows are removed. `small`:
+    the driver can hold them."""
 
     rows: str
     deleted: str
@@ -63,7 +63,7 @@ class Winners:
 
 @dataclass
 class Upsert:
-    """The records of one barrier, as `select` gives them; `few`: the driver can hold them."""
+    """The records of one barrier, as `select` returns them; `few`: the driver can hold them."""
 
     stream: Stream
     plan: CompiledPlan
@@ -72,7 +72,7 @@ class Upsert:
     few: bool = False
     carry: Carry | None = None
     settled: Settled | None = field(default=None, init=False)
-    """What became of records that lack values; known when the newest ones are."""
+    """The result for records that lack values; known once the newest records are."""
 
     def rows(self) -> str:
         """A query of the rows of a new table."""
@@ -105,7 +105,7 @@ class Upsert:
         return self.settled.newest
 
     def winners(self, stored: Stored) -> Winners:
-        """Those records that are newer than what is stored in the table and beside it."""
+        """The records that are newer than those in the table and its side tables."""
         key, rows, graves = self.stream.key, stored.rows, stored.graves
         names = ", ".join(quote(name) for name in key)
         if self.carry is None:
@@ -114,7 +114,7 @@ class Upsert:
             newest = self._settle(self.carry, stored)
             self.few = self.settled is not None and self.settled.few
         condition, literals = match(newest, key)
-        # Only the stored rows of those keys are met: the table is not shuffled for a few records.
+        # Only the stored rows of those keys are joined: a few records do not shuffle the table.
         there = " UNION ALL ".join(
             f"SELECT {broadcast('s', self.few)} {names}, {SEQUENCE} FROM {of} t "
             f"LEFT SEMI JOIN {newest.name} s ON {condition}"
@@ -150,7 +150,7 @@ class Upsert:
         data, types = won.rows.data, {item.name: item for item in won.rows.schema}
         gone = pc.or_(*(pc.fill_null(data.column(of), False) for of in (DELETED, CLEARED)))
         stays, goes, keys = (
-            # Spark is not asked for what is here.
+            # These rows are here already: no need for Spark.
             self.local.keep(
                 DriverRows(rows.select(names), StructType([types[n] for n in names]))
             ).name
@@ -161,7 +161,7 @@ class Upsert:
         return stays, goes, keys
 
     def whole(self) -> Winners:
-        """All records: they are what the table is to hold. Another look may find other ones."""
+        """All records: the new content of the table. A second read may find different ones."""
         all_ = self.local.collect(f"SELECT {self._stored} FROM {self._newest()}", small=False)
         return Winners(f"(SELECT * FROM {all_.name})", "", "", (), small=False)
 
@@ -182,7 +182,7 @@ class Upsert:
         return ", ".join(quote(name) for name in (*self.stream.key, SEQUENCE))
 
     def _newest(self) -> str:
-        """The newest record of each key. Equal sequences: one of them, the same each time."""
+        """The newest record of each key. Of equal sequences: one of them, the same each time."""
         keys = ", ".join(f"q.{quote(name)}" for name in self.stream.key)
         if self.stream.whole:
             number = f"count(*) OVER (PARTITION BY {keys})"
@@ -234,8 +234,8 @@ def write(
     *,
     feed: bool,
 ) -> TableVersion | None:
-    """Exchange the rows under the keys of newer records for `rows`, on a branch; its record, None
-    when nothing changes."""
+    """Replace the rows under the keys of newer records with `rows`, on a branch; returns its
+    record, None when nothing changes."""
     assert meta.current is not None
     live = meta.live_rows(meta.current)
     if not live and winners.small and not local.kept(rows, small=True).count:

@@ -1,4 +1,4 @@
-"""Constraints of a contract, verified on rows that nobody else can see yet."""
+"""Constraints of a contract, verified on rows that no reader can see yet."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Constraint:
 
     @property
     def broken(self) -> str:
-        """The condition of a row that breaks it by itself ('' when a row alone cannot)."""
+        """The condition under which a row alone breaks it ('' when a row alone cannot)."""
         if self.kind == "check":
             return f"NOT coalesce(({self.expression}), true)"
         if self.kind == "unique":
@@ -49,7 +49,7 @@ class Constraint:
 def verify(spark: SparkSession, rows: str, constraints: Sequence[Constraint], table: str) -> None:
     """Raise CONSTRAINT_VIOLATED when `rows` (SQL after FROM) break one of the constraints.
 
-    One query for all that rows can break alone, one for each key.
+    One query for all constraints that a row can break alone, one for each key.
     """
     alone = [constraint for constraint in constraints if constraint.broken]
     if alone:

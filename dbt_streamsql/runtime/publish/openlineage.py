@@ -1,12 +1,12 @@
-"""OpenLineage: what each job did at each barrier, told when the barrier is published.
+"""OpenLineage: what each job did at each barrier, sent when the barrier is published.
 
-Switched on by the library's own configuration: `OPENLINEAGE_URL`, any `OPENLINEAGE__TRANSPORT__…`,
-`OPENLINEAGE_CONFIG`, or an `openlineage.yml` in the working folder or `~/.openlineage`. Telling is
-never a reason for a run to fail: what goes wrong is a warning.
+Enabled by the library's own configuration: `OPENLINEAGE_URL`, any `OPENLINEAGE__TRANSPORT__…`,
+`OPENLINEAGE_CONFIG`, or an `openlineage.yml` in the working folder or `~/.openlineage`. Sending
+events never makes a run fail: errors become warnings.
 
-A run is one job at one barrier. Its id follows from both, so a barrier that is told twice after a
+A run is one job at one barrier. Its id follows from both, so a barrier that is sent twice after a
 crash is still one. START carries the time when the job began, COMPLETE when its version became
-visible. A job that failed is told at once: START and FAIL, or ABORT when it was interrupted.
+visible. A failed job is sent at once: START and FAIL, or ABORT when it was interrupted.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ INTEGRATION = "STREAMSQL"
 _ENVIRONMENT = "OPENLINEAGE_"
 _FILE = "openlineage.yml"
 _CLOSING = 10.0
-"""Seconds that events which wait for a slow server are given at the end of a run."""
+"""Seconds that pending events wait for a slow server at the end of a run."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where jobs and tables have their names: `store` tells one warehouse from another,
-    `location` gives the address of a catalog ('' when it decides itself)."""
+    """The namespaces of jobs and tables: `store` identifies a warehouse, `location` gives the
+    address of a catalog ('' when the catalog decides itself)."""
 
     store: str
     location: Callable[[str], str]
@@ -58,7 +58,7 @@ class Place:
 
 
 def published(warehouse: Warehouse, number: int) -> None:
-    """Tell of every job of a committed barrier."""
+    """Send the events of every job of a committed barrier."""
     with _telling(f"barrier {number}") as client:
         if client is None:
             return
@@ -76,7 +76,7 @@ def published(warehouse: Warehouse, number: int) -> None:
 
 
 def failed(warehouse: Warehouse, job: Job, began: float, ended: float, why: BaseException) -> None:
-    """Tell of a job that failed (an `Exception`) or was interrupted, at once."""
+    """Send the events of a job that failed (an `Exception`) or was interrupted, at once."""
     with _telling(job.table) as client:
         if client is None:
             return
@@ -130,7 +130,7 @@ def events(
 def failure(
     job: Job, place: Place, began: float, ended: float, why: BaseException
 ) -> Iterator[RunEvent]:
-    """START and FAIL (ABORT of what was interrupted) of a job that has no version."""
+    """START and FAIL (ABORT if it was interrupted) of a job that has no version."""
     from openlineage.client.event_v2 import OutputDataset, RunEvent, RunState
     from openlineage.client.facet_v2 import error_message_run
 
@@ -153,7 +153,7 @@ def failure(
 
 
 def configured() -> bool:
-    """Whether the library's configuration names a place to tell it to."""
+    """Whether the library's configuration names a place to send events to."""
     if any(key.startswith(_ENVIRONMENT) for key in os.environ):
         return True
     return any((f / _FILE).is_file() for f in (Path.cwd(), Path.home() / ".openlineage"))
@@ -161,11 +161,11 @@ def configured() -> bool:
 
 @contextmanager
 def _telling(what: str) -> Iterator[OpenLineageClient | None]:
-    """A client that ends with the block, or None; nothing that goes wrong leaves the block."""
+    """A client that is closed with the block, or None; no error leaves the block."""
     client = None
     try:
         client = _client() if configured() else None
-    except Exception as error:  # noqa: BLE001 - a run is not to fail for who watches it
+    except Exception as error:  # noqa: BLE001 - monitoring must not fail a run
         log.warning("OpenLineage cannot be reached as configured: %s", error)
     try:
         yield client

@@ -1,4 +1,5 @@
-"""Plain tables: staged, checked, then published by one change; and what dead processes left."""
+"""Plain tables: staged, checked, then published by one change; and cleanup after dead
+processes."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from dbt_streamsql.storage.tables.staged_table import (
 
 @dataclass(frozen=True)
 class Build:
-    """One table to build from a query; `clear` makes room for it when all is checked."""
+    """One table to build from a query; `clear` makes room for it after all checks."""
 
     spec: TableSpec
     query: str
@@ -34,9 +35,9 @@ class Build:
 
 
 def run(warehouse: Warehouse, spark: SparkSession, build: Build) -> bool:
-    """Build a table in the session `spark`, all or nothing; False when it was there already.
+    """Build a table in the session `spark`, all or nothing; False when it existed already.
 
-    Errors: ATOMIC_UNSUPPORTED, CONSTRAINT_VIOLATED, TABLE_EXISTS, and Spark's own of the query.
+    Errors: ATOMIC_UNSUPPORTED, CONSTRAINT_VIOLATED, TABLE_EXISTS, and Spark's own for the query.
     """
     _check(build)
     replaces = build.purpose is StagingPurpose.CREATE_OR_REPLACE_TABLE_AS
@@ -66,9 +67,9 @@ def run(warehouse: Warehouse, spark: SparkSession, build: Build) -> bool:
 
 
 def run_plainly(spark: SparkSession, build: Build) -> bool:
-    """The way of FLIP-305 without staging: create the table, then insert; a failure leaves it.
+    """Build without staging, as in FLIP-305: create the table, then insert; a failure leaves it.
 
-    False when it was there already. Error: TABLE_EXISTS; constraints are checked last.
+    False when it existed already. Error: TABLE_EXISTS; constraints are checked last.
     """
     _check(build)
     spec = build.spec
@@ -87,7 +88,7 @@ def run_plainly(spark: SparkSession, build: Build) -> bool:
 
 
 def sweep(warehouse: Warehouse) -> int:
-    """Abort what processes that have died left staged; how many tables."""
+    """Abort what dead processes left staged; returns the number of tables."""
     spark, ledger = warehouse.sessions.main, warehouse.store.staged
     removed = 0
     with ledger.orphans() as records:
@@ -118,9 +119,9 @@ def _refuse(build: Build) -> bool:
 
 
 def _undo(warehouse: Warehouse, spark: SparkSession, staged: StagedTable) -> bool:
-    """Remove what was staged; when that fails its record stays for a later sweep.
+    """Remove what was staged; if that fails, its record stays for a later sweep.
 
-    What brought the caller here must not be hidden by another error.
+    The error that led here must not be hidden by another one.
     """
     try:
         with failpoint("staged.abort"):

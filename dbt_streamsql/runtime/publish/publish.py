@@ -1,7 +1,7 @@
 """Make staged versions visible, and undo or finish what a dead process left.
 
-A barrier whose tables are all staged (PRECOMMIT) only ever goes forward; one that is not only ever
-goes back. Both are idempotent: running them again after a crash in the middle is the recovery.
+A barrier whose tables are all staged (PRECOMMIT) only ever rolls forward; any other only ever
+rolls back. Both are idempotent: recovery runs them again after a crash in the middle.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ def roll_forward(
 ) -> None:
     """Publish every staged table of a PRECOMMIT barrier and commit it.
 
-    `new` are the definitions that become current with it (None: the store is asked).
+    `new` are the definitions that become current with it (None: read them from the store).
     """
     store, spark = warehouse.store, warehouse.sessions.main
     definitions = store.staged_jobs(barrier) if new is None else new
     known = cache(store.jobs)
-    # Their tags may go here: a clock that is set back must not let ended leases live again.
+    # Their tags may be dropped here: ended leases must not revive when a clock is set back.
     store.leases.ended()
     before = store.latest_all()
     needed = to_pin(warehouse, before)
 
     def pinned(table: str, meta: Metadata) -> RefUpdate:
-        # Until the barrier is committed the version of the last one is what readers are told of.
+        # Until the barrier is committed, readers get the version of the last one.
         last = before[table].snapshot if table in before else None
         also = {last} if last is not None else set[int]()
         return pins.moves(meta, store.id, needed.get(table, set()) | also)
@@ -87,13 +87,13 @@ def roll_forward(
 
 
 def roll_back(warehouse: Warehouse, fence: Fence, barrier: int) -> None:
-    """Give an OPEN barrier up; what it staged goes with the sweep."""
+    """Abort an OPEN barrier; the sweep removes what it staged."""
     with failpoint("barrier.abort"):
         warehouse.store.abort(fence, barrier)
 
 
 def recover(warehouse: Warehouse, fence: Fence) -> int:
-    """Finish or undo unfinished barriers, then sweep; how many things went."""
+    """Finish or undo unfinished barriers, then sweep; returns the number of things removed."""
     for barrier in warehouse.store.unfinished():
         if barrier.state == "PRECOMMIT":
             log.warning(
@@ -112,7 +112,7 @@ def recover(warehouse: Warehouse, fence: Fence) -> int:
 
 
 def undo(warehouse: Warehouse, barrier: int) -> None:
-    """Give up what a run that was held back has staged.
+    """Discard what a run that was held back has staged.
 
     Errors: META_CONFLICT when there is no such open barrier, WAREHOUSE_BUSY.
     """
@@ -136,14 +136,14 @@ def undo(warehouse: Warehouse, barrier: int) -> None:
 def sweep(
     warehouse: Warehouse, fence: Fence, published: Iterable[TableVersion] | None = None
 ) -> int:
-    """Remove branches, staging tables, change files and tags that nobody needs; how many.
+    """Remove unneeded branches, staging tables, change files and tags; returns how many.
 
-    Only the runner may sweep, when no barrier is open: then every staged thing is left over.
-    `published` limits the look to what one barrier staged (None: everywhere).
+    Only the runner may sweep, when no barrier is open: then everything staged is left over.
+    `published` limits the sweep to what one barrier staged (None: everywhere).
     """
     store, spark = warehouse.store, warehouse.sessions.main
     everywhere = published is None
-    # A runner that has lost its lock unnoticed must not take away what its successor stages.
+    # A runner that has lost its lock unnoticed must not remove what its successor stages.
     newest = store.newest_barrier(fence)
     published_views.refresh(warehouse)
     if published is None:
@@ -173,25 +173,25 @@ def sweep(
 
 
 def move_pins(warehouse: Warehouse, fence: Fence, *, everywhere: bool) -> int:
-    """Tag the snapshots that some view has consumed, or some reader holds, or that are a view's
-    newest though a compaction has replaced them, and only those; how many tags moved.
+    """Tag exactly the snapshots that a view has consumed, that a reader holds, or that are a
+    view's newest although a compaction replaced them; returns how many tags moved.
 
     `everywhere` also looks at tables that no view reads.
     """
     store, spark = warehouse.store, warehouse.sessions.main
     wanted: dict[str, set[int]] = {source: set() for source, _ in store.topology()}
-    # What a reader held may be any table.
+    # A reader may have held any table.
     given_back = store.leases.ended()
     latest = store.latest_all()
     if everywhere or given_back:
-        # Changelog tables have versions, and no job.
+        # Changelog tables have versions, but no job.
         known = (*store.jobs(), *latest, *store.outside_tables())
         wanted |= {table: set() for table in known}
     for table, snapshots in to_pin(warehouse, latest).items():
         wanted.setdefault(table, set()).update(snapshots)
     # Other formats have no tags: their own retention decides.
     metas = {source: inputs.tagged(spark, TableName.parse(source)) for source in sorted(wanted)}
-    # A runner that has lost its lock unnoticed must not drop the tags of its successor: those that
+    # A runner that has lost its lock unnoticed must not drop its successor's tags: the tags that
     # it knows were there before this.
     store.newest_barrier(fence)
     moved = 0
@@ -217,10 +217,10 @@ def move_pins(warehouse: Warehouse, fence: Fence, *, everywhere: bool) -> int:
 def _tell_untagged(
     warehouse: Warehouse, table: str, meta: Metadata, error: Exception, *, ours: bool
 ) -> None:
-    """Say what follows from a tag that could not be moved.
+    """Log the consequences of a tag that could not be moved.
 
-    A table that one may only read is an ordinary source: it is not asked again by this process.
-    Not so where it only was somebody else's turn to write.
+    A read-only table is an ordinary source: this process does not try it again. After a commit
+    conflict with another writer, it does.
     """
     why = brief(error)
     if ours or any(word in str(error) for word in _CONFLICTS):
@@ -238,8 +238,8 @@ def _tell_untagged(
 
 
 def to_pin(warehouse: Warehouse, latest: Mapping[str, TableVersion]) -> dict[str, set[int]]:
-    """The snapshots that some view has consumed or some reader holds, by table. `latest`: the
-    versions of the last barrier."""
+    """The snapshots that a view has consumed or a reader holds, by table. `latest`: the versions
+    of the last barrier."""
     wanted = _leased(warehouse)
     for version in latest.values():
         for source, snapshot in version.inputs.items():
@@ -249,7 +249,7 @@ def to_pin(warehouse: Warehouse, latest: Mapping[str, TableVersion]) -> dict[str
 
 
 def _leased(warehouse: Warehouse) -> dict[str, set[int]]:
-    """What readers hold, by table. The newest barrier's versions are kept without that."""
+    """What readers hold, by table. The newest barrier's versions are kept anyway."""
     store = warehouse.store
     newest = store.last_committed()
     held: dict[str, set[int]] = {}
@@ -262,10 +262,10 @@ def _leased(warehouse: Warehouse) -> dict[str, set[int]]:
 
 
 def clear(warehouse: Warehouse, barrier: int, tables: Collection[str]) -> None:
-    """Remove what views of an OPEN barrier have staged that were taken out of it again.
+    """Remove what views staged for an OPEN barrier that they were taken out of again.
 
-    Before others of the barrier are published: after that, what waits for it is of the barrier,
-    for whoever has nothing to go by but the tables.
+    Runs before other tables of the barrier are published: after that, a process that has only the
+    tables to go by counts everything staged for the barrier as part of it.
     """
     spark, branch = warehouse.sessions.main, staging.branch_name(barrier)
     versions = warehouse.store.versions(barrier)
@@ -293,7 +293,7 @@ def _remembered(
 
 
 def _learn(warehouse: Warehouse, version: TableVersion, job: Job) -> None:
-    """A table, wherever its version waits, learns the new definition that this answers."""
+    """Record the new definition in the table, wherever the version that matches it is staged."""
     spark = warehouse.sessions.main
     at = TableName.parse(version.staged_at or version.table)
     meta = metadata.load(spark, at)
@@ -312,19 +312,19 @@ def make_visible(
     kept: Callable[[], Mapping[str, str]] = dict,
     pinned: Callable[[Metadata], RefUpdate] = lambda _: RefUpdate(),
 ) -> int | None:
-    """Make one staged version of a barrier that can only go forward visible. Idempotent.
+    """Make one staged version of a barrier that can only roll forward visible. Idempotent.
 
-    Its snapshot id when publishing gave it another.
+    Returns its snapshot id if publishing gave it a new one.
 
-    `kept` is what the table is to remember, if it is one that an earlier release has built;
-    `pinned` moves its tags so that whoever expires snapshots leaves what somebody reads, also the
-    version that is replaced here. That one keeps its tag until the next one is replaced, or
-    `move_pins` looks: so it costs no commit.
+    `kept` are the properties that the table needs if an earlier release built it; `pinned` moves
+    its tags so that snapshot expiry leaves what readers use, also the version that is replaced
+    here. That one keeps its tag until the next one is replaced, or `move_pins` runs: so it costs
+    no commit.
     """
     table = TableName.parse(version.table)
     meta = metadata.load(spark, table)
     tags = pinned(meta) if meta is not None else RefUpdate()
-    # A commit of their own must not drop any: a runner that has lost its lock may be late.
+    # A separate commit must not drop any: a runner that has lost its lock may be late.
     tags_alone = RefUpdate(tags=tags.tags)
     if version.staged_at:
         staged = TableName.parse(version.staged_at)
@@ -351,7 +351,7 @@ def make_visible(
     if meta.lineage(meta.current, version.snapshot) is not None:
         return None
     try:
-        # The branch has served when its head is the head of main: both in one commit.
+        # The branch is done once its head is the head of main: both in one commit.
         update_refs(
             spark, table, replace(tags, forward=version.branch, drop_branches=(version.branch,))
         )
@@ -376,7 +376,7 @@ def _drop_branches(spark: SparkSession, table: TableName, newest: int) -> int:
 
 
 def _sweep_changes(warehouse: Warehouse, fence: Fence) -> int:
-    """Delete change files that every reader has consumed, or whose barrier was given up."""
+    """Delete change files that every reader has consumed, or whose barrier was aborted."""
     store, spark = warehouse.store, warehouse.sessions.main
     latest = store.latest_all()
     paths: list[str] = [file.path for file in store.aborted_change_files()]
@@ -402,7 +402,8 @@ def _sweep_changes(warehouse: Warehouse, fence: Fence) -> int:
 
 
 def delete_changes(spark: SparkSession, paths: Iterable[str]) -> list[str]:
-    """Delete change files; those that are gone. The others must stay listed for a later sweep."""
+    """Delete change files; returns those deleted. The others must stay listed for a later
+    sweep."""
     gone = []
     for path in paths:
         try:

@@ -1,4 +1,4 @@
-"""An outside table is corrected: where nobody looks, then published by one pointer change."""
+"""Correct an outside table where no reader looks, then publish by one pointer change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate
 from dbt_streamsql.storage.inputs import inputs
 
 PREFIX = "streamsql_revision_"
-"""Of the branch on which a store corrects a table; its id follows."""
+"""Prefix of the branch on which a store corrects a table; the store's id follows."""
 
 
 def place(name: TableName, store: str) -> str:
@@ -27,11 +27,11 @@ def place(name: TableName, store: str) -> str:
 def correct(
     spark: SparkSession, name: TableName, store: str, back_to: int | None, texts: Sequence[str]
 ) -> None:
-    """Let a table go back to a snapshot (None: the newest one), then run statements that are
-    written for `place`.
+    """Roll a table back to a snapshot (None: the newest one), then run statements that are written
+    for `place`.
 
-    Errors: REVISION_IMPOSSIBLE, META_CONFLICT when somebody else writes the table meanwhile;
-    nothing of it has changed then.
+    Errors: REVISION_IMPOSSIBLE, META_CONFLICT when another writer commits to the table meanwhile;
+    the table is unchanged then.
     """
     found = metadata.load(spark, name)
     if found is None or found.current is None:
@@ -62,12 +62,12 @@ def correct(
 
 
 def sweep(spark: SparkSession, names: Iterable[TableName], store: str) -> int:
-    """Remove what dead processes have left of corrections; how many branches."""
+    """Remove what dead processes left of corrections; returns the number of branches."""
     return sum(drop(spark, name, store) for name in names)
 
 
 def drop(spark: SparkSession, name: TableName, store: str) -> int:
-    """Remove what a correction has left; how many branches."""
+    """Remove what a correction left; returns the number of branches."""
     found = inputs.find(spark, name)
     if found is None or PREFIX + store not in found.refs:
         return 0

@@ -11,7 +11,7 @@ from dbt_streamsql.meta.store.lock import new_owner
 from dbt_streamsql.runtime.core.epoch_state import log
 
 RENEWALS = 3
-"""In the time that a lease lasts: one may fail."""
+"""Renewals in the lifetime of a lease: one may fail."""
 
 
 class LeaseKeeper:
@@ -55,14 +55,14 @@ class LeaseKeeper:
             raise lost
 
     def give_back(self, lease: Lease) -> None:
-        """Let go of a barrier; harmless when it is lost already."""
+        """Release a barrier; harmless when it is already lost."""
         with self._lock:
             self._held.pop(lease.id, None)
             self._lost.pop(lease.id, None)
         self._store.leases.give_back(lease.id)
 
     def close(self) -> None:
-        """Let go of all. The store must still be open."""
+        """Release all leases. The store must still be open."""
         self._ended.set()
         with self._lock:
             held, thread = list(self._held.values()), self._thread

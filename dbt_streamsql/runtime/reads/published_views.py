@@ -1,16 +1,16 @@
 """The maintained views for readers without an engine: plain SQL views that all move together.
 
-A catalog replaces one view at a time, and a query looks its views up one after another. So which
-version a view shows is not in its text but in one small table beside the views, `CURRENT`: the
-text holds the newest version and the one before, and takes that which `CURRENT` names. A query
-reads a table once, whoever asks for it, so all views in it take the versions of one barrier:
+A catalog replaces one view at a time, and a query looks up its views one after another. So the
+version that a view shows is not in its text but in one small table next to the views, `CURRENT`:
+the text holds the newest version and the one before, and uses the one that `CURRENT` names. A
+query reads a table once, however many views use it, so all its views are of the same barrier:
 
-    1. the texts of views whose tables have changed get the new version beside the old one
+    1. the texts of views whose tables have changed get the new version next to the old one
     2. `CURRENT` names the new versions: one commit, after which all views show the new barrier
     3. views that are no longer wanted go, and tags follow the versions that the texts name
 
 A query that has looked up a text before 1 and `CURRENT` after 2 finds that the text lacks the
-version, and fails with words. Every step is idempotent: who dies is succeeded from the start.
+version, and fails with a message. Every step is idempotent: after a crash all of them run again.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from dbt_streamsql.storage.iceberg.commits import compaction, tags
 from dbt_streamsql.storage.inputs import inputs
 
 CURRENT = "__streamsql_current"
-"""The table beside published views that says which version each of them shows."""
+"""The table next to published views that says which version each of them shows."""
 
 MARK = f"{staging.OWN_PROPERTIES}published"
-"""A property of published views, and of `CURRENT`: `name`, or `schema_name` where they are called
-after the schema too."""
+"""A property of published views, and of `CURRENT`: `name`, or `schema_name` where their names
+include the schema."""
 
 _COLUMNS = "view STRING, shown BIGINT, before BIGINT, source STRING, columns STRING"
 _MOVED = "the published views have moved on while this query was prepared: run it again"
 _SNAPSHOTS = 100
-"""Of `CURRENT`, before old ones go; each barrier adds one."""
+"""Snapshots of `CURRENT` before old ones go; each barrier adds one."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ class View:
 
 
 def publish(warehouse: Warehouse, fence: Fence, views: Published) -> list[str]:
-    """Show every maintained view in a schema from now on; the names of the SQL views.
+    """Show every maintained view in a schema from now on; returns the names of the SQL views.
 
     Errors: CONFIG_INVALID for names that clash, a schema that is published otherwise, or a catalog
-    without views; TABLE_EXISTS when somebody else has such a name.
+    without views; TABLE_EXISTS when another owner has such a name.
     """
     store, spark = warehouse.store, warehouse.sessions.main
     for known in store.published():
@@ -109,8 +109,8 @@ def stop(warehouse: Warehouse, fence: Fence, schema: str) -> list[str]:
 
 
 def refresh(warehouse: Warehouse) -> None:
-    """Let all published views show the newest barrier. What fails is told, and tried again at
-    the next one: it is no reason for a run to fail that has been committed."""
+    """Let all published views show the newest barrier. A failure is logged, and retried at the
+    next one: it must not fail a run that is committed."""
     for views in warehouse.store.published():
         try:
             _Shelf(warehouse, views).move()
@@ -130,11 +130,11 @@ class _Shelf:
         self.current = TableName(warehouse.catalog, views.schema, CURRENT)
 
     def wanted(self) -> dict[str, View]:
-        """What the views are to show, by name; those of one name are not all there."""
+        """What the views are to show, by name; of several with one name, only the first."""
         return {name: views[0] for name, views in self._by_name().items()}
 
     def check(self) -> None:
-        """Refuse names that clash, and those that somebody else has."""
+        """Refuse names that clash, and those that are taken."""
         for name, views in self._by_name().items():
             if len(views) > 1:
                 raise StreamSqlError(
@@ -196,11 +196,11 @@ class _Shelf:
             compaction.expire(self.spark, self.current, past)
 
     def remove(self) -> list[str]:
-        """Drop it all; the names of the views."""
+        """Drop everything; returns the names of the views."""
         if metadata.load(self.spark, self.current) is None:
             return []
         have = self._shown()
-        # Those that a dead process has made are not in the table.
+        # Those that a dead process has created are not in the table.
         names = {*have, *(n for n in self.wanted() if not self._foreign(n))}
         for name in sorted(names):
             self._drop(name)
@@ -235,7 +235,7 @@ class _Shelf:
         }
 
     def _foreign(self, name: str) -> bool:
-        """Whether somebody else has a table or a view of that name."""
+        """Whether another owner has a table or a view of that name."""
         at = self._at(name)
         if not staging.exists(self.spark, at):
             return False
@@ -269,7 +269,7 @@ class _Shelf:
         self.spark.sql(f"DROP VIEW IF EXISTS {self._at(name).sql}")
 
     def _pin(self, known: Iterable[View], named: Iterable[View]) -> None:
-        """Tag the versions that texts name, and no other, apart from what views have consumed."""
+        """Tag exactly the versions that texts name, apart from what views have consumed."""
         wanted: dict[str, set[int]] = {view.source: set() for view in known}
         for view in named:
             wanted[view.source] |= {at for at in (view.shown, view.before) if at is not None}

@@ -1,4 +1,4 @@
-"""How old the news is that a barrier does not hold: of outside tables, and of streams."""
+"""The age of the changes that a barrier does not include: of outside tables, and of streams."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dbt_streamsql.storage.inputs import inputs
 
 
 def of_roots(warehouse: Warehouse, roots: Mapping[str, int | None]) -> dict[str, float]:
-    """The age in seconds of the oldest change after these snapshots, by outside table; of those
-    that have one."""
+    """The age in seconds of the oldest change after these snapshots, by outside table; only for
+    those that have one."""
     clock = warehouse.clock
     now = clock.time()
     found = {}
@@ -36,10 +36,10 @@ def of_roots(warehouse: Warehouse, roots: Mapping[str, int | None]) -> dict[str,
 
 
 def of_streams(warehouse: Warehouse, tables: Iterable[str], barrier: int) -> dict[str, float]:
-    """The age of the oldest record that is not read at the barrier, by streaming table; of those
-    among `tables`, and below them, that have one.
+    """The age of the oldest record that is not read at the barrier, by streaming table; for those
+    among `tables`, and upstream of them, that have one.
 
-    Where a stream does not tell it: the time since it was read last, which is no shorter.
+    Where a stream does not report it: the time since it was last read, which is no shorter.
     Errors: STREAM_LOST, STREAM_UNREACHABLE.
     """
     jobs = warehouse.store.jobs()
@@ -66,7 +66,7 @@ def _stream(jobs: Mapping[str, Job], name: str) -> stream_definition.Stream | No
 
 
 def _below(jobs: Mapping[str, Job], tables: Iterable[str]) -> list[str]:
-    """These tables and all that they come from."""
+    """These tables and everything upstream of them."""
     found: dict[str, None] = {}
     waiting = list(tables)
     while waiting:

@@ -1,4 +1,4 @@
-"""Whether a view is its query: over the very versions of its inputs that it has read."""
+"""Verify that a view equals its query over the exact versions of its inputs that it has read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
 
 
 Oracle = Callable[[CompiledPlan, Moments], tuple[tuple[str, ...], str]]
-"""What a view that forgets should be, less what it is: the columns and a SELECT of them."""
+"""What a view that forgets should be, minus what it is: the columns and a SELECT of them."""
 
 
 def differing(
@@ -38,14 +38,14 @@ def differing(
 ) -> list[Row]:
     """The rows that only the view or only its query has, with a column `_side`.
 
-    What a view that has forgotten something should be is told by its last epoch: by the rows of
-    the view before it, and what its inputs had then and have now, as `oracle` says.
+    The expected rows of a view that has forgotten something follow from its last epoch: the rows
+    of the view before it, and its inputs then and now, as `oracle` says.
     Errors: DEFINITION_MISSING, NOT_A_VIEW, STATE_FORGOTTEN, CONSISTENCY_UNAVAILABLE when a version
     that is to be compared has been expired.
     """
     store = warehouse.store
     version = store.latest(str(table))
-    # What was never published is not there for readers.
+    # For readers, a view that was never published does not exist.
     job = registered(store.jobs() if version is not None else {}, str(table))
     assert version is not None
     held = _held(warehouse, job, version)
@@ -80,8 +80,8 @@ def _as_stored(column: Column) -> str:
 
 
 def _held(warehouse: Warehouse, job: Job, version: TableVersion) -> dict[TableName, Metadata]:
-    """The view and what it reads, as they are there. What is pinned goes only when somebody writes
-    to a table by hand, drops or restores it, or removes files of it."""
+    """The view and what it reads, as they exist now. Pinned versions go only when a table is
+    written by hand, dropped or restored, or when files of it are removed."""
     gone, found = [], {}
     read = {source: version.inputs.get(source) for source in job.sources}
     for table, at in {job.table: version.snapshot, **read}.items():
@@ -106,7 +106,7 @@ def _held(warehouse: Warehouse, job: Job, version: TableVersion) -> dict[TableNa
 def _moments(
     warehouse: Warehouse, job: Job, version: TableVersion, held: Mapping[TableName, Metadata]
 ) -> Moments:
-    """The last epoch of a view: its versions and what they remember of its inputs."""
+    """The last epoch of a view: its versions and what they record of its inputs."""
     plan = plan_of(job)
     previous = warehouse.store.latest_all(version.barrier - 1).get(job.table)
     sources = {source: held.get(TableName.parse(source)) for source in job.sources}
@@ -134,7 +134,7 @@ def _moments(
         at, old = versions[moment].inputs[source], previous.inputs[source]
         expired = expired_at(version, place, source)
         if expired and moment == AFTER:
-            # What came in the epoch is seen in it, however old it was.
+            # Rows that arrived in the epoch are seen in it, however old they are.
             expired = min(expired, meta.snapshots[old].sequence if old is not None else 0)
         if at is None or not expired:
             return inputs.as_now(warehouse.sessions.main, name, meta, at)
@@ -167,7 +167,7 @@ def _meant(
     held: Mapping[TableName, Metadata],
     rewritten: Rewrite,
 ) -> str:
-    """The query of a view over what it has read: where it leaves a choice, the one made."""
+    """The query of a view over what it has read: where the query leaves a choice, the one made."""
     plan, jobs, spark = plan_of(job), warehouse.store.jobs(), warehouse.sessions.main
     if plan.mode not in ("incremental", "full"):
         raise StreamSqlError(

@@ -29,14 +29,14 @@ def write(spark: SparkSession, folder: str, feed: TempRelation, columns: Sequenc
 
 @dataclass(frozen=True)
 class Feed:
-    """The folders in which `job` wrote the change that a reader has not seen yet."""
+    """The folders in which `job` wrote the changes that a reader has not seen yet."""
 
     job: Job
     folders: tuple[str, ...]
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The signed rows of all folders."""
-        # With a schema Spark need not open a file to find one.
+        # With a schema, Spark need not open a file to infer one.
         columns = [f"{quote(column['name'])} {column['type']}" for column in self.job.columns]
         schema = ", ".join([*columns, f"{WEIGHT} bigint"])
         return spark.read.schema(schema).parquet(*self.folders)

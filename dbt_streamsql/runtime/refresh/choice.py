@@ -1,4 +1,4 @@
-"""Which way one view takes in one epoch, by what each is expected to cost."""
+"""Choose how to refresh one view in one epoch, by expected cost."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.scans.changes import Change
 
 _SHARE = 0.25
-"""Signed rows of a view's change, as a share of its rows, from which on all are written anew."""
+"""Signed rows of a view's change, as a share of its rows, above which all rows are rewritten."""
 _FEW = 10_000
-"""Signed rows up to which they never are."""
+"""A change of up to this many signed rows never rewrites all rows."""
 _REWRITTEN = 0.01
-"""Of the rows of copy-on-write commits, those that are others: the rest lies in the same files."""
+"""Of the rows of copy-on-write commits, the share that changed; the rest lie in the same files."""
 
 
 @dataclass
 class Choice:
     """The way of one view: from the changes of its inputs, unless `take` finds a cheaper one.
 
-    `inputs` are the versions that it reads, `moves` what became of them since `previous`;
-    `forgetful`: computed in full it would have again what it, or who reads it, has forgotten.
+    `inputs` are the versions that it reads, `moves` their changes since `previous`; `forgetful`: a
+    full refresh would restore what the view, or one of its readers, has forgotten.
     """
 
     epoch: EpochState
@@ -70,14 +70,14 @@ class Choice:
         self._estimate = self._sizes()
 
     def take(self, spark: SparkSession, stored: Metadata) -> str:
-        """Choose; why all rows are to be written anew ('' when they are not)."""
+        """Choose; returns why all rows are to be rewritten ('' when they are not)."""
         changed, every = self._estimate.changed, self._estimate.every
         costs, tuning = self.epoch.warehouse.costs, self.epoch.warehouse.tuning
         moved, appends = self._moved, self._appends
         clock = {CLOCK} & set(self.plan.tables)
         program = of_program(self.plan.steps, moved | clock, self._rows, appends=appends)
         rows, text = stored.live_rows(stored.current), len(self.plan.full_sql)
-        # At most every row as it was and as it is.
+        # At most every row in its old and in its new version.
         shown = min(costs.shown(self._view, moved, self._others), 2 * rows)
         looked_up = 0 if appends else rows
         self._expected = {CHANGES: expected_from_changes(program, changed, shown, looked_up)}
@@ -99,8 +99,8 @@ class Choice:
         return dear(self._seconds, changed, WORTH_TO_READERS if self.is_read else WORTH)
 
     def most(self, stored: Metadata) -> int:
-        """The signed rows of its own change from which on it is cheaper to write all rows anew (0:
-        it never is). How many there are does not follow from the rows of the inputs' changes."""
+        """The signed rows of its own change above which rewriting all rows is cheaper (0: it never
+        is). Their number does not follow from the rows of the inputs' changes."""
         if not self._may_be_full(self._estimate.every):
             return 0
         rows = stored.live_rows(stored.current)
@@ -108,8 +108,8 @@ class Choice:
         return max(few, 2 * rows if self.is_read else int(_SHARE * rows))
 
     def learn(self, version: TableVersion) -> dict[str, Any]:
-        """What the next choices know of the run, as it is kept with its version: the changed rows
-        that it read, its strategy, and what was expected."""
+        """What later choices know about the run, stored with its version: the changed rows that it
+        read, its strategy, and what was expected."""
         way: Way = FULL if version.mode == "full" else self.way
         expected, costs = self._expected.get(way), self.epoch.warehouse.costs
         if way is not FULL:
@@ -126,16 +126,16 @@ class Choice:
 
     @property
     def is_read(self) -> bool:
-        """Whether another view or a changelog takes up the changes of this one."""
+        """Whether another view or a changelog consumes the changes of this one."""
         return self.epoch.readers(self.job.table) or bool(self.job.config.get("changelog"))
 
     def _is_known(self, stored: Metadata) -> bool:
-        """Whether the process has the stored rows."""
+        """Whether this process has the stored rows."""
         known, at = self.epoch.warehouse.known_rows, stored.current
         return at is not None and known.get(self.job.table, (at, stored.schema_id)) is not None
 
     def _may_be_full(self, rows: int) -> bool:
-        """Whether it may be refreshed in full for cost, over inputs of so many rows."""
+        """Whether cost may lead to a full refresh, over inputs of `rows` rows."""
         start = self.epoch.start(self.job.table)
         return self._guards(rows) and start is None and not self.forgetful
 
@@ -164,7 +164,7 @@ class Choice:
 
     @property
     def _others(self) -> float:
-        """About how many rows of the inputs are others than they were."""
+        """About how many rows of the inputs have changed."""
         moves = (move for move in self.moves.values() if move.counted)
         return sum(move.rows * (_REWRITTEN if move.kind == "changelog" else 1.0) for move in moves)
 
@@ -174,7 +174,8 @@ class Choice:
 
     def _may_compare(self, spark: SparkSession, stored: Metadata, program: Work) -> bool:
         tuning = self.epoch.warehouse.tuning
-        # Of big inputs the query reads no more than a program that computes old values from them.
+        # Over big inputs the query reads no more than a program that computes old values from
+        # them.
         few = self._estimate.every <= max(tuning.compared_rows, program.rows)
         return (
             self.job.refresh_mode == "auto"
@@ -188,7 +189,8 @@ class Choice:
         )
 
     def _sizes(self) -> Estimate:
-        """The changed rows (at first: all), those of their inputs and of all, and past runs."""
+        """The changed rows (at first: all), the rows of the changed inputs and of all, and past
+        runs."""
         moved, rows = self._moved, self._rows
         total, every = sum(rows[source] for source in moved), sum(rows.values())
         if self.previous is None:
@@ -196,7 +198,8 @@ class Choice:
         changed = sum(self.moves[s].rows for s in moved if self.moves[s].counted)
         if not self._guards(total):
             return Estimate(changed, total, every)
-        # What another query of that name took says nothing of this one, nor what its rows took.
+        # Runs of another query of that name, or that derived its rows from stored ones, say
+        # nothing here.
         own = [
             run
             for run in self.epoch.warehouse.store.history(self.job.table)

@@ -1,8 +1,8 @@
-"""A view over small inputs is brought up to date by its query, computed anew and compared.
+"""Refresh a view over small inputs by comparison: recompute its query and compare the rows.
 
-The rows of a small view are kept in the process, and compared here; those of a bigger one Spark
-compares. Only the rows that differ are written, so that readers see the same change as if it had
-been computed from those of the inputs.
+The rows of a small view are kept in the process and compared here; those of a bigger one are
+compared by Spark. Only rows that differ are written, so readers see the same change as if it had
+been computed from the changes of the inputs.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from dbt_streamsql.storage.conf import over_few_rows
 
 @dataclass
 class Comparison:
-    """Stands for the program of a view: `query` gives all its stored columns, `known` are the rows
-    of views that this process knows, `at` says which of this one are stored."""
+    """Replaces the program of a view. `query` gives all its stored columns, `known` are the rows
+    of views that this process knows, `at` identifies the stored rows of this one."""
 
     writer: Writer
     query: str
     known: KnownRows
     at: At
 
-    def run(self, plan: CompiledPlan) -> Outcome:  # noqa: ARG002 - that of a program
+    def run(self, plan: CompiledPlan) -> Outcome:  # noqa: ARG002 - the signature of a program
         """Compute the rows, and write the difference. Error: `Mismatch` when it is too big."""
         if self.writer.live <= self.writer.tuning.held_rows:
             return self._here()
@@ -70,8 +70,8 @@ class Comparison:
         return ", ".join(quote(name) for name in self.writer.columns)
 
     def _difference(self) -> str:
-        """The rows that one side has more often than the other, as `write_driver.different` takes
-        them."""
+        """The rows that one side has more often than the other, as input of
+        `driver_writer.different`."""
         names, place = self._names, PLACE_IN_NUMBERS
         nowhere = ", ".join(f"NULL AS {name}" for name in place)
         here = ", ".join(f"{value} AS {name}" for name, value in place.items())
@@ -85,5 +85,5 @@ class Comparison:
         )
 
     def close(self) -> None:
-        """Let go of what was kept."""
+        """Release what was kept."""
         self.writer.local.close()

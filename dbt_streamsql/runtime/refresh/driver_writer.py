@@ -1,9 +1,9 @@
-"""Apply a small change from the driver: one look into the stored rows, one commit.
+"""Apply a small change from the driver: one lookup of stored rows, one commit.
 
 Spark finds the stored rows that the change meets, with their files and positions, and computes the
-new ones. Which rows go and which come is then known here, so one data file and one deletion
-vector a touched file are written at once (`storage/iceberg/commits/row_delta.py`): no second scan,
-no job that writes, no commit for deletes and another for inserts.
+new ones. The driver then knows which rows to remove and which to add, so it writes one data file
+and one deletion vector per touched file at once (`storage/iceberg/commits/row_delta.py`): no
+second scan, no write job, no separate commits for deletes and inserts.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ if TYPE_CHECKING:
     from dbt_streamsql.runtime.refresh.writer import Writer
 
 _MAX_FIELDS = "spark.sql.codegen.maxFields"
-"""Columns up to which Spark compiles what it does with a row (100 unless told)."""
+"""Up to this many columns, Spark generates code for rows (100 by default)."""
 
 _NUMBER = f"{HIDDEN_PREFIX}number"
 _ALIVE = f"{HIDDEN_PREFIX}alive"
 _OLD = f"{HIDDEN_PREFIX}old_"
 _PLACE = f"_file AS {FILE}, _pos AS {POSITION}"
-"""Bare, as only the table has them: of a view with a column `t`, `t._file` would be a field."""
+"""Unqualified, since only the table has them: in a view with a column `t`, `t._file` would be a
+field."""
 
 
 def signed(writer: Writer, change: DriverRows) -> Outcome:
@@ -52,8 +53,8 @@ def signed(writer: Writer, change: DriverRows) -> Outcome:
 def different(writer: Writer, change: DriverRows) -> Outcome:
     """Write signed rows over all stored columns.
 
-    Beside each stand `COPIES` and the largest of each number of its place.
-    Error: `Mismatch` when they are more than the driver writes.
+    Each row also has `COPIES` and the largest of each number of its place.
+    Error: `Mismatch` when there are more than the driver writes.
     """
     _few_enough(writer, change)
     lost, gone = _lost(change), None
@@ -65,9 +66,9 @@ def different(writer: Writer, change: DriverRows) -> Outcome:
 
 
 def exchanged(writer: Writer, change: DriverRows, gone: pa.Table) -> tuple[Outcome, pa.Table]:
-    """The same, where it is known which stored rows go; also the rows that came, in their order.
+    """The same, when the stored rows to remove are known; also returns the new rows, in order.
 
-    `change` has the types of the columns alone.
+    `change` has only the types of the columns.
     """
     _few_enough(writer, change)
     typed = DriverRows(change.data, StructType([*change.schema, StructField(WEIGHT, LongType())]))
@@ -97,7 +98,7 @@ def _come_rows(change: DriverRows, names: Sequence[str]) -> pa.Table:
 
 
 def _lost(change: DriverRows) -> list[int]:
-    """The numbers of the rows that a change takes away."""
+    """The numbers of the rows that a change removes."""
     weights = change.data.column(WEIGHT).to_pylist()
     return [row for row, weight in enumerate(weights) if weight < 0]
 
@@ -105,7 +106,7 @@ def _lost(change: DriverRows) -> list[int]:
 def _places_of(
     writer: Writer, change: DriverRows, lost: list[int], names: tuple[str, ...]
 ) -> pa.Table:
-    """As many stored rows as a change takes away. Error: `Mismatch` when there are fewer."""
+    """As many stored rows as a change removes. Error: `Mismatch` when there are fewer."""
     asked = _numbered(writer, change, lost)
     condition, literals = match(asked, names)
     found = fetch(
@@ -127,7 +128,7 @@ def _places_of(
 
 
 def replace(writer: Writer, new: DriverRows, keys: str, key: tuple[str, ...]) -> Outcome:
-    """Exchange the rows under `keys` for `new` (all stored columns) where they differ."""
+    """Replace the rows under `keys` with `new` (all stored columns) where they differ."""
     names = list(writer.columns)
     items = ", ".join(f"t.{quote(column)}" for column in names)
     sql = f"SELECT /*+ BROADCAST(s) */ {items}, {_PLACE} FROM {stored(writer)} t"
@@ -148,7 +149,7 @@ def fold(writer: Writer, source: DriverRows, spec: Fold) -> Outcome:
     condition, literals = match(asked, spec.key)
     values = fold_values(spec, "t", "s")
     names = list(writer.columns)
-    # Of many branches most change nothing: their columns are read once.
+    # With many branches, most change nothing: their columns are read once.
     made = [name for name in names if values[name] != f"t.{quote(name)}"]
     new = ", ".join(f"{values[name]} AS {quote(name)}" for name in made)
     old = ", ".join(f"t.{quote(column)} AS {quote(_OLD + column)}" for column in names)
@@ -178,7 +179,7 @@ def fold(writer: Writer, source: DriverRows, spec: Fold) -> Outcome:
 
 
 def _born(writer: Writer, source: DriverRows, numbers: Sequence[int], spec: Fold) -> pa.Table:
-    """The rows of groups that were not there."""
+    """The rows of groups that did not exist."""
     groups = writer.local.rows(DriverRows(_take(source.data, numbers), source.schema))
     values = fold_values(spec, "", "s")
     items = ", ".join(f"{values[column]} AS {quote(column)}" for column in writer.columns)
@@ -192,7 +193,7 @@ def _take(rows: pa.Table, numbers: Sequence[int]) -> pa.Table:
 
 def _look_up(writer: Writer, sql: str, literals: dict[str, Any]) -> DriverRows:
     """The rows of a query that picks few rows of a big table."""
-    # Otherwise Spark makes a row of every line of a wide table before it asks for its key.
+    # Otherwise Spark builds a row from every line of a wide table before it checks the key.
     writer.spark.conf.set(_MAX_FIELDS, 10_000)
     try:
         return fetch(writer.spark, sql, literals)
@@ -249,7 +250,7 @@ def _feed(writer: Writer, schema: StructType, come: pa.Table, gone: pa.Table) ->
 
 
 def _equal(met: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
-    """For each row whether every new value is the old one. NaN counts as changed."""
+    """For each row, whether every new value equals the old one. NaN counts as changed."""
     result = pa.chunked_array([pa.array([True] * met.num_rows, pa.bool_())])
     for name in names:
         new, old = met.column(name), met.column(_OLD + name)
@@ -265,13 +266,13 @@ def _tuples(rows: pa.Table) -> list[tuple[Hashable, ...]]:
 
 
 def _values(column: pa.ChunkedArray) -> list[Hashable]:
-    """The values of a column, of which those that Spark takes for equal are equal here."""
+    """The values of a column; those that Spark treats as equal are equal here."""
     if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
-        # Days and microseconds: Python knows only some dates and times.
+        # Days and microseconds: Python supports only some dates and times.
         column = column.cast(pa.int32() if pa.types.is_date(column.type) else pa.int64())
     values: list[Hashable] = column.to_pylist()
     if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
-        # One NaN is no other's equal, but it is itself.
+        # No NaN equals another, but the same object counts as equal to itself.
         return [math.nan if value != value else value for value in values]  # noqa: PLR0124
     return values
 
@@ -279,7 +280,7 @@ def _values(column: pa.ChunkedArray) -> list[Hashable]:
 def _difference(
     new: Sequence[tuple[Hashable, ...]], old: Sequence[tuple[Hashable, ...]]
 ) -> tuple[list[int], list[int]]:
-    """Row numbers of the new rows that are not among the old ones, and the other way round."""
+    """Row numbers of the new rows that are not among the old ones, and vice versa."""
     left = Counter(old)
     came = []
     for number, row in enumerate(new):

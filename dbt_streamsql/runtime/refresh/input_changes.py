@@ -1,4 +1,4 @@
-"""How a job reads what happened to its inputs: as it is stored, or computed once for all views."""
+"""How a job reads the changes of its inputs: as stored, or computed once for all views."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def readings(
     versions: Mapping[str, Version],
     moves: Mapping[str, Change],
 ) -> dict[str, InputChange]:
-    """Of each input of a job: `versions` are what it reads now, `moves` what changed."""
+    """How each input of a job is read: `versions` are what it reads now, `moves` what changed."""
     found = {}
     for source, at in versions.items():
         move = moves[source]
@@ -47,8 +47,8 @@ def readings(
 def version_of(epoch: EpochState, spark: SparkSession, version: Version) -> str:
     """A version of an input, for the query of a view: SQL that may follow FROM.
 
-    The first views of an epoch that compute their queries over it read it as it is stored. Unless
-    it is big it is then read once more, into Spark's cache, for all other views.
+    The first views of an epoch that compute their queries over it read it as it is stored. Then,
+    unless it is big, it is read once more, into Spark's cache, for all other views.
     """
     text = inputs.as_now(spark, version.at, version.meta, version.snapshot)
     tuning, meta = epoch.warehouse.tuning, version.meta
@@ -73,8 +73,8 @@ def _shared(
 ) -> Shared | None:
     """The change of an input that several views of this epoch read, computed by the first.
 
-    None where nothing is to be computed: no change, or many rows that lie in files as they are,
-    of which each view reads the columns that it needs.
+    None where there is nothing to compute: no change, or many rows that are stored in files as
+    they are, from which each view reads the columns that it needs.
     """
     move = reading.change
     small = move.rows <= SHARED_ROWS and reading.bytes <= epoch.warehouse.tuning.driver_bytes

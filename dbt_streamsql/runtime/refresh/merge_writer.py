@@ -1,8 +1,8 @@
 """Fold into a big keyed table: one MERGE that updates and deletes, then insert the new groups.
 
-A MERGE without `NOT MATCHED` is an inner join, so the change is broadcast and the table is
-scanned once and never shuffled. Which groups were not there is told by the snapshot's summary, or,
-when some were and some were not, by the few rows that the MERGE wrote.
+A MERGE without `NOT MATCHED` is an inner join, so the change is broadcast and the table is scanned
+once and never shuffled. The snapshot's summary shows which groups were missing or, when some were
+and some were not, the few rows that the MERGE wrote do.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _matched(writer: Writer) -> tuple[int, int, int | None]:
         return 0, 0, None
     made = meta.snapshots[head]
     updated = made.count("added-records")
-    # By what this one commit says: its totals go on from those of whoever compacted the table.
+    # From this commit's own counts: its totals continue those of any compaction of the table.
     marked = made.count("added-position-deletes") - made.count("removed-position-deletes")
     return made.count("deleted-records") + marked, updated, head
 
@@ -66,7 +66,7 @@ def _insert(writer: Writer, source: str, spec: Fold, merged: int | None) -> None
     known = ""
     if merged is not None:
         files = tables_of(writer.spark).added_files(writer.table, merged)
-        # With a schema Spark need not open a file to find one.
+        # With a schema, Spark need not open a file to infer one.
         like = writer.spark.table(writer.table.sql).select(*[quote(key) for key in spec.key])
         written = writer.local.view(writer.spark.read.schema(like.schema).parquet(*files))
         known = f"LEFT ANTI JOIN {written} w ON {same(spec.key, 's', 'w')} "

@@ -1,4 +1,4 @@
-"""What the steps of a compiled program mean, whatever engine computes the rows.
+"""The meaning of a compiled program's steps, whatever engine computes the rows.
 
 A printed program calls the same methods: its `epoch` is a `ProgramRunner`.
 """
@@ -24,17 +24,17 @@ Times = tuple[int | None, int | None]
 """The time of the view's last epoch and of this one, in microseconds since 1970."""
 
 Known = dict[tuple[str, int], Frame]
-"""The changes of inputs that a program has asked for so far, by table and TTL."""
+"""The changes of inputs that a program has requested so far, by table and TTL."""
 
 
 class Relations(Protocol):
     """How an engine makes, reads and writes the relations of one epoch of one view.
 
-    The SQL that it is given is Spark's, over its own relations. Tables are inputs of the view.
+    It receives Spark SQL over its own relations. Tables are inputs of the view.
     """
 
     def expect(self, changes: Sequence[steps.Changes]) -> None:
-        """The changes that a program reads, before it asks for the first of them."""
+        """Announce the changes that a program reads, before it requests the first of them."""
 
     def size(self, table: str) -> int:
         """About how many rows an input has at this barrier."""
@@ -44,7 +44,7 @@ class Relations(Protocol):
     ) -> Frame:
         """The consolidated signed rows of an input.
 
-        One of `known` that had to be computed for it takes the place of what was known.
+        If it had to compute one of `known`, the result replaces that entry.
         """
 
     def lapsing(self, table: str, columns: Sequence[str], ttl: int) -> Frame:
@@ -60,17 +60,17 @@ class Relations(Protocol):
         """The rows of the view itself before this epoch."""
 
     def suited(self, text: str, frames: Mapping[str, Frame]) -> str:
-        """The text of a query with those of its hints that hold in this epoch."""
+        """The text of a query with only those hints that hold in this epoch."""
 
     def relation(self, sql: str) -> str:
         """The rows of a query."""
 
     def keep(self, relation: str) -> tuple[str, int]:
-        """Compute a relation once: where it is kept, and how many rows it has."""
+        """Compute a relation once; returns where it is kept and its number of rows."""
 
     def of_groups(self, ttl: int) -> tuple[int, int]:
-        """Groups written before the first have expired, others are written at the second: both
-        in microseconds since 1970."""
+        """Groups written before the first time have expired, others are written at the second;
+        both in microseconds since 1970."""
 
     def apply(self, change: str) -> None:
         """Add signed rows to the view."""
@@ -79,7 +79,7 @@ class Relations(Protocol):
         """The rows of the view under `keys` become `rows`."""
 
     def fold(self, groups: str, spec: Fold) -> None:
-        """Combine the changes of groups with the stored groups, after what was written before."""
+        """Combine the changes of groups with the stored groups, on top of earlier writes."""
 
 
 def clock_row(micros: int | None) -> Frame:
@@ -102,7 +102,7 @@ class ProgramRunner:
     def changes(
         self, table: str, columns: Sequence[str], meets: Sequence[Meeting] = (), ttl: int = 0
     ) -> Frame:
-        """Signed rows of an input: `columns` and the weight; none of a constant ('').
+        """Signed rows of an input: `columns` and the weight; none for a constant ('').
 
         They are consolidated unless there is a `ttl`, see `steps.Changes`.
         """
@@ -222,11 +222,11 @@ class ProgramRunner:
         self.relations.fold(groups, spec)
 
     def run(self, plan: CompiledPlan) -> None:
-        """Run a plan's steps, the same that its printed program names."""
+        """Run a plan's steps, the same as in its printed program."""
         named: dict[str, Frame] = {"": None}
         found = [step for step in plan.steps if isinstance(step, steps.Changes)]
         self.relations.expect(found)
-        # What is met by other changes is known when the biggest input is read.
+        # The biggest input comes last: by then the changes that meet it are known.
         for each in sorted(found, key=lambda each: self._size(each.table)):
             self.changes(each.table, each.columns, each.meets, each.ttl)
         named |= {step.name: self._changed[step.table, step.ttl] for step in found}

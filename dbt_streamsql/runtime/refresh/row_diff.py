@@ -1,4 +1,4 @@
-"""Rows that differ, and that differ by more than rounding."""
+"""Find rows that differ, and rows that differ by more than rounding."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dbt_streamsql.plan.schema import WEIGHT, Column
 from dbt_streamsql.quoting import quote
 
 TOLERANCE = 1e-9
-"""Two floating point numbers this near (relative, absolute near 0) are the same sum."""
+"""Two floating-point numbers this close (relative, absolute near 0) are the same sum."""
 
 
 def signed(names: str, query: str, stored: str) -> str:
-    """The rows of one relation, less those of another: a SELECT of `names` and the weight."""
+    """The rows of one relation minus those of another: a SELECT of `names` and the weight."""
     return (
         f"SELECT {names}, 1 AS {WEIGHT} FROM {query} "
         f"UNION ALL SELECT {names}, -1 AS {WEIGHT} FROM {stored}"
@@ -26,11 +26,11 @@ def signed(names: str, query: str, stored: str) -> str:
 
 
 def differing(columns: Sequence[Column], rows: str) -> str:
-    """What is left of signed rows, a SELECT of `columns` and the weight: a query of the rows with
+    """Consolidate signed rows, a SELECT of `columns` and the weight: a query of the rows with
     `_side`, `missing` for a positive weight and `surplus` for a negative one."""
     names, keys = likeness.grouped(columns)
     shown = ", ".join(quote(column.name) for column in columns)
-    # What two EXCEPT ALLs give, with each relation computed once.
+    # The result of two EXCEPT ALLs, with each relation computed once.
     return (
         f"SELECT IF({WEIGHT} > 0, 'missing', 'surplus') AS _side, {shown} FROM ("
         f"SELECT {names}, sum({WEIGHT}) AS {WEIGHT} FROM ({rows}) "
@@ -40,9 +40,9 @@ def differing(columns: Sequence[Column], rows: str) -> str:
 
 
 def beyond_rounding(rows: Iterable[Row], floats: Collection[str]) -> list[Row]:
-    """Drop `missing` and `surplus` rows that are pairs but for the last bits of `floats` columns.
+    """Drop pairs of `missing` and `surplus` rows that differ only in the last bits of `floats`.
 
-    A sum of DOUBLEs depends on the order of addition: the query itself, asked twice, may differ.
+    A sum of DOUBLEs depends on the order of addition: the same query, run twice, may differ.
     """
     sides: dict[str, dict[str, list[Row]]] = defaultdict(lambda: {"missing": [], "surplus": []})
     for row in rows:

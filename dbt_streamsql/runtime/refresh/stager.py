@@ -1,4 +1,4 @@
-"""Put a new version of a table where no reader looks: in a staging table, or on a branch."""
+"""Stage a new version of a table where no reader looks: in a staging table, or on a branch."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from dbt_streamsql.storage.iceberg.provenance import Provenance
 
 @dataclass(frozen=True)
 class Stager:
-    """Stages for one job in one epoch; `inputs` are the snapshots that a version is made from,
-    `position` is how far its stream is read, `event_time` how far that has come by event time."""
+    """Stages for one job in one epoch. `inputs` are the snapshots that a version is computed from,
+    `position` is how far its stream is read, `event_time` the stream's event-time progress."""
 
     epoch: EpochState
     job: Job
@@ -34,7 +34,7 @@ class Stager:
     event_time: Mapping[str, Any] | None = None
 
     def origin(self) -> Provenance:
-        """What the snapshots of this version tell of themselves."""
+        """The provenance that the snapshots of this version record."""
         new = self.job.table in self.epoch.definitions
         text = definition_property.encode(self.job) if new else ""
         return Provenance(
@@ -46,7 +46,7 @@ class Stager:
     def build(
         self, spark: SparkSession, select: str, meta: Metadata | None
     ) -> tuple[TableName, Metadata]:
-        """Build a staging table from a query; `meta` is that of the table it is to replace."""
+        """Build a staging table from a query; `meta` is that of the table it replaces."""
         name = TableName.parse(self.job.table)
         at = self.epoch.staging_place(name)
         location = "" if meta is not None else self.epoch.warehouse.place_of(name)
@@ -65,7 +65,7 @@ class Stager:
     def replacement(
         self, at: TableName, staged: Metadata, meta: Metadata | None, mode: str, reason: str
     ) -> TableVersion:
-        """The record that a staging table takes the place of the job's."""
+        """The record of a staging table that replaces the job's table."""
         barrier = self.epoch.barrier()
         self.announce(Version(at, staged, staged.current, barrier))
         return TableVersion(
@@ -82,7 +82,8 @@ class Stager:
         )
 
     def branched(self, spark: SparkSession, branch: str, **more: Any) -> TableVersion:
-        """The record of what was written on a branch of the job's table; `more` of its fields."""
+        """The record of what was written on a branch of the job's table; `more` are other
+        fields."""
         barrier, name = self.epoch.barrier(), TableName.parse(self.job.table)
         staged = loaded(spark, name)
         head = staged.refs[branch]
@@ -99,21 +100,21 @@ class Stager:
     def write_feed(
         self, spark: SparkSession, outcome: Outcome, meta: Metadata, columns: Sequence[str]
     ) -> None:
-        """Write the table's own change beside it, for those that read it later."""
+        """Write the table's own change next to it, for views that read it later."""
         if outcome.feed is None:
             return
         barrier = self.epoch.barrier()
         own = self.epoch.warehouse.new_name()[:8]
         path = posixpath.join(f"{meta.location}-changes", f"b{barrier}-{own}")
         file = ChangeFile(self.job.table, barrier, path, outcome.inserted + outcome.deleted)
-        # Known before it exists: what a dead process has written can then be found and removed.
+        # Registered before it exists, so that files of a dead process can be found and removed.
         with failpoint("changes.register"):
             self.epoch.warehouse.store.add_change_file(self.epoch.fence, file)
         with failpoint("changes.write"):
             change_feed.write(spark, path, outcome.feed, list(columns))
         listed = self.epoch.warehouse.store.change_files(self.job.table, barrier - 1, barrier)
         if path not in {known.path for known in listed}:
-            # Who gave the barrier up while this process stood still found nothing to delete yet.
+            # A process that aborted the barrier while this one was paused found nothing to delete.
             files.delete_folder(spark, path)
             raise StreamSqlError(
                 "META_CONFLICT",
@@ -122,13 +123,13 @@ class Stager:
             )
 
     def forget_feed(self, spark: SparkSession) -> None:
-        """Undo `write_feed`: the table's change is to be another one."""
+        """Undo `write_feed`: the table's change will be a different one."""
         store, barrier = self.epoch.warehouse.store, self.epoch.barrier()
         paths = [f.path for f in store.change_files(self.job.table, barrier - 1, barrier)]
         for path in paths:
             files.delete_folder(spark, path)
         if paths:
-            # Last: whoever dies in between leaves files that a sweep can find.
+            # Last: a process that dies in between leaves files that a sweep can find.
             store.forget_change_files_at(self.epoch.fence, paths)
 
 

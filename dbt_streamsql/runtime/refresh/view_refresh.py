@@ -1,4 +1,4 @@
-"""One view in one epoch: see what its inputs did, choose how, write where no reader looks."""
+"""Refresh one view in one epoch: find the changes of its inputs, choose how, stage the result."""
 
 from __future__ import annotations
 
@@ -61,19 +61,19 @@ from dbt_streamsql.storage.inputs import inputs, unversioned
 from dbt_streamsql.storage.tables.columns import type_text
 
 MAIN = "main"
-"""The branch that readers of a table see; of a staging table nobody does."""
+"""The branch that readers of a table see; a staging table has no readers."""
 
 _CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
-"""Whether Spark infers what else holds from what a query says."""
+"""Whether Spark infers further conditions from those of a query."""
 
 Rewrite = Callable[[str, Callable[[TableName], str | None]], str]
-"""Puts other table names into a query's text: (sql, replacement) -> sql."""
+"""Replaces table names in a query's text: (sql, replacement) -> sql."""
 
 
 @dataclass(frozen=True)
 class RefreshTask:
-    """What is asked of one view: `job` is its definition, `change` what becomes of its rows if
-    that is new, `asked` why it is to be computed in full whatever changed ('': it need not be)."""
+    """The refresh of one view. `job` is its definition, `change` what happens to its rows if that
+    is new, `asked` why it needs a full refresh whatever changed ('': it does not)."""
 
     epoch: EpochState
     job: Job
@@ -100,13 +100,13 @@ class RefreshTask:
                 jobs, read = counter.stop()
         seconds = clock.monotonic() - started
         version = replace(version, jobs=jobs, started_at=at, seconds=seconds)
-        # A change that came to nothing took its time too.
+        # A change without effect took time too.
         if version.mode != NOOP or jobs:
             version = replace(version, stats=refresh.stats(version, read))
         return self._judged(version, self.change) if self.change is not None else version
 
     def _judged(self, version: TableVersion, change: Redefinition) -> TableVersion:
-        """The version with the verdict on the definition: the one that came true."""
+        """The version with the verdict on the definition that was carried out."""
         full = version.mode == "full"
         verdict = SHADOW if full and change.verdict != METADATA else change.verdict
         reason = version.reason if full else change.reason
@@ -116,30 +116,30 @@ class RefreshTask:
 
     @property
     def follows(self) -> str:
-        """The query that gives the rows of a new definition from those that are stored."""
+        """The query that derives the rows of a new definition from the stored ones."""
         return self.change.sql if self.change is not None else ""
 
     @property
     def redefined(self) -> str:
-        """Why nothing of what is stored can be kept."""
+        """Why none of the stored rows can be kept."""
         shadow = self.change is not None and self.change.verdict == SHADOW
         return self.asked or (self.change.reason if shadow and self.change is not None else "")
 
     @property
     def is_forgetful(self) -> bool:
-        """Whether the view, or one that reads it, forgets: computed in full a view has again what
-        it has forgotten, and new rows for who forgets."""
+        """Whether the view, or one that reads it, forgets state: a full refresh restores what the
+        view has forgotten, and gives new rows to readers that forget."""
         return bool(self.plan.ttls or self.epoch.ages(self.job.table))
 
 
 @dataclass(frozen=True)
 class ViewRefresh:
-    """One run of one view, when it is known what its inputs did.
+    """One run of one view, once the changes of its inputs are known.
 
-    `inputs` are the versions that it reads, `moves` what became of them since `previous`, which is
-    the version that it goes on from (None: there is none); `consumed` is what its record will say
-    of them. `listings`: the files of inputs without versions. `expiry`: what of the inputs has
-    expired. `choice` is made while it runs.
+    `inputs` are the versions that it reads, `moves` their changes since `previous`, the version
+    that it continues from (None: there is none); `consumed` is what its record will say about
+    them. `listings`: the files of inputs without versions. `expiry`: what has expired in the
+    inputs. `choice` is made during the run.
     """
 
     task: RefreshTask
@@ -154,7 +154,7 @@ class ViewRefresh:
 
     @classmethod
     def of(cls, task: RefreshTask, spark: SparkSession) -> ViewRefresh:
-        """Pin the inputs, and see what became of them."""
+        """Pin the inputs and find their changes."""
         epoch, job, plan = task.epoch, task.job, task.plan
         found = {source: pin(epoch, source) for source in job.sources}
         consumed = {source: at.snapshot for source, at in found.items()}
@@ -196,11 +196,11 @@ class ViewRefresh:
 
     @property
     def rolled_back(self) -> TableVersion | None:
-        """The earlier version that the table goes back to in this epoch, if it does."""
+        """The earlier version that the table is rolled back to in this epoch, if it is."""
         return self.epoch.start(self.job.table)
 
     def stats(self, version: TableVersion, read: int) -> dict[str, Any]:
-        """What is remembered of a run that has read so many bytes."""
+        """The statistics to record for a run that read `read` bytes."""
         stats: dict[str, Any] = {
             **self.choice.learn(version),
             "bytes_read": read,
@@ -211,7 +211,7 @@ class ViewRefresh:
             stats[LISTINGS] = self.listings
         replay = self.epoch.replay
         if replay is not None and self.rolled_back is not None:
-            # What is replayed was in time when it was first taken up.
+            # Replayed changes were in time when they were first consumed.
             return {**stats, ROLLED_BACK: replay.since}
         made = oldest_changes(self.epoch, self.inputs, self.previous)
         return {**stats, OLDEST_CHANGE: made} if made else stats
@@ -247,12 +247,12 @@ class ViewRefresh:
             return self._full(spark, reason, meta)
 
     def _may_pass_in_full(self, error: Exception) -> bool:
-        """Whether an error may be one of how the changes are taken up, and not of the query."""
+        """Whether an error may come from how the changes are applied, not from the query."""
         strict = self.job.refresh_mode == "incremental_strict"
         return not (strict or self.task.is_forgetful or self.epoch.replay) and is_of_a_query(error)
 
     def _own(self) -> Metadata | None:
-        """The metadata of the view's table, for its readers too; None when it is not there."""
+        """The metadata of the view's table, for its readers too; None when it does not exist."""
         try:
             return pin(self.epoch, self.job.table).meta
         except StreamSqlError as error:
@@ -282,7 +282,7 @@ class ViewRefresh:
         if lost:
             return "; ".join(lost)
         moved = [source for source, move in self.moves.items() if move.kind != "none"]
-        # Read as it was, such an input has not the columns that the plan was made for.
+        # Read at its old version, such an input lacks the columns that the plan was compiled for.
         lagging = [
             source
             for source, at in self.inputs.items()
@@ -300,7 +300,7 @@ class ViewRefresh:
         return ""
 
     def _why_whole(self, spark: SparkSession, meta: Metadata) -> str:
-        """Why all rows are written though it is known what changed ('': they are not, and the way
+        """Why all rows are written although the changes are known ('': they are not, and the way
         is chosen)."""
         if self.plan.mode == "full":
             return "; ".join(self.plan.reasons) or "refresh_mode is full"
@@ -309,8 +309,8 @@ class ViewRefresh:
         return self.choice.take(spark, meta)
 
     def _still(self, meta: Metadata, previous: TableVersion) -> TableVersion:
-        """The record that the rows are those of `previous`, to which the table may have to go
-        back."""
+        """The record that the rows are those of `previous`; the table may have to be rolled back
+        to it."""
         if self.rolled_back is None or meta.refs.get(MAIN) == previous.snapshot:
             return unchanged(previous, self.consumed)
         barrier = self.epoch.barrier()
@@ -399,10 +399,12 @@ class ViewRefresh:
     def _restore(
         self, spark: SparkSession, follows: str, meta: Metadata, previous: TableVersion
     ) -> TableVersion:
-        """The rows of a new definition: from those that are stored, then the change of the inputs.
+        """Derive a new definition's rows from the stored ones, then apply the change of the
+        inputs.
 
-        Both are written where nobody looks. What is stored is as of the inputs of `previous`, and
-        so is what follows from it: only then the new program makes it that of this barrier.
+        Both are written where no reader looks. The stored rows are as of the inputs of `previous`,
+        and so are the rows derived from them: only then does the new program bring them to this
+        barrier.
         """
         assert meta.current is not None
         rows = inputs.version(self.name, meta.current)
@@ -475,7 +477,7 @@ class ViewRefresh:
         return f"SELECT * FROM (\n{sql}\n) SORT BY {keys}"
 
     def _version(self, spark: SparkSession, version: Version) -> str:
-        # What is computed in full always may ask for columns that a table does not show.
+        # A view that is always refreshed in full may use columns that a table does not show.
         if self.plan.mode == "incremental":
             return version_of(self.epoch, spark, version)
         return inputs.as_now(spark, version.at, version.meta, version.snapshot)
@@ -493,7 +495,7 @@ class ViewRefresh:
         return readable(self.epoch.jobs.get(str(name)), text, version.meta)
 
     def _check_columns(self, spark: SparkSession, built: TableName) -> None:
-        """Refuse a table that has not the columns of the plan: they would stay empty for ever."""
+        """Refuse a table without the columns of the plan: they would stay empty forever."""
         found = [f.name for f in spark.table(built.sql).schema]
         if [name.lower() for name in found] != [c.name.lower() for c in self._columns]:
             raise StreamSqlError(
@@ -512,9 +514,9 @@ class ViewRefresh:
 
 
 def _move(task: RefreshTask, source: str, now: Version, previous: TableVersion | None) -> Change:
-    """What became of an input since the version that the view goes on from."""
+    """The change of an input since the version that the view continues from."""
     if previous is not None and source not in previous.inputs and task.follows:
-        # The rows that follow are made of it as it is now.
+        # The derived rows are computed from its current version.
         return Change("none", now.snapshot, now.snapshot)
     if previous is None or source not in previous.inputs:
         return Change("lost", None, now.snapshot)
@@ -524,7 +526,7 @@ def _move(task: RefreshTask, source: str, now: Version, previous: TableVersion |
 def _expiry(
     task: RefreshTask, found: Mapping[str, Version], previous: TableVersion | None
 ) -> Expiry:
-    """What of the inputs has expired, when the view forgets any of it."""
+    """What has expired in the inputs, if the view forgets any of it."""
     known = {source: (at.meta, at.snapshot) for source, at in found.items()}
     reads = task.plan.reads if task.plan.ttls else ()
     committed = task.epoch.warehouse.clock.committed
@@ -533,11 +535,11 @@ def _expiry(
 
 @contextmanager
 def _planned(spark: SparkSession, plan: CompiledPlan) -> Iterator[None]:
-    """How Spark plans the queries of a view."""
+    """Set how Spark plans the queries of a view."""
     if not plan.is_wide:
         yield
         return
-    # Of a sum of n columns that are selected beside it Spark would infer 2^n conditions.
+    # For a sum of n columns that are also selected, Spark would infer 2^n conditions.
     spark.conf.set(_CONSTRAINTS, "false")
     try:
         yield

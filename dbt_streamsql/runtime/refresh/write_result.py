@@ -1,4 +1,4 @@
-"""What writing a view's change came to."""
+"""The outcome of writing a view's change."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dbt_streamsql.runtime.spark.scratch import TempRelation
 
 
 class Mismatch(Exception):
-    """The view is to be refreshed in full, for a reason that only shows while it is written."""
+    """The view needs a full refresh, for a reason that shows only during the write."""
 
     def __init__(self, reason: str = "the stored rows were not as expected") -> None:
         super().__init__(reason)
@@ -17,8 +17,8 @@ class Mismatch(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """Rows that the view gained and lost; `feed` is that change as signed visible rows, `file` the
-    path of the one with the new rows where the driver wrote it. `stored`: all rows, where they are
+    """Rows that the view gained and lost. `feed` is that change as signed visible rows, `file` the
+    path of the file with the new rows if the driver wrote it, `stored` all rows if they are
     known."""
 
     inserted: int = 0

@@ -1,9 +1,9 @@
 """Apply a change to a view's table on its staging branch, by the cheapest exact way.
 
-A change that the driver can hold is written by the driver (`write_driver`). Otherwise, and over
-Spark Connect: only new rows, one INSERT; a small table or most of a big one, overwrite the branch;
-else the rows to go are looked up, deleted by row id and the new ones inserted, or, for folds
-without readers of their change, one MERGE (`write_merge`).
+The driver writes a change that it can hold (`driver_writer`). Otherwise, and over Spark Connect:
+only new rows, one INSERT; a small table or most of a big one, overwrite the branch; else look up
+the rows to remove, delete them by row id and insert the new ones, or, for folds without readers of
+their change, one MERGE (`merge_writer`).
 """
 
 from __future__ import annotations
@@ -37,20 +37,19 @@ from dbt_streamsql.tuning import Tuning
 
 _ROW_ID = f"{HIDDEN_PREFIX}row_id"
 _MET = f"{HIDDEN_PREFIX}met"
-"""How many rows of a change are equal to one."""
+"""The number of rows of a change that are equal to this one."""
 
 
 @dataclass
 class Writer:
     """Writes to the branch of one view in one session.
 
-    `origin` is what its snapshots tell of themselves; `columns` are all stored columns, `visible`
-    those of the query; `base` is the snapshot that the `branch` starts from, `live` its number of
-    rows; `feed` asks for the view's own change; `small` says that the change fits the driver,
-    `driver` that the driver can write the table, `aged` that rows which stay are not to be written
-    again, since somebody tells by their commits how old they are; `types` are those of the columns
-    by name; `most` are the signed rows from which on it is cheaper to write all anew (0: it never
-    is).
+    `origin` is the provenance that its snapshots record; `columns` are all stored columns,
+    `visible` those of the query; `base` is the snapshot that the `branch` starts from, `live` its
+    number of rows; `feed` asks for the view's own change; `small` says that the change fits the
+    driver, `driver` that the driver can write the table, `aged` that unchanged rows must not be
+    rewritten, since a view derives their age from their commits; `types` are the column types by
+    name; `most` are the signed rows above which rewriting all rows is cheaper (0: it never is).
     """
 
     spark: SparkSession
@@ -78,7 +77,7 @@ class Writer:
     def signed(self, change: str) -> Outcome:
         """Add signed rows over the visible columns to a view without a key.
 
-        Error: `Mismatch` when they are too many.
+        Error: `Mismatch` when there are too many.
         """
         diff, gained, lost = self._consolidated(change, self.visible, self.most)
         if not gained and not lost:
@@ -90,7 +89,8 @@ class Writer:
         return Outcome(gained, lost, diff if self.feed else None)
 
     def replace(self, new: str, keys: str, key: tuple[str, ...], *, single: bool) -> Outcome:
-        """Exchange the rows under `keys` for `new` (all stored columns); one a key if `single`."""
+        """Replace the rows under `keys` with `new` (all stored columns); one row per key if
+        `single`."""
         if self.driver and self.small:
             rows = self.local.kept(new, small=True)
             if held := self._for_driver(rows):
@@ -104,7 +104,7 @@ class Writer:
             rows = self.local.kept(groups, small=True)
             if held := self._for_driver(rows):
                 return driver_writer.fold(self, held, spec)
-        # Spark lets nothing into a MERGE that can raise an error.
+        # Spark allows nothing in a MERGE that can raise an error.
         checked = any(part.kind == "claims" for part in spec.components)
         if self.live > self.tuning.small_table and not self.feed and spec.key and not checked:
             inserted, deleted = merge_writer.fold(self, groups, spec)
@@ -113,7 +113,7 @@ class Writer:
         return self._exchange(old, f"({folded(spec, self.columns, groups, old)})", spec.key)
 
     def then(self, before: Outcome, write: Callable[[], Outcome]) -> Outcome:
-        """Write what follows `before`, on top of it; what both came to."""
+        """Write on top of `before`; returns the combined outcome."""
         if before.changed:
             meta = metadata.load(self.spark, self.table)
             assert meta is not None
@@ -131,13 +131,13 @@ class Writer:
         return Outcome(inserted, deleted, feed)
 
     def _for_driver(self, kept: TempRelation) -> DriverRows | None:
-        """The rows, when the driver is to write what follows from them."""
+        """The rows, if the driver is to write the result."""
         few = kept.count <= self.tuning.driver_rows
         return kept.rows if self.driver and few else None
 
     def commit(self, delta: RowDelta) -> str:
-        """Put a change on the branch from the driver, which also makes the branch; the path of the
-        file with the new rows ('': there are none)."""
+        """Commit a change to the branch from the driver, which also creates the branch; returns
+        the path of the file with the new rows ('': there are none)."""
         with failpoint("branch.write"):
             tables = tables_of(self.spark)
             return tables.commit(self.table, self.branch, self.base, self.origin, delta)
@@ -155,7 +155,7 @@ class Writer:
     # -- the ways of writing -----------------------------------------------------------------
 
     def _write(self, ids: str, lost: int, new: str) -> None:
-        """Take away the rows whose ids `ids` holds and add the rows `new` ('' = none)."""
+        """Remove the rows whose ids are in `ids` and add the rows `new` ('' = none)."""
         names = ", ".join(quote(column) for column in self.columns)
         if not ids:
             with self.writing() as target:
@@ -176,7 +176,7 @@ class Writer:
             self._write("", 0, new)
 
     def _exchange(self, old: str, new: str, apart: tuple[str, ...]) -> Outcome:
-        """Write the difference of the rows of some keys; equal rows are left alone.
+        """Write the difference between the rows of some keys; equal rows are left alone.
 
         Rows that agree in the columns `apart` are copies of one another.
         """
@@ -215,7 +215,7 @@ class Writer:
         return self.local.collect(sql, small=self.small)
 
     def _apart(self, columns: Sequence[str], alias: str) -> str:
-        """The columns of a relation as what tells its rows apart."""
+        """The columns of a relation as expressions that distinguish its rows."""
         values = (
             likeness.stand_in(column.type, f"{alias}.{quote(column.name)}")
             for column in self._typed(columns)
@@ -223,7 +223,7 @@ class Writer:
         return ", ".join(values)
 
     def _rows_like(self, diff: str, lost: int) -> str:
-        """Row ids of as many copies of each negative row as it takes away."""
+        """For each negative row, the ids of as many copies as it removes."""
         names = self._apart(self.visible, "t")
         alike = likeness.same(self._typed(self.visible), "t", "d")
         found = self.local.collect(
@@ -243,7 +243,7 @@ class Writer:
     def _consolidated(
         self, change: str, columns: tuple[str, ...], most: int = 0
     ) -> tuple[TempRelation, int, int]:
-        """The change without rows that cancel, rows gained, rows lost.
+        """The change without rows that cancel out, rows gained, rows lost.
 
         `most`: the signed rows that it may have (0: any). Error: `Mismatch` when it has more.
         """
@@ -265,7 +265,7 @@ class Writer:
         return kept, gained, lost
 
     def _within(self, change: str, names: str, keys: str, most: int) -> TempRelation | None:
-        """The same, of which no more is computed than shows that it has too many rows; None where
+        """The same, computed only as far as needed to show that it has too many rows; None where
         its rows cannot come to the driver."""
         frame = self.spark.sql(
             f"SELECT {names}, sum({WEIGHT}) AS {WEIGHT}, count(*) AS {_MET} "

@@ -1,7 +1,7 @@
-"""What the tables of a catalog tell of a store that is lost: definitions, versions, barriers.
+"""Recover a lost store from the tables of a catalog: definitions, versions, barriers.
 
-Only what main leads to counts: a snapshot that no barrier has published is on no main. A version
-that took the place of an earlier table says which snapshot that had, so the way goes on there.
+Only what main leads to counts: a snapshot that no barrier has published is not on main. A version
+that replaced an earlier table names the snapshot which that had, so the walk continues there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot
 from dbt_streamsql.storage.iceberg.provenance import Provenance
 
 Metas = Mapping[str, Metadata]
-"""The tables of a catalog by name, those of the staging schema too."""
+"""The tables of a catalog by name, including those of the staging schema."""
 
 NOT_STORED = "its definition is not stored: an earlier release wrote the table"
 """Why a table of another release cannot be recovered."""
@@ -53,7 +53,7 @@ def stores(metas: Metas) -> Counter[str]:
     found: Counter[str] = Counter()
     for meta in metas.values():
         store, stamps = meta.properties.get(definition_property.STORE, ""), _stamps(meta)
-        # One that says from what it was computed, and has no store, was given up by it.
+        # A table that records its inputs but no store was given up by its store.
         if stamps and (store or all(origin.inputs is None for origin in stamps)):
             found[store] += 1
     return found
@@ -68,7 +68,7 @@ class PublishedVersion:
 
 
 class Table:
-    """One table of the store, as its metadata tells it."""
+    """One table of the store, as its metadata describes it."""
 
     def __init__(self, name: str, meta: Metadata) -> None:
         self.name, self.meta = name, meta
@@ -88,11 +88,11 @@ class Table:
 
     @property
     def barrier(self) -> int:
-        """That of the newest version, 0 when there is none."""
+        """The barrier of the newest version, 0 when there is none."""
         return self.history[0].origin.barrier if self.history else 0
 
     def definition(self) -> Definition | str:
-        """The definition that the newest version answers, or why there is none."""
+        """The definition that the newest version matches, or why there is none."""
         kept = self.meta.properties.get(definition_property.DEFINITION)
         if not self.history:
             return "none of its versions belongs to a barrier"
@@ -115,9 +115,9 @@ class Table:
         while at is not None and (snapshot := self.meta.snapshots.get(at)) is not None:
             origin = provenance.read(snapshot.summary)
             if origin is not None and (not last or origin.barrier < last):
-                # What has several snapshots at a barrier is whole at the last of them.
+                # With several snapshots at a barrier, only the last one is complete.
                 if origin.inputs is None and last:
-                    return  # an earlier release wrote it, and did not say from what
+                    return  # an earlier release wrote it and did not record its inputs
                 last = origin.barrier
                 yield PublishedVersion(snapshot, origin)
             replaced = origin.replaces if origin is not None else None
@@ -146,12 +146,12 @@ class CatalogScan:
 
     @cached_property
     def newest(self) -> int:
-        """The newest barrier of which any table is published."""
+        """The newest barrier with a published table."""
         return max((table.barrier for table in self.tables.values()), default=0)
 
     @cached_property
     def last(self) -> int:
-        """The highest number that any barrier ever had, as far as there is a trace of it."""
+        """The highest barrier number of which there is a trace."""
         names = [TableName.parse(name) for name in self.metas]
         staged = [name for name in names if name.schema == staging.STAGING_SCHEMA]
         numbers = [self.newest, *(staging.staged_barrier(name, self.store) for name in staged)]
@@ -171,7 +171,7 @@ class CatalogScan:
                 continue
             if self._behind(name):
                 found[name] = TableVersion(self.newest, name, snapshot=head.id, branch=branch)
-        # Of several that were built for one table the last one is meant.
+        # Of several that were built for one table, the last one counts.
         for at in sorted(self.staging, key=_number):
             meta, to = (
                 self.staging[at],
@@ -203,14 +203,14 @@ class CatalogScan:
         barriers = sorted(set().union(*known.values()))
         oldest = [min(of) for name, of in known.items() if not self.tables[name].whole]
         for name, of in known.items():
-            # Main was set back, or this one was held back: at such a barrier it is not known.
+            # Main was set back, or this table was held back: it is not known at such a barrier.
             missing = {origin.barrier for origin in _stamps(self.tables[name].meta)} - of
             off = max(missing.intersection(barriers), default=0)
             oldest.append(next((later for later in barriers if off and later > off), off))
         return max(oldest, default=0)
 
     def changelogs(self, views: Mapping[str, Definition]) -> dict[str, None]:
-        """The tables that hold the changes of views which want them held."""
+        """The changelog tables of views that ask for one."""
         names = (name for name in self.tables if changelog_table.view_of(name) in views)
         return {
             name: None

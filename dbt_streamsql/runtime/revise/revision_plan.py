@@ -1,8 +1,8 @@
-"""Revise a table: with all that comes from it, it goes back to one barrier and forward again.
+"""Revise a table: it and all tables derived from it go back to one barrier and forward again.
 
-HOW 5 of FLIP-276. What came after that barrier is not lost: it is read once more, from the
-snapshots that the newest barrier has recorded of the outside tables. So the revised tables hold
-the same moment as those that are left alone, and all of it is published as one barrier.
+HOW 5 of FLIP-276. Changes after that barrier are not lost: they are read once more, from the
+snapshots of the outside tables that the newest barrier recorded. So the revised tables are as of
+the same moment as those that are left alone, and all are published as one barrier.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ Mode = Literal["auto", "incremental", "full"]
 MODES: tuple[Mode, ...] = ("auto", "incremental", "full")
 
 _MOST = 0.3
-"""Changed rows, as a share of the rows of the inputs, above which a view is made anew in full."""
+"""Changed rows, as a share of the rows of the inputs, above which a view is recomputed in full."""
 
 
 @dataclass(frozen=True)
 class Revision:
-    """What is asked for: the table, the barrier to go back to, a correction (SQL), and how.
+    """A request: the table, the barrier to go back to, a correction (SQL), and the mode.
 
-    Of an outside table the correction is INSERT, UPDATE, DELETE and MERGE statements, which come
-    after going back; of a view it is its new query.
+    For an outside table the correction is INSERT, UPDATE, DELETE and MERGE statements, which run
+    after going back; for a view it is its new query.
     """
 
     table: TableName
@@ -46,10 +46,10 @@ class Revision:
 
 @dataclass(frozen=True)
 class Step:
-    """What becomes of one table: `mode` is incremental, full, or for an outside table `root`.
+    """What happens to one table: `mode` is incremental, full, or for an outside table `root`.
 
-    `undone` bounds the changed rows that are taken back, `replayed` those of outside tables that
-    are read again (for `full`: all their rows). `reason` says why it is full.
+    `undone` bounds the changed rows that are undone, `replayed` those of outside tables that are
+    read again (for `full`: all their rows). `reason` says why it is full.
     """
 
     table: str
@@ -61,11 +61,11 @@ class Step:
 
 @dataclass(frozen=True)
 class RevisionPlan:
-    """What a revision will do, in the order in which it does it.
+    """What a revision will do, in order.
 
-    `barrier`: the one that is gone back to (0: none); `upto`: the last one, whose inputs are read
+    `barrier`: the barrier to go back to (0: none); `upto`: the last one, whose inputs are read
     again. `root`: the snapshot that an outside table goes back to (None: it stays where it is).
-    `left_alone`: the views that do not come from the table.
+    `left_alone`: the views that are not derived from the table.
     """
 
     revision: Revision
@@ -78,10 +78,10 @@ class RevisionPlan:
 
 
 def plan(warehouse: Warehouse, revision: Revision) -> RevisionPlan:
-    """Look at what a revision would do; nothing is changed.
+    """Plan a revision; nothing is changed.
 
     Errors: DEFINITION_MISSING, REVISION_IMPOSSIBLE, CONFIG_INVALID, META_CONFLICT when the barrier
-    is not a committed one that is kept.
+    is not committed or no longer kept.
     """
     return _Planner(warehouse, revision).plan()
 
@@ -139,7 +139,7 @@ class _Planner:
             self._revision, self._since, self._upto, tuple(steps), left, replay, root
         )
 
-    # -- what is asked for -------------------------------------------------------------------
+    # -- the request -------------------------------------------------------------------------
 
     def _check(self) -> None:
         asked = self._revision
@@ -185,7 +185,7 @@ class _Planner:
             )
 
     def _cone(self) -> list[str]:
-        """The views that come from the table, itself included, in the order of their levels."""
+        """The views derived from the table, itself included, in the order of their levels."""
         found = {self._table}
         order = []
         reads = changelog_table.in_order(self._jobs)
@@ -196,7 +196,7 @@ class _Planner:
                     order.append(view)
         return order
 
-    # -- what becomes of each ----------------------------------------------------------------
+    # -- the steps ---------------------------------------------------------------------------
 
     def _root_meta(self) -> Metadata:
         meta = self._meta(self._table)
@@ -222,7 +222,7 @@ class _Planner:
         return snapshot
 
     def _why_full(self, job: Job) -> str:
-        """Why a view cannot be made from an earlier version and changes; '' when it can."""
+        """Why a view cannot be computed from an earlier version and changes; '' when it can."""
         compiled = plan_of(job)
         if self._revision.mode == "full":
             return "a full revision was requested"
@@ -240,7 +240,7 @@ class _Planner:
         return f"{replayed:,} changed rows of {total:,}: recomputing is cheaper"
 
     def _why_gone(self, view: str, fingerprint: str) -> str:
-        """Why the version of a view at the barrier is none to go on from; '' when it is."""
+        """Why a view cannot continue from its version at the barrier; '' when it can."""
         version, meta = self._then.get(view), self._meta(view)
         if version is None or meta is None:
             return f"it was built after barrier {self._since}"
@@ -249,7 +249,7 @@ class _Planner:
         if version.snapshot not in meta.snapshots:
             return f"its version at barrier {self._since} is gone"
         for known in (version, self._latest.get(view)):
-            # What was forgotten when, and with what it met before, cannot be played again.
+            # When state was forgotten, and what it had met before, cannot be replayed.
             if known is not None and (since := known.stats.get(APPROXIMATE)) is not None:
                 return f"it has forgotten state since barrier {since} because of its `state_ttl`"
         if meta.lags(version.snapshot):
@@ -280,7 +280,7 @@ class _Planner:
         return _rows(meta, self._then[view].snapshot, meta.current)
 
     def _replayed(self, job: Job) -> int:
-        """The changed rows of its outside tables since the version that it goes on from."""
+        """The changed rows of its outside tables since the version that it continues from."""
         version = (self._then if self._since else self._latest).get(job.table)
         if version is None:
             return 0

@@ -30,7 +30,7 @@ _SPOT = re.compile(r"line (\d+),? pos (\d+)")
 At = Callable[[TableName], TableName]
 
 _OF_GRAMMAR = frozenset({"timestampadd", "timestampdiff", "timediff"})
-"""Functions that Spark's grammar knows, so that it lists them nowhere."""
+"""Functions in Spark's grammar, which no listing contains."""
 
 
 class SparkCatalog:
@@ -44,8 +44,8 @@ class SparkCatalog:
         rewrite: Callable[[str], str],
         pinned: Callable[[TableName], Metadata | None],
     ) -> None:
-        """`at` says where an unpublished table stands, `rewrite` puts that into a query, `pinned`
-        what an open epoch knows of a table already."""
+        """`at` says where an unpublished table is staged, `rewrite` applies that to a query,
+        `pinned` gives what an open epoch already knows of a table."""
         self.default_catalog = default_catalog
         self.spark = spark
         self._at = at
@@ -84,12 +84,12 @@ class SparkCatalog:
             if view:
                 return TableInfo(name, columns, True, view, name.catalog, name.schema)
             return TableInfo(name, columns, versioned=False, unversioned=why)
-        # A table of ours changes by its definition alone; staged, it has other ids.
+        # A table of ours changes only by its definition; a staged one has other ids.
         ids = "" if definition_property.STORE in found.properties else found.fields
         return TableInfo(name, columns, fields=ids, bare=found.format == file_tables.FORMAT)
 
     def schema(self, sql: str) -> tuple[Column, ...]:
-        """Columns and types of a query; SQL_INVALID with Spark's own words when it refuses."""
+        """Columns and types of a query; SQL_INVALID with Spark's own message when it refuses."""
         try:
             fields = _analyzed(self.spark, self._rewrite(sql))
         except (AnalysisException, ParseException) as error:
@@ -97,7 +97,7 @@ class SparkCatalog:
         return tuple(Column(f.name, type_text(f.dataType), f.nullable) for f in fields)
 
     def functions(self) -> frozenset[str]:
-        """Spark's built-in functions, asked once."""
+        """Spark's built-in functions, queried once."""
         with self._lock:
             if self._functions is None:
                 rows = self.spark.sql("SHOW SYSTEM FUNCTIONS").collect()
@@ -137,8 +137,8 @@ class SparkCatalog:
 
 
 def _analyzed(spark: SparkSession, sql: str) -> StructType:
-    """The columns of a query. `spark.sql` of Spark Connect runs a command before it can be asked
-    for them, which is a second round trip and a second analysis."""
+    """The columns of a query. `spark.sql` of Spark Connect runs a command before it gives them,
+    which is a second round trip and a second analysis."""
     if not is_connect(spark):
         return spark.sql(sql).schema
     from pyspark.sql.connect.dataframe import DataFrame

@@ -1,7 +1,7 @@
-"""Sessions over Spark Connect: open one, open others beside it, interrupt them, let them go.
+"""Sessions over Spark Connect: open one, open more on its client, interrupt them, release them.
 
 The server outlives this process, and so do its sessions and whatever runs in them: sessions are
-given back at the end of the process, and Ctrl-C stops the statements of all of them.
+released at the end of the process, and Ctrl-C stops the statements of all of them.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ PORT = 15002
 LOOPBACK = ("127.0.0.1", "::1", "[::1]", "localhost")
 
 _KEEP_ALIVE = {
-    "grpc.keepalive_time_ms": 330_000,  # a server allows a question every five minutes
+    "grpc.keepalive_time_ms": 330_000,  # a server allows one ping every five minutes
     "grpc.keepalive_timeout_ms": 120_000,
     "grpc.http2.max_pings_without_data": 0,
 }
-"""While a statement runs, the server is asked whether it is still there: a host that has gone, or
-a process that is stopped, says nothing and closes nothing. Its calls fail and are tried again."""
+"""While a statement runs, the client pings the server: a host that is gone, or a process that is
+stopped, sends nothing and closes nothing. Its calls fail and are retried."""
 
 _open: weakref.WeakSet[Any] = weakref.WeakSet()
 _lock = threading.Lock()
@@ -47,7 +47,7 @@ def open_remote(settings: SessionSettings, wanted: Mapping[str, str]) -> SparkSe
     Errors: CONNECTION (nothing answers, or the token is wrong), CONFIG_INVALID (the server refuses
     a setting).
     """
-    # PySpark's own message beside the error that is raised anyway.
+    # PySpark's own message in addition to the error that is raised anyway.
     warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")
     session: Any = None
     try:
@@ -79,13 +79,13 @@ def open_remote(settings: SessionSettings, wanted: Mapping[str, str]) -> SparkSe
 
 
 def _created(settings: SessionSettings) -> Any:
-    """A session of its own: `getOrCreate` would hand out somebody else's."""
+    """A new session: `getOrCreate` would return one of another owner."""
     from pyspark.sql.connect.client import DefaultChannelBuilder
     from pyspark.sql.connect.session import SparkSession
 
     from dbt_streamsql.runtime.spark.deadlines import Deadlines
 
-    # As PySpark's own `remote(…)` does: what makes columns asks for it.
+    # As PySpark's own `remote(…)` does: code that creates columns checks it.
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     builder = DefaultChannelBuilder(url(settings), list(_KEEP_ALIVE.items()))
     builder.add_interceptor(Deadlines())
@@ -114,7 +114,7 @@ def interrupt_all() -> None:
 
 
 def release(session: Any) -> None:
-    """Give the session back to its server, which drops its views and stops its statements."""
+    """Release the session on its server, which drops its views and stops its statements."""
     _leave(session)
     try:
         session.client.set_retry_policies([])
@@ -126,7 +126,7 @@ def release(session: Any) -> None:
 
 @atexit.register
 def release_all() -> None:
-    """Give all sessions of this process back."""
+    """Release all sessions of this process."""
     for session in _sessions():
         release(session)
 
@@ -145,7 +145,7 @@ def url(settings: SessionSettings) -> str:
 def _enter(session: Any, retries: int | None = None) -> None:
     if retries is not None:
         _be_patient(session, retries)
-    # Each client asks its server at exit to forget machine learning models: a query each, and
+    # At exit, each client asks its server to forget machine learning models: a query each, and
     # minutes of waiting for a server that is gone. The session's end frees them as well.
     atexit.unregister(session.client._cleanup_ml_cache)  # noqa: SLF001
     with _lock:
@@ -163,9 +163,9 @@ def _sessions() -> list[Any]:
 
 
 def _be_patient(session: Any, retries: int) -> None:
-    """How often to ask again a server that cannot be reached: 3 is a second, 8 half a minute.
+    """Set the retries for a server that cannot be reached: 3 take a second, 8 half a minute.
 
-    PySpark asks for ten minutes, for every statement.
+    PySpark retries for ten minutes, for every statement.
     """
     from pyspark.sql.connect.client.retries import DefaultPolicy
 

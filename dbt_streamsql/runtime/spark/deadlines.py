@@ -1,7 +1,7 @@
-"""Deadlines of the calls to a Spark Connect server that nobody should wait for.
+"""Deadlines for calls to a Spark Connect server that no process should wait for.
 
-PySpark gives no call a deadline. A statement may take as long as it takes; but who interrupts one,
-or gives something back, goes on without an answer, and a process must be able to end.
+PySpark gives no call a deadline. A statement may take as long as it takes; but a process that
+interrupts one, or releases something, goes on without an answer, and must be able to end.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 import grpc  # type: ignore[import-untyped]
 
 SECONDS = {"Interrupt": 30.0, "ReleaseExecute": 30.0, "ReleaseSession": 30.0}
-"""By the name of the call. Others have none."""
+"""By the name of the call. Other calls have none."""
 
 
 class Deadlines(grpc.UnaryUnaryClientInterceptor):  # type: ignore[misc] # untyped
-    """Gives calls their deadlines; one that is over fails with DEADLINE_EXCEEDED."""
+    """Sets the deadlines of calls; one that exceeds its deadline fails with DEADLINE_EXCEEDED."""
 
     def intercept_unary_unary(
         self, continuation: Callable[[Any, Any], Any], client_call_details: Any, request: Any

@@ -1,8 +1,8 @@
 """The jars that the embedded session needs: pinned by SHA-256, fetched once, kept in one folder.
 
-Maven Central is asked directly over HTTPS (`STREAMSQL_MAVEN_REPOSITORY` names a mirror). A jar is
-downloaded to a temporary name, checked, and renamed: another process sees all of it or nothing.
-Once a jar is in the cache the network is not needed any more.
+Jars come directly from Maven Central over HTTPS (`STREAMSQL_MAVEN_REPOSITORY` names a mirror). A
+jar is downloaded to a temporary name, checked, and renamed: another process sees all of it or
+nothing. Once a jar is in the cache, the network is no longer needed.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ LOCAL_FILES = Jar(
     "0.1.0",
     "e0cc30fb0531eb0b59468dc0abf5b257533d2365b5e9f45e795edd707aa78c62",
 )
-"""Hadoop's local file system without its shell: that one starts a `chmod` process for every file,
-which is most of what a small commit costs."""
+"""Hadoop's local file system without its shell: the original starts a `chmod` process for every
+file, which is most of what a small commit costs."""
 EMBEDDED = (ICEBERG, SQLITE, LOCAL_FILES)
 """What `method: embedded` puts on the class path."""
 
@@ -88,7 +88,7 @@ DELTA = (
         "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
     ),
 )
-"""What a profile needs for Delta tables, beside its settings."""
+"""What a profile needs for Delta tables, in addition to its settings."""
 
 CONNECTORS = {
     "avro": (
@@ -126,7 +126,7 @@ CONNECTORS = {
         ),
     ),
 }
-"""What a profile names in `connectors`: parts of Spark that its Python package does not have. One
+"""What a profile names in `connectors`: parts of Spark that are not in its Python package. A jar
 of a minor version fits all of that minor version."""
 
 
@@ -138,7 +138,7 @@ def wanted(connectors: Iterable[str]) -> tuple[Jar, ...]:
 def ensure(jars: tuple[Jar, ...] = EMBEDDED, folder: Path | None = None) -> list[Path]:
     """Return the files of `jars`, fetching those that the cache folder lacks.
 
-    Errors: JAR_UNAVAILABLE (not cached and not to be had), JAR_CHECKSUM (not the pinned file).
+    Errors: JAR_UNAVAILABLE (neither cached nor available), JAR_CHECKSUM (not the pinned file).
     """
     target = folder or cache_folder() / "jars"
     return [_ensure_one(jar, target) for jar in jars]
@@ -195,7 +195,7 @@ def _ensure_one(jar: Jar, folder: Path) -> Path:
 
 def _download(url: str, out: object) -> str:
     digest = hashlib.sha256()
-    # Only a mirror that the user names may be something else than HTTPS.
+    # Only a mirror that the user names may use something other than HTTPS.
     with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310
         while chunk := response.read(_CHUNK):
             digest.update(chunk)

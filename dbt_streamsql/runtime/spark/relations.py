@@ -33,7 +33,7 @@ _HINT = re.compile(r"/\*\+ BROADCAST\(\S+\) \*/ ")
 class InputChange:
     """An input of a job: where it is read and what changed.
 
-    The change may lie in the feed of another view, or be shared by the epoch.
+    The change may be in the feed of another view, or be shared by the epoch.
     """
 
     name: TableName
@@ -44,7 +44,7 @@ class InputChange:
 
     @property
     def bytes(self) -> int:
-        """About what its signed rows take in files: as much as the mean row of the table."""
+        """About the size of its signed rows in files, from the mean row of the table."""
         ends = (self.change.old, self.change.new)
         rows = sum(self.meta.live_rows(end) for end in ends)
         return self.change.rows * sum(self.meta.live_bytes(end) for end in ends) // max(1, rows)
@@ -68,7 +68,7 @@ class SparkRelations:
         size = sum(read.bytes for read in self.reads.values())
         tuning = self.writer.tuning
         self._hinted = rows <= tuning.broadcast_rows and size <= tuning.driver_bytes
-        # The hints say already what is small.
+        # The hints already say what is small.
         self._open = ExitStack()
         self._open.enter_context(over_few_rows(self.spark, self._hinted))
         self.writer.small = self._hinted
@@ -159,12 +159,12 @@ class SparkRelations:
         return f"(SELECT {hint}* FROM {found})"
 
     def _single(self, read: InputChange) -> str:
-        """A hint that puts a small change into one task: what groups it needs no shuffle then."""
+        """A hint that puts a small change into one task: grouping it then needs no shuffle."""
         single = read.change.rows <= self.writer.tuning.single_rows
         return "/*+ COALESCE(1) */ " if single else ""
 
     def lapsing(self, table: str, columns: Sequence[str], ttl: int) -> Frame:
-        """The signed rows of a table whose commits tell what has expired."""
+        """The signed rows of a table whose commits show what has expired."""
         read = self.reads[table]
         return changes.changes_with_expiry(
             read.name,
@@ -191,7 +191,7 @@ class SparkRelations:
             return f"(SELECT * FROM {self._rows_met[table]} WHERE NOT {changes.GONE})"
         read = self.reads[table]
         if ttl:
-            # What came in this epoch is there in it, however long ago it was written.
+            # Rows that arrived in this epoch are live in it, however long ago they were written.
             expired = min(self.ages.expired(table, ttl), changes.sequence(read.meta, read.change))
             return self._live(read, read.change.new, expired)
         return inputs.version(read.name, read.change.new, read.meta)
@@ -210,8 +210,8 @@ class SparkRelations:
         return inputs.version(self.writer.table, self.writer.base)
 
     def suited(self, text: str, frames: Mapping[str, Frame]) -> str:
-        """Without hints to broadcast the change, where it is big; beside big tables, with the
-        ranges of the keys that are looked up: a literal lets Spark compile the query anew."""
+        """Without broadcast hints where the change is big; next to big tables, with the ranges of
+        the keys that are looked up: a literal makes Spark recompile the query."""
         if not self._hinted:
             return _HINT.sub("", text)
         if not self._beside_big:
@@ -219,7 +219,7 @@ class SparkRelations:
         return join_conditions.within(text, lambda hole: self.local.known(frames.get(hole) or ""))
 
     def relation(self, sql: str) -> str:
-        """The text of the query: Spark plans the whole of what it is part of."""
+        """The text of the query: Spark plans the whole query that contains it."""
         return f"({sql})"
 
     def keep(self, relation: str) -> tuple[str, int]:
@@ -244,7 +244,7 @@ class SparkRelations:
         self.outcome = self.writer.then(self.outcome, partial(self.writer.fold, groups, spec))
 
     def close(self) -> None:
-        """Let go of what was kept."""
+        """Release what was kept."""
         self.recent.close()
         self.local.close()
         self._open.close()

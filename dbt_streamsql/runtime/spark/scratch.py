@@ -21,7 +21,7 @@ _numbers = itertools.count()
 @dataclass(frozen=True)
 class TempRelation:
     """A computed relation: its size, and the rows themselves when small. `marked`: how many have a
-    value in the column that was asked about; `view` makes it one, and says its name."""
+    value in the marked column; `view` registers it as a view and returns the name."""
 
     count: int
     view: Callable[[TempRelation], str]
@@ -30,7 +30,7 @@ class TempRelation:
 
     @cached_property
     def name(self) -> str:
-        """Its name as a view, which is made when it is first asked for."""
+        """Its name as a view, which is created on first use."""
         return self.view(self)
 
 
@@ -62,7 +62,7 @@ class Scratch:
         column whose values are counted.
 
         A small result becomes a local relation, if it can: Spark then knows its exact size,
-        broadcasts it without a job, and drops what joins with an empty one.
+        broadcasts it without a job, and drops joins with an empty one.
         """
         frame = self.spark.sql(sql, args=dict(literals) if literals else None)
         if small and travels(frame):
@@ -100,7 +100,7 @@ class Scratch:
         """Rows of the driver under a temporary name."""
         data = rows.data
         if not data.num_rows:
-            # PySpark cannot tell the type of a struct from a column without chunks.
+            # PySpark cannot infer the type of a struct from a column without chunks.
             data = pa.Table.from_batches([pa.RecordBatch.from_pylist([], schema=data.schema)])
         return self.view(self.spark.createDataFrame(data, schema=rows.schema))
 

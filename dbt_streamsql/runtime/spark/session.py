@@ -46,18 +46,18 @@ _APPENDED = {
 """Settings where a user's value is added to ours instead of replacing it."""
 _DEFAULT = "spark.sql.defaultCatalog"
 _COMPILED = 4000
-"""Generated classes that Spark keeps. An epoch over a dozen views needs more than 300 and Spark
-keeps 100 unless told otherwise: it would compile all of them anew in each epoch."""
+"""Generated classes that Spark keeps. An epoch over a dozen views needs more than 300; by default
+Spark keeps 100, and would recompile all of them in each epoch."""
 _COMPILERS = (
     "-XX:+IgnoreUnrecognizedVMOptions "
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=1000000"
 )
-"""When Java compiles what it runs a second time, for speed: ten times later than usual. Small
-epochs run much code a few times, and that compiler took half of their processor time; big tables
-reach the limits at once (docs/decisions/0029)."""
+"""When Java compiles code a second time, for speed: ten times later than usual. Small epochs run
+much code a few times, and that compiler took half of their processor time; big tables reach the
+limits at once (docs/decisions/0029)."""
 _PLAIN_TEXT = {"spark.sql.variable.substitute": "false"}
-"""Spark would replace `${env:NAME}` in any text of a statement, comments of tables too."""
+"""Spark would replace `${env:NAME}` in any text of a statement, even in table comments."""
 _opening = threading.Lock()
 log = logging.getLogger("dbt_streamsql")
 
@@ -68,8 +68,8 @@ class SessionSettings:
 
     `user` is the name that a Spark Connect server knows this client by ('': the system's).
     `catalog_properties` are the catalog's own (`type`, `uri`, …), without Spark's prefix.
-    `spark_properties` win over every setting made here. Both hold texts only. `connectors` are
-    names of `jars.CONNECTORS`; a Spark Connect server has to have its own.
+    `spark_properties` win over every setting made here. Both hold only strings. `connectors` are
+    names of `jars.CONNECTORS`; a Spark Connect server must have its own.
     """
 
     method: str = "embedded"
@@ -109,7 +109,7 @@ class SessionSettings:
 
 
 def embedded(warehouse: str, catalog: str = "lake") -> SparkSession:
-    """An embedded session over the warehouse folder with nothing else to say."""
+    """An embedded session over the warehouse folder, with default settings."""
     return open_session(SessionSettings(catalog=catalog, warehouse=warehouse))
 
 
@@ -118,7 +118,7 @@ def open_session(settings: SessionSettings) -> SparkSession:
 
     Errors: JAVA_MISSING, JAR_UNAVAILABLE, JAR_CHECKSUM, CONNECTION.
     """
-    # PySpark prints every failed query as JSON on stderr, beside raising it.
+    # PySpark prints every failed query as JSON on stderr, in addition to raising it.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     logging.getLogger("DataFrameQueryContextLogger").disabled = True
     with _opening:
@@ -164,7 +164,7 @@ def set_pool(spark: SparkSession, name: str) -> None:
 def catalog_settings(settings: SessionSettings) -> dict[str, str]:
     """The `spark.sql.catalog.*` settings of the catalog, and that it is the default one."""
     prefix = f"spark.sql.catalog.{settings.catalog}"
-    own = {"cache-enabled": "false"}  # with the cache a session is blind to others' commits
+    own = {"cache-enabled": "false"}  # with the cache a session does not see others' commits
     if settings.warehouse:
         own["warehouse"] = _located(settings.warehouse)
     file = catalog_file(settings)
@@ -188,7 +188,7 @@ def catalog_file(settings: SessionSettings) -> Path | None:
 
 
 def start_settings(settings: SessionSettings) -> dict[str, str]:
-    """Everything that a new Spark context is started with."""
+    """All settings that a new Spark context is started with."""
     cores = _cores()
     files = [str(file) for file in jars.ensure(jars.wanted(settings.connectors))]
     log4j = (Path(__file__).parent / "log4j2.properties").as_uri()
@@ -207,7 +207,7 @@ def start_settings(settings: SessionSettings) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.catalogImplementation": "in-memory",
-        # Files of a table that others write come and go while this process is open.
+        # Other writers add and remove files of tables while this process is open.
         "spark.sql.filesourceTableRelationCacheSize": "0",
         **_PLAIN_TEXT,
         **catalog_settings(settings),
@@ -252,9 +252,9 @@ def _classic(settings: SessionSettings) -> SparkSession:
 
 
 def _builder(wanted: Mapping[str, str]) -> Any:
-    """What starts a Spark context with these settings.
+    """A builder that starts a Spark context with these settings.
 
-    Java outlives the context that it was started for, and has the settings of that one.
+    Java outlives the context that it was started for, and keeps its settings.
     """
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -269,10 +269,10 @@ def _builder(wanted: Mapping[str, str]) -> Any:
 
 
 def _prepare_catalog(session: SparkSession, settings: SessionSettings) -> None:
-    """Let one session make the tables of a new SQLite catalog.
+    """Let one session create the tables of a new SQLite catalog.
 
-    Iceberg looks whether they are there and then makes them, which fails when several sessions,
-    or several processes, do so at the same time.
+    Iceberg checks whether they exist and then creates them, which fails when several sessions, or
+    several processes, do so at the same time.
     """
     file = catalog_file(settings)
     if file is None:
@@ -306,7 +306,7 @@ def _catalog_is_made(file: Path) -> bool:
 
 
 def _join(running: SparkSession, settings: SessionSettings) -> SparkSession:
-    """A session for `settings` on a context that something else started."""
+    """A session for `settings` on a context that other code started."""
     if _ICEBERG_EXTENSIONS not in (running.conf.get("spark.sql.extensions", "") or ""):
         raise StreamSqlError(
             "CONNECTION",
@@ -324,7 +324,7 @@ def _join(running: SparkSession, settings: SessionSettings) -> SparkSession:
         try:
             session.conf.set(key, value)
         except PySparkException as error:
-            # What only a new context can have; ours are not among them.
+            # A setting for new contexts only; none of ours is one.
             if key not in settings.spark_properties:
                 raise
             log.warning("%s cannot be set on a running Spark: %s", key, error.getCondition())
@@ -350,8 +350,8 @@ def _connect(settings: SessionSettings) -> SparkSession:
 def _started_by(properties: Mapping[str, str], java_home: str) -> Iterator[None]:
     """Environment in which PySpark starts the JVM with these properties, restored afterwards.
 
-    They travel in a file that only the user can read, not on the command line: a catalog's
-    password would be in the process list for everybody.
+    They travel in a file that only the user can read, not on the command line: there a catalog's
+    password would be visible to everyone in the process list.
     """
     descriptor, name = tempfile.mkstemp(prefix="streamsql-", suffix=".conf")
     before = {key: os.environ.get(key) for key in ("JAVA_HOME", "PYSPARK_SUBMIT_ARGS")}
@@ -394,7 +394,7 @@ def _located(warehouse: str) -> str:
 
 
 def _make_folder(folder: Path) -> None:
-    """The folder of the warehouse; a new one tells git that nothing in it is source code."""
+    """Create the folder of the warehouse; a new one gets a `.gitignore` that excludes it."""
     try:
         if not folder.is_dir():
             folder.mkdir(parents=True, exist_ok=True)

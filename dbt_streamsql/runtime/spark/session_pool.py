@@ -21,7 +21,7 @@ from dbt_streamsql.storage.iceberg.java import (
 
 
 class SessionPool:
-    """Hands out sessions and takes them back: a new session's first query is dear."""
+    """Lends sessions and takes them back: a new session's first query is expensive."""
 
     def __init__(self, spark: SparkSession, query_timeout: float | None = None) -> None:
         """`query_timeout`: seconds that one job may take."""
@@ -34,8 +34,8 @@ class SessionPool:
         self._settings: dict[str, str] | None = None
 
     def follow_settings(self) -> bool:
-        """Let jobs have what was set on the main session since the last look; whether any was, as
-        the first look finds."""
+        """Apply to jobs what was set on the main session since the last call; whether anything
+        was, as on the first call."""
         if not is_connect(self.main):
             seen = settings_digest(self.main)
             if seen == self._seen:
@@ -73,8 +73,8 @@ class SessionPool:
     def reopen_catalogs(self) -> None:
         """Drop the catalogs of all sessions, with their connections; the next use opens new ones.
 
-        Work that is under way goes on with the old ones. Over Spark Connect they are the server's,
-        and out of reach.
+        Running work continues with the old ones. Over Spark Connect they belong to the server and
+        are out of reach.
         """
         with self._lock:
             known = list(self._all)

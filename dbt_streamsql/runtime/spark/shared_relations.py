@@ -1,4 +1,4 @@
-"""What several views of an epoch read is computed once: changes and versions of their inputs."""
+"""Compute once what several views of an epoch read: changes and versions of their inputs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Shared = DriverRows | CachedRelation
 
 @dataclass
 class SharedRelations:
-    """The relations that an epoch has computed. Who asks first computes, the others wait."""
+    """The relations that an epoch has computed. The first caller computes, the others wait."""
 
     _known: dict[Hashable, Future[Shared]] = field(default_factory=dict)
     _asked: Counter[Hashable] = field(default_factory=Counter)
@@ -74,12 +74,12 @@ class SharedRelations:
         if mine:
             try:
                 future.set_result(compute())
-            except BaseException as error:  # noqa: BLE001 - whoever waits must hear of it
+            except BaseException as error:  # noqa: BLE001 - waiting threads must get it
                 future.set_exception(error)
         return future.result()
 
     def close(self) -> None:
-        """Let go of what was kept, when no job of the epoch runs any more."""
+        """Release what was kept, once no job of the epoch runs any more."""
         with self._lock:
             known, self._known = self._known, {}
         for future in known.values():
@@ -120,7 +120,7 @@ def hold(spark: SparkSession, sql: str) -> CachedRelation:
 
 def _held(frame: DataFrame) -> CachedRelation:
     name = f"streamsql_{uuid.uuid4().hex}"
-    # Spark uses a cache wherever it finds the same plan. This one is found by its name alone.
+    # Spark uses a cache wherever it finds the same plan. This one is found only by its name.
     frame = frame.filter(f"'{name}' IS NOT NULL")
     frame.persist()
     held = CachedRelation(f"global_temp.{name}", frame)

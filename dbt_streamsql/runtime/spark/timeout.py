@@ -1,4 +1,4 @@
-"""Work of a Spark session that may take so long and no longer."""
+"""Limit how long work in a Spark session may take."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger("dbt_streamsql")
 def limited(spark: SparkSession, seconds: float | None) -> Iterator[None]:
     """Stop what the session runs when the block takes longer than `seconds` (None: never).
 
-    Error: QUERY_TIMEOUT. A block that ends by itself in spite of it has not failed.
+    Error: QUERY_TIMEOUT. A block that completes in spite of it has not failed.
     """
     if seconds is None:
         yield
@@ -32,11 +32,11 @@ def limited(spark: SparkSession, seconds: float | None) -> Iterator[None]:
         wait = seconds
         while not ended.wait(wait):
             late.set()
-            # Again and again: the block may be between two statements, or send one more.
+            # Repeatedly: the block may be between two statements, or send one more.
             wait = _AGAIN_SECONDS
             try:
                 spark.interruptAll()
-            except Exception as error:  # noqa: BLE001 - the block hears of it by itself
+            except Exception as error:  # noqa: BLE001 - the block gets the error itself
                 log.debug("a statement could not be stopped: %s", error)
 
     watch = threading.Thread(target=stop, name="streamsql-limit", daemon=True)
@@ -55,5 +55,5 @@ def limited(spark: SparkSession, seconds: float | None) -> Iterator[None]:
         ) from error
     finally:
         ended.set()
-        # Else it could stop what the session does next.
+        # Otherwise it could stop what the session does next.
         watch.join()

@@ -1,9 +1,9 @@
-"""A view does not wear out: small files are merged, at a barrier.
+"""Keep views from wearing out: merge small files, at a barrier.
 
 Every epoch adds a small file and marks rows of older files as deleted. After a barrier is
 published, the most worn of its tables is compacted: the cost is that of its small and much-deleted
-files, not of the table. Readers go on with the snapshot that they have; a compaction is no change
-for the views that read the table.
+files, not of the table. Readers keep the snapshot that they have; a compaction is not a change for
+the views that read the table.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.tuning import Tuning
 
 DELETED_SHARE = 0.3
-"""Of the rows in the files."""
+"""Of the rows in the files, the share at which a table is worn."""
 
 _FULL_FILE = 64 << 20
 _PARTS = 8
-"""Files that hold less than this part of a small table are merged."""
+"""Files smaller than one in so many parts of a small table are merged."""
 
 
 def upkeep(warehouse: Warehouse, fence: Fence, published: Iterable[TableVersion]) -> None:
@@ -54,8 +54,8 @@ def upkeep(warehouse: Warehouse, fence: Fence, published: Iterable[TableVersion]
 def wear(meta: Metadata, tuning: Tuning) -> float:
     """How worn a table is; from 1 on it pays to compact it.
 
-    A small table is not: an epoch that finds it in many files writes it anew, unless its rows are
-    to keep their ages.
+    A small table is not: an epoch that finds it in many files rewrites it, unless its rows must
+    keep their ages.
     """
     current = meta.snapshots.get(meta.current) if meta.current is not None else None
     if current is None or meta.live_rows(meta.current) <= tuning.compacted_above:
@@ -67,7 +67,7 @@ def wear(meta: Metadata, tuning: Tuning) -> float:
 
 
 def scattered(meta: Metadata, tuning: Tuning) -> bool:
-    """Whether a small table lies in so many files that it is better written anew."""
+    """Whether a small table has so many files that it is better rewritten."""
     current = meta.snapshots.get(meta.current) if meta.current is not None else None
     files = current.count("total-data-files") if current is not None else 0
     small = meta.live_rows(meta.current) <= tuning.compacted_above
@@ -77,14 +77,14 @@ def scattered(meta: Metadata, tuning: Tuning) -> bool:
 def _compact(
     warehouse: Warehouse, version: TableVersion, meta: Metadata, key: tuple[str, ...]
 ) -> None:
-    """Failure is no harm: the table is as it was, and published."""
+    """A failure does no harm: the table is as it was, and published."""
     assert meta.current is not None
     assert version.snapshot is not None
     spark, name = warehouse.sessions.main, TableName.parse(version.table)
     size = meta.snapshots[meta.current].count("total-files-size")
     kept = {*tags.of(meta, warehouse.store_id), version.snapshot}
     try:
-        # It is the head of main no longer, and whoever expires snapshots would take it away.
+        # It will no longer be the head of main, and snapshot expiry would remove it.
         tags.reconcile(spark, name, meta, warehouse.store_id, kept)
         compaction.compact(spark, name, key, min(size // _PARTS, _FULL_FILE))
     except (PySparkException, Py4JError) as error:

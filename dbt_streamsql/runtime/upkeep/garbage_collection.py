@@ -1,9 +1,9 @@
-"""Everything that nobody can need any more, at one go: `streamsql gc`.
+"""Remove everything that is no longer needed, in one pass: `streamsql gc`.
 
 What runs remove bit by bit goes at once: old barriers with their snapshots and rows, what dead
-processes have staged, change files that all have read. Then what nothing names: change folders
-that MetaService does not list, and files in the folders of views that no metadata of theirs has.
-Such a file may also be one that somebody is just writing: so only what is old enough goes.
+processes have staged, change files that all readers have consumed. Then what nothing names: change
+folders that MetaService does not list, and files in the folders of views that are not in their
+metadata. Another process may just be writing such a file: so only old enough files go.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _CHANGES = re.compile(r"b(\d+)-[0-9a-f]{8}")
 
 @dataclass(frozen=True)
 class TableGarbage:
-    """What goes of one table. `orphans`: files that no metadata names (None: not looked for);
-    `changes`: folders of change files that MetaService does not list.
+    """What is removed of one table. `orphans`: files that no metadata names (None: not looked
+    for); `changes`: folders of change files that MetaService does not list.
 
-    `files` and `bytes`: by how much the table's folder has become smaller (None: not known).
+    `files` and `bytes`: by how much the table's folder has shrunk (None: not known).
     """
 
     table: str
@@ -48,10 +48,11 @@ class TableGarbage:
 
 @dataclass(frozen=True)
 class Garbage:
-    """What went, or would go (`dry_run`). `kept_from` is the oldest barrier that can be read.
+    """What was removed, or would be (`dry_run`). `kept_from` is the oldest barrier that can be
+    read.
 
-    `left`: things that dead processes had left, and that all had read, such as staging tables.
-    Of a dry run they are the staging tables, and `ledger` does not know all rows.
+    `left`: things that dead processes left, and that all readers had consumed, such as staging
+    tables. For a dry run they are the staging tables, and `ledger` does not include all rows.
     """
 
     dry_run: bool
@@ -109,7 +110,7 @@ def look(warehouse: Warehouse, orphans: float | None) -> Garbage:
 
 
 def _metas(warehouse: Warehouse) -> dict[str, Metadata]:
-    """The views and changelogs of the warehouse, as far as their tables are there."""
+    """The views and changelogs of the warehouse whose tables exist."""
     found = {
         table: metadata.load(warehouse.sessions.main, TableName.parse(table))
         for table in warehouse.store.latest_all()
@@ -158,5 +159,5 @@ def _orphans(
 
 
 def _shared(place: str, others: Iterable[str]) -> bool:
-    """Whether files of another table lie in the folder."""
+    """Whether files of another table are in the folder."""
     return any(f"{other}/".startswith(f"{place}/") for other in others)

@@ -1,11 +1,11 @@
-"""Barriers that are older than what is kept go, and with them the versions that only they have.
+"""Remove barriers that are older than what is kept, and the versions that only they have.
 
-First MetaService lets go of the barriers: nobody can ask for them, or lease them, any more. Then
-their snapshots go, and last their rows, which say where there is something left to remove. Whoever
-dies in between leaves nothing that can be asked for and not be read.
+First MetaService gives up the barriers: they can no longer be requested or leased. Then their
+snapshots go, and last their rows, which say where there is something left to remove. A process
+that dies in between leaves nothing that can be requested but not read.
 
 A snapshot of a view stays while a barrier that is kept has it, or while it has a tag or a branch:
-what another view has yet to read is tagged. Tables of others are left alone.
+what another view has yet to read is tagged. Tables of other owners are left alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 
 def after_run(warehouse: Warehouse, fence: Fence) -> None:
-    """Let old barriers go when there are many of them, or they are late; else ask one question."""
+    """Remove old barriers when there are many of them, or they are overdue; else one query."""
     store = warehouse.store
     ahead = store.outlook(warehouse.retention)
     if not ahead.due(warehouse.tuning.barriers_together):
@@ -39,14 +39,14 @@ def after_run(warehouse: Warehouse, fence: Fence) -> None:
 
 
 def let_go(warehouse: Warehouse, fence: Fence) -> int:
-    """The oldest barrier that can be asked for from now on."""
+    """The oldest barrier that can be requested from now on."""
     with failpoint("ledger.keep"):
         return warehouse.store.keep_from(fence, warehouse.retention)
 
 
 def expire(warehouse: Warehouse, kept: int, tables: Iterable[str]) -> dict[str, int]:
-    """Expire what is older than the version in force at barrier `kept`; how many snapshots of
-    each table. Where it fails they stay for the next time."""
+    """Expire what is older than the version in force at barrier `kept`; returns the number of
+    snapshots of each table. Where it fails they stay for the next time."""
     found = old_snapshots(warehouse, kept, tables)
     for table, old in found.items():
         try:
@@ -63,8 +63,8 @@ def expire(warehouse: Warehouse, kept: int, tables: Iterable[str]) -> dict[str, 
 def old_snapshots(
     warehouse: Warehouse, kept: int, tables: Iterable[str], *, swept: bool = True
 ) -> dict[str, tuple[int, ...]]:
-    """The snapshots of each table that nobody needs once `kept` is the oldest barrier; also those
-    with a tag that the next sweep removes, if that is still to come (not `swept`)."""
+    """The snapshots of each table that are not needed once `kept` is the oldest barrier; also
+    those with a tag that the next sweep removes, if that is still to come (not `swept`)."""
     pinned = publish.to_pin(warehouse, warehouse.store.latest_all())
     found = {}
     for table in tables:
@@ -84,7 +84,7 @@ def forget(warehouse: Warehouse, fence: Fence) -> Forgotten:
     """Remove the rows of barriers that have gone."""
     store = warehouse.store
     if store.outside_tables() - {source for source, _ in store.topology()}:
-        # Once the ledger has forgotten that they were read, nobody looks for tags on them.
+        # Once the ledger has forgotten that they were read, no sweep looks for tags on them.
         publish.move_pins(warehouse, fence, everywhere=True)
     gone = Forgotten(more=True)
     while gone.more:
@@ -98,18 +98,18 @@ def _old(
 ) -> tuple[int, ...]:
     """`readable`: the snapshots of barriers that are kept; `needed`: those that need a tag."""
     ages = _ages(meta)
-    # A table of which no version is there was replaced by somebody else.
+    # A table without any of these versions was replaced by another writer.
     oldest = min((ages[snapshot] for snapshot in readable if snapshot in ages), default=None)
     if oldest is None:
         return ()
     old = {snapshot for snapshot in meta.snapshots if ages[snapshot] < oldest}
     old -= {*meta.refs.values(), meta.current}
-    # Where pinning failed, what somebody needs must wait until it succeeds.
+    # Where pinning failed, needed snapshots must wait until it succeeds.
     return tuple(sorted(old, key=ages.__getitem__)) if old.isdisjoint(needed) else ()
 
 
 def _ages(meta: Metadata) -> Mapping[int | None, int]:
-    """What came before what: by sequence numbers, which no clock sets back, if they are known."""
+    """The order of snapshots: by sequence numbers, which no clock sets back, if they are known."""
     known = meta.snapshots.values()
     if all(snapshot.sequence for snapshot in known):
         return {snapshot.id: snapshot.sequence for snapshot in known}
