@@ -14,7 +14,7 @@ __all__ = ["Engine", "Report", "StreamSqlError", "TableReport", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the engine when it is asked for: `dbt --version` does without Spark."""
+    """Import the engine on demand: `dbt --version` works without Spark."""
     if name in {"Engine", "Report", "TableReport"}:
         from dbt_streamsql import engine
 

@@ -1,4 +1,4 @@
-"""The folder of what dbt-streamsql keeps for one user, outside of warehouses and projects."""
+"""The folder for dbt-streamsql's per-user files, outside of warehouses and projects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from platformdirs import user_cache_path
 def cache_folder() -> Path:
     """`STREAMSQL_CACHE`, or `dbt-streamsql` in the user's cache folder.
 
-    It holds downloads, and the records of running services.
+    It contains downloads, and the records of running services.
     """
     chosen = os.environ.get("STREAMSQL_CACHE")
     if chosen:

@@ -1,4 +1,4 @@
-"""Lengths of time as people write them in a config: `90`, `5 minutes`, `1h 30m`, `7 days`."""
+"""Durations as written in a config: `90`, `5 minutes`, `1h 30m`, `7 days`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dbt_streamsql.meta.store.retention import DAY, Retention
 
 
 def seconds_of(value: object, key: str) -> float:
-    """A number is seconds; a text has units. Error: CONFIG_INVALID.
+    """A number is in seconds; a text has units. Error: CONFIG_INVALID.
 
     >>> seconds_of("5 minutes", "max_staleness")
     300.0
@@ -36,7 +36,7 @@ def seconds_of(value: object, key: str) -> float:
 def event_times(
     event_time: str, lateness: object, late_data: str, idle_after: object
 ) -> dict[str, Any]:
-    """What a streaming table says of event time, its lengths in seconds. Error: CONFIG_INVALID.
+    """The event-time options of a streaming table, durations in seconds. Error: CONFIG_INVALID.
 
     >>> event_times("ts", "10 seconds", "include_next", "never")["lateness"]
     10.0
@@ -51,7 +51,7 @@ def event_times(
 
 
 def retention_of(retain: object, barriers: object) -> Retention:
-    """What is kept, from what a profile says. Error: CONFIG_INVALID.
+    """The retention from the options of a profile. Error: CONFIG_INVALID.
 
     >>> retention_of("7 days", 300)
     Retention(seconds=604800.0, barriers=300)
@@ -67,7 +67,7 @@ def retention_of(retain: object, barriers: object) -> Retention:
 
 
 def orphan_age(value: object) -> float | None:
-    """From which age, in seconds, a file that nothing names may go. Error: CONFIG_INVALID."""
+    """The age in seconds from which an unreferenced file may be removed. Error: CONFIG_INVALID."""
     if value is None:
         return None
     found = seconds_of(value, "orphans_older_than")

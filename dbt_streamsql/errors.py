@@ -74,7 +74,7 @@ CODES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where in the user's text something stands: model, 1-based line and column (0 = unknown)."""
+    """A position in the user's text: model, 1-based line and column (0 = unknown)."""
 
     model: str = ""
     line: int = 0
@@ -113,7 +113,7 @@ class StreamSqlError(Exception):
         super().__init__(str(self))
 
     def at(self, place: Place) -> StreamSqlError:
-        """The same error with a place; a line that it has already is one of this model."""
+        """The same error with a place; a line that it already has belongs to this model."""
         given = (self.code, self.message)
         if self.place is not None:
             place = Place(self.place.model or place.model, self.place.line, self.place.column)

@@ -1,7 +1,7 @@
-"""The one place where names and texts become SQL. Values travel as parameter markers.
+"""The only place where names and texts become SQL. Values travel as parameter markers.
 
-A name and a text are quoted whatever they hold. An expression of a config is the user's own SQL;
-it is only kept from reaching beyond its place in the statement.
+Names and texts are quoted whatever they contain. A config expression is the user's own SQL; it is
+only kept from extending beyond its place in the statement.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PAIRS = {")": "(", "]": "[", "}": "{"}
 
 
 def quote(identifier: str) -> str:
-    """Back-tick one identifier: ``a`b`` -> ```a``b```. For columns any text is a name."""
+    """Back-tick one identifier: ``a`b`` -> ```a``b```. Any text is a valid column name."""
     return "`" + identifier.replace("`", "``") + "`"
 
 
@@ -63,15 +63,15 @@ def check_name(part: str, what: str = "table") -> str:
 
 
 def literal(value: object) -> str:
-    """A text as a literal of Spark SQL, where a statement takes no parameter markers."""
+    """A text as a Spark SQL literal, where a statement takes no parameter markers."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    # Spark replaces `${…}` by settings and environment variables before it reads a statement.
+    # Spark replaces `${…}` by settings and environment variables before it parses a statement.
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{")
     return f"'{escaped}'"
 
 
 def column(text: str) -> str:
-    """A column as a config names it, quoted; `a.b` is the field b of the column a."""
+    """A column named in a config, quoted; `a.b` is the field b of the column a."""
     parts, position = [], 0
     while match := _SPLIT.match(text, position):
         ticked, plain = match.groups()
@@ -98,7 +98,7 @@ def partition_field(text: str) -> str:
 
 
 def expression(text: object, what: str) -> str:
-    """The text, if it is closed: no statement end, no comment, every quote and bracket in pairs.
+    """The text, if it is closed: no statement end, no comment, all quotes and brackets in pairs.
 
     `what` is the config key. Error: EXPRESSION_INVALID.
     """
@@ -130,7 +130,7 @@ def expression(text: object, what: str) -> str:
 @dataclass(frozen=True, order=True)
 class TableName:
     """A three-part name: `str()` is what `parse` reads, the plain `catalog.schema.table` where
-    that is clear; `.sql` is the quoted text."""
+    that is unambiguous; `.sql` is the quoted text."""
 
     catalog: str
     schema: str

@@ -1,4 +1,4 @@
-"""`state_ttl`, as a config says it: one length of time, or several by operator, input or id.
+"""`state_ttl`, as in a config: one duration, or several by operator, input or id.
 
 state_ttl: 1 day
 state_ttl: {default: 7 days, joins: {orders: 3 days, shipments: 1 day}, by_id: {4: [1 h, 0]}}
@@ -15,7 +15,7 @@ from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.state import KINDS, StateTtl
 
 _HINTS = "hints"
-"""Where a definition keeps what the hints of its query said."""
+"""The key for the hints of the query in a stored definition."""
 _KEYS = (*KINDS, "default", "by_id", _HINTS)
 _ALLOWED = (
     "a duration (0: forever), or a mapping of `default`, "
@@ -24,7 +24,7 @@ _ALLOWED = (
 
 
 def state_ttl_of(value: object, sql: str, place: Place) -> StateTtl | None:
-    """What a config and the hints of a query say; None when all is kept for ever.
+    """The TTLs from a config and from the hints of a query; None when all state is kept forever.
 
     Error: CONFIG_INVALID, listing all mistakes.
     """
@@ -94,7 +94,7 @@ def _time(value: object, key: str, wrong: list[str]) -> int:
 
 
 def as_data(ttl: StateTtl | None) -> dict[str, Any]:
-    """What a definition keeps of it, as `state_ttl_of` reads it ({}: nothing was said)."""
+    """The form stored in a definition, as `state_ttl_of` reads it ({}: nothing was set)."""
     if ttl is None:
         return {}
     found: dict[str, Any] = {"default": ttl.default / 1000, **_seconds(ttl.kinds)}

@@ -1,4 +1,4 @@
-"""The limits by which an engine chooses between ways that lead to the same rows."""
+"""The limits by which an engine chooses between strategies that produce the same rows."""
 
 from __future__ import annotations
 
@@ -7,67 +7,68 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Tuning:
-    """From where on one way is better than another. Results do not depend on it, only what they
-    cost: the defaults are what was measured, and tests set others to go the rarer ways."""
+    """Thresholds above which one strategy beats another. They affect cost, never results: the
+    defaults are measured, and tests set others to take the rarer strategies."""
 
     driver_rows: int = 100_000
-    """Changed rows or groups up to which the driver writes; -1: it never does. A view of which
-    more are others than its query gives is written anew."""
+    """Changed rows or groups up to which the driver writes; -1: it never does. A view with more
+    rows that differ from its query is rewritten."""
 
     driver_bytes: int = 128 << 20
-    """Bytes in files up to which the changes of a view's inputs come to the driver."""
+    """Bytes in files up to which the changes of a view's inputs are collected to the driver."""
 
     small_table: int = 100_000
     """Rows up to which a table is rewritten whole (one job instead of several); -1: none is."""
 
     compacted_above: int = 100_000
-    """Rows above which a table is compacted when it is worn; smaller ones are written anew."""
+    """Rows above which a fragmented table is compacted; smaller ones are rewritten."""
 
     small_files: int = 16
-    """Files beyond those that the size of a table warrants, from which on it is worn: every epoch
-    adds one."""
+    """Excess files, beyond those that a table's size warrants, from which on it is fragmented:
+    every epoch adds one."""
 
     many_files: int = 32
-    """Data files above which a small view is written anew instead of gaining another one."""
+    """Data files above which a small view is rewritten instead of gaining another one."""
 
     barriers_together: int = 100
-    """Barriers that are let go together, unless the oldest of them has been due for a day."""
+    """Barriers that are dropped together, unless the oldest of them has been due for a day."""
 
     guarded_rows: int = 100_000
-    """Rows of the changed inputs up to which nothing is refreshed in full for cost: both ways are
-    equally quick. Beside more rows of all inputs a change that meets too many is given up."""
+    """Rows of the changed inputs up to which no view is refreshed in full for cost: both
+    strategies are equally fast. With more rows of all inputs, a change that joins too many is
+    given up."""
 
     compared_rows: int = 1_000_000
-    """Rows of all inputs, and of the view, up to which its query may be computed anew and compared
-    with what is stored; -1: none is."""
+    """Rows of all inputs, and of the view, up to which its query may be recomputed and compared
+    with the stored rows; -1: none is."""
 
     compared_bytes: int = 64 << 20
-    """The same of the files of what is stored."""
+    """The same limit for the bytes of the files of the stored rows."""
 
     held_rows: int = 200_000
-    """Rows of a view up to which they are kept in the process and compared there; -1: none are."""
+    """Rows of a view up to which they are cached and compared in the process; -1: none are."""
 
     held_bytes: int = 256 << 20
-    """The bytes of all views that are kept."""
+    """The bytes of all cached views."""
 
     read_alone: int = 2
-    """Views that read a version of an input as it is stored, before it is kept for the others of
+    """Views that read a version of an input as stored, before it is cached for the other views of
     an epoch, which compute their queries over it; at most `compared_rows` and `compared_bytes`."""
 
     comparing: float = 1.0
-    """How many times dearer that counts than it looks; 0: it is done wherever it may be."""
+    """The factor applied to the estimated cost of comparing; 0: done wherever possible."""
 
     parallel: int = 4
-    """Views of one level that run side by side."""
+    """Views of one level that run in parallel."""
 
     broadcast_rows: int = 500_000
     """Changed rows above which the hints to broadcast a change are dropped (or `driver_bytes`)."""
 
     big_rows: int = 1_000_000
-    """Rows from which on a table is read once for its change and for what other changes meet."""
+    """Rows from which on a table is read once for both its change and other changes' joins."""
 
     single_rows: int = 20_000
     """Changed rows up to which one task reads them."""
 
     idle_readers: int = 2_000
-    """Allocators of Iceberg's readers that are not worth the time that it takes to close them."""
+    """Allocators of Iceberg's readers that are not worth the time to close them."""

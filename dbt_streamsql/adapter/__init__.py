@@ -1,4 +1,4 @@
-"""What dbt loads: the plugin record. The only room that imports dbt."""
+"""What dbt loads: the plugin record. The only package that imports dbt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHIPPED = _PACKAGE / "macros"
 Plugin = AdapterPlugin(
     adapter=StreamSqlAdapter,  # type: ignore[arg-type] # dbt's protocol is wider than its base
     credentials=StreamSqlCredentials,
-    # In a wheel the macros lie inside the package, in a checkout beside it.
+    # In a wheel the macros are inside the package, in a checkout next to it.
     include_path=str(_SHIPPED if _SHIPPED.is_dir() else _PACKAGE.parent / "macros"),
     project_name="dbt_streamsql",
     dependencies=["spark"],

@@ -35,7 +35,7 @@ STATS: dict[str, tuple[str, str]] = {
     "state_ttl": ("State TTL", "how long its operators keep state, and whether any has expired"),
     "barrier": ("Barrier", "the run that wrote the newest version of a materialized view"),
 }
-"""By id: label and description of what dbt docs show beside a table."""
+"""By id: the label and description of what dbt docs show for a table."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Described:
     stats: dict[str, Any]
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """One row a column, as dbt's catalog wants it."""
+        """One row per column, as dbt's catalog requires."""
         table = {
             "table_database": self.relation.database,
             "table_schema": self.relation.schema,
@@ -103,7 +103,7 @@ class Described:
 def describe(
     session: SparkSession, relation: StreamSqlRelation, name: TableName, hidden: str
 ) -> Described:
-    """Look a relation up; columns that start with `hidden` are left out."""
+    """Look up a relation; columns that start with `hidden` are left out."""
     fields = tuple(f for f in session.table(name.sql).schema if not f.name.startswith(hidden))
     meta = None if relation.is_view else _metadata(session, name)
     if meta is not None:
@@ -117,7 +117,7 @@ def describe(
 
 
 def column_type(name: str) -> agate.data_types.DataType:
-    """How a column of the catalog is typed: guessing would turn names into numbers."""
+    """The type of a catalog column: guessing would turn names into numbers."""
     import agate
 
     if name.endswith(":include"):

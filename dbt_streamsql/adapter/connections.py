@@ -1,4 +1,4 @@
-"""dbt's connections: one a thread, each with a Spark session of its own."""
+"""dbt's connections: one per thread, each with its own Spark session."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 logger = AdapterLogger("StreamSQL")
 
 _AGAIN_SECONDS = (1.0, 2.0, 4.0, 8.0)
-"""Pauses between the times that what runs is cancelled; the last one again and again. What a
-cancelled model cleans up takes less."""
+"""Pauses between the cancels of what runs; the last one repeats. The cleanup of a cancelled model
+takes less."""
 
 _COMMENT = re.compile(r"\A(?:\s+|--[^\n]*(?:\n|\Z)|/\*.*?\*/|;)+", re.DOTALL)
 _QUERY = re.compile(r"(select|with|from|values|table)\b|\(", re.IGNORECASE)
@@ -63,12 +63,12 @@ def reads_rows(sql: str) -> bool:
 
 
 def named_in(sql: str) -> set[TableName]:
-    """What may be a table's name in a text: all that has three parts."""
+    """What may be a table's name in a text: everything with three parts."""
     return {TableName.parse(match.group(0)) for match in _THREE_PARTS.finditer(sql)}
 
 
 def named_by(sql: str, catalog: str) -> set[TableName]:
-    """`named_in`, and what is named by a string, as arguments of procedures are."""
+    """`named_in`, and names in strings, as in arguments of procedures."""
     found = named_in(sql)
     for match in _TEXT.finditer(sql):
         with suppress(StreamSqlError):
@@ -77,7 +77,7 @@ def named_by(sql: str, catalog: str) -> set[TableName]:
 
 
 class Cursor:
-    """The result of one statement, as a DB-API cursor shows it."""
+    """The result of one statement, as a DB-API cursor."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
@@ -86,7 +86,7 @@ class Cursor:
         self.traces = False
 
     def execute(self, sql: str, bindings: Sequence[Any] | None = None) -> None:
-        """Run one statement; `?` in it stand for the `bindings`."""
+        """Run one statement; `?` in it stands for the `bindings`."""
         text = sql.strip().rstrip(";")
         self.traces = _LEAVES_TRACES.match(_COMMENT.sub("", text)) is not None
         self._rows = None
@@ -127,12 +127,12 @@ class Handle:
         self.host = host
         self.session = host.acquire()
         self.model = self.query = ""
-        """The text of the model being built: compiled, and as it stands in statements."""
+        """The text of the model being built: compiled, and as it appears in statements."""
         self.reads = Reads()
         self.shows = False
-        """Whether the rows of its queries are for somebody to look at."""
+        """Whether the rows of its queries are shown to a user."""
         self.beside: frozenset[str] = frozenset()
-        """The tables that the queries of a python model read, all at one barrier."""
+        """The tables that the queries of a Python model read, all at one barrier."""
         self.temporaries: list[str] = []
         """Temporary views to drop when the connection is closed."""
         self._cursors: list[Cursor] = []
@@ -140,7 +140,7 @@ class Handle:
         self._holds = 0
 
     def hold(self) -> None:
-        """Keep what is staged where it is until this connection is closed."""
+        """Keep staged data where it is until this connection is closed."""
         self.host.gate.enter()
         self._holds += 1
 
@@ -177,7 +177,7 @@ class Handle:
 class StreamSqlConnectionManager(SparkConnectionManager):
     TYPE = "streamsql"
     _cancels: Hashable = None
-    """The thread that has cancelled what the others run, until the end of the invocation."""
+    """The thread that has cancelled the other threads' work, until the end of the invocation."""
 
     @property
     def host(self) -> SparkHost:
@@ -190,7 +190,7 @@ class StreamSqlConnectionManager(SparkConnectionManager):
         except DbtRuntimeError:
             raise
         except Exception as error:  # noqa: BLE001 - raised again, in dbt's words
-            # The log has it all, without secrets; a chained cause would show them again.
+            # The log has everything, without secrets; a chained cause would show them again.
             logger.debug(f"Error while running:\n{scrub(sql)}\n{trace_of(error)}")
             if isinstance(error, StreamSqlError):
                 raise DbtRuntimeError(cause_of(error)) from None
@@ -203,7 +203,7 @@ class StreamSqlConnectionManager(SparkConnectionManager):
         if connection.state == ConnectionState.OPEN:
             return connection
         if self._cancels not in (None, self.get_thread_identifier()):
-            # The run of a model that was about to begin.
+            # A model that was about to start.
             connection.handle = None
             connection.state = ConnectionState.FAIL
             raise FailedToConnectError("the run was cancelled")
@@ -231,7 +231,7 @@ class StreamSqlConnectionManager(SparkConnectionManager):
             return super().execute(sql, auto_begin, fetch, limit)
 
     def limited(self) -> AbstractContextManager[None]:
-        """For what this thread's connection runs. Error: QUERY_TIMEOUT."""
+        """A time limit for this thread's connection. Error: QUERY_TIMEOUT."""
         handle = self.get_thread_connection().handle
         return limited(handle.session, self.profile.credentials.query_timeout)
 
@@ -239,12 +239,12 @@ class StreamSqlConnectionManager(SparkConnectionManager):
         connection.handle.cancel()
 
     def cancel_open(self) -> list[str]:
-        """Return when nothing runs: a model that is between two statements sends the next one
-        all the same, and dbt would wait for it."""
+        """Return when nothing runs: a model between two statements still sends the next one, and
+        dbt would wait for it."""
         self._cancels = self.get_thread_identifier()
         mine = self.get_if_exists()
         with self.lock:
-            # dbt's own would open those that are not open yet.
+            # dbt's own would open connections that are not open yet.
             others = [each for each in self.thread_connections.values() if each is not mine]
             names = [each.name for each in others if each.name is not None]
         self.host.cancel_all()

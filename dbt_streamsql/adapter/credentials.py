@@ -1,4 +1,4 @@
-"""The profile: which keys there are, what they may hold, and what they mean for the session."""
+"""The profile: its keys, what they may hold, and what they mean for the session."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class StreamSqlCredentials(Credentials):
     schema: str = ""
     # Folder (relative to the dbt project) or URI of the tables.
     warehouse: Optional[str] = None  # noqa: UP045 - evaluated by mashumaro on 3.10
-    # Folders and URIs beside the warehouse where models may keep files.
+    # Folders and URIs besides the warehouse where models may keep files.
     allowed_roots: List[str] = field(default_factory=list)  # noqa: UP006
     # The catalog's own properties; with `type` or `uri` they replace the SQLite catalog.
     catalog_properties: Dict[str, Any] = field(default_factory=dict, repr=False)  # noqa: UP006
@@ -80,7 +80,7 @@ class StreamSqlCredentials(Credentials):
     meta: Optional[str] = field(default=None, repr=False)  # noqa: UP045
     # For a MetaService; one on this host has its token in a file.
     meta_token: Optional[str] = field(default=None, repr=False)  # noqa: UP045
-    # The part of the topology that this target runs, with barriers of its own.
+    # The part of the topology that this target runs, with its own barriers.
     boundary: Optional[str] = None  # noqa: UP045
     # embedded: a Spark in this process; connect: sc://host:port; cluster: the driver is here.
     method: str = "embedded"
@@ -96,16 +96,16 @@ class StreamSqlCredentials(Credentials):
     server: bool = True
     # Seconds that one statement, or the refresh of one view, may take.
     query_timeout: Optional[int] = None  # noqa: UP045
-    # How long a barrier can be read after it ended, and how many of the newest, at most.
+    # How long a barrier stays readable after it ended, and how many of the newest, at most.
     retain: Any = "7 days"
     retain_barriers: int = 300
     # Any Spark settings; they win over the adapter's.
     spark_properties: Dict[str, Any] = field(default_factory=dict, repr=False)  # noqa: UP006
 
-    # Options of streams by name; sources say `connection: <name>`.
+    # Options of streams by name; sources set `connection: <name>`.
     connections: Dict[str, Any] = field(default_factory=dict, repr=False)  # noqa: UP006
 
-    # Parts of Spark that read Kafka and Avro.
+    # Spark's modules that read Kafka and Avro.
     connectors: List[str] = field(default_factory=list)  # noqa: UP006
 
     _ALIASES: ClassVar[Dict[str, str]] = {"catalog": "database"}  # noqa: UP006
@@ -131,7 +131,7 @@ class StreamSqlCredentials(Credentials):
     def validate(cls, data: Any) -> None:
         """Refuse a profile with ONE error that lists everything wrong. Code: CONFIG_INVALID.
 
-        From here on no message shows a secret of the profile.
+        From here on, no message shows a secret of the profile.
         """
         secrets.remember(secret for _, secret in secrets.of_profile(data))
         problems = list(_problems(data))
@@ -172,16 +172,16 @@ class StreamSqlCredentials(Credentials):
         )
 
     def roots(self, root: Path) -> Roots:
-        """Where models may keep files: the warehouse and what the profile allows beside it."""
+        """Where models may keep files: the warehouse and the profile's `allowed_roots`."""
         places = [self.settings(root).warehouse, *(_located(p, root) for p in self.allowed_roots)]
         return Roots(root, tuple(place for place in places if place))
 
     def meta_url(self, root: Path) -> str:
-        """The MetaService store: what the profile says, or a SQLite file beside the tables."""
+        """The MetaService store: the profile's, or a SQLite file next to the tables."""
         return store_of(self.meta or self.meta_file(root), self.boundary or "")
 
     def meta_file(self, root: Path) -> str:
-        """The store of a profile that names none: a SQLite file beside the tables."""
+        """The store of a profile without one: a SQLite file next to the tables."""
         warehouse = self.settings(root).warehouse
         folder = root / DEFAULT_WAREHOUSE
         if warehouse and "://" not in warehouse:
@@ -190,7 +190,7 @@ class StreamSqlCredentials(Credentials):
 
 
 def _located(place: str, root: Path) -> str:
-    """A folder resolved against the dbt project's folder; a URI as it is."""
+    """A folder resolved against the dbt project's folder; a URI unchanged."""
     if not place or "://" in place:
         return place
     return str((root / Path(place).expanduser()).resolve())
@@ -320,7 +320,7 @@ def _kind(value: Any) -> str:
 
 
 def texts(values: dict[str, Any]) -> dict[str, str]:
-    """YAML's values as Spark spells them: `true`, not `True`."""
+    """YAML values as Spark spells them: `true`, not `True`."""
     return {
         key: str(value).lower() if isinstance(value, bool) else str(value)
         for key, value in values.items()

@@ -18,9 +18,9 @@ MAINTAINED = ("materialized_view", "partial_update", "streaming_table", "sink")
 
 @dataclass(frozen=True)
 class Invocation:
-    """How dbt is to find the project, and which of its models are meant.
+    """How dbt finds the project, and which of its models are meant.
 
-    `flags`: such as `--project-dir …`; `select` and `exclude` as dbt's own.
+    `flags`: such as `--project-dir …`; `select` and `exclude` as in dbt.
     """
 
     flags: tuple[str, ...] = ()
@@ -56,12 +56,12 @@ class Invocation:
         }
 
     def compile(self, selector: str) -> list[Any]:
-        """dbt's nodes of what is selected, compiled. Error: PROJECT_INVALID."""
+        """The selected nodes of dbt, compiled. Error: PROJECT_INVALID."""
         told = self._invoke("compile", "--select", selector)
         return [result.node for result in (told.result.results if told.result else ())]
 
     def _invoke(self, *arguments: str) -> Any:
-        # What it prints would stand in the middle of what this process tells.
+        # Its output would mix with that of this process.
         with redirect_stdout(StringIO()):
             told = dbtRunner().invoke(["--quiet", "--no-use-colors", *arguments, *self.flags])
         if told.exception is not None:

@@ -1,4 +1,4 @@
-"""`dbt debug`: each part that a run needs, tested one after the other."""
+"""`dbt debug`: tests each part that a run needs, one after the other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def run(host: SparkHost) -> Iterator[str]:
-    """Yield one line a part that works; the first that does not is an error with what to do."""
+    """Yield one line per part that works; the first that does not is an error with what to do."""
     if host.settings.method != "connect":
         yield f"java: {find_java()}"
         files = jars.ensure()
@@ -56,7 +56,7 @@ def _remove_folder(session: SparkSession, catalog: str, schema: str) -> None:
 
     root = session.conf.get(f"spark.sql.catalog.{catalog}.warehouse", "")
     if root:
-        # An object store has no folders, and may be reached by Iceberg alone.
+        # An object store has no folders, and perhaps only Iceberg can reach it.
         with suppress(OSError, Py4JError):
             delete_folder(session, posixpath.join(root, schema))
 

@@ -39,7 +39,7 @@ logger = AdapterLogger("StreamSQL")
 
 
 class MaintainedAdapter(OperationsAdapter):
-    """The adapter's methods for the models that are parts of the run's barrier."""
+    """The adapter's methods for the models that are part of the run's barrier."""
 
     def __init__(self, config: Any, mp_context: Any) -> None:
         super().__init__(config, mp_context)
@@ -59,9 +59,9 @@ class MaintainedAdapter(OperationsAdapter):
     ) -> AdapterResponse:
         """Bring one materialized view up to date in this run's epoch; opens the epoch if needed.
 
-        `keep`: as the view is configured now, whatever the model's config says.
+        `keep`: with the view's current configuration, whatever the model's config says.
 
-        Returns what `run_results.json` and dbt's log line tell about it.
+        Returns what `run_results.json` and dbt's log line show.
         """
         with self.connections.exception_handler(sql):
             config = own_config(model, self.config)
@@ -90,7 +90,7 @@ class MaintainedAdapter(OperationsAdapter):
     ) -> AdapterResponse:
         """Bring one wide table up to date in this run's epoch, as `streamsql_materialize` does.
 
-        `sql` are the INSERT statements of its branches, `nodes` the project's, of dbt's graph.
+        `sql` are the INSERT statements of its branches, `nodes` the project's, from dbt's graph.
         """
         with self.connections.exception_handler(sql):
             config = own_config(model, self.config)
@@ -122,7 +122,7 @@ class MaintainedAdapter(OperationsAdapter):
         columns: str | list[str] | None,
         own_key: str | list[str] | None,
     ) -> str:
-        """The statement by which a model writes its columns of a wide table; see `branch()`."""
+        """The statement that writes a model's columns of a wide table; see `branch()`."""
         keys = model_config.names_of(key)
         own = model_config.names_of(own_key)
         node = partial_update.node_of(relation, nodes)
@@ -143,7 +143,7 @@ class MaintainedAdapter(OperationsAdapter):
         full_refresh: bool = False,
         old_relation: StreamSqlRelation | None = None,
     ) -> AdapterResponse:
-        """Take what is new in the stream of a streaming table, in this run's epoch.
+        """Read what is new in the stream of a streaming table, in this run's epoch.
 
         `sql` is the code of a python model. `sources`: the sources of the project that the model
         reads, as nodes of dbt's graph.
@@ -185,8 +185,8 @@ class MaintainedAdapter(OperationsAdapter):
         full_refresh: bool = False,
         old_relation: StreamSqlRelation | None = None,
     ) -> AdapterResponse:
-        """Define a sink in this run's epoch, whose end delivers to it; what is published of its
-        table already is delivered now."""
+        """Define a sink in this run's epoch, whose end delivers to it; what is already published
+        of its table is delivered now."""
         with self.connections.exception_handler(sql):
             config = own_config(model, self.config)
             name = self._maintained(relation, config)
@@ -212,10 +212,10 @@ class MaintainedAdapter(OperationsAdapter):
 
     @available.parse(lambda *_, **__: False)
     def streamsql_waits(self, this: StreamSqlRelation, statement: str) -> bool:
-        """Whether a statement of a hook has to wait until the run is published, and then does.
+        """Whether a hook's statement has to wait until the run is published, and then does.
 
-        It reads no rows, so that no version can be put into it, and names a table that the run
-        has staged. Error: DUPLICATE_WRITER when it writes rows of a maintained table.
+        It reads no rows, so no version can be put into it, and names a table that the run has
+        staged. Error: DUPLICATE_WRITER when it writes rows of a maintained table.
         """
         engine = self.host.open_epoch
         if engine is None:
@@ -233,7 +233,7 @@ class MaintainedAdapter(OperationsAdapter):
 
     @available.parse(lambda *_, **__: None)
     def streamsql_when_published(self, this: StreamSqlRelation, statement: str) -> None:
-        """Run a statement of a hook as soon as what its model has made is published."""
+        """Run a hook's statement as soon as what its model has made is published."""
         if self.host.open_epoch is None or self._policy == "model":
             self.execute(statement)
         else:
@@ -241,7 +241,7 @@ class MaintainedAdapter(OperationsAdapter):
 
     @available.parse(lambda *_, **__: None)
     def streamsql_document(self, relation: StreamSqlRelation, model: Any) -> None:
-        """Give a maintained table the comments of `persist_docs`, when its version is published.
+        """Set a maintained table's comments of `persist_docs` when its version is published.
 
         Error: CONFIG_INVALID.
         """
@@ -279,7 +279,7 @@ class MaintainedAdapter(OperationsAdapter):
                 )
 
     def _do_waiting(self, held: Collection[str] = ()) -> None:
-        """Do all that waited. Error: HOOK_FAILED, with what failed of it."""
+        """Do all that was waiting. Error: HOOK_FAILED, listing what failed."""
         failed = []
         for each in self._waiting.take(held):
             try:
@@ -295,12 +295,12 @@ class MaintainedAdapter(OperationsAdapter):
             )
 
     def _view_options(self, name: str, config: Any) -> dict[str, Any]:
-        """What a config says of a materialized view, with the plan file that it names."""
+        """A materialized view's options from its config, with the plan file that it names."""
         options = model_config.of_materialized_view(name, config)
         return plan_files.with_plan(options, name, config, self._roots, lambda: self.host.spark)
 
     def cleanup_connections(self) -> None:
-        """The end of a command; that of `dbt compile` writes the plan files of its views."""
+        """The end of a command; for `dbt compile`, it writes the plan files of its views."""
         nodes = getattr(self.get_macro_resolver(), "nodes", None)
         # dbt calls this more than once.
         if nodes and nodes is not self._planned and plan_files.is_compiling():
@@ -338,7 +338,7 @@ class MaintainedAdapter(OperationsAdapter):
         engine = self.host.engine
         if old_relation is not None and not old_relation.is_materialized_view:
             self.drop_relation(old_relation)
-        # The engine runs statements of its own: lines of this one would mislead.
+        # The engine runs its own statements: lines of this one would mislead.
         with self.connections.exception_handler(""):
             at_once = self._policy == "model"
             self._begun()

@@ -1,4 +1,4 @@
-"""From what Spark, Iceberg or the engine throw to the few lines that a user can act on."""
+"""Turns errors of Spark, Iceberg and the engine into a few lines that a user can act on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GONE = ("StatusCode.UNAVAILABLE", "INVALID_HANDLE.SESSION_", "NO_ACTIVE_SESSION
 _PY4J = re.compile(r"^An error occurred while calling \S+\.?\n:\s*")
 _WORKER = re.compile(r".*Traceback \(most recent call last\):\n(.*\n)?(\S.*)", re.DOTALL)
 _WORKER_LINE = re.compile(r'File "<python model>", line (\d+)')
-# The place as Spark tells it: of a parser's or analyzer's error, and of one while running.
+# The place in Spark's message: of a parser's or analyzer's error, and of a runtime error.
 _SPOTS = (
     re.compile(r"(?:;\s*|\s*\()line (?P<line>\d+),? pos (?P<column>\d+)\)?(?:\n.*)?$", re.DOTALL),
     re.compile(r"\n== SQL(?: of .*?)? \(line (?P<line>\d+), position \d+\) ==\n.*", re.DOTALL),
@@ -44,9 +44,9 @@ _HINTS = (
 
 
 def cause_of(error: BaseException, statement: str = "", query: str = "") -> str:
-    """The cause in words, where it lies in the `statement`, and what to do, without Java's trace.
+    """The cause in words, its place in the `statement`, and what to do, without Java's trace.
 
-    Lines are told of the `query`, the text of the model, if the statement has it.
+    Lines are those of the `query`, the text of the model, if the statement has it.
     """
     if isinstance(error, StreamSqlError):
         return scrub(str(error))
@@ -90,10 +90,10 @@ def _place(line: int, statement: str, query: str) -> str:
 
 
 def trace_of(error: BaseException) -> str:
-    """All that is known about an error, Java's traces too, for the debug log."""
+    """Everything known about an error, including Java's traces, for the debug log."""
     parts = traceback.format_exception(error)
     for link in _chain(error):
-        # PySpark keeps the trace beside the message: embedded, and over Spark Connect.
+        # PySpark keeps the trace next to the message: embedded, and over Spark Connect.
         java = getattr(link, "_stackTrace", None) or getattr(link, "_stacktrace", None)
         if java:
             parts.append(f"\nJava:\n{java}")
@@ -117,7 +117,7 @@ def _gone(error: BaseException) -> StreamSqlError:
 
 
 def listed(problems: list[str]) -> str:
-    """Several mistakes as one text, a line each."""
+    """Several mistakes as one text, one per line."""
     if len(problems) == 1:
         return problems[0]
     return f"{len(problems)} problems" + "".join(f"\n    - {problem}" for problem in problems)

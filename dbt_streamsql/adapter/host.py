@@ -1,7 +1,7 @@
 """What all of dbt's threads share in one process: the Spark session and the engine.
 
-dbt opens a connection a node; opening a Spark session costs a tenth of a second and its first
-query half a second more, so used sessions are kept and handed out again, unless a statement
+dbt opens a connection per node; opening a Spark session costs a tenth of a second and its first
+query another half second, so used sessions are kept and handed out again, unless a statement
 changed their settings or left a temporary view behind.
 """
 
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
 logger = AdapterLogger("StreamSQL")
 Connections = Mapping[str, Mapping[str, str]]
 
-# At its end Python looks through all objects for garbage: dbt's, pandas' and SQLAlchemy's modules
-# take it a second, of a short command the fifth part. Nothing is freed by it that is needed.
+# At exit, Python searches all objects for garbage: the modules of dbt, pandas and SQLAlchemy make
+# this take a second, a fifth of a short command. It frees nothing that is needed.
 atexit.register(gc.freeze)
 
 
 SLOW_SECONDS = 10.0
-"""A start of Spark that takes longer is told: nothing else shows that something goes on."""
+"""A slower start of Spark is reported: nothing else shows that it is in progress."""
 
 
 @contextmanager
 def _report_slow_start(method: str) -> Iterator[None]:
-    """Say so while Spark is still starting after a while, and when it has started."""
+    """Log when Spark is still starting after a while, and when it has started."""
     began, told = time.monotonic(), threading.Event()
 
     def tell() -> None:
@@ -72,7 +72,7 @@ def _report_slow_start(method: str) -> Iterator[None]:
 class RunGate:
     """Many threads may read what the epoch has staged, or one may publish it.
 
-    Publishing renames staged tables: a statement that names one must not be under way.
+    Publishing renames staged tables: no statement that names one may be running.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class RunGate:
         self._closed = False
 
     def enter(self) -> None:
-        """Come in and stay until `leave`; who is inside already may come in again."""
+        """Enter and stay until `leave`; a thread that is inside may enter again."""
         me = threading.get_ident()
         with self._condition:
             self._condition.wait_for(lambda: not self._closed or me in self._inside)
@@ -104,7 +104,7 @@ class RunGate:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Wait until nobody else is inside, and keep everybody out."""
+        """Wait until no other thread is inside, and keep all others out."""
         with self._condition:
             mine = self._inside.pop(threading.get_ident(), 0)
             self._condition.notify_all()
@@ -122,7 +122,7 @@ class RunGate:
 
 
 class SparkHost:
-    """One Spark session and one engine for one profile. Both are opened when first needed."""
+    """One Spark session and one engine for one profile, each opened on first use."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class SparkHost:
 
                 file = file_of(self.meta)
                 if file is not None:
-                    # Over Spark Connect nothing else makes the folder.
+                    # Over Spark Connect nothing else creates the folder.
                     file.parent.mkdir(parents=True, exist_ok=True)
                 self._engine = Engine.open(
                     self.settings.warehouse or None,
@@ -222,7 +222,7 @@ class SparkHost:
         return new_session(spark)
 
     def release(self, session: SparkSession) -> None:
-        """Take back a session that is as it was handed out."""
+        """Take back a session that is unchanged since it was handed out."""
         with self._lock:
             if self._spark is not None and not self._gone(session):
                 self._idle.append(session)
@@ -240,7 +240,7 @@ class SparkHost:
 
     @staticmethod
     def _gone(spark: SparkSession) -> bool:
-        # Somebody else in this process (a test, a notebook) may have stopped Spark.
+        # Other code in this process (a test, a notebook) may have stopped Spark.
         return not is_connect(spark) and spark.sparkContext._jsc is None  # noqa: SLF001 - no public getter
 
 
@@ -259,7 +259,7 @@ def host_of(
     retention: Retention | None = None,
     connections: Connections | None = None,
 ) -> SparkHost:
-    """The process's host for these settings; the same ones give the same host."""
+    """The process's host for these settings; equal settings give the same host."""
     key = (
         server,
         query_timeout,

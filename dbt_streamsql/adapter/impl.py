@@ -1,4 +1,4 @@
-"""The adapter: the run, and what the macros may ask for. Thin: the engine does the work."""
+"""The adapter: the run, and what the macros may call. Thin: the engine does the work."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ logger = AdapterLogger("StreamSQL")
 
 
 class PublishError(DbtBaseException):
-    """The run was built and could not be published.
+    """The run was built but could not be published.
 
-    Not a DbtRuntimeError: dbt takes one at this place for Ctrl-C, and says so.
+    Not a DbtRuntimeError: dbt would take one here for Ctrl-C, and say so.
     """
 
 
@@ -77,8 +77,8 @@ class StreamSqlAdapter(MaintainedAdapter):
     def clear_transaction(self) -> None:
         """Publish the run. dbt calls this when all nodes are done, before `on-run-end` hooks.
 
-        So hooks read published tables, and what fails here fails the command. (A hook of our
-        own would do the same, but dbt counts hooks among the results of the run.)
+        So hooks read published tables, and a failure here fails the command. (A hook of our own
+        would do the same, but dbt counts hooks among the results of the run.)
         """
         engine = self.host.open_epoch
         if engine is not None:
@@ -92,7 +92,7 @@ class StreamSqlAdapter(MaintainedAdapter):
         super().clear_transaction()
 
     def _needs_of(self, node: str) -> Collection[str]:
-        """The ids of the nodes that a node depends on; () of one that is none of the project."""
+        """The ids of the nodes that a node depends on; () for a node outside the project."""
         found = getattr(self.get_macro_resolver(), "nodes", {}).get(node)
         return found.depends_on_nodes if found is not None else ()
 
@@ -105,7 +105,7 @@ class StreamSqlAdapter(MaintainedAdapter):
             engine.abort()
 
     def cache_added(self, relation: StreamSqlRelation | None) -> str:
-        """A materialization made this relation; one that is not ours makes a new version."""
+        """A materialization made this relation; one that is not ours creates a new version."""
         engine = self.host.open_epoch
         # dbt-spark's incremental hands over a relation without a type.
         kept = relation is None or relation.is_view or relation.is_materialized_view
@@ -121,7 +121,7 @@ class StreamSqlAdapter(MaintainedAdapter):
         fetch: bool = False,
         limit: int | None = None,
     ) -> tuple[AdapterResponse, agate.Table]:
-        """As dbt's; what is read is the open epoch's version, without hidden columns."""
+        """As in dbt; it reads the open epoch's version, without hidden columns."""
         with self.host.gate.shared():
             return super().execute(self._staged(sql), auto_begin, fetch, limit)
 
@@ -130,13 +130,13 @@ class StreamSqlAdapter(MaintainedAdapter):
             return super().get_column_schema_from_query(self._staged(sql))
 
     def _shown(self, text: str, rewritten: str) -> str:
-        """What `text` was rewritten to; errors from now on tell lines of the model in it."""
+        """What `text` was rewritten to; later errors give lines of the model in it."""
         handle = self.connections.get_thread_connection().handle
         handle.query = rewritten
         model = handle.model
         start = text.find(model.strip()) if model.strip() else -1
         if start >= 0:
-            # A contract puts lines before and after the model's.
+            # A contract adds lines before and after the model's.
             own = rewritten.split("\n")[text[:start].count("\n") :]
             empty = model[: len(model) - len(model.lstrip())].count("\n")
             handle.query = "\n" * empty + "\n".join(own).lstrip()
@@ -146,7 +146,7 @@ class StreamSqlAdapter(MaintainedAdapter):
 
     @available.parse(lambda *a, **k: "")
     def streamsql_rewrite(self, sql: str) -> str:
-        """The query over the versions of the open epoch; they stay until the model is done."""
+        """The query over the versions of the open epoch, which stay until the model is done."""
         if self.host.open_epoch is not None:
             self.connections.get_thread_connection().handle.hold()
         return self._shown(sql, self._staged(sql))
@@ -159,7 +159,7 @@ class StreamSqlAdapter(MaintainedAdapter):
 
     @available.parse(lambda *a, **k: None)
     def streamsql_check(self, relation: StreamSqlRelation, model: Any) -> None:
-        """Refuse a name, a place or a config that cannot be, before any work."""
+        """Refuse an invalid name, place or config before any work."""
         config = model["config"]
         handle = self.connections.get_thread_connection().handle
         handle.model = handle.query = model.get("compiled_code") or ""
@@ -174,7 +174,7 @@ class StreamSqlAdapter(MaintainedAdapter):
 
     @available.parse(lambda *a, **k: None)
     def streamsql_reads(self, model: Any, shows: bool = False) -> None:
-        """How this node reads, from here on, by its config; `shows`: for somebody to look at.
+        """Set how this node reads, by its config; `shows`: its rows are shown to a user.
 
         Error: CONFIG_INVALID.
         """
@@ -204,13 +204,13 @@ class StreamSqlAdapter(MaintainedAdapter):
 
     @available.parse(lambda *a, **k: [])
     def streamsql_partition_fields(self, value: Any) -> list[str]:
-        """The items of `partition_by`: columns or transforms of one, quoted."""
+        """The items of `partition_by`: columns or transforms of a column, quoted."""
         with self.connections.exception_handler(""):
             return list(map(partition_field, partition_fields(value)))
 
     @available.parse(lambda *a, **k: "")
     def streamsql_expression(self, text: Any, key: str) -> str:
-        """SQL of a config, kept to its place."""
+        """A config's SQL, kept to its place."""
         with self.connections.exception_handler(""):
             return expression(text, key)
 
@@ -229,7 +229,7 @@ class StreamSqlAdapter(MaintainedAdapter):
 
     @available.parse(lambda *a, **k: [])
     def streamsql_statements(self, text: str) -> list[str]:
-        """The single statements of a text; a semicolon in a string or a comment ends none."""
+        """The single statements of a text; semicolons in strings and comments do not split it."""
         with self.connections.exception_handler(text):
             return self.host.engine.adapter_api.statements(text)
 
@@ -240,7 +240,7 @@ class StreamSqlAdapter(MaintainedAdapter):
 
     @available.parse(lambda *a, **k: {})
     def streamsql_located(self, configured: Any) -> dict[str, Any]:
-        """Properties or options with the places of files that they name made absolute."""
+        """Properties or options with the file locations in them made absolute."""
         with self.connections.exception_handler(""):
             return model_config.located({"options": configured}, self._roots).get("options", {})
 
@@ -261,7 +261,7 @@ class StreamSqlAdapter(MaintainedAdapter):
 
     @available.parse(lambda *a, **k: "select 1 as step")
     def streamsql_explain(self, query: Any) -> str:
-        """A query whose rows say how a view, or the text of a query, is kept up to date."""
+        """A query whose rows show how a view, or the text of a query, is kept up to date."""
         with self.connections.exception_handler(""):
             engine = self.host.engine
             if isinstance(query, StreamSqlRelation):
@@ -284,7 +284,7 @@ class StreamSqlAdapter(MaintainedAdapter):
 
     @available.parse(lambda *a, **k: "")
     def streamsql_changes(self, relation: StreamSqlRelation, model: Any) -> str:
-        """What the config changes in a view that exists; see `model_config.changes`."""
+        """What the config changes in an existing view; see `model_config.changes`."""
         with self.connections.exception_handler(""):
             name, config = str(self._name(relation)), own_config(model, self.config)
             if config.get("materialized") == "partial_update":
@@ -304,7 +304,7 @@ class StreamSqlAdapter(MaintainedAdapter):
         old_relation: StreamSqlRelation | None = None,
         documented: Any = None,
     ) -> AdapterResponse:
-        """Build a plain table from a query where `old_relation` (or none) stands.
+        """Build a plain table from a query in place of `old_relation` (or none).
 
         `documented`: the columns of the model that get their comments; None means all.
         """
@@ -326,7 +326,7 @@ class StreamSqlAdapter(MaintainedAdapter):
                 self.drop_relation(old_relation)
 
         query = self.streamsql_rewrite(sql)
-        # As the engine writes it: so lines of its errors are found in the query.
+        # In the engine's form, so that lines of its errors are found in the query.
         with self.connections.exception_handler(f"CREATE TABLE {name} AS {query}"):
             build = Build(spec, query, constraints=constraints, clear=clear)
             with self.connections.limited():
@@ -335,7 +335,7 @@ class StreamSqlAdapter(MaintainedAdapter):
 
     @available.parse(lambda *a, **k: None)
     def streamsql_flush_for(self, sql: str) -> None:
-        """Publish what is staged if the text reads a table that is not visible yet as it will be.
+        """Publish staged data if the text reads a table that is not yet visible in its new form.
 
         Spark checks a view's text against visible tables. A staged table whose visible version
         has the same columns can wait for the end of the run like all others.
@@ -419,7 +419,7 @@ class StreamSqlAdapter(MaintainedAdapter):
     ) -> AbstractContextManager[str]:
         from dbt_streamsql.storage.iceberg.commits import branch_write
 
-        # One statement that promises nothing is one change in every format.
+        # A single statement without constraints is one change in every format.
         if len(statements) > 1 or promised or branch_write.possible(self.session, name):
             return branch_write.branch(self.session, name)
         return nullcontext(name.sql)
@@ -429,7 +429,7 @@ class StreamSqlAdapter(MaintainedAdapter):
 
     @available.parse(lambda *a, **k: "")
     def streamsql_run_python(self, code: str) -> str:
-        """Run a python model; the quoted name of a temporary view of its result."""
+        """Run a Python model; return the quoted name of a temporary view of its result."""
         session = self.session
 
         def load(name: str) -> DataFrame:

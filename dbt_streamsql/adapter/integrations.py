@@ -21,7 +21,7 @@ FILE_FORMATS = ("parquet", "orc", "avro")
 class IcebergCatalog(CatalogIntegration):
     """`catalog_type: iceberg`. The entry's name is the Spark catalog's, `external_volume` its
     warehouse (a folder, relative to the project, or a URI), `adapter_properties` its own
-    properties; without `type` or `uri` among them it is kept in a SQLite file, as the profile's.
+    properties; without `type` or `uri` among them it is kept in a SQLite file, like the profile's.
     """
 
     catalog_type = "iceberg"

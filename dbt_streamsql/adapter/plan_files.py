@@ -35,12 +35,12 @@ def with_plan(
 ) -> dict[str, Any]:
     """The options of a view with the plan file that its config names, if any, and with its TTLs.
 
-    The place is relative to the project. Errors: PATH_OUTSIDE, FILE_UNREADABLE, PLAN_MISMATCH.
+    The path is relative to the project. Errors: PATH_OUTSIDE, FILE_UNREADABLE, PLAN_MISMATCH.
     """
     if config.get("plan") is None:
         return options
     try:
-        # What lies in the project is as trusted as its models.
+        # Files in the project are as trusted as its models.
         places = Roots(roots.base, (str(roots.base), *roots.places))
         plan = PlanDocument.from_json(read_text(places.locate(config["plan"], "plan"), spark))
     except StreamSqlError as error:
@@ -57,8 +57,8 @@ def write_plans(
     options_of: Callable[[Any], tuple[str, dict[str, Any]]],
     threads: int,
 ) -> None:
-    """Write the plan file of each materialized view among the nodes that dbt has compiled, as many
-    at a time as there are threads.
+    """Write the plan file of each materialized view among the nodes that dbt has compiled,
+    `threads` at a time.
 
     `options_of` gives the table of a node and its options. A view that cannot be planned, since
     what it reads is not built yet, is reported and left out.
@@ -82,12 +82,12 @@ def write_plans(
 
 
 def file_of(node: Any, target: Path) -> Path:
-    """Where a model's plan file lies: `<model>.json`, of a versioned one `<model>.v2.json`."""
+    """The path of a model's plan file: `<model>.json`, for a versioned one `<model>.v2.json`."""
     return target / FOLDER / f"{'.'.join(node.unique_id.split('.')[2:])}.json"
 
 
 def is_compiling() -> bool:
-    """Whether dbt was asked to compile, and for nothing else."""
+    """Whether dbt was asked only to compile."""
     return getattr(get_flags(), "WHICH", None) == "compile"
 
 

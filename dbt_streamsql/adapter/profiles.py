@@ -1,4 +1,4 @@
-"""A profile, read and rendered by dbt itself, for commands that are not dbt's."""
+"""A profile, read and rendered by dbt itself, for commands other than dbt's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def settings_of(
 def meta_of(
     project_dir: str | None, profiles_dir: str | None, profile: str | None, target: str | None
 ) -> tuple[str, str]:
-    """The MetaService of a project's target: where its store is, and the token ('' for none)."""
+    """The MetaService of a project's target: its store's address, and the token ('' for none)."""
     credentials, root = credentials_of(project_dir, profiles_dir, profile, target)
     return credentials.meta_url(root), credentials.meta_token or ""
 
@@ -35,8 +35,8 @@ def credentials_of(
 ) -> tuple[StreamSqlCredentials, Path]:
     """The target of a project, and the project's folder.
 
-    What is None is found as dbt finds it: by `DBT_PROJECT_DIR`, `DBT_PROFILES_DIR`, `DBT_PROFILE`
-    and `DBT_TARGET` of the environment, then where dbt looks by itself. Error: CONFIG_INVALID.
+    What is None is found as in dbt: by the environment variables `DBT_PROJECT_DIR`,
+    `DBT_PROFILES_DIR`, `DBT_PROFILE` and `DBT_TARGET`, then by default. Error: CONFIG_INVALID.
     """
     from dbt.cli.resolvers import default_profiles_dir, default_project_dir
     from dbt.config.runtime import load_profile
@@ -46,7 +46,7 @@ def credentials_of(
     folder = Path(profiles_dir or _told("PROFILES_DIR") or default_profiles_dir()).absolute()
     profile, target = profile or _told("PROFILE"), target or _told("TARGET")
     try:
-        # `env_var` asks the invocation, and outside of dbt's commands there is none.
+        # `env_var` uses the invocation, and outside dbt's commands there is none.
         if try_get_invocation_context() is None:
             set_invocation_context(os.environ)
         set_from_args(Namespace(PROFILES_DIR=str(folder), PROJECT_DIR=str(root)), None)
@@ -70,5 +70,5 @@ def credentials_of(
 
 
 def _told(option: str) -> str | None:
-    """What the environment says of one of dbt's options, by the newer of its names first."""
+    """The environment's value of one of dbt's options, by the newer of its names first."""
     return os.environ.get(f"DBT_ENGINE_{option}") or os.environ.get(f"DBT_{option}") or None

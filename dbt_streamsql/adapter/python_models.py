@@ -1,4 +1,4 @@
-"""Python models: run in this process, in the session that then stores what they return."""
+"""Python models: run in this process, in the session that then stores their result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _to_spark(result: Any, session: SparkSession) -> DataFrame:
     if hasattr(result, "to_spark"):
         result = result.to_spark()
     if hasattr(result, "toPandas"):
-        # pandas-on-Spark, or the model itself, may have taken the process's session.
+        # pandas-on-Spark, or the model itself, may have used the process's session.
         return moved(result, session)
     if hasattr(result, "iloc"):
         return _of_pandas(result, session)
@@ -53,5 +53,5 @@ def _of_pandas(frame: Any, session: SparkSession) -> DataFrame:
 
     if len(frame):
         return session.createDataFrame(frame)
-    # Of no rows Spark tells no types, but their columns have some.
+    # Without rows Spark infers no types, but the frame's columns have some.
     return arrow_frame(session, pa.Table.from_pandas(frame, preserve_index=False))

@@ -39,7 +39,7 @@ class StreamSqlRelation(SparkRelation):
         return replace(super().information_schema(view_name), quote_character="`")
 
     def in_catalog(self, catalog: str) -> TableName:
-        """The name as the engine knows it; `catalog` where dbt-spark's macros leave it out.
+        """The name as the engine knows it, with `catalog` where dbt-spark's macros omit it.
 
         Error: IDENTIFIER_INVALID.
         """
@@ -72,5 +72,5 @@ class StreamSqlColumn(SparkColumn):
         return self._kind in {"decimal", "numeric", "dec"}
 
     def can_expand_to(self, other_column: Column) -> bool:  # noqa: ARG002 - dbt's signature
-        """Never: Spark's texts have no size to grow."""
+        """Never: Spark's strings have no size to grow."""
         return False

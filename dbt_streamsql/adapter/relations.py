@@ -1,4 +1,4 @@
-"""What dbt asks about schemas, tables and their docs, of any catalog of the session."""
+"""What dbt asks about schemas, tables and their docs, in any catalog of the session."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _tell_of_earlier(barrier: int, changed: Collection[str]) -> None:
 
 
 class RelationsAdapter(SparkAdapter):
-    """The half of the adapter that looks and does not build."""
+    """The half of the adapter that inspects and does not build."""
 
     Relation = StreamSqlRelation
     Column = StreamSqlColumn
@@ -100,7 +100,7 @@ class RelationsAdapter(SparkAdapter):
         return relation.in_catalog(self.config.credentials.database)
 
     def _staged(self, sql: str) -> str:
-        # The name of a table in a catalog has a dot; a temporary view alone has no versions.
+        # A table's name in a catalog has a dot; a temporary view alone has no versions.
         named = "." in sql or PREFIX in sql.upper()
         if not named or not reads_rows(sql):
             return sql
@@ -134,8 +134,8 @@ class RelationsAdapter(SparkAdapter):
         try:
             super().create_schema(relation)
         except DbtRuntimeError:
-            # To a JDBC catalog IF NOT EXISTS is a look and then an insert: another process was
-            # quicker.
+            # In a JDBC catalog, IF NOT EXISTS is a lookup and then an insert: another process
+            # was faster.
             if not self.check_schema_exists(relation.database, relation.schema or ""):
                 raise
 
@@ -157,7 +157,7 @@ class RelationsAdapter(SparkAdapter):
             raise
         found = [self._view_or_function(schema_relation, name) for name in views]
         if tables:
-            # The first thing of a command that asks MetaService.
+            # A command's first request to MetaService.
             with self.connections.exception_handler(""):
                 maintained = self.host.engine.queries.views()
                 for name in tables:
@@ -224,7 +224,7 @@ class RelationsAdapter(SparkAdapter):
         ]
 
     def get_relation(self, database: str, schema: str, identifier: str) -> BaseRelation | None:
-        """As dbt's own, which compares the name with those of all relations of the schema: each
+        """Like dbt's own, which compares the name with those of all relations of the schema: each
         of three thousand models would wait 10 ms for it."""
         if not database or not self._schema_is_cached(database, schema):
             return super().get_relation(database, schema, identifier)
@@ -234,7 +234,7 @@ class RelationsAdapter(SparkAdapter):
         return next(iter(self._make_match(near, database, schema, identifier)), None)
 
     def _make_match_kwargs(self, database: str, schema: str, identifier: str) -> dict[str, str]:
-        # dbt lowers names that the project does not quote; Iceberg's catalogs keep their case.
+        # dbt lowercases names that the project does not quote; Iceberg's catalogs keep their case.
         parts = {"database": database, "schema": schema, "identifier": identifier}
         return {part: name for part, name in parts.items() if name is not None}
 
@@ -245,7 +245,7 @@ class RelationsAdapter(SparkAdapter):
         relation_configs: Iterable[RelationConfig],
         used_schemas: frozenset[tuple[str, str]],
     ) -> tuple[agate.Table, list[Exception]]:
-        """One row a column of every relation in the used schemas, with what its metadata tells."""
+        """One row per column of every relation in the used schemas, with its metadata."""
         import agate
 
         found: list[dict[str, Any]] = []
@@ -266,7 +266,7 @@ class RelationsAdapter(SparkAdapter):
         return self._described(relation).table()
 
     def _all_described(self, relations: Iterable[StreamSqlRelation]) -> list[catalog.Described]:
-        """Relations in their order, looked up by as many threads as the profile has."""
+        """Relations in their order, looked up by as many threads as the profile sets."""
         wanted = [relation for relation in relations if not relation.is_function]
         threads = max(1, min(self.config.threads, len(wanted)))
 
@@ -300,7 +300,7 @@ class RelationsAdapter(SparkAdapter):
         sources: list[StreamSqlRelation],
         macro_resolver: Any = None,
     ) -> tuple[list[AdapterResponse | None], dict[StreamSqlRelation, FreshnessResponse]]:
-        """How old each source is by its newest snapshot; no row is read."""
+        """The age of each source by its newest snapshot; no row is read."""
         now = datetime.now(timezone.utc)
         found = {}
         for source in sources:

@@ -1,4 +1,4 @@
-"""What `dbt run-operation` can ask of the engine: the upkeep of a warehouse as a whole."""
+"""What `dbt run-operation` can ask of the engine: the maintenance of a whole warehouse."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class OperationsAdapter(RelationsAdapter):
 
     @available.parse(lambda *_, **__: 0)
     def streamsql_sweep(self) -> int:
-        """Remove what dead processes left; how many things."""
+        """Remove what dead processes left; return how many things."""
         with self.connections.exception_handler("sweep"):
             return self.host.engine.sweep()
 
@@ -23,7 +23,7 @@ class OperationsAdapter(RelationsAdapter):
     def streamsql_publish_views(
         self, schema: str, with_schema: bool = False, stop: bool = False
     ) -> list[str]:
-        """Keep, or drop, SQL views of the maintained ones in a schema; their names."""
+        """Keep, or drop, SQL views of the maintained ones in a schema; return their names."""
         with self.connections.exception_handler("publish views"):
             engine = self.host.engine
             if stop:
@@ -32,7 +32,7 @@ class OperationsAdapter(RelationsAdapter):
 
     @available.parse(lambda *_, **__: {})
     def streamsql_rebuild(self, store: str = "", dry_run: bool = False) -> dict[str, Any]:
-        """Rebuild a lost store from the tables; what became of it (see `Rebuilt`)."""
+        """Rebuild a lost store from the tables; return the outcome (see `Rebuilt`)."""
         with self.connections.exception_handler("rebuild"):
             return asdict(self.host.engine.rebuild(store, dry_run=dry_run))
 
@@ -40,7 +40,7 @@ class OperationsAdapter(RelationsAdapter):
     def streamsql_revise(
         self, table: str, to_barrier: int | None, sql: str, mode: Any, dry_run: bool
     ) -> list[str]:
-        """Revise a table (see `Engine.revise`), or only look; a line for each table."""
+        """Revise a table (see `Engine.revise`), or only preview it; one line per table."""
         from dbt_streamsql.engine import revisions
 
         engine = self.host.engine
@@ -52,7 +52,7 @@ class OperationsAdapter(RelationsAdapter):
 
     @available.parse(lambda *_, **__: {})
     def streamsql_gc(self, dry_run: bool, orphans_older_than: str) -> dict[str, Any]:
-        """Remove all that nobody can need any more; what went."""
+        """Remove all that is no longer needed; return what was removed."""
         with self.connections.exception_handler("gc"):
             engine = self.host.engine
             return asdict(engine.gc(dry_run=dry_run, orphans_older_than=orphans_older_than))

@@ -1,4 +1,4 @@
-"""What became of the nodes of one dbt command: whether, and what of it, may be published."""
+"""The outcomes of one dbt command's nodes: whether, and what of it, may be published."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = AdapterLogger("StreamSQL")
 
 POLICIES = ("run", "passed_subgraph", "model")
 """When a run is published: at its end if nothing failed; at its end, without what failed and what
-depends on that; each view as soon as it is built."""
+depends on it; each view as soon as it is built."""
 
 _FAILED = frozenset({"error", "fail", "runtime error", "partial success"})
 
@@ -29,7 +29,7 @@ _PASSED = frozenset({"success", "pass", "warn"})
 
 
 class Outcomes:
-    """Listens to dbt's events, in whose thread ever. One for each command."""
+    """Listens to dbt's events, in any thread. One per command."""
 
     def __init__(self, needs: Callable[[str], Collection[str]]) -> None:
         """`needs`: the nodes that a node of the project depends on, by their ids."""
@@ -41,14 +41,14 @@ class Outcomes:
         self._lock = threading.Lock()
 
     def heard(self, message: Any) -> None:
-        """One event of dbt."""
+        """Handle one dbt event."""
         if message.info.name == "ArtifactWritten":
-            # dbt tells of its results when nothing but the end of the command is left.
+            # dbt reports its results when only the end of the command is left.
             if message.data.artifact_type == "RunExecutionResult" and self._undone:
                 try:
                     self._have_retried(Path(message.data.artifact_path))
                 except OSError as error:
-                    # dbt goes on in silence when who listens to it fails.
+                    # dbt continues silently when a listener fails.
                     logger.warning(f"`dbt retry` will not rebuild the unpublished models: {error}")
             return
         if message.info.name != "NodeFinished":
@@ -56,21 +56,21 @@ class Outcomes:
         status = str(message.data.run_result.status).lower()
         node = message.data.node_info
         with self._lock:
-            # What is outside does not hold back what is published.
+            # External targets do not hold back what is published.
             if status in _FAILED and node.materialized != "sink":
                 self._failed[node.unique_id] = status
             elif status in _PASSED and node.materialized in KEYS:
                 self._staged.add(node.unique_id)
 
     def tests(self, test: str, nodes: Iterable[str]) -> None:
-        """A data test looks at these nodes: its failure is theirs."""
+        """A data test reads these nodes: its failure is theirs."""
         with self._lock:
             self._needs[test] = tuple(nodes)
 
     def publish(self, engine: Engine, policy: str) -> list[str] | None:
         """End the run of an open epoch: publish it, or what the policy leaves of it.
 
-        The tables that were left out; None when nothing was published.
+        Returns the tables that were left out; None when nothing was published.
         """
         held: list[str] = []
         with self._lock:
@@ -90,7 +90,7 @@ class Outcomes:
                 )
             return None
         if failed and policy == "passed_subgraph":
-            # The failure of a test is that of the nodes that it looks at.
+            # A test's failure is that of the nodes that it reads.
             blamed = {node for name in failed for node in self._needs.get(name, (name,))}
             tables = {node: engine.adapter_api.tables_of([node]) for node in staged}
             held = engine.epochs.unstage_models(blamed)
@@ -112,9 +112,9 @@ class Outcomes:
             logger.warning(f"`dbt retry` rebuilds these in addition to what failed: {names}")
 
     def _have_retried(self, results: Path) -> None:
-        """Have `dbt retry` run what was undone, and what has read it, beside what failed.
+        """Make `dbt retry` run what was undone and what has read it, besides what failed.
 
-        It runs what was skipped, as dbt's `run_results.json` says.
+        It runs what was skipped, according to dbt's `run_results.json`.
         """
         told = json.loads(results.read_text(encoding="utf-8"))
         passed = {each["unique_id"]: each for each in told["results"]}
@@ -134,7 +134,7 @@ class Outcomes:
 
 
 def check_policy(policy: object) -> str:
-    """The policy by its name. Error: CONFIG_INVALID."""
+    """Check the policy's name. Error: CONFIG_INVALID."""
     if policy not in POLICIES:
         raise StreamSqlError(
             "CONFIG_INVALID", "unknown `publish`", given=repr(policy), allowed=", ".join(POLICIES)

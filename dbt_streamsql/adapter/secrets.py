@@ -1,4 +1,4 @@
-"""Secrets of the profile: which values are some, where they may come from, and hiding them."""
+"""Secrets of the profile: which values are secret, where they may come from, and hiding them."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ ON_COMMAND_LINES = (
     "spark.executor.extraJavaOptions",
     "spark.executor.extraLibraryPath",
 )
-"""Settings that Spark passes to a JVM as arguments, where every user of the machine reads them."""
+"""Settings that Spark passes to a JVM as arguments, which every user of the machine can read."""
 
 _WORDS = r"passw(?:or)?d|pwd|passphrase|secret|token|credential|api[-_.]?key|private[-_.]?key"
 _KEY = re.compile(
     rf"(?:{_WORDS}|secret[-_.]?(?:access[-_.]?)?key|account\.key(?:\..*)?)$", re.IGNORECASE
 )
 _USER_INFO = re.compile(r"://[^:/?#@\s]*:([^/?#\s]*)@")
-# Of a whole URL: people leave `/` and `@` in passwords as they are. A port is no password.
+# For a whole URL: people do not escape `/` and `@` in passwords. A port is not a password.
 _ANY_USER_INFO = re.compile(r"://[^:/?#@\s]*:(?!\d{1,5}[/?])(.*)@", re.DOTALL)
 _PARAMETER = re.compile(rf"[?&;][\w.-]*(?:{_WORDS})=([^&;\s]+)", re.IGNORECASE)
 _OPTION = re.compile(rf"[\w.-]*(?:{_WORDS})=(\S+)", re.IGNORECASE)
 
 _SHORTEST = 4
-"""Characters of the shortest text that is hidden: shorter ones would hide parts of words."""
+"""Length of the shortest text that is hidden: shorter ones would hide parts of words."""
 
 _known: set[str] = set()
 
 
 def in_url(text: str) -> list[str]:
-    """The passwords that a URL holds, before its host or among its parameters."""
+    """The passwords in a URL, before its host or among its parameters."""
     return [found for found in _ANY_USER_INFO.findall(text) + _PARAMETER.findall(text) if found]
 
 
 def of_profile(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Where a secret stands in the profile's data, and the secret."""
+    """The place of each secret in the profile's data, and the secret."""
     for key, value in data.items():
         inner = value.items() if isinstance(value, Mapping) else ()
         for name, text in [(key, value), *((f"{key}: {part}", text) for part, text in inner)]:
@@ -79,7 +79,7 @@ def from_environment() -> list[str]:
 
 
 def is_literal(secret: str) -> bool:
-    """Whether the secret is written in the file: no variable that may hold secrets gives it."""
+    """Whether the secret is written in the file: no variable for secrets provides it."""
     given = from_environment()
     return not any(
         value in unquote(secret) or value in secret or secret in value for value in given
@@ -87,7 +87,7 @@ def is_literal(secret: str) -> bool:
 
 
 def problems_of(data: Mapping[str, Any]) -> Iterator[str]:
-    """What is wrong with the secrets of a profile. No text here holds one."""
+    """What is wrong with the secrets of a profile. No message here contains one."""
     for place in dict.fromkeys(name for name, secret in of_profile(data) if is_literal(secret)):
         yield (
             f"`{place}` contains a secret in plain text: use "
@@ -106,14 +106,14 @@ def problems_of(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def remember(secrets: Iterable[str]) -> None:
-    """Hide these from now on, as they are written and as a URL writes them."""
+    """Hide these from now on, as written and with URL escapes decoded."""
     for secret in secrets:
         _known.update(_long((secret, unquote(secret))))
 
 
 def scrub(text: str) -> str:
     """The text with every known secret and every password of a URL hidden."""
-    # Long ones first: one may be a part of another.
+    # Long ones first: a secret may be part of another.
     for secret in sorted(_known.union(_long(from_environment())), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     for pattern in (_USER_INFO, _PARAMETER):

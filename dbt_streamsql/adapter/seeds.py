@@ -20,9 +20,9 @@ _PLAIN = re.compile(r"\w+")
 
 
 def check_columns(names: Sequence[str], quote_columns: bool | None) -> None:
-    """Refuse a column that needs quotes where the seed says that it has none.
+    """Refuse a column that needs quotes where the seed says that none does.
 
-    A wrong `delimiter` shows so: the whole header becomes one name. Error: IDENTIFIER_INVALID.
+    It reveals a wrong `delimiter`: the whole header becomes one name. Error: IDENTIFIER_INVALID.
     """
     found = [name for name in names if quote_columns is False and not _PLAIN.fullmatch(name)]
     if found:
@@ -36,9 +36,9 @@ def check_columns(names: Sequence[str], quote_columns: bool | None) -> None:
 
 
 def to_frame(spark: SparkSession, table: agate.Table, types: list[str]) -> DataFrame:
-    """The table with `types` (Spark's names, one a column).
+    """The table with `types` (Spark's names, one per column).
 
-    Everything travels as text and Spark casts it, so that a value that does not fit its type is
+    Everything is sent as text and cast by Spark, so that a value that does not fit its type is
     Spark's own error (ANSI mode) and not a silent NULL.
     """
     import pyarrow as pa
@@ -47,7 +47,7 @@ def to_frame(spark: SparkSession, table: agate.Table, types: list[str]) -> DataF
     from dbt_streamsql.storage.tables.columns import arrow_frame
 
     names = list(table.column_names)
-    # Positions as names: a header may hold dots, back-ticks or anything else.
+    # Positions as names: a header may contain dots, backticks or anything else.
     columns = {
         f"c{position}": pa.array([_text(value) for value in table.columns[position]], pa.string())
         for position in range(len(names))

@@ -1,4 +1,4 @@
-"""What waits until that which a model has made is published: hooks, and comments of its table."""
+"""Work that waits until a model's output is published: hooks, and comments of its table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class WaitingList:
             self._waiting.append(Waiting(model, what, do))
 
     def take(self, held: Collection[str] = ()) -> list[Waiting]:
-        """What is of models that are published now: all but the `held` ones, whose things go."""
+        """The work of models that are published now: all but the `held` ones, which is dropped."""
         with self._lock:
             found, self._waiting = self._waiting, []
         return [each for each in found if each.model not in held]

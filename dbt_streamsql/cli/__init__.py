@@ -1,4 +1,4 @@
-"""The command `streamsql`: what is not dbt's. `dbt` itself stays the way to run models."""
+"""The command `streamsql`: what dbt does not have. Models are still run with `dbt`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dbt_streamsql.cli.undo import abort
 @click.version_option(version, prog_name="streamsql")
 def main() -> None:
     """Manage materialized views for dbt on Spark: the commands that dbt does not have."""
-    # What the adapter tells through dbt's log is not the command's answer, which may be JSON.
+    # What the adapter logs through dbt is not the command's result, which may be JSON.
     log = get_stdout_config(LineFormat.PlainText, sys.stderr.isatty(), EventLevel.INFO, False)
     log.output_stream = sys.stderr
     events = get_event_manager()
@@ -61,7 +61,7 @@ meta.add_command(serve)
 barrier.add_command(abort)
 
 FORMER = {"serve": serve, "server": spark}
-"""Earlier names of commands: they work, and `--help` does not list them."""
+"""Earlier names of commands: they work, but `--help` does not list them."""
 for name, command in FORMER.items():
     former = copy(command)
     former.hidden = True

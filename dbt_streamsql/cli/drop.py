@@ -1,4 +1,4 @@
-"""`streamsql drop`: the end of a table whose model is gone."""
+"""`streamsql drop`: stop maintaining a table whose model is gone."""
 
 from __future__ import annotations
 

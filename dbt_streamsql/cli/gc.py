@@ -1,4 +1,4 @@
-"""`streamsql gc`: all at once goes what nobody can need any more."""
+"""`streamsql gc`: remove everything that is no longer needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands have in common: which warehouse is meant, errors as text, JSON for programs."""
+"""What commands share: which warehouse is meant, errors as text, JSON for programs."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ PROJECT = (click.option("--target", help="profile target to use"), *_FOLDERS)
 
 
 def of_a_project(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that say which project and profile are meant, without the target."""
+    """Options that select the project and profile, without the target."""
     for option in _FOLDERS:
         command = option(command)
     return command
 
 
 def errors_as_text(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command's result is the exit code (None: 0); a refusal is text and exit code 2."""
+    """The command's result is the exit code (None: 0); an error is text and exit code 2."""
 
     @wraps(command)
     def run(*arguments: Any, **options: Any) -> None:
@@ -51,22 +51,22 @@ def errors_as_text(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def for_one_warehouse(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that say which warehouse is meant; the command is told its settings."""
+    """Options that select the warehouse; the command receives its settings."""
     return _choosing(_settings, command)
 
 
 def for_one_store(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The same; the command is told where its store is, and the token for a MetaService."""
+    """The same; the command receives the store's address and the token for a MetaService."""
     return _choosing(_meta, command)
 
 
 def for_one_host(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The same; the command is told the host, whose Spark starts when its engine is asked for."""
+    """The same; the command receives the host, whose Spark starts when its engine is used."""
     return _choosing(_host, command)
 
 
 def for_one_engine(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The same; the command is told an engine, opened for it: Spark starts."""
+    """The same; the command receives an open engine: Spark starts."""
 
     @wraps(command)
     def run(host: SparkHost, **options: Any) -> Any:
@@ -123,7 +123,7 @@ def _settings(warehouse: Path | None, *named: str | None) -> SessionSettings:
 
 
 def engine_of_warehouse(folder: str) -> Engine:
-    """The engine of a warehouse folder that has no project: Spark starts."""
+    """The engine of a warehouse folder without a project: Spark starts."""
     return _host(Path(folder).expanduser().resolve()).engine
 
 

@@ -1,4 +1,4 @@
-"""`streamsql plan`: plan files, in which people change how long each operator remembers."""
+"""`streamsql plan`: plan files, in which people set how long each operator keeps state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dbt_streamsql.plan.explained import kept_for_ever
 from dbt_streamsql.storage.text_files import Session, read_text, write_text
 
 DIFFERENT = 1
-"""Exit code of `plan diff` when there are differences, as of `diff`."""
+"""Exit code of `plan diff` when there are differences, as in `diff`."""
 
 
 @click.group()
@@ -71,7 +71,7 @@ def _compiled(model: str, root: Path, invocation: Invocation) -> Path:
             hint="`dbt compile` writes the plan files of all views",
         )
     node = nodes[0]
-    # dbt lays <target>/compiled/<package>/<file>.
+    # dbt writes <target>/compiled/<package>/<file>.
     beside = len(Path(node.original_file_path).parts) + 1
     file = file_of(node, (root / node.compiled_path).parents[beside])
     if not file.exists():

@@ -1,4 +1,4 @@
-"""What a runner tells, as JSON lines for a log or as a live table on a terminal."""
+"""What a runner reports, as JSON lines for a log or as a live table on a terminal."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from dbt_streamsql.runner.events import Event, Tell
 _HEADS = ("table", "mode", "rows", "seconds", "delay", "barrier", "")
 
 QUIET_SECONDS = 60.0
-"""In a log, epochs that had nothing to do are told so often."""
+"""In a log, epochs with nothing to do are reported this often."""
 
 
 @contextmanager
 def told_on(as_json: bool, out: Console | None = None) -> Iterator[Tell]:
-    """Who listens to a runner: a live table on a terminal, else lines of JSON."""
+    """The listener of a runner: a live table on a terminal, else JSON lines."""
     out = out or console()
     if as_json or not out.is_terminal:
         yield Lines().tell
@@ -39,14 +39,14 @@ def told_on(as_json: bool, out: Console | None = None) -> Iterator[Tell]:
 
 
 class Lines:
-    """One line of JSON an event."""
+    """One line of JSON per event."""
 
     def __init__(self) -> None:
         self._told = 0.0
 
     def tell(self, event: Event) -> None:
         idle = event.kind == "tick" and not _worth_telling(event.told)
-        # What comes from the runner of a target has been sifted there.
+        # Events from the runner of a target were filtered there.
         if idle and "target" not in event.told and event.at - self._told < QUIET_SECONDS:
             return
         self._told = event.at
@@ -54,7 +54,7 @@ class Lines:
 
 
 class Board:
-    """The last thing that is known of each table, under how the runner is doing."""
+    """The latest known state of each table, below that of the runner."""
 
     def __init__(self) -> None:
         self._heads = {"": "starting"}

@@ -1,4 +1,4 @@
-"""`streamsql publish-views`: consistent SQL views for tools that know nothing of barriers."""
+"""`streamsql publish-views`: consistent SQL views for tools that do not know barriers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`streamsql query` and `wait`: one consistent cut, for scripts and for a look."""
+"""`streamsql query` and `wait`: one consistent cut, for scripts and for ad hoc use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`streamsql revise`: a table and all that comes from it, made anew from an earlier barrier."""
+"""`streamsql revise`: recompute a table and all downstream from an earlier barrier."""
 
 from __future__ import annotations
 

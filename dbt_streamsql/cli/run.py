@@ -1,4 +1,4 @@
-"""`streamsql run`: the runner, told on a terminal as a live table and elsewhere as JSON lines."""
+"""`streamsql run`: the runner, as a live table on a terminal and elsewhere as JSON lines."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def run(
 
 
 def _target_and_models(word: str, select: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
-    """`stock=path:models/stock`, or a target alone: what is selected for all is meant."""
+    """`stock=path:models/stock`, or a target alone, which gets what is selected for all."""
     target, chooses, models = word.partition("=")
     if chooses and select:
         raise StreamSqlError(
@@ -148,12 +148,12 @@ def _lead(engine: Engine, pace: Schedule, as_json: bool, project: DbtProject | N
 
 
 def _until_told(as_json: bool, work: Callable[[Tell, threading.Event], T]) -> T:
-    """What `work` returns; it is told to stop by a signal, and hears of the second one."""
+    """The result of `work`; the first signal stops it, the second one interrupts it."""
     stop = threading.Event()
 
     def asked(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
         if stop.is_set():
-            # The second time: what the epoch has staged is undone on the way out.
+            # The second signal: what the epoch has staged is undone on the way out.
             raise KeyboardInterrupt
         stop.set()
 

@@ -1,4 +1,4 @@
-"""`streamsql meta serve`: MetaService, for processes that reach a store by HTTP."""
+"""`streamsql meta serve`: MetaService, for processes that reach a store over HTTP."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _of_profile(*named: str | None) -> tuple[str, int]:
 
 
 def _url_of(store: str) -> str:
-    """The SQLAlchemy URL of a store; the folder of a SQLite file is made."""
+    """The SQLAlchemy URL of a store; creates the folder of a SQLite file."""
     named = file_of(store)
     if "://" in store and named is None:
         return store

@@ -1,4 +1,4 @@
-"""`streamsql sinks`: what is delivered to systems outside, and how far. No Spark starts."""
+"""`streamsql sinks`: what is delivered to external systems, and how far. No Spark starts."""
 
 from __future__ import annotations
 

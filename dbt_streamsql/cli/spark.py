@@ -13,7 +13,7 @@ from dbt_streamsql.warm import lifecycle
 from dbt_streamsql.warm.record import Record, State
 
 NOT_RUNNING = 3
-"""Exit code of `status`, as service managers have it."""
+"""Exit code of `status`, as for service managers."""
 _MIB = 1 << 20
 
 

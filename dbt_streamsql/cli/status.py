@@ -1,4 +1,4 @@
-"""`streamsql status`, `topology` and `barrier`: what MetaService tells. No Spark starts."""
+"""`streamsql status`, `topology` and `barrier`: what MetaService knows. No Spark starts."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from dbt_streamsql.meta.model.addresses import boundaries_beside, file_of
 from dbt_streamsql.meta.store.store import SqlMetaStore
 
 NOTHING = 3
-"""Exit code when there is nothing to tell: no store yet, or no such barrier."""
+"""Exit code when there is nothing to show: no store yet, or no such barrier."""
 _DRAWN = {"text": topology_text.text, "mermaid": topology_text.mermaid, "dot": topology_text.dot}
 
 
 def of_one_store(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command is told the store, opened for it."""
+    """The command receives the store, opened for it."""
 
     @wraps(command)
     def run(where: tuple[str, str], as_json: bool, **options: Any) -> Any:
         url, token = where
         file = file_of(url)
         if file is not None and not file.is_file():
-            # Opening it would make one.
+            # Opening it would create one.
             _nothing(as_json, "nothing has run in this warehouse yet")
         with closing(open_store(url, token=token)) as store:
             return command(store, as_json=as_json, **options)
@@ -192,9 +192,9 @@ def _headlines(told: Status) -> Iterable[str]:
 
 
 def _leaders_beside(store: MetaStore) -> dict[str, dict[str, Any]]:
-    """Who leads in each boundary whose store lies in the same folder ('': in none)."""
+    """The leader of each boundary whose store is in the same folder ('': no boundary)."""
     found: dict[str, dict[str, Any]] = {}
-    # A service tells of its own store only.
+    # A service knows only its own store.
     beside = boundaries_beside(store.database.url) if isinstance(store, SqlMetaStore) else {}
     for name, where in beside.items() if len(beside) > 1 else ():
         with closing(open_store(where)) as there:
@@ -263,7 +263,7 @@ def _delay(value: float | None, exact: bool) -> str:
 
 
 def _utc(value: float | None) -> str:
-    """The time of records, in UTC as they have it. It may be any, far from now."""
+    """The time of records, in UTC as they have it. It may be far from now."""
     if value is None:
         return ""
     try:

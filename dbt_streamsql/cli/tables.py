@@ -1,4 +1,4 @@
-"""Tables of text, for people: as wide as the terminal, or wide enough when there is none."""
+"""Text tables, for people: as wide as the terminal, or wide enough when there is none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NUMBERS = ("seconds", "delay", "barrier", "read", "rows", "greatest delay")
 def console() -> Console:
     """Where to print."""
     stream = sys.stdout
-    # Cut to 80 columns, names would be lost to whoever reads from a pipe.
+    # At 80 columns, names would be cut off for readers of a pipe.
     piped = not stream.isatty() and "COLUMNS" not in os.environ
     return Console(file=stream, width=_PIPED_WIDTH if piped else None, highlight=False)
 
@@ -32,7 +32,7 @@ def print_table(
     rows: Iterable[Iterable[str]],
     numbers: Collection[str] = _NUMBERS,
 ) -> None:
-    """Print rows under their heads; those of `numbers` stand at the right."""
+    """Print rows under their heads; those of `numbers` are right-aligned."""
     at.print(as_table(heads, rows, numbers))
 
 
@@ -53,5 +53,5 @@ def as_table(
 
 
 def plain(text: str) -> Text:
-    """Neither markup nor control characters: names are whatever their owners call them."""
+    """No markup and no control characters: names can be anything."""
     return Text(printable(text))

@@ -1,4 +1,4 @@
-"""`streamsql barrier abort`: a run that was held back is given up before the next one does so."""
+"""`streamsql barrier abort`: abort a run that was held back before the next run does so."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
 from dbt_streamsql.plan.state import StateTtl
 
 _FILE_OF_ROW = "_metadata"
-"""Spark's hidden column of tables of files, which says where a row is from."""
+"""Spark's hidden column of file tables, which gives the source file of a row."""
 
 
 def compile_view(
@@ -56,9 +56,9 @@ def compile_view(
     state_ttl: StateTtl | None = None,
     before: Mapping[str, Any] | None = None,
 ) -> CompiledPlan:
-    """Compile one view; `state_ttl` says how long its operators remember (None: for ever).
+    """Compile one view; `state_ttl` says how long its operators keep state (None: forever).
 
-    `before`: the tree of the plan that made the rows that are stored, whose expired rows stay so.
+    `before`: the tree of the plan that produced the stored rows, whose expired rows stay expired.
 
     Errors: SQL_UNSUPPORTED, SQL_INVALID, TABLE_MISSING, RESERVED_NAME, CYCLE (the view reads
     itself), INCREMENTAL_IMPOSSIBLE (strict mode), CONFIG_INVALID (unknown mode),
@@ -121,13 +121,13 @@ def _compiled(
     try:
         built = _built(opened, columns, catalog)
         made = _incremental(plan, opened, built, catalog, state_ttl, before)
-        # Another text of the same meaning needs no other rows.
+        # A different text with the same meaning needs no new rows.
         meaning = [made.tree, made.full_sql]
         return replace(made, fingerprint=_fingerprint(opened, meaning, columns, refresh_mode))
     except StreamSqlError as error:
         if error.code != "SQL_INVALID":
             raise
-        # Spark accepts the user's text, so this is our rewriting of it that went wrong.
+        # Spark accepts the user's text, so our rewriting of it is wrong.
         why = f"the rewritten query is not valid: {error.message}"
         reason = Reason("query", why)
     except Unsupported as found:
@@ -149,7 +149,7 @@ def _compiled(
 
 
 def _without_versions(opened: Opened, sql: str) -> Opened:
-    """The tables without those versions that lack a column which some text seems to name."""
+    """The tables, unversioned where they lack a column that some text seems to name."""
     texts = (sql, *opened.views.values())
     if not any(_FILE_OF_ROW in text.lower() for text in texts):
         return opened
@@ -167,7 +167,7 @@ def _columns(sql: str, opened: Opened, catalog: Catalog) -> tuple[Column, ...]:
     if opened.unread is None:
         return catalog.schema(sql)
     try:
-        # In brackets: what is no query would be run by a look at its columns.
+        # In a sub-query: otherwise looking up the columns of a statement would run it.
         return catalog.schema(f"SELECT * FROM ({sql}\n)")
     except StreamSqlError as error:
         raise opened.unread from error
@@ -223,7 +223,7 @@ def _incremental(
     if full is None and canonical:
         full = under_names(root, plan.columns)
     if full is not None:
-        # The time of the barrier may be written beside rows that do not depend on it.
+        # The time of the barrier may be written with rows that do not depend on it.
         known = tuple(dict.fromkeys((*inputs, CLOCK)))
         full_sql = render(full, lambda scan: f"{{t{known.index(scan.table)}}}")
     made = catalog.schema(plain(root if full is None else full))
@@ -246,7 +246,7 @@ def _incremental(
 
 
 def _check_names(root: Node, columns: tuple[Column, ...]) -> None:
-    """The columns are those that Spark sees, in its order (those without a name: their number)."""
+    """The columns match those that Spark sees, in order (columns without a name: their number)."""
     same = len(root.columns) == len(columns) and all(
         ours.startswith("_col_") or ours.lower() == theirs.name.lower()
         for ours, theirs in zip(root.columns, columns, strict=True)
@@ -257,7 +257,7 @@ def _check_names(root: Node, columns: tuple[Column, ...]) -> None:
 
 
 def _check_types(made: tuple[Column, ...], columns: tuple[Column, ...]) -> None:
-    """What is read has the types of the text: one more proof that nothing was misread."""
+    """The tree has the column types of the text: one more check that it was read correctly."""
     for ours, theirs in zip(made, columns, strict=False):
         if ours.type.lower() != theirs.type.lower():
             why = f"{theirs.name} is read as {ours.type} instead of {theirs.type}"
@@ -265,7 +265,7 @@ def _check_types(made: tuple[Column, ...], columns: tuple[Column, ...]) -> None:
 
 
 def _refuse_unstable(root: Node) -> None:
-    """Aggregates that may differ when they are computed twice can only be stored, not built on."""
+    """Refuse unstable aggregates below the top: they can only be stored, not built on."""
     found = top(root)
     for node in walk(root):
         if not isinstance(node, Aggregate) or (found is not None and node is found[0]):

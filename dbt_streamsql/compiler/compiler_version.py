@@ -1,4 +1,4 @@
-"""Which compiler made a plan."""
+"""Identifies the compiler that made a plan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def parser_version() -> str:
 
 @cache
 def identity() -> str:
-    """Another text when the code that compiles, or the parser under it, is another."""
+    """A hash that changes with the compiler's code or the parser under it."""
     root = Path(__file__).parents[1]
     digest = sha256(parser_version().encode())
     for file in sorted(file for room in _ROOMS for file in (root / room).rglob("*.py")):

@@ -1,4 +1,4 @@
-"""Corrections of a table: INSERT, UPDATE, DELETE and MERGE, turned to a branch of it."""
+"""Corrections of a table: INSERT, UPDATE, DELETE and MERGE, redirected to a branch of it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _ALLOWED = (exp.Insert, exp.Update, exp.Delete, exp.Merge)
 
 
 def correction(text: str, table: TableName, branch: str) -> list[str]:
-    """The statements of a text, each with `branch` (SQL) in every place where it names `table`.
+    """The statements of a text, each with `branch` (SQL) in place of every use of `table`.
 
-    What a statement reads of the table is then what those before it have made of it.
-    Error: REVISION_IMPOSSIBLE when one is no change of the rows of the table.
+    So a statement reads the table as the statements before it have left it.
+    Error: REVISION_IMPOSSIBLE when a statement does not change rows of the table.
     """
     found = [_turned(statement, table, branch) for statement in statements(text)]
     if not found:
@@ -39,7 +39,7 @@ def _turned(statement: str, table: TableName, branch: str) -> str:
     for at, use in reversed(uses):
         if use.name != table:
             continue
-        # An INSERT has nothing to call its target by.
+        # An INSERT has no alias for its target.
         named = use.aliased or (at is target and isinstance(tree, exp.Insert))
         alias = "" if named else f" AS {quote(table.table)}"
         text = text[: use.start] + branch + alias + text[use.end + 1 :]

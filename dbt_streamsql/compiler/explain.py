@@ -40,13 +40,13 @@ def describe(
     view: View, hidden: tuple[Column, ...], wanted: StateTtl | None
 ) -> tuple[Operator, ...]:
     """All operators, parents first. `view` has been planned, `hidden` are its hidden columns,
-    `wanted` is what a config says of how long it remembers."""
+    `wanted` is the state TTL of its config."""
     found = top(view.root)
     best = found[0] if found is not None and view.strategy != "rows" else None
     states: dict[int, list[State]] = {}
     for slot in slots(view.root, wanted):
         states.setdefault(slot.id, []).append(slot.state)
-    # In the order of the numbers, except for branches, which are no nodes.
+    # In the order of the numbers, except for branches, which are not nodes.
     numbers = count(1)
     return tuple(
         operator
@@ -74,7 +74,7 @@ def _walk(
 def _branches(
     node: Branches, depth: int, view: View, hidden: tuple[Column, ...]
 ) -> Iterator[Operator]:
-    """The wide row, and the sink that each branch would be without the others."""
+    """The wide row, and the sink that each branch would be without the other branches."""
     state = ", ".join(column.name for column in hidden)
     written = "one writer for all branches" if node.reuse else "a writer for each branch"
     how = f"{written}; only the columns of changed branches are computed"
@@ -152,7 +152,7 @@ def _called(function: str, template: str) -> str:
 
 
 def _changelog(node: Node) -> str:
-    """`append` where inputs that only gain rows make the result only gain rows."""
+    """`append` if append-only inputs give an append-only result."""
     if isinstance(node, Scan):
         return RETRACT if node.table == CLOCK else APPEND
     if isinstance(node, Window | Limit):
@@ -166,7 +166,7 @@ def _changelog(node: Node) -> str:
 
 
 def _keys(node: Node) -> tuple[str, ...]:
-    """Columns that identify a row of the result, as far as the query alone tells."""
+    """Columns that identify a row of the result, as far as the query alone shows."""
     if isinstance(node, Aggregate) and node.session is None:
         return node.keys
     if isinstance(node, Select) and len(node.inputs) == 1:

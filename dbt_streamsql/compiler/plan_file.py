@@ -1,4 +1,4 @@
-"""The plan file of a compiled view, and whether a plan file still fits a query."""
+"""The plan file of a compiled view, and the check that a plan file still fits a query."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NOT_OF_A_NODE = ("node", "input", "left", "right", "ttl")
 
 
 def document_of(plan: CompiledPlan, catalog: Catalog) -> PlanDocument:
-    """The plan file; of a view that is refreshed in full it has no nodes."""
+    """The plan file; for a view with full refresh it has no nodes."""
     nodes: tuple[PlanNode, ...] = ()
     if plan.mode == "incremental":
         nodes = _nodes(plan, catalog)
@@ -105,7 +105,7 @@ def _inputs(number: int, node: Node) -> tuple[int, ...]:
 
 
 def _spec(node: Node) -> Mapping[str, Any]:
-    """What a node does, without the nodes that it reads: of these only the aliases."""
+    """What a node does, without its input nodes: only their aliases."""
     tree = tree_of(node)
     spec = {name: value for name, value in tree.items() if name not in _NOT_OF_A_NODE}
     for side in ("left", "right"):
@@ -119,7 +119,7 @@ def _spec(node: Node) -> Mapping[str, Any]:
 def _schemas(
     numbered: Mapping[int, Node], catalog: Catalog
 ) -> dict[int, tuple[tuple[str, str], ...]]:
-    """The columns of all nodes with their types, by one analysis of Spark's."""
+    """The columns of all nodes with their types, from a single analysis by Spark."""
     places = [
         (number, name)
         for number, node in numbered.items()

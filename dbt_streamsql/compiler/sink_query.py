@@ -1,4 +1,4 @@
-"""The query of a sink: rows of one maintained table, each by itself."""
+"""The query of a sink: rows of one maintained table, each on its own."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from dbt_streamsql.plan.schema import Column
 
 _MANY = GENERATORS | {"window"}
 _CLAUSES = ("laterals", "joins", "pivots")
-"""What can make several rows of one, so that a key of the table is none of the sink's rows."""
+"""Clauses that can turn one row into several, so that a table key is not a key of the sink."""
 
 
 @dataclass(frozen=True)
 class SinkQuery:
-    """A query that was found to choose, compute and filter only.
+    """A query that only selects, computes and filters.
 
-    `plain`: its columns that are those of the table, by the name that they have there; {} where
-    that cannot be seen, or one row of the table can be several.
+    `plain`: its columns that are columns of the table, by their name there; {} where that is
+    unknown, or where one row of the table can become several.
     """
 
     sql: str
@@ -46,8 +46,8 @@ def table_of(sql: str, name: str, catalog: str) -> str:
 def compile_sink(
     sql: str, table: TableInfo, catalog: Catalog, *, name: str, key: Iterable[str]
 ) -> SinkQuery:
-    """Errors: SQL_UNSUPPORTED for more than choosing, computing and filtering; SQL_INVALID,
-    RESERVED_NAME; CONFIG_INVALID for a key that the query does not give."""
+    """Errors: SQL_UNSUPPORTED for more than selecting, computing and filtering; SQL_INVALID,
+    RESERVED_NAME; CONFIG_INVALID for a key that the query does not return."""
     try:
         plan = compile_stream(sql, table, catalog, table=name)
     except StreamSqlError as error:
@@ -96,7 +96,7 @@ def _plain(
         inner = item.this if isinstance(item, exp.Alias) else item
         if not isinstance(inner, exp.Column) or inner.args.get("db"):
             continue
-        # What stands before the dot may be a structure.
+        # The part before the dot may be a struct.
         own = inner.table.lower() in ("", source.this.alias_or_name.lower())
         if own and inner.name.lower() in known:
             found[column.name] = known[inner.name.lower()]

@@ -1,4 +1,4 @@
-"""The query of a streaming table: rows of one stream, each by itself."""
+"""The query of a streaming table: rows of one stream, each on its own."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ STREAMING = "streaming"
 @dataclass(frozen=True)
 class Upserts:
     """How records become upserts: the `key`, columns that are not stored, and the query with three
-    columns more, a record's sequence and whether it deletes one key or all. `whole`: the records
-    are all rows, and their sequence is not stored."""
+    more columns: a record's sequence, and whether it deletes one key or all. `whole`: the records
+    contain all rows, and their sequence is not stored."""
 
     key: tuple[str, ...]
     leave_out: tuple[str, ...]
@@ -60,10 +60,10 @@ class OneStream:
 def compile_stream(
     sql: str, stream: TableInfo, catalog: Catalog, *, table: str, upsert: Upserts | None = None
 ) -> CompiledPlan:
-    """Compile the query of a streaming table; `upsert`: of one with a key.
+    """Compile the query of a streaming table; `upsert`: for a table with a key.
 
-    Errors: SQL_UNSUPPORTED when it reads something else than the stream, once, or does more than
-    to choose, compute and filter; SQL_INVALID, RESERVED_NAME, CONFIG_INVALID.
+    Errors: SQL_UNSUPPORTED when it reads anything but the stream, once, or does more than
+    select, compute and filter; SQL_INVALID, RESERVED_NAME, CONFIG_INVALID.
     """
     uses = [use.name for _, use in table_uses(parsed(sql, table), catalog.default_catalog, "")]
     others = sorted({str(name) for name in uses} - {str(stream.name)})
@@ -95,9 +95,9 @@ def compile_stream(
 def timed_columns(
     sql: str, event_time: str, stream: TableInfo, catalog: Catalog, *, table: str
 ) -> tuple[Column, ...]:
-    """The columns of a streaming table's query, of whose rows `event_time` is the time.
+    """The columns of a streaming table's query, whose row time is `event_time`.
 
-    Errors: those of `compile_stream`; CONFIG_INVALID when it is no TIMESTAMP.
+    Errors: those of `compile_stream`; CONFIG_INVALID when it is not a TIMESTAMP.
     """
     text = f"SELECT *, ({event_time}) AS {_TIME} FROM ({sql})"
     *columns, time = compile_stream(text, stream, catalog, table=table).columns

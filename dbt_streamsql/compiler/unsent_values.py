@@ -1,9 +1,9 @@
-"""Of which columns of a stream each column of a table by key is made, where values may be missing.
+"""The stream columns behind each column of a keyed table, for streams that may omit values.
 
-Let a record of key k leave out the columns U. A stored column whose expression reads columns of U
-alone, and of the key, is what it was: the record left all that it is made of as it was. One that
-reads others too cannot be told. This holds as long as every change of k comes through: so a WHERE
-may read only the key, or let pass whatever makes or changes a row.
+Let a record of key k leave out the columns U. A stored column whose expression reads only columns
+of U and the key keeps its value: the record left all its inputs unchanged. A column that also
+reads other columns is unknown. This holds as long as every change of k arrives: so a WHERE may
+read only the key, or pass every record that creates or changes a row.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def carrying_of(
     identity: Sequence[str] | None,
 ) -> tuple[Carrying, tuple[str, ...]]:
     """How the table of `plan` treats records that lack some of `omitted`, and conditions on
-    `_op` that have to hold for c, r and u.
+    `_op` that must hold for c, r and u.
 
     `text` is the query with a record's sequence, and whether it deletes one key or all.
-    `identity`: the columns by which the source tells its rows apart, if it says so.
+    `identity`: the columns by which the source identifies its rows, if it declares them.
     """
     catalog = OneStream(known, stream, known.default_catalog)
     *made, sequence, deleted, cleared = catalog.schema(text)
@@ -112,7 +112,7 @@ def _with_lacks(root: Select, given: Input, names: Sequence[str]) -> str:
 
 
 def _is_same(query: str, made: Sequence[Column], stream: TableInfo, catalog: Catalog) -> bool:
-    """One more proof that nothing was misread."""
+    """One more check that the query was read correctly."""
     columns = [*((c.name, c.type) for c in stream.columns), (LACKS, LACKS_TYPE)]
     empty = ", ".join(f"CAST(NULL AS {kind}) AS {quote(name)}" for name, kind in columns)
     found = catalog.schema(fill(query, lambda _: f"(SELECT {empty} WHERE false)"))

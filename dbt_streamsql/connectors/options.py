@@ -1,4 +1,4 @@
-"""What a source declares, read key by key: mistakes are collected, and all are told at once."""
+"""A source's declaration, read key by key; mistakes are collected and reported together."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ class Options:
     """
 
     what, docs = "the source", "docs/sources.md"
-    """Of which this is the declaration, and where it is described."""
+    """What this declares, and where it is documented."""
 
     def __init__(self, spec: Mapping[str, Any], place: Place) -> None:
         self.place = place
         self.connector = str(spec.get("connector") or "")
         self.format = spec.get("format")
         self.reader = str(spec.get("reader") or "")
-        """The table that reads the source: two readers of one have a place each in it."""
+        """The table that reads the source; two readers of a source each keep their own place."""
         self.columns = tuple((str(name), str(kind)) for name, kind in spec.get("columns") or ())
         self.schema = str(spec.get("schema") or "")
-        """The same as a text: `id BIGINT, name STRING`; '' when `columns` say it."""
+        """The columns as text: `id BIGINT, name STRING`; '' when `columns` gives them."""
         given = spec.get("options") or {}
         self._given: dict[str, Any] = {str(key): value for key, value in given.items()}
         self._known: list[str] = []
         self._problems: list[str] = []
 
     def wrong(self, problem: str) -> None:
-        """Note one more mistake."""
+        """Record another mistake."""
         self._problems.append(problem)
 
     def get(
         self, key: str, read: Callable[[Any], T | None], allowed: str, default: Any = _MISSING
     ) -> T:
-        """The value of one option, as `read` makes it; it raises or gives None for a wrong one."""
+        """The value of one option, converted by `read`, which raises or returns None if wrong."""
         self._known.append(key)
         value = self._given.get(key)
         if value is None:
@@ -86,7 +86,7 @@ class Options:
         return self.get(key, seconds_of, allowed, default)
 
     def moment(self, key: str, default: Any = _MISSING) -> float:
-        """A point in time, as seconds since 1970; a text without a zone is in UTC."""
+        """A point in time, in seconds since 1970; text without a time zone is UTC."""
         return self.get(key, moment_of, "a time such as 2026-01-31T08:00:00Z", default)
 
     def start(self) -> Any:
@@ -111,7 +111,7 @@ class Options:
         return self.get(key, read, "keys and values", {})
 
     def prefixed(self, prefix: str) -> dict[str, str]:
-        """The options whose keys begin with `prefix`, as texts; all such keys are known."""
+        """The options whose keys start with `prefix`, as strings; all such keys are accepted."""
         found = {key: self._given[key] for key in self._given if key.startswith(prefix)}
         self._known += [f"{prefix}…", *found]
         for key, value in found.items():
@@ -131,14 +131,14 @@ class Options:
         return self.get(key, read, "a name or a list of names", default)
 
     def hide(self, text: str) -> str:
-        """The text without the secrets of the options."""
+        """The text with the options' secrets masked."""
         for key, value in self._given.items():
             if _SECRET.search(key) and len(str(value)) > 2:
                 text = text.replace(str(value), HIDDEN)
         return _PARAMETER.sub(rf"\1{HIDDEN}", _IN_URL.sub(rf"\1{HIDDEN}", text))
 
     def check(self) -> None:
-        """Error: CONFIG_INVALID, with every mistake and every key that nobody asked for."""
+        """Error: CONFIG_INVALID, with every mistake and every unknown key."""
         for key in self._given:
             if key not in self._known:
                 near = difflib.get_close_matches(key, self._known, 1)
@@ -157,13 +157,13 @@ class Options:
 
 
 def text_of(value: Any) -> str | None:
-    """A text that is not empty; numbers are texts too, as YAML reads `password: 1234`."""
+    """A non-empty string; numbers count too, because YAML reads `password: 1234` as one."""
     plain = isinstance(value, (str, int, float)) and not isinstance(value, bool)
     return str(value) if plain and str(value) else None
 
 
 def whole_of(value: Any, least: int) -> int | None:
-    """A whole number, also one that stands in quotes."""
+    """A whole number, possibly quoted."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
     found = int(value)
@@ -171,7 +171,7 @@ def whole_of(value: Any, least: int) -> int | None:
 
 
 def seconds_of(value: Any) -> float | None:
-    """A number is seconds; a text may have units."""
+    """A number is in seconds; a string may have units."""
     import pandas as pd
 
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
@@ -182,7 +182,7 @@ def seconds_of(value: Any) -> float | None:
 
 
 def moment_of(value: Any) -> float | None:
-    """YAML makes dates and times of some texts by itself."""
+    """YAML itself parses some strings as dates and times."""
     if isinstance(value, str):
         value = dt.datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
     if isinstance(value, dt.date) and not isinstance(value, dt.datetime):

@@ -1,4 +1,4 @@
-"""What dbt and the command line ask of an engine, and nobody else does."""
+"""The part of an engine's API for dbt and the command line only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dbt_streamsql.storage.tables import sql_functions
 
 
 class AdapterApi:
-    """Texts of queries as they are to run, and what is known of a table by its name."""
+    """Query texts ready to run, and facts about a table by its name."""
 
     def __init__(
         self, warehouse: Warehouse, current: CurrentEpoch, reads: ConsistentReads
@@ -41,12 +41,12 @@ class AdapterApi:
         earlier: Earlier | None = None,
     ) -> str:
         """The query as `Queries.sql` would run it; without a consistency, in an open epoch, over
-        what that has staged.
+        what that epoch has staged.
 
         `beside`: tables that other queries read at the same barrier. `earlier` is called with a
-        barrier, and the tables that are read as they were there but have changed.
-        The engine's own columns of a view are left out, so that `SELECT *` means the query's.
-        Calls of `streamsql_changelog` are written out.
+        barrier, and the tables that are read as of that barrier but have changed since. The
+        engine's own columns of a view are hidden, so that `SELECT *` means the query's columns.
+        Calls of `streamsql_changelog` are expanded.
         """
         epoch = self._current.epoch
         if epoch is not None and consistency is None:
@@ -56,7 +56,7 @@ class AdapterApi:
         )
 
     def visible(self, sql: str) -> str:
-        """The query without the engine's own columns, over no version in particular: for DDL."""
+        """The query without the engine's own columns, pinned to no version: for DDL."""
         stored = expanded_to_store(self._warehouse.sessions.main, sql)
         return self._reads.visible(stored, self._current.jobs())
 
@@ -74,7 +74,7 @@ class AdapterApi:
         kind: str = "scalar",
         volatility: str = "",
     ) -> sql_functions.FunctionView:
-        """How a SQL function is stored, checked but not stored yet. Error: FUNCTION_INVALID."""
+        """The stored form of a SQL function, checked, not stored yet. Error: FUNCTION_INVALID."""
         at = self._named(name).checked()
         known = tuple(Parameter(**parameter) for parameter in parameters)
         function = Function(str(at), kind, known, returns, body, volatility).checked()
@@ -96,7 +96,7 @@ class AdapterApi:
         return configuration_of(job) if job is not None else None
 
     def tables_of(self, unique_ids: Collection[str]) -> frozenset[str]:
-        """The tables that the models of these dbt ids maintain, of those that are registered."""
+        """The registered tables that the models with these dbt ids maintain."""
         jobs = self._current.jobs().items()
         return frozenset(table for table, job in jobs if job.unique_id in unique_ids)
 
@@ -106,8 +106,8 @@ class AdapterApi:
         return plan_of(job).summary if job is not None else ""
 
     def retention_summary(self, name: str) -> str:
-        """How long a registered view remembers what, and since which barrier it differs from its
-        query for that ('' when it forgets nothing)."""
+        """How long a registered view keeps state, and since which barrier it differs from its
+        query because of that ('' when no state expires)."""
         job = self._job(name)
         plan = plan_of(job) if job is not None else None
         if job is None or plan is None or not plan.ttls:
@@ -120,9 +120,9 @@ class AdapterApi:
     def keep_comments(
         self, name: str, comment: str | None, columns: Mapping[str, str]
     ) -> list[str]:
-        """Give a published Iceberg table and its columns their comments, where they differ.
+        """Set the comments of a published Iceberg table and its columns, where they differ.
 
-        `comment` None leaves the table's own. Returns the columns that the table does not have.
+        `comment` None keeps the table's own. Returns the columns that the table does not have.
         """
         return comments.keep(self._warehouse.sessions.main, self._named(name), comment, columns)
 

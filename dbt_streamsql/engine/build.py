@@ -1,4 +1,4 @@
-"""How the parts of an engine are put together."""
+"""Assembles the parts of an engine."""
 
 from __future__ import annotations
 

@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 
 Replacement = Callable[[TableName], str | None]
 Earlier = Callable[[int, Collection[str]], object]
-"""Is told a barrier, and the tables that a query reads as they were there but have changed."""
+"""Called with a barrier, and the tables that a query reads as of it but have changed since."""
 Hold = Callable[[int], object]
 """Leases one more barrier that a query reads, until its reader is closed."""
 
 
 def _not_held(barrier: int) -> None:
-    """Of other levels than repeatable_read nothing is held."""
+    """Levels other than repeatable_read hold nothing."""
 
 
 class ConsistentReads:
-    """Rewrites queries of one engine to the versions that they are to read."""
+    """Rewrites the queries of one engine to read specific versions."""
 
     def __init__(
         self,
@@ -61,8 +61,8 @@ class ConsistentReads:
         consistency: str,
         expanded: Callable[[str], str],
     ) -> None:
-        """`consistency` is the level of queries that do not name one, `expanded` writes out what
-        only the engine understands. Error: CONFIG_INVALID."""
+        """`consistency` is the default level of queries, `expanded` expands the syntax that only
+        the engine understands. Error: CONFIG_INVALID."""
         self.consistency = check_level(consistency)
         self._warehouse = warehouse
         self._known = known
@@ -71,7 +71,7 @@ class ConsistentReads:
         self._leased: dict[int, Lease] = {}
 
     def close(self) -> None:
-        """Give the leases back."""
+        """Release the leases."""
         self._leasing.close()
 
     # -- what a query reads --------------------------------------------------------------------
@@ -87,7 +87,7 @@ class ConsistentReads:
     ) -> str:
         """A query over one cut.
 
-        `max_staleness`: seconds that the oldest change which the cut does not hold may be old.
+        `max_staleness`: maximum age in seconds of the oldest change that is not in the cut.
         `beside`: tables that other queries read at the same barrier.
         Errors: CONFIG_INVALID, CONSISTENCY_UNAVAILABLE, META_CONFLICT.
         """
@@ -98,11 +98,11 @@ class ConsistentReads:
         return self._over(asked, level, barrier, max_staleness, beside, hold, earlier)
 
     def at_barrier(self, asked: str, barrier: int, hold: Hold) -> str:
-        """A query over the versions of a barrier that is leased; `hold` leases another one."""
+        """A query over the versions of a barrier that is leased; `hold` leases further ones."""
         return self._over(asked, "repeatable_read", barrier, hold=hold)
 
     def run(self, text: str) -> DataFrame:
-        """What a rewritten query gives."""
+        """The result of a rewritten query."""
         return self._warehouse.sessions.main.sql(text)
 
     def reader(self, consistency: str, barrier: int | None) -> Reader:
@@ -121,7 +121,7 @@ class ConsistentReads:
     def in_run(self, asked: str, epoch: EpochState) -> str:
         """A query over what the open epoch has staged, and the roots as it has pinned them.
 
-        A root by itself is read as it is now.
+        A root by itself is read in its current version.
         """
         sql = self._expanded(asked)
         views = {*epoch.staged, *epoch.jobs}
@@ -146,7 +146,7 @@ class ConsistentReads:
         return written_out(self._warehouse, asked, self.rewritten(sql, current), epoch)
 
     def visible(self, sql: str, jobs: Mapping[str, Job]) -> str:
-        """The query without the engine's own columns, over no version in particular: for DDL."""
+        """The query without the engine's own columns, pinned to no version: for DDL."""
 
         def current(name: TableName) -> str | None:
             return _visible(jobs.get(str(name)), name)
@@ -158,7 +158,7 @@ class ConsistentReads:
     def typed(self, asked: str, epoch: CurrentEpoch) -> str:
         """A query with the columns and types of `at`'s, or in an open epoch of `in_run`'s.
 
-        Without one, over no version in particular: nothing is asked of MetaService, and SQL views
+        Without one, pinned to no version: MetaService is not asked, and SQL views
         are left to Spark."""
         if epoch.epoch is not None:
             return self.in_run(asked, epoch.epoch.open)
@@ -176,7 +176,7 @@ class ConsistentReads:
         )
 
     def rewritten(self, sql: str, replacement: Replacement) -> str:
-        """The query's own text with tables replaced, also those that its SQL views read."""
+        """The query's own text with tables replaced, including those that its SQL views read."""
 
         def inlined(name: TableName) -> str | None:
             direct = replacement(name)
@@ -190,7 +190,7 @@ class ConsistentReads:
             def noted(inner: TableName) -> str:
                 found = inlined(inner)
                 read.extend([found] if found is not None else [])
-                # Inside another text, a short name would mean another table.
+                # Inside another text, a short name would resolve to another table.
                 return found or inner.sql
 
             text = replace_tables(view.view_sql, noted, view.view_catalog, view.view_schema)
@@ -221,14 +221,14 @@ class ConsistentReads:
         known = {*views, *store.outside_tables()}
         named = self._named(sql, known)
         if not named & jobs and writes(sql):
-            # What it reads besides may be what the statement before it has written.
+            # Its other inputs may be what the statement before it has written.
             return written_out(self._warehouse, asked, sql)
         found = cut(store, level, named.union(beside), barrier)
         if max_staleness is not None:
             self._demand_fresh(found, max_staleness)
         if earlier is not None and (changed := self._changed_since(found)):
             earlier(found.barrier, changed)
-        # Where a table was left behind, an earlier barrier is read than the one that is held.
+        # Where a table lags behind, a barrier before the held one is read.
         for other in found.barriers:
             if other != barrier:
                 hold(other)
@@ -244,7 +244,7 @@ class ConsistentReads:
 
     @staticmethod
     def _left_to_spark(sql: str, views: Collection[str]) -> bool:
-        """Whether a query is not of our grammar, and names no view of ours."""
+        """Whether a query is outside our grammar and names none of our views."""
         if _can_name(sql, views) or has_own_tables(sql):
             return False
         try:
@@ -254,7 +254,7 @@ class ConsistentReads:
         return False
 
     def shown(self, text: str) -> str:
-        """A version without the engine's own columns: another definition may have made it."""
+        """A version without the engine's own columns: it may have another definition."""
         fields = self._warehouse.sessions.main.sql(f"SELECT * FROM {text}").schema
         columns = tuple(Column(f.name, type_text(f.dataType), f.nullable) for f in fields)
         shown = visible(columns)
@@ -266,15 +266,15 @@ class ConsistentReads:
         if name.catalog != self._warehouse.catalog:
             return None
         try:
-            # An Iceberg table, as all of ours: of others nothing need be asked.
+            # An Iceberg table, as all of ours are: other formats need no lookup.
             meta = metadata.load(self._warehouse.sessions.main, name)
         except (StreamSqlError, PySparkException):
-            return None  # Spark tells it better when it runs the query
+            return None  # Spark gives a better error when it runs the query
         shown = readable(None, name.sql, meta)
         return None if shown == name.sql else shown
 
     def _demand_there(self, name: TableName, seen: Seen, barrier: int) -> Metadata | None:
-        """The versions of a table, if that has to be looked at: it has to have this one."""
+        """The versions of a table that must still contain this one, if a lookup is needed."""
         if str(name) != seen.table or seen.snapshot is None:
             return None
         meta = inputs.find(self._warehouse.sessions.main, name)
@@ -290,13 +290,13 @@ class ConsistentReads:
         return meta
 
     def _where(self, name: TableName, seen: Seen) -> TableName:
-        """Where a version lies: a staged table may have been published by a rename just now."""
+        """The location of a version: a staged table may just have been published by a rename."""
         at = TableName.parse(seen.table)
         here = at == name or staging.exists(self._warehouse.sessions.main, at)
         return at if here else name
 
     def _named(self, sql: str, of: Collection[str]) -> set[str]:
-        """Those of the tables that the query names, itself or through SQL views."""
+        """The tables in `of` that the query names, directly or through SQL views."""
         found: set[str] = set()
 
         def noted(name: TableName) -> str | None:
@@ -312,13 +312,12 @@ class ConsistentReads:
         try:
             found = self._known.table(name)
         except StreamSqlError:
-            return None  # Spark tells it better when it runs the query
-        # A published view names its versions itself.
+            return None  # Spark gives a better error when it runs the query
+        # A published view names its own versions.
         return found if found.view_sql and CURRENT not in found.view_sql else None
 
     def _held(self, barrier: int | None) -> int | None:
-        """The barrier to read for long, held by a lease until this engine is closed; None while
-        there is none."""
+        """The barrier for repeated reads, leased until this engine closes; None if none."""
         if barrier is None and self._warehouse.store.last_committed() == 0:
             return None
         if barrier not in self._leased:
@@ -329,7 +328,7 @@ class ConsistentReads:
         return barrier
 
     def lag(self, name: TableName) -> float:
-        """The age in seconds of the oldest change that the table does not hold; 0: it has all."""
+        """The age in seconds of the oldest change not in the table; 0: it is up to date."""
         found = cut(self._warehouse.store, "repeatable_read", {str(name)})
         return max(self._ages(found).values(), default=0.0)
 
@@ -340,7 +339,7 @@ class ConsistentReads:
         }
 
     def _changed_since(self, found: Cut) -> set[str]:
-        """The tables of a cut that have newer rows than it shows."""
+        """The tables of a cut that have newer rows than the cut."""
         latest = self._warehouse.store.latest_all()
         outside = {name: at.snapshot for name, at in found.tables.items() if name not in latest}
         newer = {
@@ -367,9 +366,9 @@ class ConsistentReads:
 
 
 class Reader:
-    """Queries that all see the same committed barrier, however long it takes; `close` it.
+    """Queries that all see the same committed barrier, for any length of time; `close` it.
 
-    Errors: LEASE_LOST when the process was asleep for longer than a lease lasts.
+    Errors: LEASE_LOST when the process was suspended for longer than a lease lasts.
     """
 
     def __init__(self, reads: ConsistentReads, leasing: LeaseKeeper, lease: Lease) -> None:
@@ -388,7 +387,7 @@ class Reader:
         return self._reads.at_barrier(text, self.barrier, self._hold)
 
     def close(self) -> None:
-        """Let go of the versions: others may remove them."""
+        """Release the versions, which may then be removed."""
         while self._leases:
             _, lease = self._leases.popitem()
             self._leasing.give_back(lease)
@@ -414,6 +413,6 @@ def _visible(job: Job | None, name: TableName) -> str | None:
 
 
 def _can_name(sql: str, tables: Iterable[str]) -> bool:
-    """Whether a text can name one of the tables; others need not be parsed."""
+    """Whether a text can name one of the tables; if not, it need not be parsed."""
     text = sql.lower()
     return any(table.rpartition(".")[2].lower() in text for table in tables)

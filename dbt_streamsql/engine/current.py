@@ -1,4 +1,4 @@
-"""The epoch that an engine has open, and the warehouse as that epoch shows it."""
+"""The open epoch of an engine, and the warehouse as seen in that epoch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CurrentEpoch:
         self.epoch: Epoch | None = None
 
     def jobs(self) -> Mapping[str, Job]:
-        """The definitions as the open epoch has them, else the committed ones."""
+        """The definitions in the open epoch, or the committed ones."""
         epoch = self.epoch
         return epoch.open.jobs if epoch is not None else self._store.jobs()
 
@@ -29,7 +29,7 @@ class CurrentEpoch:
         return epoch.staged(str(name)) if epoch is not None else None
 
     def pinned(self, name: TableName) -> Metadata | None:
-        """What the open epoch has loaded of a table already."""
+        """The table metadata that the open epoch has already loaded."""
         epoch = self.epoch
         return epoch.known(str(name)) if epoch is not None else None
 

@@ -1,5 +1,5 @@
-"""Definitions of views: compiled, kept with all that the plan depends on, compiled again only when
-some of that is another."""
+"""Definitions of views: compiled, stored with everything that the plan depends on, and compiled
+again only when some of that has changed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _NOT_OF_QUERIES = ("spark.sql.catalog.", "spark.sql.iceberg.", "spark.sql.wareho
 
 
 class Definitions:
-    """Compiles for one Spark session. Not a store: definitions come and go as `Job`s."""
+    """Compiles for one Spark session. It stores nothing: definitions are passed as `Job`s."""
 
     def __init__(self, known: SparkCatalog) -> None:
         self._known = known
@@ -70,9 +70,9 @@ class Definitions:
         state_ttl: StateTtl | None = None,
         anew: bool = False,
     ) -> tuple[Job, CompiledPlan, Redefinition | None]:
-        """The definition of a view, its plan (that of `current`, when it still holds), and what
-        becomes of its rows if the definition is not that of `current`; `anew`: they are computed
-        anew, whatever they are.
+        """The definition of a view, its plan (that of `current`, if still valid), and what happens
+        to its rows if the definition is not that of `current`; `anew`: they are recomputed in any
+        case.
 
         Errors: those of `compile_view`.
         """
@@ -105,8 +105,8 @@ class Definitions:
         *,
         anew: bool,
     ) -> CompiledPlan | None:
-        """The plan of `job`, when compiling this view would give it again; `anew`: over no rows
-        that are stored, which may have expired by an earlier definition."""
+        """The plan of `job`, if compiling this view would produce it again; `anew`: without
+        stored rows, which may have expired under an earlier definition."""
         wanted = (sql, refresh_mode, as_data(state_ttl))
         if job is None or (job.sql, job.refresh_mode, _ttl(job)) != wanted:
             return None
@@ -125,10 +125,10 @@ class Definitions:
         unique_id: str,
         properties: Mapping[str, str],
     ) -> tuple[Job, CompiledPlan, Redefinition | None]:
-        """The definition of a streaming table, its plan, and what becomes of its columns if it is
-        to have other ones.
+        """The definition of a streaming table, its plan, and what happens to its columns if they
+        change.
 
-        Errors: those of `compile_stream`; CONFIG_INVALID when the stream is not declared rightly,
+        Errors: those of `compile_stream`; CONFIG_INVALID when the stream's declaration is invalid,
         or the table would have other rows, or columns that `on_schema_change` does not allow.
         """
         place = Place(unique_id or table)
@@ -179,7 +179,7 @@ class Definitions:
     def _carrying(
         self, plan: CompiledPlan, stream: Stream, source: Source, info: TableInfo, text: str
     ) -> Carrying | None:
-        """What a table by key does about values that its stream may leave out; None for any other
+        """How a keyed table handles values that its stream may omit; None for any other
         table."""
         if not stream.key or not isinstance(source, Omitting):
             return None
@@ -209,10 +209,10 @@ class Definitions:
         full_refresh: bool,
     ) -> Sink:
         """The definition of a sink over the table of `job`, with its columns and its fingerprint,
-        and how far `current` has come.
+        and the delivery progress of `current`.
 
-        Errors: those of `compile_sink`; CONFIG_INVALID when the target is not declared rightly, or
-        would have other records than it has.
+        Errors: those of `compile_sink`; CONFIG_INVALID when the target's declaration is invalid,
+        or its records would differ from those that it has.
         """
         place = Place(sink.unique_id or sink.name)
         target = deliver.opened(sink, connections)
@@ -249,7 +249,7 @@ class Definitions:
     def refreshed(
         self, job: Job, connections: Mapping[str, Mapping[str, str]]
     ) -> tuple[Job, CompiledPlan, Redefinition | None]:
-        """The definition as it is to run now, as `define` gives it."""
+        """The definition to run now, in the form that `define` returns."""
         stream = stream_of(job)
         if stream is not None:
             place = Place(job.unique_id or job.table)
@@ -275,9 +275,9 @@ class Definitions:
         )
 
     def _change(self, current: Job, job: Job, plan: CompiledPlan) -> Redefinition | None:
-        """What becomes of the rows of `current` when it becomes `job`."""
+        """What happens to the rows of `current` when it becomes `job`."""
         before, now = current.plan, job.plan
-        # A release before this one has not kept by what the rows were made.
+        # Earlier releases did not record the settings that the rows were made with.
         if other := differing(before.get("meaning", now["meaning"]), now["meaning"]):
             return Redefinition(SHADOW, other)
         if current.fingerprint == job.fingerprint:
@@ -292,23 +292,23 @@ class Definitions:
         return redefinition(plan_of(current), plan, self._known)
 
     def _holds(self, job: Job) -> bool:
-        """Whether compiling again would give the same plan."""
+        """Whether compiling again would produce the same plan."""
         stamps: Mapping[str, str] = job.plan["stamps"]
         return (
             job.plan.get("compiler") == self._compiler
-            # Another input than those with a stamp may be another table by now.
+            # An input without a stamp may be a different table by now.
             and not job.plan["plan"]["volatile"]
             and not job.plan["plan"].get("unversioned")
             and all(self._known.stamp(TableName.parse(n)) == stamp for n, stamp in stamps.items())
         )
 
     def follow_settings(self) -> None:
-        """Compile by what is set on the session now."""
+        """Compile with the current settings of the session."""
         self._identity = ""
 
     @property
     def _compiler(self) -> str:
-        """The compiler, the Spark that types its queries, and the settings that it does so by."""
+        """The compiler, the Spark that types its queries, and the settings that affect types."""
         if self._identity:
             return self._identity
         spark = self._known.spark
@@ -350,7 +350,7 @@ class Definitions:
 def _refuse_other_rows(
     stream: Stream, before: Stream | None, plan: CompiledPlan, current: Job, place: Place
 ) -> None:
-    """Refuse what would give the rows that are there another meaning."""
+    """Refuse a change that would give the existing rows another meaning."""
     if before is None:
         return
     sequence = plan.hidden[0].type if plan.hidden else ""
@@ -375,7 +375,7 @@ def _refuse_other_rows(
 
 
 def configuration_of(job: Job) -> dict[str, Any]:
-    """How a view is configured: `refresh_mode`, `properties`, `changelog` and `state_ttl`."""
+    """The configuration of a view: `refresh_mode`, `properties`, `changelog` and `state_ttl`."""
     return {
         "refresh_mode": job.refresh_mode,
         "properties": dict(job.config.get("properties", {})),
@@ -392,7 +392,7 @@ def _ttl(job: Job) -> dict[str, Any]:
 def _options(
     properties: Mapping[str, str], *, changelog: bool, state_ttl: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What a definition keeps of its config; what is not set is left out."""
+    """The stored part of a definition's config; unset options are left out."""
     found: dict[str, Any] = {"properties": dict(properties)}
     found |= {"changelog": True} if changelog else {}
     return found | ({"state_ttl": dict(state_ttl)} if state_ttl else {})

@@ -40,10 +40,10 @@ from dbt_streamsql.runtime.upkeep.garbage_collection import Garbage
 
 
 class Engine:
-    """A warehouse of maintained tables. Safe from several threads; `close` it when done.
+    """A warehouse of maintained tables. Thread-safe; `close` it when done.
 
     Its parts do the work: `epochs`, `tables`, `sinks`, `queries`, `maintenance`, `revisions`.
-    The methods here are their shorthands; they keep no state.
+    The methods here are shorthands for theirs; they keep no state.
     """
 
     def __init__(self, parts: EngineParts, *, owns_spark: bool = False) -> None:
@@ -69,7 +69,7 @@ class Engine:
         options: EngineOptions = EngineOptions(),
         **overrides: Any,
     ) -> Engine:
-        """Open a warehouse folder, or the one that the catalog of `spark` has.
+        """Open a warehouse folder, or the one of the catalog of `spark`.
 
         `meta` is the SQLAlchemy URL of MetaService's store (default: SQLite in the warehouse), or
         the address of a MetaService, `http://127.0.0.1:<port>` or `https://…`. `overrides` are
@@ -102,7 +102,7 @@ class Engine:
 
     @property
     def warehouse(self) -> Warehouse:
-        """What all parts of this engine share. For tools and tests that look inside: it may
+        """What all parts of this engine share. For tools and tests that inspect it: it may
         change in the next release."""
         return self._parts.warehouse
 

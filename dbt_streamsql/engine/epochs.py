@@ -1,4 +1,4 @@
-"""The epochs of an engine: at most one is open, which calls from several threads join."""
+"""The epochs of an engine: at most one is open, and calls from several threads join it."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class EpochControl:
     def begin(self) -> int:
         """Open an epoch that later calls join, and pin the inputs of all views at this moment.
 
-        Waits while another process runs an epoch on this warehouse; finishes or undoes what a
-        dead one left. Returns the number of the last committed barrier.
+        Waits while another process runs an epoch on this warehouse; finishes or undoes the work of
+        a dead one. Returns the number of the last committed barrier.
         """
         with self.lock:
             if self.current.epoch is None:
@@ -69,7 +69,7 @@ class EpochControl:
     def publish(self, leave_out: Collection[str] = ()) -> Report:
         """Publish what the open epoch staged as one barrier; without one, an empty report.
 
-        Nothing is delivered to the sinks of `leave_out`.
+        The sinks of `leave_out` receive nothing.
         """
         with self.lock:
             epoch = self._taken()
@@ -84,16 +84,16 @@ class EpochControl:
 
     @translate_storage_errors
     def leave_staged(self) -> int:
-        """Close the open epoch without publishing; what it staged is readable at
-        read_uncommitted until the next epoch, or `sweep`, discards it. Its barrier (0: nothing
-        was staged)."""
+        """Close the open epoch without publishing; its staged data is readable at
+        read_uncommitted until the next epoch, or `sweep`, discards it. Returns its barrier (0:
+        nothing was staged)."""
         with self.lock:
             epoch = self._taken()
             return epoch.leave() if epoch is not None else 0
 
     @translate_storage_errors
     def discard(self, barrier: int) -> None:
-        """Discard what `leave_staged` has left.
+        """Discard the data that `leave_staged` left.
 
         Errors: META_CONFLICT when there is no such open barrier, WAREHOUSE_BUSY.
         """
@@ -101,8 +101,8 @@ class EpochControl:
             publish.undo(self._warehouse, barrier)
 
     def unstage_models(self, nodes: Collection[str]) -> list[str]:
-        """Take views, by their dbt ids, and everything downstream out of the open epoch; their
-        tables."""
+        """Remove views, by their dbt ids, and everything downstream from the open epoch; returns
+        their tables."""
         with self.lock:
             epoch = self.current.epoch
             return epoch.withdraw(nodes) if epoch is not None else []
@@ -117,7 +117,7 @@ class EpochControl:
 
     @translate_storage_errors
     def flush(self) -> None:
-        """Publish what is staged so far and go on in a next epoch that reads the same inputs."""
+        """Publish what is staged so far and continue in a new epoch that reads the same inputs."""
         with self.lock:
             epoch = self.current.epoch
             if epoch is None:
@@ -138,9 +138,9 @@ class EpochControl:
         """One epoch over every view whose inputs changed, in dependency order.
 
         `tables`: only these, with everything that they read. A failing view stays at its last
-        barrier, and so does everything downstream of it; the others are published. Then its error
-        is raised, or, with `keep_going`, listed in the report. The views and sinks of `leave_out`
-        stay as well, without being tried.
+        barrier, and so does everything downstream of it; the other views are published. Then its
+        error is raised, or, with `keep_going`, listed in the report. The views and sinks of
+        `leave_out` stay as well, without being tried.
         """
         with self.joined(leave_out) as epoch:
             errors = epoch.advance_what_can(tables, leave_out)
@@ -161,7 +161,7 @@ class EpochControl:
         )
 
     def mark_written(self, name: str) -> None:
-        """Tell the open epoch that this run has written a table by other means."""
+        """Record in the open epoch that this run has written a table by other means."""
         if self.current.epoch is not None:
             self.current.epoch.touch(str(TableName.parse(name, self._warehouse.catalog)))
 
@@ -186,7 +186,7 @@ class EpochControl:
 
     @contextmanager
     def writing(self) -> Iterator[Fence]:
-        """The right to write: the open epoch's, or one for the block."""
+        """The right to write: of the open epoch, or one for the block."""
         with self.lock:
             if self.current.epoch is not None:
                 yield self.current.epoch.open.fence
@@ -213,20 +213,20 @@ class EpochControl:
 
     @contextmanager
     def alone(self) -> Iterator[Fence]:
-        """The same, after what dead processes left is cleared."""
+        """The same, after recovering from dead processes."""
         with self.outside() as fence:
             publish.recover(self._warehouse, fence)
             yield fence
 
     def new_epoch(self) -> Epoch:
-        """An epoch that nobody joins, which whoever asked for it ends."""
+        """An epoch that no other call joins; the caller ends it."""
         if self._warehouse.sessions.follow_settings():
             self._definitions.follow_settings()
         refreshed = partial(self._definitions.refreshed, connections=self._warehouse.connections)
         return Epoch(self._warehouse, self._reads.rewritten, refreshed)
 
     def sweep_once(self) -> None:
-        """The first work of a process removes what dead ones left staged for plain tables."""
+        """Once per process, remove what dead processes left staged for plain tables."""
         with self.lock:
             if not self.swept:
                 plain_tables.sweep(self._warehouse)

@@ -1,5 +1,5 @@
-"""The maintenance of a warehouse as a whole: what dead processes left, what no reader needs any
-more, SQL views for readers without an engine, a store that was lost."""
+"""The maintenance of a whole warehouse: leftovers of dead processes, data that no reader needs any
+more, SQL views for readers without an engine, rebuilding a lost store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dbt_streamsql.runtime.upkeep.garbage_collection import Garbage
 
 
 class Maintenance:
-    """What needs the right to write, and no epoch."""
+    """Operations that need the right to write, but no epoch."""
 
     def __init__(self, warehouse: Warehouse, reads: ConsistentReads, epochs: EpochControl) -> None:
         self._warehouse = warehouse
@@ -26,13 +26,14 @@ class Maintenance:
 
     @translate_storage_errors
     def sweep(self) -> int:
-        """Remove what dead processes left; how many things."""
+        """Remove what dead processes left; returns the number of things removed."""
         with self._epochs.alone() as fence:
             return publish.sweep(self._warehouse, fence) + plain_tables.sweep(self._warehouse)
 
     def publish_views(self, schema: str, *, with_schema: bool = False) -> list[str]:
-        """Keep a SQL view of every maintained view in a schema of the catalog, for readers without
-        an engine: all show one barrier, the newest. Their names; `with_schema`: `<schema>_<name>`.
+        """Maintain a SQL view of every maintained view in a schema of the catalog, for readers
+        without an engine: all show the newest barrier. Returns their names; `with_schema`:
+        `<schema>_<name>`.
 
         Errors: CONFIG_INVALID, TABLE_EXISTS.
         """
@@ -41,14 +42,14 @@ class Maintenance:
             return published_views.publish(self._warehouse, fence, views)
 
     def stop_views(self, schema: str) -> list[str]:
-        """Drop the SQL views of a schema and keep none there any more; their names."""
+        """Drop the SQL views of a schema and stop maintaining them; returns their names."""
         with self._epochs.alone() as fence:
             return published_views.stop(self._warehouse, fence, schema)
 
     def rebuild(self, store: str = "", *, dry_run: bool = False) -> RecoveryReport:
-        """Let a store that was lost, and is empty now, remember what the tables tell.
+        """Restore a store that was lost, and is empty now, from the tables.
 
-        `store`: the id of the lost one, where it is not this one's. `dry_run` only looks.
+        `store`: the id of the lost store, if it differs from this one's. `dry_run` only looks.
         Errors: META_CONFLICT, CONFIG_INVALID through a MetaService, WAREHOUSE_BUSY.
         """
         with self._epochs.lock:
@@ -57,11 +58,11 @@ class Maintenance:
     def gc(
         self, *, dry_run: bool = False, orphans_older_than: float | str | None = "3 days"
     ) -> Garbage:
-        """Remove at once all that nobody can need any more; what went.
+        """Remove everything that is no longer needed now; returns what was removed.
 
-        That is what barriers older than the retention have, what dead processes left, and files
-        in the folders of views that nothing names, from an age of at least a day (None: they
-        stay). Waits for the run of another process. `dry_run`: only what would go.
+        That is the data of barriers older than the retention, leftovers of dead processes, and
+        unreferenced files in the folders of views that are at least a day old (None: they stay).
+        Waits for the run of another process. `dry_run`: only report what would be removed.
         Errors: CONFIG_INVALID, WAREHOUSE_BUSY when this engine has an epoch open.
         """
         age = orphan_age(orphans_older_than)

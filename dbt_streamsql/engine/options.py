@@ -1,5 +1,5 @@
-"""What an engine and its tables can be given, as small frozen values; every field is a keyword of
-`Engine`'s methods too."""
+"""The options of an engine and its tables, as small frozen values; every field is also a keyword
+of `Engine`'s methods."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Options = TypeVar("Options")
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """What an engine does by default.
+    """The defaults of an engine.
 
     `meta_token`: the token for a MetaService ('': the token file of a service on this host).
-    `boundary`: the part of the topology that this engine runs, with barriers of its own.
+    `boundary`: the part of the topology that this engine runs, with its own barriers.
     `query_timeout`: seconds that the refresh of one view may take (None: no limit).
-    `consistency`: the level of queries that do not name one.
-    `retain`: how long a barrier can be read after it ended (a number is seconds), and
+    `consistency`: the default level of queries.
+    `retain`: how long a barrier stays readable after it ended (a number is seconds), and
     `retain_barriers`: how many of the newest barriers, at most; see docs/retention.md.
-    `connections`: options of streams and sinks, by the name that their `connection` gives.
+    `connections`: options of streams and sinks, by the name in their `connection`.
     `tuning`: the limits by which an epoch chooses its strategy; they change no rows.
     `clock`: the source of time (None: the system's).
     """
@@ -44,23 +44,23 @@ class EngineOptions:
     clock: Clock | None = None
 
     def __post_init__(self) -> None:
-        """Errors are raised here, before Spark starts. Error: CONFIG_INVALID."""
+        """Raises errors here, before Spark starts. Error: CONFIG_INVALID."""
         check_level(self.consistency)
         _ = self.retention
 
     @property
     def retention(self) -> Retention:
-        """How long barriers can be read."""
+        """How long barriers stay readable."""
         return retention_of(self.retain, self.retain_barriers)
 
 
 @dataclass(frozen=True)
 class TableOptions:
-    """What every maintained table can be given.
+    """Options of every maintained table.
 
-    `unique_id`: the dbt id of its model. `full_refresh` computes it in full this once, whatever
-    changed; of a streaming table it rereads the stream from its beginning. `properties`: table
-    properties of its own, in addition to those that the engine needs.
+    `unique_id`: the dbt id of its model. `full_refresh` recomputes it in full this time, whatever
+    changed; a streaming table rereads its stream from the beginning. `properties`: its own table
+    properties, in addition to those that the engine needs.
     """
 
     unique_id: str = ""
@@ -73,7 +73,7 @@ class ViewOptions:
     """How a view is maintained.
 
     `refresh_mode`: auto, incremental or full. `changelog`: keep its changes in
-    `<name>__changelog`. `state_ttl`: how long its operators remember, as docs/state_ttl.md
+    `<name>__changelog`. `state_ttl`: how long its operators keep state, as docs/state_ttl.md
     describes (FLIP-292); a `plan` file sets it for each operator instead.
     """
 
@@ -85,13 +85,13 @@ class ViewOptions:
 
 @dataclass(frozen=True)
 class WideOptions:
-    """How the branches of a wide table meet (FLIP-506).
+    """How the branches of a wide table are merged (FLIP-506).
 
     A column that several branches write needs a `merge` function (last_value,
     last_non_null_value, sum, min, max, count, collect, bool_or, listagg), a column of
     `sequence_by` that orders them, or the `precedence` of the branches. `row_lifetime`: a row
     exists while `any` branch has its key, or `anchor:<branch>`. `reuse_sink`: all branches are
-    written in one commit, else each in its own.
+    written in one commit, otherwise each in its own.
     """
 
     merge: Mapping[str, str] | None = None
@@ -107,9 +107,9 @@ class StreamSource:
 
     `stream`: the name by which its query reads the stream. `source`: how the stream is declared
     (`connector`, `format`, `columns`, `options`; see docs/sources.md). `connection`: the name of
-    options that the engine was opened with. `on_error`: fail, or quarantine, which keeps records
+    options that the engine was opened with. `on_error`: fail, or quarantine, which stores records
     that cannot be read in `<name>__quarantine`. `on_schema_change`: what happens when the query
-    gives other columns, with dbt's words.
+    returns other columns, in dbt's terms.
     """
 
     stream: str
@@ -124,8 +124,8 @@ class Upsert:
     """How records become rows of a table by `key` (no key: each record is a row).
 
     The record of a key with the greatest `sequence_by` gives its row; where `delete_when` is true
-    there is none. A record without key where `truncate_when` is true removes the rows of all keys.
-    The three are expressions over the query's columns, of which `leave_out` are not stored.
+    there is none. A record without a key where `truncate_when` is true deletes the rows of all
+    keys. The three are expressions over the query's columns; those in `leave_out` are not stored.
     """
 
     key: Sequence[str] = ()
@@ -137,12 +137,12 @@ class Upsert:
 
 @dataclass(frozen=True)
 class EventTime:
-    """Barriers of event time, for a table with a `lateness`.
+    """Barriers in event time, for a table with a `lateness`.
 
-    A barrier holds the records whose `event_time`, an expression, is at most the greatest one
+    A barrier contains the records whose `event_time`, an expression, is at most the greatest one
     that was read minus the lateness. `late_data`: include_next or quarantine, for records that
-    come later still. A stream without records for `idle_after` is not waited for (`never`: it
-    always is). Both durations are seconds or text.
+    arrive even later. A stream without records for `idle_after` does not hold back barriers
+    (`never`: it always does). Both durations are seconds or text.
     """
 
     event_time: str = ""
@@ -152,13 +152,13 @@ class EventTime:
 
 
 def taken(kind: type[Options], config: dict[str, Any]) -> Options:
-    """A value of the keywords that are its fields; these are taken out of `config`."""
+    """A value from the keywords that are its fields; these are removed from `config`."""
     names = [each.name for each in fields(kind) if each.name in config]  # type: ignore[arg-type]
     return kind(**{name: config.pop(name) for name in names})
 
 
 def refuse_unknown(config: Mapping[str, Any]) -> None:
-    """CONFIG_INVALID when keywords are left that no option has taken."""
+    """CONFIG_INVALID when keywords are left that no option uses."""
     if config:
         modes = ", ".join(REFRESH_MODES)
         raise StreamSqlError(

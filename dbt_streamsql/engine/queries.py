@@ -1,4 +1,4 @@
-"""What can be asked of a warehouse: queries, plans, changes, and whether views are right."""
+"""Questions to a warehouse: queries, plans, changes, and whether views are correct."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dbt_streamsql.runtime.spark.catalog import SparkCatalog
 
 
 class Queries:
-    """Changes nothing. Plans are those of the open epoch, rows are published ones."""
+    """Read-only. Plans are those of the open epoch, rows are published ones."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class Queries:
         """A query over one consistent cut of the views and of the tables that they read.
 
         `consistency` (default: the engine's): read_uncommitted, read_committed, repeatable_read;
-        `barrier`: none newer than that one; `max_staleness`: seconds that the oldest change which
-        the cut does not hold may be old. What repeatable_read reads is held until `close`.
+        `barrier`: none newer than that one; `max_staleness`: maximum age in seconds of the oldest
+        change that is not in the cut. Versions read at repeatable_read are held until `close`.
         Errors: CONFIG_INVALID, CONSISTENCY_UNAVAILABLE, META_CONFLICT.
         """
         return self._warehouse.sessions.main.sql(
@@ -55,20 +55,20 @@ class Queries:
     def reader(self, consistency: str = "repeatable_read", barrier: int | None = None) -> Reader:
         """A reader whose queries all see one committed barrier until it is closed.
 
-        `barrier`: that one instead of the newest. Errors: CONFIG_INVALID, META_CONFLICT.
+        `barrier`: that barrier instead of the newest. Errors: CONFIG_INVALID, META_CONFLICT.
         """
         return self._reads.reader(consistency, barrier)
 
     def wait_for(self, barrier: int, seconds: float | None = None) -> int:
-        """Wait until that barrier, or a later one, is committed; its number.
+        """Wait until that barrier, or a later one, is committed; returns its number.
 
-        Error: CONSISTENCY_UNAVAILABLE when it is not within `seconds` (None: for ever).
+        Error: CONSISTENCY_UNAVAILABLE when it is not within `seconds` (None: forever).
         """
         return wait_for(self._warehouse.store, barrier, seconds)
 
     def lag(self, name: str) -> float:
-        """The age in seconds of the oldest change that a table does not hold: of the tables and
-        streams that it comes from. 0 when it has them all.
+        """The age in seconds of the oldest change, in the tables and streams that a table comes
+        from, that is not in the table. 0 when it is up to date.
 
         Errors: DEFINITION_MISSING, STREAM_LOST, STREAM_UNREACHABLE.
         """
@@ -90,13 +90,13 @@ class Queries:
         return self._warehouse.sessions.main.sql(text)
 
     def verify(self, name: str) -> list[Row]:
-        """The rows where a view differs from its query at the same barrier: [] when it is right.
+        """The rows where a view differs from its query at the same barrier: [] when it is correct.
 
         Each row has a column `_side`: `missing` from the view or `surplus` in it. Floating point
-        columns may differ in their last bits, as they do when the query itself is asked twice.
-        A view that has forgotten something (`state_ttl`) is compared with what its last barrier
-        should have made of the rows that it remembers.
-        Errors: DEFINITION_MISSING, NOT_A_VIEW, STATE_FORGOTTEN (that is not known any more).
+        columns may differ in their last bits, as they do when the query itself is run twice.
+        A view with expired state (`state_ttl`) is compared with the result that its last barrier
+        should have computed from the rows that it remembers.
+        Errors: DEFINITION_MISSING, NOT_A_VIEW, STATE_FORGOTTEN (the result is no longer known).
         """
         table = TableName.parse(name, self._warehouse.catalog)
         return verification.differing(
@@ -123,15 +123,15 @@ class Queries:
         return plan_of(registered(self._current.jobs(), table))
 
     def explain(self, name: str) -> str:
-        """How a registered view is maintained, with its program, and what its last run took."""
+        """How a registered view is maintained, with its program, and the cost of its last run."""
         return "\n".join(filter(None, [self.plan(name).explain(), self.last_run(name)]))
 
     def last_run(self, name: str) -> str:
-        """The seconds that the last published run of a view took, and those that each way was
+        """The seconds that the last published run of a view took, and those that each strategy was
         expected to take ('' before the first)."""
         version = self._warehouse.store.latest(str(TableName.parse(name, self._warehouse.catalog)))
         return cost.last_run(version) if version is not None else ""
 
     def plan_file(self, plan: CompiledPlan) -> PlanDocument:
-        """The plan file of a plan (FLIP-292): its operators, and how long each remembers."""
+        """The plan file of a plan (FLIP-292): its operators, and how long each keeps state."""
         return document_of(plan, self._known)

@@ -31,7 +31,7 @@ Definition = tuple[Job, CompiledPlan, Redefinition | None]
 
 
 class Revisions:
-    """Plans and runs revisions; each is an epoch of its own."""
+    """Plans and runs revisions; each is its own epoch."""
 
     def __init__(
         self, warehouse: Warehouse, definitions: Definitions, epochs: EpochControl
@@ -52,9 +52,9 @@ class Revisions:
         """Recompute a table and everything downstream from an earlier barrier, or corrected.
 
         `name`: a view, or a table that views read. `to_barrier`: the committed barrier to go back
-        to; views then reapply what came after it, a table of others loses it. `sql`: a view's new
-        query, or INSERT, UPDATE, DELETE and MERGE statements on a table of others. `mode`:
-        incremental, full, or auto (full only where it must be). One barrier publishes everything.
+        to; views then reapply the later changes, an outside table loses them. `sql`: a view's new
+        query, or INSERT, UPDATE, DELETE and MERGE statements on an outside table. `mode`:
+        incremental, full, or auto (full only where required). One barrier publishes everything.
         Errors: DEFINITION_MISSING, REVISION_IMPOSSIBLE, CONFIG_INVALID, META_CONFLICT.
         """
         with self._epochs.lock:
@@ -86,15 +86,15 @@ class Revisions:
         return Revision(table, to_barrier, sql, mode)
 
     def _run(self, asked: Revision) -> list[TableVersion]:
-        """Carry a revision out, as one barrier; what became of the views.
+        """Run a revision, as one barrier; returns the new versions of the views.
 
-        On an error nothing is changed, except for an outside table that was corrected already:
+        On an error nothing is changed, except for an outside table that was already corrected:
         its views follow in the next run.
         """
-        self._look(asked)  # before waiting for others
+        self._look(asked)  # before waiting for other runs
         epoch = self._epochs.new_epoch()
         try:
-            # Only now nobody else changes what it depends on.
+            # Only now can no other process change what it depends on.
             found, root, definition = self._look(asked)
             if root is not None:
                 spark, store = self._warehouse.sessions.main, self._warehouse.store_id
@@ -111,7 +111,7 @@ class Revisions:
         return versions
 
     def _look(self, asked: Revision) -> tuple[RevisionPlan, list[str] | None, Definition | None]:
-        """What is to be done: the plan, an outside table's statements, a view's definition."""
+        """What to do: the plan, an outside table's statements, a view's definition."""
         found = revision_plan.plan(self._warehouse, asked)
         current = self._warehouse.store.jobs().get(str(asked.table))
         if current is None:
@@ -126,7 +126,7 @@ class Revisions:
         )
 
     def _statements(self, asked: Revision) -> list[str]:
-        """The correction of an outside table, turned to the place where it is written."""
+        """The correction of an outside table, redirected to its write location."""
         at = root_correction.place(asked.table, self._warehouse.store_id)
         return correction(asked.sql, asked.table, at) if asked.sql else []
 

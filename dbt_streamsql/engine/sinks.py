@@ -1,4 +1,4 @@
-"""The sinks of an engine: what is delivered to systems outside. Epochs deliver to them."""
+"""The sinks of an engine: what is delivered to outside systems. Epochs deliver to them."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ class SinkManager:
         full_refresh: bool = False,
     ) -> Delivered:
         """Create or redefine a sink: a query over one maintained table whose changes are delivered
-        to a system outside; and deliver to it.
+        to an outside system; and deliver to it.
 
-        `sql` chooses, computes and filters over that one table. `target` says where to
+        `sql` selects, computes and filters over that one table. `target` is the destination
         (`connector`, `format`, `options`; see docs/sink.md), `connection` names options that the
-        engine was opened with; `key` is by which columns rows are upserted and deleted there.
-        `full_refresh` delivers the whole table anew, over what the target has.
+        engine was opened with; `key`: the columns by which rows are upserted and deleted there.
+        `full_refresh` delivers the whole table again, replacing what the target has.
 
-        Joins the open epoch (see `begin`), else it is an epoch of its own: what is published is
-        delivered, at its end.
+        Joins the open epoch (see `begin`), otherwise it is its own epoch: published data is
+        delivered when the epoch ends.
         Errors: CONFIG_INVALID, SQL_UNSUPPORTED, DEFINITION_MISSING, DUPLICATE_WRITER, SINK_KEY,
         SINK_LOST, SINK_REFUSED, SINK_UNREACHABLE.
         """
@@ -100,8 +100,8 @@ class SinkManager:
 
     @translate_storage_errors
     def drop(self, name: str) -> None:
-        """Deliver nothing to it any more; what the target has stays. DEFINITION_MISSING when
-        there is no such sink."""
+        """Stop delivering to a sink; the target keeps its data. DEFINITION_MISSING when there is
+        no such sink."""
         at = str(TableName.parse(name, self._warehouse.catalog))
         if self._sink(at) is None:
             raise StreamSqlError(
@@ -113,7 +113,7 @@ class SinkManager:
             self._warehouse.store.drop_sink(fence, at)
 
     def all(self) -> list[Sink]:
-        """All sinks, by name, and how far each has come."""
+        """All sinks, by name, with their delivery progress."""
         return self._warehouse.store.sinks()
 
     def _sink(self, name: str) -> Sink | None:

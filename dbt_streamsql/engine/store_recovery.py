@@ -1,8 +1,8 @@
-"""A store that was lost is rebuilt from the tables that it has maintained.
+"""Rebuilds a lost store from the tables that it maintained.
 
-What a dead process has published in part is published to its end first; then the tables tell their
-definitions and versions, and one transaction lets the store remember them. Whoever dies before
-that leaves an empty store and tables as they may be found by the next attempt.
+A publish that a dead process left incomplete is finished first; then the definitions and versions
+are read from the tables, and one transaction writes them to the store. A process that dies before
+that leaves an empty store, and tables that the next attempt can start from.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ Define = Callable[..., tuple[Job, CompiledPlan, Any]]
 
 @dataclass(frozen=True)
 class RecoveryReport:
-    """What became of a lost store.
+    """The result of recovering a lost store.
 
     `store` is its id, `barrier` the newest one that is known again, `kept_from` the oldest that
-    can be asked for. `tables`: those that it maintains again, each with the reason for which its
-    next refresh is in full ('': from changes). `left`: tables that it had, each with the reason
-    why it does not know them any more; they stay as they are, and `dbt run` defines them anew.
+    can be read. `tables`: those that it maintains again, each with the reason why its next
+    refresh is in full ('': from changes). `left`: tables that it had, each with the reason why
+    it no longer knows them; they stay unchanged, and `dbt run` defines them again.
     `published`: those whose newest version was staged and is visible now.
     """
 
@@ -64,11 +64,11 @@ class RecoveryReport:
 def rebuild(
     warehouse: Warehouse, reads: ConsistentReads, store: str = "", *, dry_run: bool = False
 ) -> RecoveryReport:
-    """Let the empty store of a warehouse remember what the tables of the catalog tell.
+    """Restore the empty store of a warehouse from the tables of the catalog.
 
-    `store` is the id of the lost one ('': that of this store, which goes by its address).
+    `store` is the id of the lost one ('': that of this store, which depends on its address).
     `dry_run` looks, and changes nothing. Errors: META_CONFLICT when the store is not empty or the
-    tables belong to others, CONFIG_INVALID through a MetaService, WAREHOUSE_BUSY.
+    tables have other owners, CONFIG_INVALID through a MetaService, WAREHOUSE_BUSY.
     """
     warehouse.store.check_empty()
     fence = warehouse.store.acquire()
@@ -171,7 +171,7 @@ class _StoreRecovery:
         return known, left
 
     def _compiler(self, found: CatalogScan) -> Definitions:
-        """Compiles over the tables as they are, without the engine's own columns."""
+        """Compiles over the current tables, without the engine's own columns."""
 
         def shown(name: TableName) -> str | None:
             return self.reads.shown(name.sql) if str(name) in found.tables else None
@@ -199,7 +199,7 @@ class _StoreRecovery:
         job = replace(job, config={**job.config, stream_definition.STREAM: asdict(stream)})
         if change is None:
             return job
-        # What came to its stream meanwhile is the next run's: the table has it not.
+        # New stream columns are left to the next run: the table does not have them.
         plan = replace(plan, columns=has)
         return replace(
             job,
@@ -238,7 +238,7 @@ class _StoreRecovery:
         )
 
     def _clean(self, found: CatalogScan, known: Mapping[str, object]) -> None:
-        """Nobody lists the change files any more, nor what was staged and never published."""
+        """Change files are no longer listed, nor is staged data that was never published."""
         for name in known:
             with failpoint("sweep.changes"):
                 files.delete_folder(self.spark, f"{found.tables[name].meta.location}-changes")
@@ -246,14 +246,14 @@ class _StoreRecovery:
 
 
 def _compiled(define: Define, name: str, kept: Definition) -> tuple[Job, str]:
-    """The definition as a job, and why the view is to be refreshed in full ('': it is not)."""
+    """The definition as a job, and why the view needs a full refresh ('': it does not)."""
     job, _, _ = define(
         *(None, name, kept.sql, kept.refresh_mode, kept.unique_id, kept.properties),
         changelog=kept.changelog,
     )
     if job.fingerprint == kept.fingerprint:
         return job, ""
-    # As if another compiler had made it, so that nothing is made of the rows that are there.
+    # As if compiled by another compiler, so that the existing rows are not reused.
     stale = replace(job, fingerprint=kept.fingerprint, plan={**job.plan, "compiler": ""})
     return stale, "its query now compiles to a different plan"
 

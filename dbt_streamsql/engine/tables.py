@@ -1,5 +1,5 @@
 """The tables that an engine maintains: views, wide tables, streaming tables; defined, redefined,
-dropped. And plain tables, which are built once."""
+dropped. Also plain tables, which are built once."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ from dbt_streamsql.storage.iceberg import staging
 
 
 class TableDefiner:
-    """Defines the tables of a warehouse. A definition joins the open epoch, else it is an epoch
-    of its own."""
+    """Defines the tables of a warehouse. A definition joins the open epoch, otherwise it is its
+    own epoch."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class TableDefiner:
         """How a query would be maintained, as the table `into`; see `CompiledPlan`. Its `to_json`
         is the plan file.
 
-        With a `plan` file it is the plan of that file. Error: PLAN_MISMATCH when it does not fit.
+        With a `plan` file, returns its plan. Error: PLAN_MISMATCH when it does not fit.
         """
         place, mode = Place(into), view.refresh_mode
         ttl = _ttl(view, sql, place)
@@ -93,7 +93,7 @@ class TableDefiner:
         return replace(made, document=document)
 
     def validate_plan(self, plan: PlanDocument) -> None:
-        """Check a plan file: it is the plan of its query over the tables as they are.
+        """Check a plan file: it must be the plan of its query over the current tables.
 
         Errors: PLAN_MISMATCH, and those of `compile`.
         """
@@ -101,14 +101,14 @@ class TableDefiner:
         self.compile(plan.sql, ViewOptions(mode, plan=plan), into=plan.table)
 
     def execute(self, plan: PlanDocument | str, *, into: str = "") -> TableReport:
-        """Run a plan file (FLIP-292, EXECUTE PLAN): the view becomes what the file says, and is
+        """Run a plan file (FLIP-292, EXECUTE PLAN): the view is redefined by the file, and is
         brought up to date.
 
-        `plan`: the file, or its text. `into`: another table than the file's. A view that is there
-        keeps its other options. Joins the open epoch (see `begin`), else it is one of its own.
+        `plan`: the file, or its text. `into`: a different table than the file's. An existing view
+        keeps its other options. Joins the open epoch (see `begin`), otherwise it is its own epoch.
 
         Error: PLAN_MISMATCH, with the differences, when the plan is not that of its query over
-        the tables as they are, or was written by a version that this one does not know.
+        the current tables, or was written by an unknown version.
         """
         document = PlanDocument.from_json(plan) if isinstance(plan, str) else plan
         name = str(TableName.parse(into or document.table, self._warehouse.catalog))
@@ -134,7 +134,7 @@ class TableDefiner:
         place = Place(options.unique_id or str(table))
         ttl = _ttl(view, sql, place)
         sql = self._stored(sql)
-        # Inside: what becomes of the rows depends on the definition that made them, and another
+        # Inside: what happens to the rows depends on the definition that made them, and another
         # run may end only now.
         with self._epochs.joined() as epoch:
             current = epoch.open.jobs.get(str(table))
@@ -163,8 +163,8 @@ class TableDefiner:
         view: ViewOptions = ViewOptions(),
         options: TableOptions = TableOptions(),
     ) -> TableReport:
-        """Define a wide table that several branches write, each its own columns, or redefine it,
-        and bring it up to date.
+        """Define or redefine a wide table that several branches write, each its own columns, and
+        bring it up to date.
 
         `branches`: (query, columns[, name]), where the query gives the `key` first and then the
         columns; or a text of `INSERT INTO … (columns) SELECT …` statements. `b.c` is the field c
@@ -189,7 +189,7 @@ class TableDefiner:
         times: EventTime = EventTime(),
         options: TableOptions = TableOptions(),
     ) -> TableReport:
-        """Define a table that takes the records of a stream, each once, and take those there are.
+        """Define a table that ingests a stream's records, each once, and ingest those available.
 
         Errors: CONFIG_INVALID, SQL_UNSUPPORTED, BAD_RECORD, STREAM_LOST.
         """
@@ -224,10 +224,10 @@ class TableDefiner:
     def create_table_as(
         self, build: Build, *, spark: SparkSession | None = None, atomic: bool = True
     ) -> bool:
-        """Build a plain table: staged, checked, and published by one change, or not at all.
+        """Build a plain table: staged, checked, and published in one step, or not at all.
 
-        `spark` is the session that knows the query's temporary views. False when the table was
-        there and the purpose is CREATE_TABLE_AS_IF_NOT_EXISTS. `atomic=False`: the table is
+        `spark` is the session that has the query's temporary views. False when the table already
+        exists and the purpose is CREATE_TABLE_AS_IF_NOT_EXISTS. `atomic=False`: the table is
         created first and stays when its build fails.
         Errors: ATOMIC_UNSUPPORTED, CONSTRAINT_VIOLATED, TABLE_EXISTS.
         """
@@ -239,9 +239,9 @@ class TableDefiner:
 
     @translate_storage_errors
     def drop(self, name: str, *, keep_table: bool = False) -> None:
-        """Forget a view and drop its table; DEFINITION_MISSING when it is not a view.
+        """Remove a view and drop its table; DEFINITION_MISSING when it is not a view.
 
-        `keep_table`: the table's data stay, as a plain table.
+        `keep_table`: the table's data stays, as a plain table.
         """
         table, store, spark = str(self._named(name)), self._warehouse.store, self._spark
         registered(store.jobs(), table)
@@ -257,7 +257,7 @@ class TableDefiner:
                     for each in (table, *beside):
                         definition_property.forget(spark, TableName.parse(each))
                 else:
-                    # A runner that has lost its lock unnoticed must not take it away.
+                    # A runner that has lost its lock unnoticed must not drop it.
                     store.newest_barrier(fence)
                     with failpoint("view.drop"):
                         for each in (table, *beside):
@@ -285,7 +285,7 @@ class TableDefiner:
         return expanded_to_store(self._spark, sql)
 
     def _set_properties(self, table: TableName, wanted: Mapping[str, str]) -> None:
-        """Bring the properties of a view that exists to what its new definition says."""
+        """Update the properties of an existing view to its new definition."""
         job = self._current.jobs().get(str(table))
         if job is None:
             return
@@ -296,6 +296,6 @@ class TableDefiner:
 
 
 def _ttl(view: ViewOptions, sql: str, place: Place) -> StateTtl | None:
-    """How long state is kept: a plan file that says so has the last word."""
+    """How long state is kept: a plan file with TTLs takes precedence."""
     ids = view.plan.ttls if view.plan is not None else None
     return state_ttl_of(view.state_ttl, sql, place) if ids is None else StateTtl.of_ids(ids)

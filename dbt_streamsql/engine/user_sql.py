@@ -1,4 +1,4 @@
-"""The SQL of users, with everything written out that only the engine understands."""
+"""The SQL of users, with the syntax expanded that only the engine understands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dbt_streamsql.storage.tables import information_schema, sql_functions
 
 
 def expanded(spark: SparkSession, sql: str) -> str:
-    """A query with stored functions and QUALIFY written out, and without STATE_TTL hints: what
+    """A query with stored functions and QUALIFY expanded, and without STATE_TTL hints: SQL that
     Spark itself can read.
 
     Errors: FUNCTION_INVALID, CYCLE.
@@ -43,8 +43,8 @@ def expanded(spark: SparkSession, sql: str) -> str:
 
 
 def expanded_to_store(spark: SparkSession, sql: str) -> str:
-    """`expanded`, for a query that a definition keeps. Error: FUNCTION_INVALID when it calls
-    what only readers can."""
+    """`expanded`, for a query that a definition stores. Error: FUNCTION_INVALID when it calls
+    functions that only readers can use."""
     refuse_calls(sql, "a view")
     return expanded(spark, sql)
 
@@ -57,10 +57,10 @@ def has_own_tables(sql: str) -> bool:
 def written_out(
     warehouse: Warehouse, asked: str, sql: str, epoch: EpochState | None = None
 ) -> str:
-    """`sql` with all written out that Spark does not know: calls of `streamsql_changelog`,
+    """`sql` with everything expanded that Spark does not know: calls of `streamsql_changelog`,
     MetaService's own tables, and the `information_schema`, with what `epoch` has staged.
 
-    `asked` is the text as the user wrote it, with the same calls, for the places of errors.
+    `asked` is the text as the user wrote it, with the same calls, for error positions.
     Errors: FUNCTION_INVALID, and those of `changelog.query`.
     """
     sql = _with_own_tables(warehouse, sql, epoch)
@@ -77,7 +77,7 @@ def written_out(
 
 
 def of_meta_table(store: MetaStore, table: MetaTable) -> str:
-    """The rows of one of MetaService's tables, as they are now: SQL that may follow FROM."""
+    """The current rows of one of MetaService's tables: SQL that may follow FROM."""
     return _values(table.columns, table.rows(store))
 
 
@@ -109,7 +109,7 @@ def _with_own_tables(warehouse: Warehouse, sql: str, epoch: EpochState | None) -
             return None
         return _values(view.columns, view.rows(catalog(name.catalog)))
 
-    # Those of MetaService belong to no schema, but a schema may hold views of that name.
+    # MetaService's tables belong to no schema, but a schema may hold views of that name.
     return replace_tables(sql, chosen, warehouse.catalog, PREFIX)
 
 

@@ -1,4 +1,4 @@
-"""MetaService: which table version belongs to which barrier, which job feeds which."""
+"""MetaService: which table version belongs to which barrier, and which job feeds which."""
 
 from __future__ import annotations
 

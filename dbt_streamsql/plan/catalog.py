@@ -1,4 +1,4 @@
-"""What the compiler asks about tables, types and functions; the runtime answers from Spark."""
+"""What the compiler needs to know about tables, types and functions; the runtime asks Spark."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from dbt_streamsql.quoting import TableName
 
 @dataclass(frozen=True)
 class TableInfo:
-    """A table with its visible columns; a view has its text and the place its names start from.
+    """A table with its visible columns; a view has its text and the place its names resolve from.
 
-    `versioned` is false for a table without snapshots: it can be read only as it is now, and
-    `unversioned` says why, if more is to be said. `bare`: a version of it has its columns and no
-    hidden ones of Spark. `fields`
-    has the fields of all levels with their ids: a column that was dropped and added again, or
-    swapped for another, is another column under the same name.
+    `versioned` is false for a table without snapshots: only its current version can be read, and
+    `unversioned` says why, if there is more to say. `bare`: a version of it has its columns and no
+    hidden ones of Spark. `fields` has the fields of all levels with their ids: a column that was
+    dropped and added again, or swapped for another, is another column under the same name.
     """
 
     name: TableName
@@ -46,4 +45,4 @@ class Catalog(Protocol):
         """Lower-case names of Spark's built-in functions; anything else is a user's function."""
 
     def loses_overflow(self) -> bool:
-        """Whether a sum that does not fit its type is NULL: without ANSI mode; else an error."""
+        """Whether a sum that overflows its type is NULL: without ANSI mode; else an error."""

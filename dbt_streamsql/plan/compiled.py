@@ -1,4 +1,4 @@
-"""A compiled view: what `explain` prints, what the plan JSON holds, and what an epoch runs."""
+"""A compiled view: what `explain` prints, what the plan JSON contains, and what an epoch runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REFRESH_MODES = ("auto", "incremental", "incremental_strict", "full")
 warning. incremental_strict: a query that cannot be incremental is refused. full: always full."""
 
 PLAN_VERSION = 7
-"""Raised when the meaning of a plan's JSON changes; an older plan is compiled again."""
+"""Incremented when the meaning of a plan's JSON changes; an older plan is compiled again."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class CompiledPlan:
     """How one view is kept up to date.
 
     `mode` is `incremental` or `full`; `reasons` say why it is full. `columns` are the visible
-    columns, `hidden` those that the engine keeps beside them, `key` the columns that identify a
-    stored group. `full_sql` fills a view where the user's SQL does not ('' = it does): it has
-    hidden columns, or is `canonical`, which gives the one of several right answers that is
-    maintained, at the barrier's time. Its holes `{t0}`, `{t1}` … are `tables`, the inputs.
-    `volatile`: the result may change though no input did. `unversioned` are inputs besides
-    `tables` that can be read only as they are now. `operators` are what `explain` says of each.
-    `fingerprint` changes with the meaning. `document` is its plan file, where one was asked for.
+    columns, `hidden` the engine's additional ones, `key` the columns that identify a stored group.
+    `full_sql` fills a view where the user's SQL does not ('' = it does): it has hidden columns, or
+    is `canonical`, which returns the one of several correct results that is maintained, at the
+    barrier's time. Its holes `{t0}`, `{t1}` … are `tables`, the inputs. `volatile`: the result may
+    change although no input did. `unversioned` are inputs in addition to `tables` of which only
+    the current version can be read. `operators` describe each operator. `fingerprint` changes with
+    the meaning. `document` is its plan file, where one was requested.
     """
 
     sql: str
@@ -64,18 +64,18 @@ class CompiledPlan:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The inputs that are tables: all but the time of the barrier."""
+        """The inputs that are tables: all except the barrier's time."""
         return tuple(table for table in self.tables if table != CLOCK)
 
     @property
     def ttls(self) -> tuple[tuple[str, int], ...]:
-        """The tables of which rows are forgotten, each with how long they are kept, in ms."""
+        """The tables whose rows expire, each with how long they are kept, in ms."""
         found = (s for s in self.steps if isinstance(s, step_types.Changes | step_types.State))
         return tuple(dict.fromkeys((step.table, step.ttl) for step in found if step.ttl))
 
     @property
     def reads(self) -> tuple[tuple[str, int], ...]:
-        """Each place of the query where a table is read, with the TTL of its rows there, in ms."""
+        """Each position of the query that reads a table, with the TTL of its rows there, in ms."""
         found = (node for node in nodes_of(self.tree) if node.get("node") == "Scan")
         return tuple((node["table"], node["ttl"]) for node in found if node["table"] != CLOCK)
 
@@ -91,7 +91,7 @@ class CompiledPlan:
 
     @property
     def program(self) -> str:
-        """The PySpark program, as text that a person can read, run and debug."""
+        """The PySpark program, as text to read, run and debug."""
         return print_program(self.table or "view", self.headline, self.steps)
 
     @property
@@ -120,7 +120,7 @@ class CompiledPlan:
 
     @property
     def summary(self) -> str:
-        """The headline, and why where that is open to question."""
+        """The headline, with the reasons where there are any."""
         return "; ".join((self.headline, *self.reasons))
 
     def explain(self) -> str:
@@ -138,14 +138,14 @@ class CompiledPlan:
 
     @property
     def remembers(self) -> str:
-        """What of its state a view forgets, and when; '' when it forgets nothing."""
+        """Which state of a view expires, and when; '' when none does."""
         states = [state for each in self.operators for state in each.states]
         if not any(state.ttl for state in states):
             return ""
         return ", ".join(f"{state.name} {state.lasts}" for state in states)
 
     def _unbounded(self) -> list[str]:
-        """Of a view that forgets something, what it keeps for ever all the same."""
+        """For a view with expiring state, the state that it still keeps forever."""
         if not self.remembers:
             return []
         nodes = dict(enumerate(nodes_of(self.tree), 1))
@@ -157,7 +157,7 @@ class CompiledPlan:
         ]
 
     def _sinks(self) -> list[str]:
-        """Of a wide table, the sinks of its branches before and after their reuse."""
+        """For a wide table, the sinks of its branches before and after reuse."""
         if not self.is_wide:
             return []
         names = [child["alias"] for child in self.tree["inputs"]]
@@ -175,14 +175,14 @@ class CompiledPlan:
     def to_json(self) -> str:
         """The plan file (FLIP-292): its operators, each with its state and how long it is kept.
 
-        `Engine.execute` runs it, also with other TTLs. Only of a plan by `Engine.compile`.
+        `Engine.execute` runs it, also with other TTLs. Only for a plan from `Engine.compile`.
         """
         if self.document is None:
             raise StreamSqlError("INTERNAL", "no plan file was made of this plan")
         return self.document.to_json()
 
     def to_stored(self) -> str:
-        """The plan as a definition keeps it; `from_stored` gives back an equal plan."""
+        """The plan as stored in a definition; `from_stored` returns an equal plan."""
         body = asdict(replace(self, document=None))
         del body["document"]
         body["steps"] = [{"step": tag_of(step), **asdict(step)} for step in self.steps]
@@ -190,7 +190,7 @@ class CompiledPlan:
 
     @classmethod
     def from_stored(cls, text: str) -> CompiledPlan:
-        """Read a plan that a definition keeps; PLAN_MISMATCH when it is none of this version."""
+        """Read a plan from a definition; PLAN_MISMATCH when it is not of this version."""
         try:
             body = json.loads(text)
             version = body.pop("version")

@@ -1,8 +1,8 @@
-"""The plan file: a compiled view as JSON in which people may change how long state is kept.
+"""The plan file: a compiled view as JSON in which users may change how long state is kept.
 
-One node an operator, each with the `state` that FLIP-292 ("Proposed Design") adds to it: an entry
-for each input, with its TTL. Everything else in the file is there to be read, and to be compared:
-a plan runs only where compiling its query gives the same nodes.
+One node per operator, each with the `state` that FLIP-292 ("Proposed Design") adds to it: an entry
+for each input, with its TTL. Everything else in the file is for reading and comparing: a plan runs
+only where compiling its query gives the same nodes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.state import State, lasting
 
 VERSION = 2
-"""1 had no `state`: its operators keep theirs for as long as the config says."""
+"""1 had no `state`: its operators keep theirs for as long as configured."""
 SCHEMA = "plan-file.schema.json"
 
 
 @dataclass(frozen=True)
 class PlanNode:
-    """One operator: `id` is its number (parents first, from 1), `inputs` those of what it reads.
+    """One operator: `id` is its number (parents first, from 1), `inputs` those of its inputs.
 
     `schema` are (column, type), `spec` its own expressions, `state` None in a file of version 1.
     """
@@ -55,7 +55,7 @@ class PlanDocument:
     version: int = VERSION
 
     def to_json(self) -> str:
-        """The text of the file; `from_json` gives back an equal document."""
+        """The text of the file; `from_json` returns an equal document."""
         nodes = []
         for node in self.nodes:
             body = {
@@ -75,7 +75,7 @@ class PlanDocument:
 
     @classmethod
     def from_json(cls, text: str) -> PlanDocument:
-        """Read a plan file; PLAN_MISMATCH tells all that is wrong with it."""
+        """Read a plan file; PLAN_MISMATCH lists everything that is wrong."""
         try:
             body = json.loads(text)
         except ValueError as error:
@@ -101,14 +101,14 @@ class PlanDocument:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of plan files, as it is published in docs/."""
+    """The JSON Schema of plan files, as published in docs/."""
     text = files("dbt_streamsql.plan").joinpath(SCHEMA).read_text(encoding="utf-8")
     found: dict[str, Any] = json.loads(text)
     return found
 
 
 def differences(old: PlanDocument, new: PlanDocument, *, ttls: bool = True) -> list[str]:
-    """What is another in the second document, in words; with `ttls` the lengths of time too."""
+    """What differs in the second document, in words; with `ttls` including the TTLs."""
     said = [
         f"{name}: {getattr(old, name)!r} became {getattr(new, name)!r}"
         for name in ("table", "mode", "strategy")

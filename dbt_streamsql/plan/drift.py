@@ -1,4 +1,4 @@
-"""Other columns than a table has: what becomes of the table, by dbt's `on_schema_change`."""
+"""Changed columns of a query: what happens to its table, by dbt's `on_schema_change`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WIDER = {
 
 
 def widens(old: Column, new: Column) -> bool:
-    """Whether every value of the type of `old` is one of that of `new`, as Iceberg allows it."""
+    """Whether every value of `old`'s type is a value of `new`'s type, as Iceberg allows it."""
     before, now = old.decimal, new.decimal
     if before is not None and now is not None:
         return now[0] > before[0] and now[1] == before[1]
@@ -34,10 +34,10 @@ def settled(
     key: Sequence[str],
     place: Place,
 ) -> tuple[Column, ...]:
-    """The columns of a table that has `old` when its query gives `made`: those that stay in their
+    """The columns of a table that has `old` when its query returns `made`: the kept ones in their
     old order, then the new ones.
 
-    Error: CONFIG_INVALID, listing all that `policy` does not allow.
+    Error: CONFIG_INVALID, listing everything that `policy` does not allow.
     """
     given = {column.name.lower(): column for column in made}
     known = {column.name.lower() for column in old}
@@ -75,7 +75,7 @@ def settled(
 
 
 def conformed(select: str, made: Sequence[Column], columns: Sequence[Column]) -> str:
-    """A query that gives `made`, with `columns` too: wider ones cast, missing ones NULL."""
+    """A query that returns `made`, extended to `columns`: wider ones cast, missing ones NULL."""
     given = {column.name.lower(): column for column in made}
     cast, missing = [], []
     for column in columns:
@@ -94,7 +94,7 @@ def conformed(select: str, made: Sequence[Column], columns: Sequence[Column]) ->
 
 
 def describe_drift(old: Sequence[Column], columns: Sequence[Column]) -> str:
-    """What becomes of a table's columns, in words ('': nothing)."""
+    """How a table's columns change, in words ('': nothing)."""
     before = {column.name: column for column in old}
     now = {column.name for column in columns}
     parts = [f"{c.name} is new" for c in columns if c.name not in before]

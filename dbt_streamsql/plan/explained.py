@@ -1,4 +1,4 @@
-"""A plan file for people: its operators as a tree, and what is kept for ever."""
+"""A plan file as text: its operators as a tree, and the state that is kept forever."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def nodes_of(tree: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     below = [*tree.get("inputs", ()), *(tree.get(side) for side in ("left", "right", "input"))]
     for child in below:
         if child:
-            # An input holds its node beside the alias.
+            # An input has its node next to the alias.
             node = child["node"] if isinstance(child["node"], Mapping) else child
             yield from nodes_of(node)
 
@@ -68,7 +68,7 @@ def _by(spec: Mapping[str, Any], state: State) -> str:
 
 
 def _key(spec: Mapping[str, Any], index: int) -> list[str]:
-    """The columns by which a node looks up its input, or groups it."""
+    """The columns by which a node looks up or groups its input."""
     if "partition" in spec:
         return list(spec["partition"])
     sides = [spec[side] for side in ("left", "right") if side in spec] or spec.get("inputs", [])

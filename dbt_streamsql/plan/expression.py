@@ -19,7 +19,7 @@ _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 
 
 def hole(name: str) -> str:
-    """The hole for a name, which may hold any character."""
+    """The hole for a name, which may contain any character."""
     return "{" + quoted(name, safe=" ,.()") + "}"
 
 
@@ -48,19 +48,19 @@ def holes(template: str) -> list[str]:
 
 
 def every_hole(template: str) -> list[str]:
-    """The names of the holes in order, as often as they stand there."""
+    """The names of the holes in order, with repetitions."""
     found = (match.group(1) for match in _HOLE.finditer(template))
     return [unquote(name) for name in found if name is not None]
 
 
 def escape(text: str) -> str:
-    """Text that `fill` gives back unchanged."""
+    """Text that `fill` returns unchanged."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
 @lru_cache(maxsize=8192)
 def ident(name: str) -> str:
-    """A column or alias as SQL: bare when it is plain and lower case, else back-ticked."""
+    """A column or alias as SQL: bare when it is plain and lower case, otherwise back-ticked."""
     return name if _PLAIN.fullmatch(name) and name not in _RESERVED else quote(name)
 
 
@@ -77,7 +77,7 @@ class Expr:
 
     @property
     def as_column(self) -> Ref | None:
-        """The column, when the expression is nothing but one."""
+        """The column, if the expression is just a column."""
         return self.refs[0] if self.template == "{0}" else None
 
     @cached_property

@@ -12,9 +12,9 @@ from dbt_streamsql.quoting import quote
 
 LOST = f"{HIDDEN_PREFIX}lost"
 MOVED = f"{HIDDEN_PREFIX}moved"
-"""Of groups that may be forgotten, whether the change is one: what cancels is none."""
+"""For groups that may expire: whether the change is one, since changes that cancel are none."""
 WRITTEN = f"{HIDDEN_PREFIX}written"
-"""When a group was written last, of those that may be forgotten: microseconds since 1970."""
+"""For groups that may expire: the time of the last write, in microseconds since 1970."""
 
 
 def fold_values(spec: Fold, old: str, new: str) -> dict[str, str]:
@@ -36,12 +36,12 @@ def fold_values(spec: Fold, old: str, new: str) -> dict[str, str]:
         if derived.column == spec.alive:
             bare[spec.alive] = shown
         elif spec.key:
-            # Of a group that has gone an expression may have no value: `sum(x) / count(*)`.
+            # For a removed group an expression may have no value: `sum(x) / count(*)`.
             shown = f"CASE WHEN {bare[spec.alive]} > 0 THEN {shown} END"
         values[derived.column] = shown
     for part in spec.components:
         if part.kind == "claims" and part.column not in spec.lacking:
-            # Of a key that is no row, because the anchor has it not, nothing is known.
+            # Nothing is known of a key that is not a row because the anchor does not have it.
             rows = bare[part.column]
             told = several_sql(part.of, [values[column] for column in spec.key])
             wrong = f"{rows} > 1 AND {bare[spec.alive]} > 0"
@@ -50,8 +50,8 @@ def fold_values(spec: Fold, old: str, new: str) -> dict[str, str]:
 
 
 def folded(spec: Fold, columns: Sequence[str], groups: str, stored: str) -> str:
-    """The query of the new rows of the changed groups: `columns`, over the change and what is
-    stored."""
+    """The query of the changed groups' new rows: `columns`, over the change and the stored
+    rows."""
     values = fold_values(spec, "t", "s")
     items = ", ".join(f"{values[column]} AS {quote(column)}" for column in columns)
     alive = f" WHERE {values[spec.alive]} > 0" if spec.alive else ""
@@ -81,23 +81,23 @@ def _component(
 
 
 def _rows(part: Component, old: str, new: str) -> str:
-    """How many rows a branch has of the key: 0 or 1, if it keeps to it. '' = no old row, or no
-    change of the branch."""
+    """The number of rows that a branch has for the key: 0 or 1 if it is valid. '' = no old row, or
+    no change of the branch."""
     name = quote(part.column)
     terms = [f"coalesce({alias}.{name}, 0L)" for alias in (old, new) if alias]
     return f"({' + '.join(terms)})" if terms else "0L"
 
 
 def _cell(part: Component, old: str, new: str) -> str:
-    """What the branch has written last; '' as for `_rows`."""
+    """The last value that the branch has written; '' as for `_rows`."""
     stored = f"{old}.{quote(part.column)}" if old else ""
     if not new:
         return stored or f"CAST(NULL AS {part.type})"
     change = f"CAST({new}.{quote(part.column)} AS {part.type})"
-    # Among the keys that other branches change this one may have changed nothing.
+    # Of the keys that other branches change, this branch may have changed nothing.
     return f"IF({new}.{quote(part.of)} IS NULL, {stored}, {change})" if stored else change
 
 
 def exact_column(part: Component, parts: Sequence[Component]) -> str:
-    """Where the change carries the recomputed extremum of one of the components."""
+    """The column of the change with the recomputed extremum of a component."""
     return f"{HIDDEN_PREFIX}exact_{parts.index(part)}"

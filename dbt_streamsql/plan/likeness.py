@@ -1,7 +1,7 @@
-"""When two values are the same, of types that Spark does not compare: maps and variants.
+"""Equality of values for types that Spark cannot compare: maps and variants.
 
-A stand-in is a value of a type that Spark compares, and equal where two values are the same: of a
-map its entries in an order of their own, of a variant its type and its JSON.
+A stand-in is a value of a type that Spark can compare, equal exactly where two values are the
+same: for a map its sorted entries, for a variant its type and its JSON.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _OPEN, _CLOSED = "<(", ">)"
 
 
 def stand_in(type_: str, sql: str, depth: int = 0) -> str:
-    """What `sql`, of a Spark type as `type_text` has it, is compared by: itself where it can be.
+    """The comparable form of `sql`, of a Spark type as in `type_text`: itself where possible.
 
     >>> stand_in("map<string,int>", "m")
     'array_sort(map_entries(m))'
@@ -47,12 +47,12 @@ def stand_in(type_: str, sql: str, depth: int = 0) -> str:
 
 
 def has_likeness(column: Column) -> bool:
-    """Whether it can be told that two values of a column are the same."""
+    """Whether values of a column can be compared for equality."""
     return _NEVER.search(column.type) is None
 
 
 def grouped(columns: Iterable[Column], written: Callable[[str], str] = quote) -> tuple[str, str]:
-    """What a grouping of equal rows shows, and what it groups by; names as `written`."""
+    """The columns and the keys of a grouping of equal rows; names as `written`."""
     shown, keys = [], []
     for column in columns:
         name = written(column.name)
@@ -72,13 +72,13 @@ def same(columns: Sequence[Column], left: str, right: str) -> str:
 
 
 def typed(names: Iterable[str], types: Mapping[str, str]) -> list[Column]:
-    """Columns of the types that are known by their names; others are compared as they are."""
+    """Columns with known types, by name; other columns are compared as they are."""
     return [Column(name, types.get(name, "")) for name in names]
 
 
 @lru_cache(maxsize=1024)
 def _parts(text: str) -> tuple[str, ...]:
-    """The parts of a list, of which each may hold lists and quoted names."""
+    """The parts of a list, each of which may contain lists and quoted names."""
     parts, depth, quoted, start = [], 0, False, 0
     for at, sign in enumerate(text):
         if sign == "`":

@@ -1,7 +1,7 @@
-"""What the rows of a view depend on besides its query and its inputs: settings, and Spark itself.
+"""What a view's rows depend on in addition to its query and inputs: settings, and Spark itself.
 
-A view that was computed under one of them is not continued under another: the rows that are stored
-would be right by the old one, new rows by the new one.
+A view that was computed under one of them is not continued under another: the stored rows would be
+correct by the old one, new rows by the new one.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ SETTINGS = (
     "spark.sql.timestampType",
     "spark.sql.variable.substitute",
 )
-"""Settings, or how their names begin, by which the same query gives other rows."""
+"""Settings, or prefixes of their names, that change the rows of the same query."""
 
 SPARK = "spark"
-"""The key of Spark's version: `4.1` of `4.1.2`, since patches keep what functions mean."""
+"""The key of Spark's version: `4.1` of `4.1.2`, since patches do not change functions."""
 
 
 def meaning(version: str, settings: Mapping[str, str]) -> dict[str, str]:
-    """What rows depend on, of the version of Spark and the settings of a session."""
+    """What rows depend on, from the Spark version and the settings of a session."""
     major, minor, *_ = version.split(".")
     chosen = {name: value for name, value in settings.items() if name.startswith(SETTINGS)}
     return {SPARK: f"{major}.{minor}", **chosen}
 
 
 def differing(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """Each part that is another one, in words; '' when rows mean the same."""
+    """Each part that differs, in words; '' when rows have the same meaning."""
     names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
     unset = "the default"
     return ", ".join(

@@ -1,4 +1,4 @@
-"""What `explain` says of each operator of a view."""
+"""What `explain` shows of each operator of a view."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dbt_streamsql.plan.state import State
 
 APPEND, UPSERT, RETRACT = "append", "upsert", "retract"
-"""How a change looks: rows only come; one new row for a key; old rows go and new ones come."""
+"""The form of a change: only inserts; one new row per key; retractions and inserts."""
 
 
 @dataclass(frozen=True)
@@ -15,9 +15,9 @@ class Operator:
     """One operator: its depth in the tree, what it is, and how its change is computed.
 
     `changelog` holds while the inputs only gain rows; when they lose or change rows it is
-    `retract` everywhere but where `upsert` is said. `keys` identify its rows (empty: none are
-    known), `state` is what is stored for it beside the view's rows, `strategy` how and why so.
-    `id` is its number in the plan (0: it is no operator of the query), `states` what it remembers
+    `retract` except where it is `upsert`. `keys` identify its rows (empty: none are known),
+    `state` is what is stored for it in addition to the view's rows, `strategy` how and why. `id`
+    is its number in the plan (0: it is not an operator of the query), `states` what it remembers
     of each input and for how long.
     """
 
@@ -33,8 +33,8 @@ class Operator:
 
     @property
     def ttl(self) -> str:
-        """How long it remembers, and what says so, of several inputs in their order ('' = it has
-        no state)."""
+        """How long it keeps state, and the config entry that sets it, for several inputs in order
+        ('' = it has no state)."""
         lengths = [s.lasts + (f" by {s.said}" if s.said else "") for s in self.states]
         return lengths[0] if len(set(lengths)) == 1 else ", ".join(lengths)
 

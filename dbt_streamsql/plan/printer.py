@@ -1,4 +1,4 @@
-"""Steps as a Python program: the text names the same calls that the runtime makes."""
+"""Steps as a Python program: the text contains the same calls that the runtime makes."""
 
 from __future__ import annotations
 

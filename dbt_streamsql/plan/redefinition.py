@@ -1,4 +1,4 @@
-"""What becomes of the rows of a view whose definition is another one."""
+"""What happens to the rows of a view whose definition changes."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ COMPATIBLE = "compatible state"
 SHADOW = "shadow rebuild"
 
 FROM_STORED = (APPEND, COMPATIBLE)
-"""The verdicts after which rows are made from stored ones."""
+"""The verdicts that derive rows from the stored ones."""
 
 STORED = "stored"
 """The hole of `Redefinition.sql` for the rows of the old version; `t0`, `t1` … are those of the
-tables that the new one reads, as the old one has read them."""
+tables that the new version reads, as the old one has read them."""
 
 
 NOW = "now"
-"""The hole for the time at which a barrier writes, in microseconds since 1970, as a BIGINT."""
+"""The hole for the write time of a barrier, in microseconds since 1970, as a BIGINT."""
 
 
 @dataclass(frozen=True)
 class Redefinition:
-    """A verdict and why.
+    """A verdict and its reason.
 
     METADATA: the stored rows are those of the new definition. APPEND and COMPATIBLE: they follow
     from the stored rows of the old one, by `sql`, which may read some tables. SHADOW: they are
-    computed from the sources.
+    recomputed from the sources.
     """
 
     verdict: str

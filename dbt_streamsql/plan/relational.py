@@ -32,7 +32,7 @@ def _known(exprs: Iterable[Expr], inputs: tuple[Input, ...]) -> None:
 class Scan:
     """The rows of one base table (or of another view), cut to the columns in use.
 
-    `ttl`: milliseconds after its last write for which a row is looked up again (0: for ever).
+    `ttl`: milliseconds after its last write during which a row is looked up (0: forever).
     """
 
     table: str
@@ -45,7 +45,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class Chosen(Scan):
-    """The rows of a scan that agree with some row of a frame; only in what an epoch reads.
+    """The rows of a scan that match some row of a frame; only in what an epoch reads.
 
     `pairs` are (column, operator, column of the frame).
     """
@@ -56,7 +56,7 @@ class Chosen(Scan):
 
 @dataclass(frozen=True)
 class Constant:
-    """Rows that the text of the query gives itself: `sql` is a query that reads no table."""
+    """Rows that the query text itself contains: `sql` is a query that reads no table."""
 
     sql: str
     columns: tuple[str, ...]
@@ -64,7 +64,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Input:
-    """A child under the alias by which expressions name it."""
+    """A child under the alias by which expressions refer to it."""
 
     alias: str
     node: Node
@@ -107,7 +107,7 @@ class Match:
     `kind` is `left` or `full` (outer joins), `semi` or `anti` (rows of the left side with, or
     without, a partner). `on` is a conjunction over both aliases; `outputs` name the columns, for
     `semi` and `anti` of the left side only. `types` are the Spark types of all columns of both
-    sides, of which a padding NULL has one.
+    sides, for the padding NULLs.
     """
 
     kind: str
@@ -133,9 +133,9 @@ class Match:
 class Call:
     """One aggregate over columns of the input: `arg` is None for `COUNT(*)`.
 
-    `arg_type` and `type` are Spark types; `arg_nullable` false lets COUNT(arg) be COUNT(*).
+    `arg_type` and `type` are Spark types; with `arg_nullable` false, COUNT(arg) is COUNT(*).
     `cast` widens the argument first ('' = as it is). A call of any other form is a `template`
-    with holes for the columns `args`; only its `type` is known then.
+    with holes for the columns `args`; then only its `type` is known.
     """
 
     name: str
@@ -166,7 +166,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Session:
-    """Groups by time: rows of a group lie less than `gap` (SQL) apart in the column `time`."""
+    """Groups by time: consecutive rows of a group are less than `gap` (SQL) apart in `time`."""
 
     name: str
     time: str
@@ -179,7 +179,7 @@ class Aggregate:
 
     Without keys there is one group, which exists even when the input is empty. With `session` each
     group of keys is cut into sessions, and the session (a struct of start and end) is a column.
-    `ttl`: milliseconds after its last write for which a group is known (0: for ever).
+    `ttl`: milliseconds after its last write during which a group is known (0: forever).
     """
 
     input: Node
@@ -208,7 +208,7 @@ class Aggregate:
 class Over:
     """One window function: its value `call`, its order and frame, over the partitions of a node.
 
-    With `ties` rows that the order leaves equal are told apart by all their columns.
+    With `ties`, all columns break ties between rows that the order leaves equal.
     """
 
     name: str
@@ -220,10 +220,10 @@ class Over:
 
 @dataclass(frozen=True)
 class Window:
-    """The rows of `input` (under the alias `i`) with the values of window functions beside them.
+    """The rows of `input` (under the alias `i`) with the values of window functions added.
 
     All functions share the `partition` (empty: all rows are one). `sortable` are the columns that
-    can break ties; `unlike` those that Spark does not compare, with their types.
+    can break ties; `unlike` those that Spark cannot compare, with their types.
     """
 
     input: Node
@@ -246,10 +246,10 @@ class Window:
 
 @dataclass(frozen=True)
 class Limit:
-    """The first rows of `input` (under the alias `i`) after `offset` others, in `order`.
+    """The first rows of `input` (under the alias `i`) after skipping `offset`, in `order`.
 
-    Rows that the order leaves equal are told apart by the columns `sortable`, and by the stand-ins
-    of those that Spark does not compare: `unlike`, with their types.
+    Ties are broken by the columns `sortable`, and by the stand-ins of those that Spark cannot
+    compare: `unlike`, with their types.
     """
 
     input: Node
@@ -269,9 +269,9 @@ class Limit:
 
 @dataclass(frozen=True)
 class Generate:
-    """Each row of `input` (alias `i`) with each row that the generator `call` makes of it.
+    """Each row of `input` (alias `i`) with each row that the generator `call` makes from it.
 
-    `outer`: a row of which nothing is made stays, with NULLs.
+    `outer`: a row for which it makes none stays, with NULLs.
     """
 
     input: Node
@@ -307,9 +307,9 @@ class UnionAll:
 class Merge:
     """How a column that several branches write gets its value.
 
-    `column` may be the path of a field (`b.b2`). `function` is one of `MERGES`; `branches` are the
-    names of those that write it: where the order decides, the first one that has a say wins.
-    With `sequence` it is the one whose column of that name is the greatest.
+    `column` may be a field path (`b.b2`). `function` is one of `MERGES`; `branches` are the
+    names of those that write it: where the order decides, the first eligible one wins.
+    With `sequence`, the one whose column of that name is the greatest wins.
     """
 
     column: str
@@ -324,8 +324,8 @@ class Branches:
 
     `inputs` are the branches by name, each with at most one row for a key: first the `keys`, then
     its `targets`, columns of the wide row or paths of their fields. `types` are the Spark types of
-    the targets, `key_types` those of the keys. With an `anchor` only the keys which that branch
-    has are rows. `reuse`: all branches are written by one writer.
+    the targets, `key_types` those of the keys. With an `anchor` only the keys of that branch
+    are rows. `reuse`: one writer writes all branches.
     """
 
     inputs: tuple[Input, ...]
@@ -363,7 +363,7 @@ Keyed = Aggregate | Window | Limit
 
 
 def keys_of(node: Keyed) -> tuple[str, ...]:
-    """The columns by which the node can be computed piece by piece (none: only as a whole)."""
+    """The columns by which the node can be computed key by key (none: only as a whole)."""
     if isinstance(node, Aggregate):
         return node.keys
     return node.partition if isinstance(node, Window) else ()
@@ -380,7 +380,7 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def with_children(node: Node, made: tuple[Node, ...]) -> Node:
-    """The node over other children, in the order of `children`."""
+    """The node with other children, in the order of `children`."""
     if isinstance(node, Select | Branches):
         pairs = zip(node.inputs, made, strict=True)
         return replace(node, inputs=tuple(Input(child.alias, new) for child, new in pairs))

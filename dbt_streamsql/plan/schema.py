@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 HIDDEN_PREFIX = "__streamsql_"
-"""Columns that the engine keeps in a view's table for itself start with this."""
+"""The prefix of the engine's own columns in a view's table."""
 
 WEIGHT = "_streamsql_w"
 """The signed multiplicity of a row in a change: how often it appears (+) or disappears (-)."""
@@ -18,7 +18,7 @@ _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its name, its Spark type (as `type_text` has it), and whether it may be NULL."""
+    """A column: its name, its Spark type (as in `type_text`), and whether it may be NULL."""
 
     name: str
     type: str
@@ -46,12 +46,12 @@ class Column:
 
     @property
     def stored_type(self) -> str:
-        """The type that a table gives the column: Iceberg's texts have no collation."""
+        """The type of the column in a table: Iceberg strings have no collation."""
         return _COLLATION.sub("", self.type)
 
     @property
     def is_sortable(self) -> bool:
-        """Rows can be put in order by this column."""
+        """Rows can be sorted by this column."""
         return not re.search(r"\b(map|variant|geometry|geography|interval)\b", self.type)
 
 

@@ -1,8 +1,8 @@
 """Which branches of a wide table are written by one writer: FLIP-506's SinkReuser.
 
-Each INSERT is a sink of its own at first. Sinks with one digest become one sink over the union of
-their inputs. The digest is of the table, its schema and, where each writes its own columns apart
-(`reuse_sink: false`, as a Flink sink that `SupportsTargetColumnWriting`), of the target columns.
+Each INSERT is its own sink at first. Sinks with the same digest become one sink over the union of
+their inputs. The digest covers the table, its schema and, where each writes its own columns apart
+(`reuse_sink: false`, as a Flink sink that `SupportsTargetColumnWriting`), the target columns.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Sink:
-    """One writer: what tells it from others, the branches that it writes, and their columns."""
+    """One writer: its digest, the branches that it writes, and their columns."""
 
     digest: str
     branches: tuple[str, ...]
@@ -32,8 +32,8 @@ def sinks(
 ) -> tuple[tuple[Sink, ...], tuple[Sink, ...]]:
     """The sinks before and after reuse.
 
-    `schema` are the columns of the table with their types, `branches` name what each writes beside
-    the `keys`.
+    `schema` are the columns of the table with their types, `branches` name what each writes in
+    addition to the `keys`.
     """
     before = []
     for name, targets in branches:
@@ -57,7 +57,7 @@ def sinks(
 def index_paths(
     columns: Sequence[str], paths: Sequence[str], targets: Sequence[str]
 ) -> list[list[int]]:
-    """Targets as columns by number, and fields by theirs in them; `paths` are those of the table.
+    """Targets as column numbers, and fields as their numbers in them; `paths` are the table's.
 
     >>> index_paths(["a", "b", "c"], ["a", "b.b1", "b.b2", "c"], ["a", "b.b2"])
     [[0], [1, 1]]
@@ -78,7 +78,7 @@ def index_paths(
 
 
 def print_sinks(title: str, table: str, found: Sequence[Sink]) -> list[str]:
-    """Lines that say what each sink writes."""
+    """Lines that describe what each sink writes."""
     lines = [f"{title}: {len(found)} sink{'' if len(found) == 1 else 's'}"]
     for sink in found:
         union = " + ".join(sink.branches)

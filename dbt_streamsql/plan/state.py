@@ -1,7 +1,7 @@
-"""What stateful operators remember, and for how long: the `state` of a node in a plan.
+"""What stateful operators keep, and for how long: the `state` of a node in a plan.
 
 One entry for each input of an operator (FLIP-292, "Proposed Design"), so that the two sides of a
-join may be kept for different lengths of time.
+join can have different TTLs.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ GROUPS, LIMIT, SORT_LIMIT = "groupAggregateState", "limitState", "sortLimitState
 LEFT, RIGHT = "join-left-state", "join-right-state"
 
 KEPT = 10**15
-"""The TTL, in milliseconds, of what had another one and is now kept for ever: nothing expires any
-more, and what has expired stays so. People are shown 0 (`told`)."""
+"""The TTL, in milliseconds, of state that had another one and is now kept forever: nothing more
+expires, and what has expired stays so. It is displayed as 0 (`display_ttl`)."""
 
 
 def display_ttl(ttl: int) -> int:
-    """A TTL as people know it."""
+    """A TTL as displayed."""
     return 0 if ttl == KEPT else ttl
 
 
 @dataclass(frozen=True)
 class State:
     """What an operator remembers of its input `index` (from 0), for `ttl` milliseconds after it
-    was written (0: for ever).
+    was written (0: forever).
 
-    `fixed` says why it cannot be forgotten ('' = it can), `said` what of a config its TTL comes
-    from ('' = nothing was said of it).
+    `fixed` says why it cannot expire ('' = it can), `said` which config entry its TTL comes
+    from ('' = none).
     """
 
     index: int
@@ -40,7 +40,7 @@ class State:
 
     @property
     def lasts(self) -> str:
-        """The length of time for people.
+        """The length of time in words.
 
         >>> State(0, "leftState", 90_000_000).lasts
         '1 day 1 hour'
@@ -69,9 +69,9 @@ def lasting(milliseconds: int) -> str:
 
 @dataclass(frozen=True)
 class StateTtl:
-    """What a config says of how long state is kept, in milliseconds (0: for ever).
+    """The configured TTLs of state, in milliseconds (0: forever).
 
-    The later says it more exactly and wins: `default` for all operators, `kinds` for those of one
+    The later ones are more specific and win: `default` for all operators, `kinds` for those of one
     kind, `inputs` for an input of joins by its alias or table, `hints` the same in the query's
     text, `ids` for (node, input).
     """
@@ -84,7 +84,7 @@ class StateTtl:
 
     @classmethod
     def of_ids(cls, ids: Mapping[tuple[int, int], int]) -> StateTtl | None:
-        """What a plan file says, of every (node, input); None when all is kept for ever."""
+        """The TTLs of a plan file, for every (node, input); None when all are forever."""
         return cls(ids=ids) if any(ids.values()) else None
 
 

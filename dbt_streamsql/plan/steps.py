@@ -1,7 +1,7 @@
 """What one epoch does for one view: frozen steps, printed and run from the same objects.
 
 A *frame* is a named relation of the epoch: the change of a table, the result of a query, or a
-table before or after the epoch. SQL texts hold `{frame}`. A frame that is known to be empty is
+table before or after the epoch. SQL texts contain `{frame}`. A frame that is known to be empty is
 None at run time, and a query over it is not planned.
 """
 
@@ -23,7 +23,7 @@ class Meeting:
 
 
 def asked(table: str, meets: Iterable[Meeting], changed: Collection[str]) -> tuple[Meeting, ...]:
-    """How changed rows of other tables ask for rows of `table`; () when some ask otherwise."""
+    """How changed rows of other tables select rows of `table`; () when some do so another way."""
     ways = tuple(way for way in meets if way.other in changed)
     return ways if {way.other for way in ways} >= set(changed) - {table} else ()
 
@@ -33,8 +33,8 @@ class Changes:
     """The consolidated signed rows of `table` in this epoch: `columns` and the weight.
 
     `meets` are the changed tables that the change may be read together with (`State.met`). With a
-    `ttl` rows that went are left out when they were last written more than so many milliseconds
-    ago, and a row that was written again goes and comes even if it is the same.
+    `ttl`, deleted rows that were last written more than that many milliseconds ago are left out,
+    and a rewritten row is deleted and inserted even if it is unchanged.
     """
 
     name: str
@@ -46,10 +46,10 @@ class Changes:
 
 @dataclass(frozen=True)
 class State:
-    """The rows of `table` as they were before (`moment='before'`) or are after this epoch.
+    """The rows of `table` before (`moment='before'`) or after this epoch.
 
-    `met`: only those are needed that meet a changed row by a `Changes.meets` of the table. With a
-    `ttl` only rows that were written within so many milliseconds, or that came in this epoch.
+    `met`: only rows that match a changed row by a `Changes.meets` of the table are needed. With a
+    `ttl`, only rows that were written within that many milliseconds, or inserted in this epoch.
     """
 
     name: str
@@ -61,7 +61,7 @@ class State:
 
 @dataclass(frozen=True)
 class Stored:
-    """The rows of the view itself as they were before this epoch, with its hidden columns."""
+    """The rows of the view itself before this epoch, with its hidden columns."""
 
     name: str
 
@@ -85,7 +85,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Union:
-    """UNION ALL of the parts that are not known to be empty."""
+    """UNION ALL of the parts that may have rows."""
 
     name: str
     parts: tuple[str, ...]
@@ -110,7 +110,7 @@ class Apply:
 class Replace:
     """For each key in the frame `keys`: the view's rows of that key become those of `frame`.
 
-    `single`: there is at most one row for a key, so that it need not be told from its like.
+    `single`: there is at most one row for a key, so that equal rows need not be distinguished.
     """
 
     frame: str
@@ -131,7 +131,7 @@ class Part:
 class Together:
     """The changes of several branches, one row for each key.
 
-    Columns of branches without a change are left out, and are NULL for the keys which others
+    Columns of branches without a change are left out, and are NULL for keys that other branches
     change.
     """
 
@@ -144,10 +144,10 @@ class Together:
 class Component:
     """One folded column of the state.
 
-    `column` is where it is stored, `kind` how old (`t`) and change (`s`) combine: `add`,
-    `least` or `greatest`; of wide tables `claims`, the rows of the branch named `of` (0 or 1), and
-    `cell`, the value that the branch whose rows the column `of` counts has written.
-    `null_when_zero` names the counter that makes a stored sum NULL.
+    `column` is where it is stored, `kind` how old (`t`) and change (`s`) combine: `add`, `least`
+    or `greatest`; for wide tables `claims`, the rows of the branch named `of` (0 or 1), and
+    `cell`, the value written by the branch whose rows the column `of` counts. `null_when_zero`
+    names the counter that makes a stored sum NULL.
     """
 
     column: str
@@ -159,7 +159,7 @@ class Component:
 
 @dataclass(frozen=True)
 class Derived:
-    """A visible column computed from components: `sql` holds `{component column}`."""
+    """A visible column computed from components: `sql` contains `{component column}`."""
 
     column: str
     sql: str
@@ -171,12 +171,12 @@ class Fold:
 
     `groups` has the key columns, one column per component, and when there is a `least` or
     `greatest` component `__streamsql_lost`: whether the group lost a value. For those groups it
-    has the extrema recomputed (`fold_values.exact_column`). `alive` is the component that counts
-    the group's rows: at zero the group is gone ('' for the one group of a global aggregate); it
-    may be derived from others. `lacking` are components of which the groups have no column: they
-    stay as they are. With a `ttl` a stored group that was not written for so many milliseconds
-    counts as none; when it is written is stored beside it (`fold_values.WRITTEN`). Which those are
-    is known in the epoch: groups written before `since` count as none, others are written at
+    has the recomputed extrema (`fold_values.exact_column`). `alive` is the component that counts
+    the group's rows: at zero the group is removed ('' for the one group of a global aggregate); it
+    may be derived from others. `lacking` are components without a column in the groups: they
+    keep their values. With a `ttl`, a stored group that was not written for that many milliseconds
+    counts as missing; its write time is stored with it (`fold_values.WRITTEN`). The epoch sets the
+    limits: groups written before `since` count as missing, others are written at
     `now`, both in microseconds since 1970.
     """
 

@@ -1,6 +1,6 @@
-"""The names by which stored plans call nodes and steps.
+"""The names of nodes and steps in stored plans.
 
-A tag never changes, whatever becomes of its class: a stored plan with other tags would be compiled
+A tag never changes, even if its class does: a stored plan with other tags would be compiled
 again.
 """
 

@@ -1,4 +1,4 @@
-"""What Spark is asked for when a view is brought up to date, as far as its plan tells."""
+"""The work for Spark to bring a view up to date, as far as its plan shows."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from dbt_streamsql.plan.expression import every_hole
 from dbt_streamsql.plan.steps import Step
 
 _WRITES = {steps.Apply: 2, steps.Replace: 3, steps.Fold: 3}
-"""Statements of a write by the driver: the change, the stored rows that it meets, new groups."""
+"""Statements of a write by the driver: the change, the matching stored rows, new groups."""
 
 _CUT = re.compile(r"\{(\w+)\} r\s+LEFT SEMI JOIN ")
-"""The rows of a table of which only those are taken that some keys ask for."""
+"""The rows of a table of which only those for some keys are taken."""
 
 OF_CUT = 0.25
-"""What a row costs that is read and not taken, in parts of one that the query goes on with."""
+"""The cost of a row that is read but not taken, relative to one that is taken."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """Statements, the characters of their texts, all frames written out, and the rows of tables
-    that they read."""
+    """Statements, the characters of their texts with all frames expanded, and the table rows that
+    they read."""
 
     statements: int = 0
     characters: int = 0
@@ -47,9 +47,8 @@ def of_program(
     *,
     appends: bool = False,
 ) -> Work:
-    """The work of a program when the tables `moved` have changed; `tables` have so many rows.
-
-    `appends`: the result only gains rows, so that an `Apply` looks up none of the stored ones.
+    """The work of a program when the tables `moved` have changed; `tables`: their numbers of rows.
+    `appends`: the result only gains rows, so that an `Apply` looks up no stored rows.
     """
     frames: dict[str, Work] = {}
     done = _NOTHING
@@ -70,7 +69,7 @@ def of_program(
 def _frame(
     step: Step, frames: Mapping[str, Work], moved: Collection[str], tables: Mapping[str, int]
 ) -> Work | None:
-    """What it takes to compute a frame; None when it is known to be empty."""
+    """The work to compute a frame; None when it is known to be empty."""
     if isinstance(step, steps.Changes):
         return _NOTHING if step.table in moved else None
     if isinstance(step, steps.State):

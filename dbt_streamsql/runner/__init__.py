@@ -1,1 +1,1 @@
-"""The runner that never stops: one epoch after another over what a project has registered."""
+"""The runner that never stops: one epoch after another over a project's registered models."""

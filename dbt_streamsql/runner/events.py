@@ -1,4 +1,4 @@
-"""What a runner tells of its work, whoever listens: a terminal, a log, a test."""
+"""What a runner reports about its work, to any listener: a terminal, a log, a test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dbt_streamsql.meta import NOOP
 class Event:
     """`kind`: standby, leading, project, tick, error, stopping. `at`: seconds since 1970.
 
-    What `told` holds is said in docs/runner.md; it can be written as JSON.
+    docs/runner.md describes the fields of an event; they can be written as JSON.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Going to work only while no other runner of the same store does."""
+"""Works only while no other runner of the same store does."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from dbt_streamsql.meta.store.leaders import LEADER_SECONDS
 from dbt_streamsql.meta.store.lock import new_owner
 
 SAYS_SECONDS = LEADER_SECONDS / 3
-"""How often a leader says that it lives, and who stands by asks."""
+"""How often a leader sends a heartbeat, and a standby asks to lead."""
 
 log = logging.getLogger("dbt_streamsql")
 
 
 class Leadership:
-    """This process as one candidate. A thread keeps what it has won until `close`."""
+    """This process as one candidate. A thread keeps the leadership until `close`."""
 
     def __init__(self, leaders: Leaders, says: float = SAYS_SECONDS) -> None:
-        """`says`: how often, in seconds, it says that it lives."""
+        """`says`: the interval of its heartbeats, in seconds."""
         self.owner = new_owner()
         self._leaders = leaders
         self._says = says
@@ -32,7 +32,7 @@ class Leadership:
 
     @property
     def leader(self) -> str:
-        """Who led when it was asked last (`host:pid:random`)."""
+        """The leader as of the last request (`host:pid:random`)."""
         return self._leader
 
     @property
@@ -51,11 +51,11 @@ class Leadership:
         return self.mine
 
     def close(self) -> None:
-        """Let another one lead at once."""
+        """Let another process lead at once."""
         self._closed.set()
         if self._thread is not None:
             self._thread.join()
-        # Who cannot be told hears nothing any more, which says the same a little later.
+        # An unreachable store gets no more heartbeats, which has the same effect a little later.
         with suppress(StreamSqlError):
             self._leaders.resign(self.owner)
 
@@ -68,6 +68,6 @@ class Leadership:
             try:
                 self._ask()
             except StreamSqlError as error:
-                # Another one may be told that it leads by now.
+                # Another process may be the leader by now.
                 self._leader = ""
                 log.debug("sending a heartbeat of this runner failed: %s", error)

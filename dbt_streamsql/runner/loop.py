@@ -1,4 +1,4 @@
-"""The loop: stand by or lead, follow the project, run an epoch, tell, wait for the next."""
+"""The loop: stand by or lead, follow the project, run an epoch, report, wait for the next."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from dbt_streamsql.runner.leadership import SAYS_SECONDS, Leadership
 from dbt_streamsql.runner.patience import Backoff
 
 BREATH_SECONDS = 0.3
-"""Between two epochs whatever the interval is: who waits for the right to write looks for it ten
-times a second."""
+"""Between two epochs, for any interval: a process that waits for the right to write checks for it
+ten times a second."""
 _EPOCH, _PROJECT = "the epoch itself", "the project"
 
 
@@ -27,21 +27,20 @@ class ProjectWatcher(Protocol):
     """A project whose models the runner keeps registered."""
 
     def changed(self) -> bool:
-        """Whether it has to be registered anew."""
+        """Whether it has to be registered again."""
 
     def register(self) -> dict[str, Any]:
-        """Run the models that changed; what became of it. Error: PROJECT_INVALID."""
+        """Run the models that changed; return the outcome. Error: PROJECT_INVALID."""
 
     def selected(self) -> frozenset[str] | None:
-        """The ids of the models that are meant; None for all that are registered."""
+        """The ids of the selected models; None for all that are registered."""
 
 
 @dataclass(frozen=True)
 class Schedule:
     """`interval`: seconds from the start of an epoch to that of the next one (0: no pause).
 
-    How often, in seconds, who stands by `asks` whether it may lead, and a leader `says` that it
-    lives.
+    `asks`: seconds between a standby's requests to lead; `says`: between a leader's heartbeats.
     """
 
     interval: float = 10.0
@@ -51,7 +50,7 @@ class Schedule:
 
 
 class Runner:
-    """One engine's runner. `run` it in one thread; `stop` may be set from any."""
+    """One engine's runner. Call `run` in one thread; `stop` may be set from any."""
 
     def __init__(
         self, engine: Engine, pace: Schedule, tell: Tell, project: ProjectWatcher | None = None
@@ -66,7 +65,7 @@ class Runner:
         """Whether the project, as it is, is registered."""
 
     def run(self, stop: threading.Event) -> bool:
-        """Until `stop` is set, or once. Whether the last epoch went through without a failure."""
+        """Run until `stop` is set, or once. Returns whether the last epoch had no failure."""
         leadership = Leadership(self._engine.store.leaders, self._pace.says)
         try:
             while not stop.is_set():
@@ -84,11 +83,11 @@ class Runner:
         return self._well and not self._failed
 
     def _lead(self, leadership: Leadership, stop: threading.Event) -> bool:
-        """Stand by until this runner leads; False when it is to stop before."""
+        """Stand by until this runner leads; False when it has to stop first."""
         if leadership.mine:
             return True
         told: str | None = None
-        # It may also come to lead between two questions, by the thread that says that it lives.
+        # It may also become the leader between two requests, through the heartbeat thread.
         while not leadership.mine:
             try:
                 if leadership.seek():
@@ -114,14 +113,14 @@ class Runner:
         try:
             told = self._project.register()
         except StreamSqlError as error:
-            # What was registered before goes on; files that cannot be read must change first.
+            # Earlier registrations continue; files that cannot be read must change first.
             self._well = False
             self._say("error", **events.of_error(error))
             return
         self._unregistered = bool(told["failed"])
         self._well = not self._unregistered
         if self._unregistered:
-            # It may be for what the tables hold now.
+            # The current data of the tables may be the cause.
             self._patience.failed(_PROJECT)
         else:
             self._patience.succeeded([_PROJECT])

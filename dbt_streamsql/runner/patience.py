@@ -1,4 +1,4 @@
-"""How long what failed is left alone before it is tried again."""
+"""How long something that failed is left alone before it is tried again."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class _Rest:
 
 
 class Backoff:
-    """What has failed, by name. Times are seconds of `clock`, which never goes back."""
+    """What has failed, by name. Times are seconds of `clock`, which is monotonic."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._resting: dict[str, _Rest] = {}
 
     def failed(self, name: str) -> float:
-        """It failed once more: it rests for so many seconds."""
+        """Record one more failure; return the seconds that it rests."""
         rest = self._resting.setdefault(name, _Rest(0, 0.0))
         seconds = min(LONGEST_SECONDS, FIRST_SECONDS * 2.0**rest.failures)
-        # Many runners that lost one service must not come back to it at one moment.
+        # Many runners that lost one service must not return to it at the same moment.
         seconds *= random.uniform(0.8, 1.0)  # noqa: S311 - no secret
         rest.failures += 1
         rest.until = self._clock() + seconds
@@ -40,11 +40,11 @@ class Backoff:
             self._resting.pop(name, None)
 
     def left(self, name: str) -> float:
-        """For how many seconds it still rests."""
+        """The seconds that it still rests."""
         rest = self._resting.get(name)
         return max(0.0, rest.until - self._clock()) if rest is not None else 0.0
 
     def resting(self) -> set[str]:
-        """What is not to be tried now."""
+        """What must not be tried now."""
         now = self._clock()
         return {name for name, rest in self._resting.items() if rest.until > now}

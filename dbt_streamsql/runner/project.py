@@ -1,4 +1,4 @@
-"""A dbt project as a runner follows it: its models are run again when its files have changed."""
+"""A dbt project as a runner follows it: its models run again when its files have changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FILES = (".sql", ".yml", ".yaml", ".py", ".md", ".csv")
 _NOT_ITS_OWN = frozenset(("target", "logs", "warehouse", "node_modules", "venv", "__pycache__"))
 
 State = frozenset[tuple[str, int, int]]
-"""The path, the time of the last change (nanoseconds) and the size of each file."""
+"""The path, the modification time (nanoseconds) and the size of each file."""
 
 
 class DbtProject:
@@ -28,15 +28,15 @@ class DbtProject:
         self._selected: frozenset[str] | None = None
 
     def changed(self) -> bool:
-        """Whether files changed and have stayed so since they were looked at last."""
+        """Whether files changed and have not changed again since the last check."""
         now = _state(self._root)
         quiet, self._seen = self._registered is None or now == self._seen, now
         return quiet and now != self._registered
 
     def register(self) -> dict[str, Any]:
-        """Run the models: a definition that is new or another one counts from then on.
+        """Run the models: a new or changed definition applies from then on.
 
-        Returns how many models there are and which failed. Error: PROJECT_INVALID.
+        Returns the number of models and which failed. Error: PROJECT_INVALID.
         """
         # First of all: a project that cannot be read is not read again until it changes.
         self._registered = self._seen = _state(self._root)
@@ -46,12 +46,12 @@ class DbtProject:
         try:
             failed = self._invocation.run(sorted(models.values())) if models else {}
         except StreamSqlError as error:
-            # It could be read, so it may be for what the tables or the catalog hold now.
+            # The project was readable: the current tables or catalog may be the cause.
             failed = dict.fromkeys(models, f"{error.message}: {error.given}")
         return {"models": len(models), "failed": failed}
 
     def selected(self) -> frozenset[str] | None:
-        """The ids of the selected models; None when nothing was selected: all are meant."""
+        """The ids of the selected models; None when nothing was selected, which means all."""
         return self._selected
 
 

@@ -1,4 +1,4 @@
-"""Several targets at once: a runner process each, heard and stopped as one."""
+"""Several targets at once: one runner process each, heard and stopped as one."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _LOOKS_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Child:
-    """What starts the runner of one target: it prints its events as lines of JSON.
+    """The command for the runner of one target, which prints its events as lines of JSON.
 
-    `environment` is all that the process sees of the environment.
+    `environment` is the whole environment of the process.
     """
 
     command: Sequence[str]
@@ -29,10 +29,10 @@ class Child:
 
 
 class Several:
-    """Runners by the name of their target; one that dies is started again.
+    """Runners by the name of their target; one that dies is restarted.
 
-    Processes, since a Spark that ends must take only its own target with it, and since dbt reads
-    one project at a time in a process.
+    Processes, because a Spark that exits must stop only its own target, and because dbt reads one
+    project at a time in a process.
     """
 
     def __init__(self, children: Mapping[str, Child], once: bool, tell: Tell) -> None:
@@ -45,7 +45,7 @@ class Several:
         self._one_at_a_time = threading.Lock()
 
     def run(self, stop: threading.Event) -> int:
-        """Until `stop` is set, or once. The highest exit code of the runners that ended."""
+        """Run until `stop` is set, or once. Returns the highest exit code of the runners."""
         keepers = [
             threading.Thread(target=self._keep, args=(name, stop), name=f"streamsql-{name}")
             for name in self._children
@@ -60,7 +60,7 @@ class Several:
                     self._ask_to_stop()
                 time.sleep(_LOOKS_SECONDS)
             except KeyboardInterrupt:
-                # Asked for the second time: each undoes the epoch that it is in.
+                # The second request: each runner undoes its current epoch.
                 self._ask_to_stop()
         return max(self._codes.values(), default=0)
 
@@ -71,7 +71,7 @@ class Several:
                 self._hear(name, line)
             code = process.wait()
             if self._once or stop.is_set():
-                # A signal that came before it listened to signals is a stop like any other.
+                # A signal before it handled signals is a stop like any other.
                 self._codes[name] = 0 if stop.is_set() and code == -signal.SIGTERM else abs(code)
                 return
             pause = self._patience.failed(name)
@@ -95,7 +95,7 @@ class Several:
                 env=dict(child.environment),
                 stdout=subprocess.PIPE,
                 text=True,
-                # A Ctrl-C of the terminal reaches them once, by us.
+                # A Ctrl-C of the terminal reaches them once, through us.
                 start_new_session=True,
             )
             return self._running[name]
@@ -106,7 +106,7 @@ class Several:
             kind, at = told.pop("event"), told.pop("at").replace("Z", "+00:00")
             event = Event(kind, datetime.fromisoformat(at).timestamp(), {"target": name, **told})
         except (ValueError, KeyError, AttributeError, TypeError):
-            # What a library prints is no event.
+            # A library's output is not an event.
             return
         if kind == "tick":
             self._patience.succeeded([name])

@@ -1,4 +1,4 @@
-"""A Spark session's settings: all of them, those for its children, and one for a single block."""
+"""A Spark session's settings: all of them, those for child sessions, and those for one block."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _ADAPTIVE = "spark.sql.adaptive.enabled"
 
 
 def settings_of(spark: SparkSession) -> dict[str, str]:
-    """Every setting, in either kind of session."""
+    """Every setting, in both kinds of session."""
     found: Any = spark.conf.getAll
     return dict(found() if callable(found) else found)
 
 
 def own_settings(spark: SparkSession) -> dict[str, str]:
-    """The settings without those of single writes."""
+    """The settings without those for single writes."""
     found = settings_of(spark).items()
     return {key: value for key, value in found if not key.startswith(_SNAPSHOT_PROPERTY)}
 
 
 def to_carry(spark: SparkSession, child: SparkSession) -> dict[str, str]:
-    """What a session made from `spark` lacks of its settings; those of single writes stay."""
+    """The settings of `spark` that a child session lacks, without those for single writes."""
     present = settings_of(child)
     own = own_settings(spark).items()
     return {key: value for key, value in own if present.get(key) != value}
@@ -34,7 +34,7 @@ def to_carry(spark: SparkSession, child: SparkSession) -> dict[str, str]:
 
 @contextmanager
 def snapshot_properties(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
-    """Every Iceberg snapshot that the session writes inside the block has the properties."""
+    """Set properties on every Iceberg snapshot that the session writes inside the block."""
     try:
         for name, value in values.items():
             spark.conf.set(f"{_SNAPSHOT_PROPERTY}{name}", value)
@@ -48,7 +48,7 @@ def snapshot_properties(spark: SparkSession, values: Mapping[str, str]) -> Itera
 def over_few_rows(spark: SparkSession, few: bool = True) -> Iterator[None]:
     """Inside the block queries read `few` rows: Spark plans each once, and runs it as one job.
 
-    Planned adaptively every stage would be a job of its own, which costs more than it can win.
+    With adaptive planning every stage would be its own job, which costs more than it can save.
     """
     if not few:
         yield

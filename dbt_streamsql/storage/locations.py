@@ -1,4 +1,4 @@
-"""Where files may lie: under the folders and URIs that the profile allows, and nowhere else."""
+"""Where files may be: under the folders and URIs that the profile allows, and nowhere else."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ PATH_PROPERTIES = frozenset(
         "write.object-storage.path",
     }
 )
-"""Keys of table properties and options (lower case) whose values are places of files."""
+"""Keys of table properties and options (lower case) whose values are file locations."""
 
 PLACING_PROPERTIES = frozenset({"write.location-provider.impl"})
-"""Keys that let other code choose the places."""
+"""Keys that let other code choose the locations."""
 
-# As Hadoop reads it: what stands before a colon in the first part of a path is a scheme.
+# As Hadoop reads it: the part before a colon in the first path component is a scheme.
 _SCHEME = re.compile(r"([^/]*?):(.*)", re.DOTALL)
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]+)(/[^?#]*|)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]")
@@ -35,8 +35,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]")
 class Roots:
     """The allowed `places`, folders or URIs; relative paths begin at `base`.
 
-    Links are followed when a path is looked at. Who may make links inside an allowed folder
-    afterwards can lead a writer elsewhere; that is for the file system's permissions to prevent.
+    Links are followed when a path is checked. A user who can create links inside an allowed folder
+    afterwards can redirect a writer; preventing that is up to the file system's permissions.
     """
 
     base: Path

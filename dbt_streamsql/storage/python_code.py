@@ -1,4 +1,4 @@
-"""Python models: their code is run in this process, and only where this process was given it."""
+"""Python models: their code runs in this process, and only if this process was given it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 _FILE = "<python model>"
 
 _given: dict[str, str] = {}
-"""Code by its digest. The store keeps digests only: who can write there must not run code here."""
+"""Code by its digest. The store has only digests: its writers must not run code here."""
 
 
 def give(code: str) -> str:
-    """Let this process run that code; its digest, by which a definition names it."""
+    """Let this process run that code; returns its digest, the name in definitions."""
     digest = hashlib.sha256(code.encode()).hexdigest()
     _given[digest] = code
     return digest
@@ -31,9 +31,9 @@ def given(digest: str) -> str | None:
 
 
 def execute(code: str, session: SparkSession, load: Callable[[str], DataFrame]) -> Any:
-    """What the `model` function of a model's compiled code returns.
+    """The result of the `model` function in a model's compiled code.
 
-    `load` gives what `dbt.ref` and `dbt.source` name. Error: PYTHON_MODEL.
+    `load` returns what `dbt.ref` and `dbt.source` name. Error: PYTHON_MODEL.
     """
     names: dict[str, Any] = {"__name__": "dbt_model", "spark": session}
     try:
@@ -44,7 +44,7 @@ def execute(code: str, session: SparkSession, load: Callable[[str], DataFrame]) 
 
 
 def failed(error: Exception) -> StreamSqlError:
-    """An error of a model's own code, and where it is."""
+    """An error of a model's own code, with its position."""
     return StreamSqlError(
         "PYTHON_MODEL",
         "a python model failed",

@@ -1,4 +1,4 @@
-"""Text files wherever Spark reaches: plain paths and `file:` by Python, all else by Hadoop."""
+"""Text files anywhere Spark can access: plain paths and `file:` by Python, others by Hadoop."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
 Session = Callable[[], "SparkSession"]
-"""Gives the session; asked for a place that only Spark reaches, so that Spark need not start."""
+"""Returns the session; called only for places that need Spark, so that Spark need not start."""
 
 
 def read_text(place: str, spark: Session) -> str:
-    """The text of a file (UTF-8). `place`: a path, or a URI of any file system that Spark reaches.
+    """The text of a file (UTF-8). `place`: a path, or a URI of any file system that Spark reads.
 
     Error: FILE_UNREADABLE.
     """
@@ -28,7 +28,7 @@ def read_text(place: str, spark: Session) -> str:
     try:
         if local is not None:
             return local.read_text(encoding="utf-8")
-        # In one partition, since a text without a line is a file without a row.
+        # In one partition, since a text without lines is a file without rows.
         rows = spark().read.text(place, wholetext=True).collect()
     except Exception as error:
         raise _refused("read", place, error) from error
@@ -38,9 +38,9 @@ def read_text(place: str, spark: Session) -> str:
 
 
 def write_text(place: str, text: str, spark: Session) -> None:
-    """Write a file, of which nobody sees a part; one that is there is replaced.
+    """Write a file atomically; an existing one is replaced.
 
-    Error: FILE_UNREADABLE; over Spark Connect for all that is not local.
+    Error: FILE_UNREADABLE; over Spark Connect for all non-local files.
     """
     local = _local(place)
     try:
@@ -70,7 +70,7 @@ def _write_by_hadoop(spark: SparkSession, place: str, text: str) -> None:
 
 
 def _local(place: str) -> Path | None:
-    """The path of a local file; None when the place is in a file system of its own."""
+    """The path of a local file; None when the place is in another file system."""
     scheme = _SCHEME.match(place)
     if scheme is None:
         return Path(place)

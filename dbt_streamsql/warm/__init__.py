@@ -1,4 +1,4 @@
 """The warm engine: one Spark that stays up between commands, reached over Spark Connect.
 
-It listens on the loopback address, asks for a random token, and is one per warehouse folder.
+It listens on the loopback address, requires a random token, and is one per warehouse folder.
 """

@@ -1,7 +1,7 @@
-"""The warm engine's own process: `control.start` starts it and writes what to serve to its stdin.
+"""The warm engine's own process: `lifecycle.start` starts it and sends what to serve to stdin.
 
-It runs a Spark with Spark's own Connect plugin in it, watches who uses it, and ends on SIGTERM,
-when nobody has used it for long enough, or when its Spark has died. Spark ends when it ends.
+It runs a Spark with Spark's own Connect plugin in it, watches its use, and ends on SIGTERM, after
+a long enough time without use, or when its Spark has died. Spark ends when it ends.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def main() -> int:
 
 
 def _end_with_spark(spark: SparkSession) -> None:
-    """Stop Spark. One that does not stop would keep another engine from starting."""
+    """Stop Spark. A Spark that does not stop would keep another engine from starting."""
     hung = threading.Timer(STOP_SECONDS, os.killpg, (os.getpid(), signal.SIGKILL))
     hung.daemon = True
     hung.start()
@@ -87,7 +87,7 @@ def _end_with_spark(spark: SparkSession) -> None:
 
 
 def _serving(settings: SessionSettings, token: str) -> dict[str, str]:
-    """The profile's Spark settings with those that make Spark a Connect server."""
+    """The profile's Spark settings plus those that make Spark a Connect server."""
     given = dict(settings.spark_properties)
     plugins = [given.get("spark.plugins", ""), "org.apache.spark.sql.connect.SparkConnectPlugin"]
     return given | {
@@ -95,7 +95,7 @@ def _serving(settings: SessionSettings, token: str) -> dict[str, str]:
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
         "spark.connect.authenticate.token": token,
-        # A run keeps sessions for later; what a dead client leaves is closed by the watch.
+        # A run keeps sessions for later; the watch closes what a dead client leaves.
         "spark.connect.session.manager.defaultSessionTimeout": "7d",
     }
 

@@ -1,4 +1,4 @@
-"""Whether a profile's embedded Spark is up already, as a warm engine."""
+"""Whether a profile's embedded Spark already runs, as a warm engine."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SWITCH = "STREAMSQL_SERVER"
 ANSWER_SECONDS = 3.0
 
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-"""What an HTTP/2 client says first: the preface and empty settings. A server says its own."""
+"""An HTTP/2 client's first message: the preface and empty settings. A server sends its own."""
 log = logging.getLogger("dbt_streamsql")
 
 
 def open_warm(settings: SessionSettings) -> SparkSession | None:
     """A session on the warm engine that stands in for `settings`; None when there is none.
 
-    One that is up and does not fit is told in a line that says what to do.
+    If one is up and does not fit, a log line says what to do.
     """
     served = warm(settings)
     if served is None:
@@ -71,7 +71,7 @@ def warm(settings: SessionSettings) -> SessionSettings | None:
 
 
 def wanted() -> bool:
-    """Whether a warm engine may be used here. Error: CONFIG_INVALID for another word than off."""
+    """Whether a warm engine may be used here. Error: CONFIG_INVALID for an unknown word."""
     switch = os.environ.get(SWITCH, "").lower()
     if switch not in ("", "on", "off"):
         raise StreamSqlError(
@@ -101,7 +101,7 @@ def unfit(record: Record, settings: SessionSettings) -> str:
 
 
 def _answers(port: int) -> bool:
-    """A process that is stopped or out of memory still has an open port, but says nothing."""
+    """A process that is stopped or out of memory still has an open port, but sends nothing."""
     try:
         with socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) as connection:
             connection.sendall(_GREETING)

@@ -1,4 +1,4 @@
-"""Start, stop and look at the warm engine of a warehouse."""
+"""Start, stop and inspect the warm engine of a warehouse."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dbt_streamsql.warm.locks import locked
 from dbt_streamsql.warm.record import Place, Record, State
 
 START_SECONDS = 600
-"""One that has died is noticed at once; a busy machine takes minutes."""
+"""A dead one is noticed at once; a busy machine takes minutes."""
 STOP_SECONDS = 30
 RELEASE_SECONDS = 5
 _LOG_LINES = 8
@@ -30,13 +30,13 @@ Found = TypeVar("Found")
 
 
 def start(settings: SessionSettings, idle_seconds: float) -> tuple[Record, bool]:
-    """The running engine for `settings`, and whether this call has started it.
+    """The running engine for `settings`, and whether this call started it.
 
     It ends by itself after `idle_seconds` without use (0: never). Errors: SERVER, and what an
     embedded session raises: JAVA_MISSING, JAR_UNAVAILABLE, JAR_CHECKSUM.
     """
     _check(settings)
-    # What can be wrong before Spark starts is told here, not in the engine's log.
+    # Errors before Spark starts are raised here, not in the engine's log.
     find_java()
     jars.ensure(jars.wanted(settings.connectors))
     place = Place(settings)
@@ -45,7 +45,7 @@ def start(settings: SessionSettings, idle_seconds: float) -> tuple[Record, bool]
         with locked(place.folder / "alive") as free:
             pass
         if not free:
-            # Somebody's start was interrupted when its engine was not up yet.
+            # Another start was interrupted before its engine was up.
             record = _until(lambda: _alive(place), START_SECONDS)
         else:
             record = None
@@ -59,7 +59,7 @@ def start(settings: SessionSettings, idle_seconds: float) -> tuple[Record, bool]
 
 
 def stop(settings: SessionSettings, *, force: bool = False) -> State | None:
-    """End the engine of the warehouse; its last state, or None when none runs.
+    """End the engine of the warehouse; return its last state, or None when none runs.
 
     Error: SERVER_BUSY when it has sessions and `force` is not set.
     """
@@ -71,7 +71,7 @@ def stop(settings: SessionSettings, *, force: bool = False) -> State | None:
         return None
     state = place.state()
     if not force:
-        # Who has just ended is seen a moment later.
+        # A client that has just ended is noticed a moment later.
         state = _until(lambda: _unused(place), RELEASE_SECONDS) or place.state()
         if state is not None and state.sessions:
             raise StreamSqlError(
@@ -123,8 +123,8 @@ def _launch(place: Place, settings: SessionSettings, idle_seconds: float) -> Rec
         )
     try:
         assert child.stdin is not None
-        # Not by arguments or the environment: the settings may hold passwords. One that has died
-        # already is told below.
+        # Not as arguments or environment: the settings may hold passwords. A process that has
+        # already died is reported below.
         with suppress(BrokenPipeError):
             child.stdin.write(json.dumps(request))
             child.stdin.close()
@@ -153,7 +153,7 @@ def _as_texts(settings: SessionSettings) -> dict[str, object]:
 
 @contextmanager
 def _starting(place: Place) -> Iterator[None]:
-    """One start at a time. Error: SERVER, when another one does not end."""
+    """One start at a time. Error: SERVER when another one does not end."""
     file, end = place.folder / "lock", time.monotonic() + 2 * START_SECONDS
     while True:
         with locked(file) as mine:

@@ -1,4 +1,4 @@
-"""Which process is meant: numbers of processes are used again, a number with its start is not."""
+"""Identities of processes: process ids are reused, an id with its start time is not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def own() -> str:
 
 
 def runs(name: str) -> bool:
-    """Whether the process of that identity still runs."""
+    """Whether the process with that identity still runs."""
     pid = name.partition("-")[0]
     return pid.isdigit() and identity(int(pid)) == name
 
@@ -30,7 +30,7 @@ def _started(pid: int) -> str:
     stat = Path(f"/proc/{pid}/stat")
     if _BOOT.is_file():
         try:
-            # The command's name may hold spaces and brackets; the state follows its last one.
+            # The command's name may contain spaces and brackets; the state follows the last one.
             state, *rest = stat.read_text(errors="replace").rpartition(")")[2].split()
         except (OSError, ValueError):
             return ""

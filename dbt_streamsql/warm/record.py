@@ -1,11 +1,11 @@
 """What the warm engine of a warehouse says about itself, in a folder that only its user can open.
 
 <cache>/servers/<key of the warehouse>/   mode 0700
-    server.json   where it is and the token that it asks for; there while it serves, mode 0600
-    state.json    sessions and memory, renewed all the time
-    server.log    what Spark said
-    lock          held while somebody starts one
-    alive         held while one runs
+    server.json   its address and the token that it requires; exists while it serves, mode 0600
+    state.json    sessions and memory, updated continuously
+    server.log    Spark's output
+    lock          held while an engine is being started
+    alive         held while an engine runs
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from dbt_streamsql.warm import process
 
 @dataclass(frozen=True)
 class Record:
-    """One warm engine. `process` is its identity, `since` seconds of the epoch.
+    """One warm engine. `process` is its identity, `since` in seconds since 1970.
 
-    `fingerprint` tells with which settings it was started, `versions` with which programs, and
-    `catalog` on which file ('' when the catalog is elsewhere).
+    `fingerprint` identifies the settings it was started with, `versions` the programs, and
+    `catalog` the file ('' when the catalog is elsewhere).
     """
 
     process: str
@@ -58,9 +58,9 @@ class Record:
 
 @dataclass(frozen=True)
 class State:
-    """What a running one is doing: sessions, statements under way, bytes of Java's heap.
+    """What a running engine is doing: sessions, running statements, bytes of Java's heap.
 
-    `idle` is for how many seconds nobody has asked it anything.
+    `idle` is the seconds since its last request.
     """
 
     sessions: int
@@ -78,7 +78,7 @@ class Place:
         self.folder = cache_folder() / "servers" / key
 
     def make(self) -> None:
-        """Make the folder. Error: SERVER, when somebody else could look into it."""
+        """Make the folder. Error: SERVER when other users could look into it."""
         for folder in (self.folder.parent, self.folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not _private(folder):
@@ -100,7 +100,7 @@ class Place:
         try:
             return Record(**body) if body else None
         except TypeError:
-            # Written by a version with other fields.
+            # Written by a version with different fields.
             return None
 
     def state(self) -> State | None:
@@ -114,7 +114,7 @@ class Place:
         self._store("state.json", asdict(state))
 
     def withdraw(self) -> None:
-        """Nobody new is to come."""
+        """Accept no new clients."""
         for name in ("server.json", "state.json"):
             (self.folder / name).unlink(missing_ok=True)
 
@@ -129,7 +129,7 @@ class Place:
         return body if isinstance(body, dict) else None
 
     def _store(self, name: str, body: Mapping[str, Any]) -> None:
-        # `mkstemp` makes files of mode 0600, and the rename shows all of one or nothing.
+        # `mkstemp` creates files of mode 0600, and the rename is atomic.
         descriptor, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=self.folder)
         with os.fdopen(descriptor, "w", encoding="utf-8") as out:
             json.dump(body, out)
@@ -149,7 +149,7 @@ def fingerprint(settings: SessionSettings) -> str:
 
 
 def catalog_identity(settings: SessionSettings) -> str:
-    """Of the catalog's file: another after the warehouse was removed and made anew."""
+    """The identity of the catalog's file: it changes when the warehouse is recreated."""
     file = catalog_file(settings)
     if file is None:
         return ""
@@ -161,14 +161,14 @@ def catalog_identity(settings: SessionSettings) -> str:
 
 
 def versions() -> str:
-    """The programs that client and engine must have in common: functions travel as bytecode."""
+    """The programs that client and engine must share: functions travel as bytecode."""
     python = f"Python {sys.version_info.major}.{sys.version_info.minor} in {sys.prefix}"
     jars = ", ".join(jar.file_name.removesuffix(".jar") for jar in EMBEDDED)
     return f"dbt-streamsql {version}, PySpark {metadata.version('pyspark')}, {python}, {jars}"
 
 
 def _private(path: Path) -> bool:
-    """Whether it is this user's and nobody else may read it."""
+    """Whether it belongs to this user and no other user may read it."""
     found = path.lstat()
     kind = stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)
     return kind and found.st_uid == os.getuid() and not found.st_mode & 0o077

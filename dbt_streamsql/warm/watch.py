@@ -1,4 +1,4 @@
-"""Who uses the warm engine: its sessions and statements, and what dead clients have left there."""
+"""The use of the warm engine: its sessions and statements, and what dead clients left there."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CLIENT = re.compile(r"\d+-[0-9a-f]{12}")
-"""A client of this machine gives its process's identity as its user name."""
+"""A local client gives its process's identity as its user name."""
 
 
 def service_of(spark: SparkSession) -> Any:
     """Spark's Connect service in this JVM."""
     name = "org.apache.spark.sql.connect.service.SparkConnectService$"
-    # Where Scala keeps an object; its class has no static methods for some of it.
+    # Where Scala keeps an object, whose class lacks static methods for some of it.
     return getattr(java_class(spark, name), "MODULE$")
 
 
@@ -36,7 +36,7 @@ class Watch:
     def look(self) -> State:
         """The state now, after closing the sessions of clients that have died.
 
-        A statement of a killed client would go on writing beside the next run.
+        A statement of a killed client would keep writing during the next run.
         """
         manager = self._service.sessionManager()
         open_sessions = 0

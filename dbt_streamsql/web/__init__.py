@@ -1,4 +1,4 @@
-"""The pages that MetaService serves: JSON routes that only read, metrics, and a small web UI.
+"""The pages that MetaService serves: read-only JSON routes, metrics, and a small web UI.
 
     app.include_router(web.router(store, verify))
 

@@ -1,11 +1,11 @@
-"""How a browser says who it is: the bearer token of the REST service, pasted once.
+"""How a browser authenticates: with the bearer token of the REST service, pasted once.
 
-The page itself holds no data and is served to everybody. What has data asks `verify`, which the
-service gives: which tables does this token allow to see?
+The page itself holds no data and is served to everyone. Routes with data ask `verify`, which the
+service provides: which tables does this token allow to see?
 
 Programs send `Authorization: Bearer <token>`. A browser posts the token to `/ui/login` and gets it
 back as a cookie that scripts cannot read (HttpOnly), that other sites cannot make it send
-(SameSite=Strict), that is sent below `/ui` only, and only over TLS if it was set over TLS. It ends
+(SameSite=Strict), that is sent only below `/ui`, and only over TLS if it was set over TLS. It ends
 with the browser, or by `/ui/logout`.
 """
 
@@ -21,14 +21,14 @@ PATH = "/ui"
 _BEARER = "bearer "
 
 PUBLIC = ("/ui", "/ui/", "/metrics")
-"""The paths (prefixes when they end in `/`) that check tokens by themselves: a gate before the
+"""The paths (prefixes when they end in `/`) that check tokens themselves: a gate before the
 application lets them through."""
 
 Sees = Callable[[str], bool]
-"""Whether somebody may see a table, by its full name."""
+"""Whether a user may see a table, by its full name."""
 Verify = Callable[[str], Sees | None]
-"""What the owner of a token may see; None when the token is not known. It must take equally long
-for every wrong one (`hmac.compare_digest`)."""
+"""What the owner of a token may see; None for an unknown token. It must take equally long for
+every wrong one (`hmac.compare_digest`)."""
 
 
 def everything(_: str) -> bool:
@@ -45,7 +45,7 @@ class Login(BaseModel):
 def token_of(request: Request) -> str:
     """The token that a request carries, '' when there is none.
 
-    The cookie counts for requests that change nothing only: nobody can be lured into more.
+    The cookie counts only for requests that change nothing: users cannot be lured into more.
     """
     header = request.headers.get("authorization", "")
     if header.lower().startswith(_BEARER):
@@ -54,8 +54,8 @@ def token_of(request: Request) -> str:
 
 
 class Guard:
-    """A dependency that lets only readers in, and leaves what they see in `request.state.sees`.
-    Without `verify` everybody sees everything."""
+    """A dependency that admits only readers, and stores what they see in `request.state.sees`.
+    Without `verify` everyone sees everything."""
 
     def __init__(self, verify: Verify | None) -> None:
         self._verify = verify
@@ -67,7 +67,7 @@ class Guard:
         request.state.sees = sees
 
     def find(self, token: str) -> Sees | None:
-        """What the owner of this token sees; None when it is not known."""
+        """What the owner of this token sees; None when it is unknown."""
         if self._verify is None:
             return everything
         return self._verify(token) if token else None

@@ -1,7 +1,7 @@
-"""`/metrics`: figures of a store as Prometheus reads them.
+"""`/metrics`: figures of a store in Prometheus' format.
 
-Gauges are of the newest barriers. Counters grow while the service runs: they begin with the
-barriers that the store still had when it started, and go on with every one committed since.
+Gauges are about the newest barriers. Counters grow while the service runs: they start with the
+barriers that the store still had when it started, and add every one committed since.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PREFIX = "streamsql_"
 
 
 class Exporter:
-    """The figures of one store. Safe from several threads."""
+    """The figures of one store. Thread-safe."""
 
     def __init__(self, store: MetaStore, clock: Callable[[], float]) -> None:
         self._store, self._clock = store, clock
@@ -36,7 +36,7 @@ class Exporter:
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def text(self, sees: Sees = everything) -> bytes:
-        """The figures of now in Prometheus' text format, of the tables that somebody sees."""
+        """The current figures in Prometheus' text format, of the tables that a user sees."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_Figures(self._collect(sees)))
         return generate_latest(registry)
@@ -83,7 +83,7 @@ class Exporter:
 
 
 class _Figures(Collector):
-    """Figures that were collected already, as the library takes them."""
+    """Figures that were already collected, in the library's form."""
 
     def __init__(self, figures: list[Metric]) -> None:
         self._figures = figures

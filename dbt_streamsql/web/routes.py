@@ -1,4 +1,4 @@
-"""What the web UI asks for, `/metrics`, and the files of the pages."""
+"""The API of the web UI, `/metrics`, and the files of the pages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
 }
 MOST = 500
-"""Barriers that can be asked for at once."""
+"""Maximum number of barriers per request."""
 
 Newest = Annotated[int, Query(ge=1, le=MOST)]
 
@@ -39,7 +39,7 @@ def router(
 ) -> APIRouter:
     """The routes `/ui`, `/ui/api/…` and `/metrics` over one store; they only read.
 
-    `verify` tells what the owner of a token may see (None: everybody sees everything); see
+    `verify` gives what the owner of a token may see (None: everyone sees everything); see
     `web/access.py`.
     """
     guard = Guard(verify)
@@ -113,7 +113,7 @@ def _not_stored(response: Response) -> None:
 
 def _pages() -> APIRouter:
     pages = APIRouter(prefix=PATH)
-    # Only what is listed is served: no path is built from what was asked for.
+    # Only listed files are served: no path is built from a request.
     files = {str(f.relative_to(STATIC).as_posix()): f for f in STATIC.rglob("*") if f.is_file()}
 
     @pages.get("")
@@ -136,6 +136,6 @@ def _pages() -> APIRouter:
 def _file(file: Path) -> Response:
     kind, _ = mimetypes.guess_type(file.name)
     if file.suffix == ".js":
-        # Some systems' tables call it text/plain, which browsers refuse to run.
+        # Some systems map it to text/plain, which browsers refuse to run.
         kind = "text/javascript"
     return FileResponse(file, media_type=kind, headers={"Cache-Control": "no-cache", **HEADERS})

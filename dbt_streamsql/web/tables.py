@@ -1,4 +1,4 @@
-"""All that the page of one table shows."""
+"""Everything that the page of one table shows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dbt_streamsql.plan.compiled import CompiledPlan
 
 
 def describe(history: History, table: str) -> dict[str, Any] | None:
-    """State, definition, plan, and versions newest first; None when nobody knows the table."""
+    """State, definition, plan, and versions newest first; None for an unknown table."""
     graph = overview.topology(history)
     node = next((node for node in graph.nodes if node.table == table), None)
     versions = history.versions_of(table)

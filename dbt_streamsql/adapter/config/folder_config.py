@@ -1,4 +1,4 @@
-"""A model's config without what its folder says to models of other kinds."""
+"""A model's config without what its folder sets for models of other kinds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEYS: dict[str, frozenset[str]] = {
     "partial_update": frozenset({*partial_update.OWN_KEYS, *model_config.OWN_KEYS} - {"plan"}),
     "sink": frozenset(sink.OWN_KEYS),
 }
-"""The config keys of each kind that dbt does not know."""
+"""By kind, the config keys that dbt does not know."""
 
 _OURS = frozenset().union(*KEYS.values())
 _OF_TABLES = frozenset({*layout.NOT_MAINTAINED, "file_format"})
@@ -29,14 +29,14 @@ _RESOURCES = {"model": "models", "seed": "seeds", "snapshot": "snapshots"}
 
 
 def own_config(model: Mapping[str, Any], project: Any) -> dict[str, Any]:
-    """A node's config without what `dbt_project.yml` says to models of other kinds in its folder.
+    """A node's config without what `dbt_project.yml` sets for models of other kinds in its folder.
 
-    What the model itself says, in its `config(…)` or beside its name in a YAML file, stays: it can
-    only be a mistake. `project` is dbt's own `RuntimeConfig`.
+    What the model itself sets, in its `config(…)` or next to its name in a YAML file, stays: it
+    can only be a mistake. `project` is dbt's own `RuntimeConfig`.
     """
     config = model["config"]
     own = KEYS.get(config["materialized"], frozenset())
-    # What is maintained takes nothing of how plain tables are laid out.
+    # Maintained tables take no layout settings of plain tables.
     foreign = (_OURS | (_OF_TABLES if own else frozenset())) - own
     said = model.get("config_call_dict") or {}
     inherited = {
@@ -49,7 +49,7 @@ def own_config(model: Mapping[str, Any], project: Any) -> dict[str, Any]:
 
 
 def _levels(model: Mapping[str, Any], project: Any) -> Iterator[dict[str, Any]]:
-    """What each folder above the model says, in its own project and in the one that is run."""
+    """What each folder above the model sets, in its own project and in the one that is run."""
     resource = _RESOURCES.get(str(model["resource_type"]))
     package = (project.dependencies or {}).get(model["package_name"])
     for each in filter(None, [project, package if package is not project else None]):

@@ -1,4 +1,4 @@
-"""What a config says of how the rows of a table are laid out, and which kinds do not take it."""
+"""What a config says about the row layout of a table, and which kinds do not accept it."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ NOT_MAINTAINED: dict[str, str] = {
     "begin": _STRATEGY,
     "concurrent_batches": _STRATEGY,
 }
-"""Config keys of plain tables that mean nothing for what the engine maintains, and why."""
+"""Config keys of plain tables that do not apply to maintained tables, and why."""
 
 
 def partition_fields(value: object) -> tuple[str, ...]:
     """The items of `partition_by`: columns or transforms, in order. Error: CONFIG_INVALID.
 
-    Packages that are written for other warehouses give a mapping.
+    Packages for other warehouses pass a mapping.
 
     >>> partition_fields({"field": "at", "data_type": "timestamp", "granularity": "day"})
     ('days(at)',)
@@ -72,7 +72,7 @@ def _refused(value: object) -> StreamSqlError:
 
 
 def unmaintained(config: Mapping[str, Any]) -> list[str]:
-    """What is wrong with the layout that a config of a maintained table gives it."""
+    """What is wrong with the layout in the config of a maintained table."""
     wrong = [
         f"`{key}`: {why}"
         for key, why in NOT_MAINTAINED.items()

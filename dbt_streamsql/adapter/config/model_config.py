@@ -1,4 +1,4 @@
-"""The model config: which keys are ours, what they may hold, and how a result reads."""
+"""The model config: which keys are ours, their allowed values, and how a result reads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BRANCH_KEYS = ("sink", "columns")
 
 TABLE_PROPERTIES = {
     "format-version": "3",
-    # Each commit writes a metadata file; without these they pile up for ever.
+    # Each commit writes a metadata file; without these they pile up forever.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "10",
 }
@@ -51,7 +51,7 @@ _SIMPLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 @dataclass
 class ViewResponse(AdapterResponse):
-    """What a run did to a materialized view, as `run_results.json` keeps it."""
+    """What a run did to a materialized view, as `run_results.json` stores it."""
 
     mode: str = ""
     reason: str = ""
@@ -98,7 +98,7 @@ def response_of(report: TableReport) -> ViewResponse:
 
 @dataclass(frozen=True)
 class Reads:
-    """How a node reads. `consistency` None: in a run what it has staged, else as the profile says;
+    """How a node reads. `consistency` None: within a run what it has staged, else the profile's;
     `max_staleness` is in seconds."""
 
     consistency: str | None = None
@@ -106,7 +106,7 @@ class Reads:
 
 
 def reads_of(name: str, config: Mapping[str, Any], variables: Mapping[str, Any]) -> Reads:
-    """What a node's config says, else `--vars`. Error: CONFIG_INVALID."""
+    """From a node's config, else from `--vars`. Error: CONFIG_INVALID."""
     level, bound = (
         value if (value := config.get(key)) is not None else variables.get(key)
         for key in READ_KEYS
@@ -152,8 +152,8 @@ def check(name: str, config: Mapping[str, Any], roots: Roots) -> None:
 
 
 def located(config: Mapping[str, Any], roots: Roots) -> dict[str, Any]:
-    """Those of `location_root`, `tblproperties` and `options` that the config has, with every
-    place of files made absolute.
+    """Those of `location_root`, `tblproperties` and `options` that the config has, with all file
+    locations made absolute.
 
     Errors: PATH_OUTSIDE; CONFIG_INVALID for a property that lets other code choose.
     """
@@ -192,9 +192,9 @@ def of_materialized_view(
     found: Iterable[str] = (),
     own_keys: Collection[str] = OWN_KEYS,
 ) -> dict[str, Any]:
-    """Our options out of a model's config. Error: CONFIG_INVALID, listing everything wrong.
+    """Our options from a model's config. Error: CONFIG_INVALID, listing everything wrong.
 
-    `found`: what is wrong besides; `own_keys`: those of this kind of model.
+    `found`: other problems; `own_keys`: those of this kind of model.
     """
     from dbt_streamsql.storage.iceberg.staging import VIEW_PROPERTIES
 
@@ -256,10 +256,10 @@ def names_of(value: str | Iterable[str] | None) -> list[str]:
 
 
 def changes(known: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> str:
-    """What a new config means for a view that exists.
+    """What a new config means for an existing view.
 
-    `alter`: its table is given other properties, it gains or loses its changelog, or changes are
-    taken up by another rule; `replace`: it is also computed anew; '' nothing.
+    `alter`: its table gets other properties, it gains or loses its changelog, or changes are
+    applied by another rule; `replace`: it is also recomputed; '' nothing.
     """
     if known is None or _without_hints(known) == wanted:
         return ""
@@ -268,13 +268,13 @@ def changes(known: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> str:
 
 
 def _without_hints(known: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration without what its query said, which is of the query."""
+    """A configuration without its query's hints, which belong to the query."""
     ttl = {key: value for key, value in known["state_ttl"].items() if key != "hints"}
     return {**known, "state_ttl": {} if ttl == {"default": 0.0} else ttl}
 
 
 def parameters_of(function: Mapping[str, Any]) -> list[dict[str, str | None]]:
-    """The arguments of a `function` node. A default that is a text is an expression already."""
+    """The arguments of a `function` node. A default that is text is already an expression."""
     return [
         {
             "name": argument["name"],
@@ -287,9 +287,9 @@ def parameters_of(function: Mapping[str, Any]) -> list[dict[str, str | None]]:
 
 
 def message_of(report: TableReport) -> str:
-    """How dbt's log line tells what happened: `INCREMENTAL +12 -3 (8 jobs, 1.2s)`.
+    """The message of dbt's log line: `INCREMENTAL +12 -3 (8 jobs, 1.2s)`.
 
-    With the verdict on a new definition, and with what there is a reason for.
+    With the verdict on a new definition, and with the reason where there is one.
     """
     why = report.reason if report.mode == "full" else ""
     if report.definition:
@@ -298,7 +298,7 @@ def message_of(report: TableReport) -> str:
         return f"NOOP: {why}" if why else "NOOP"
     jobs = "1 job, " if report.jobs == 1 else f"{report.jobs} jobs, "
     if report.jobs < 0:
-        jobs = ""  # nobody counts them over Spark Connect
+        jobs = ""  # not counted over Spark Connect
     rows = f"+{report.rows_inserted} -{report.rows_deleted}"
     text = f"{report.mode.upper()} {rows} ({jobs}{report.seconds:.1f}s)"
     return f"{text}: {why}" if why else text

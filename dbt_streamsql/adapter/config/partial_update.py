@@ -21,7 +21,7 @@ Nodes = Iterable[Mapping[str, Any]]
 def of_partial_update(
     name: str, config: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The branches' rules, and the options of any view, of `Engine.create_partial_update`.
+    """The branches' rules, and the options of any view, for `Engine.create_partial_update`.
 
     Error: CONFIG_INVALID, listing everything wrong.
     """

@@ -1,4 +1,4 @@
-"""From a dbt model to the plain table that the engine builds: its shape and its constraints."""
+"""A dbt model as the plain table that the engine builds: its shape and its constraints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dbt_streamsql.storage.tables.staged_table import TableSpec
 
 ATOMIC = "atomic"
 FLIP_OPTION = "table.ctas.atomicity-enabled"
-"""FLIP-305's name of the same choice, for a whole profile: a key of `spark_properties`."""
+"""FLIP-305's name for the same choice, for a whole profile: a key of `spark_properties`."""
 
 logger = AdapterLogger("StreamSQL")
 
@@ -57,7 +57,7 @@ def spec_of(
 
 
 def comments_of(name: str, model: Mapping[str, Any]) -> tuple[str | None, dict[str, str]]:
-    """What `persist_docs` asks for: the table's comment, or None, and those of its columns.
+    """What `persist_docs` requests: the table's comment, or None, and those of its columns.
 
     Error: CONFIG_INVALID.
     """
@@ -79,7 +79,7 @@ def comments_of(name: str, model: Mapping[str, Any]) -> tuple[str | None, dict[s
 
 
 def constraints_of(name: TableName, model: Mapping[str, Any]) -> tuple[Constraint, ...]:
-    """What the model's contract promises of its rows; nothing without an enforced contract."""
+    """What the model's contract promises about its rows; nothing unless it is enforced."""
     contract = (model.get("config") or {}).get("contract") or {}
     if not contract.get("enforced"):
         return ()

@@ -57,6 +57,6 @@ def of_sink(name: str, config: Mapping[str, Any], root: Path) -> dict[str, Any]:
 
 
 def response_of(done: Delivered) -> AdapterResponse:
-    """What dbt's log line tells: `DELIVERED up to barrier 7`."""
+    """The message of dbt's log line: `DELIVERED up to barrier 7`."""
     told = f"DELIVERED up to barrier {done.barrier}" if done.barrier else "DEFINED"
     return AdapterResponse(_message=told, code="SINK")

@@ -16,23 +16,23 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.python_code import give
 
 KEY = "streamsql"
-"""Under `meta` of a source: what makes it a stream."""
+"""The key under `meta` of a source that makes it a stream."""
 
 _LISTS = ("key", "leave_out")
 _TEXTS = ("sequence_by", "delete_when", "truncate_when", "on_error", "late_data")
 """Config keys of a streaming table that dbt does not know."""
 
 _TIMES = ("lateness", "idle_after")
-"""The same: lengths of time."""
+"""The same: durations."""
 
 OWN_KEYS = (*_LISTS, *_TEXTS, *_TIMES)
 """All of them."""
 
 _EVENT_TIME = "event_time"
-"""Known to dbt, whose own it stays unless there is a `lateness`."""
+"""Known to dbt; it stays dbt's own unless there is a `lateness`."""
 
 _PATHS = ("path", "schema_file", "ledger")
-"""Options that are places of files; `schema_files` has several."""
+"""Options that are file paths; `schema_files` has several."""
 
 _DECLARED = ("connector", "format", "schema", "options", "connection")
 
@@ -40,7 +40,7 @@ _DECLARED = ("connector", "format", "schema", "options", "connection")
 def of_streaming_table(
     name: str, config: Mapping[str, Any], written: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Our options out of a model's config, of which the project has `written` some.
+    """Our options from a model's config; `written` is the part that the project sets.
 
     Error: CONFIG_INVALID, listing everything wrong.
     """
@@ -63,7 +63,7 @@ def of_streaming_table(
             problems.append(f"`{key}` must be text, not {value!r}")
         elif value:
             options[key] = value
-    # dbt's own default, which nobody wrote, would leave columns out in silence.
+    # dbt's own default, which the project did not set, would silently leave columns out.
     if written.get("on_schema_change") is not None:
         options["on_schema_change"] = str(config["on_schema_change"])
     for key in _TIMES:
@@ -139,7 +139,7 @@ def stream_of(
 
 
 def of_python(name: str, code: str, warehouse: str) -> dict[str, Any]:
-    """What a python model returns, as a stream; its checkpoint is beside the tables."""
+    """What a Python model returns, as a stream; its checkpoint is next to the tables."""
     table = TableName.parse(name)
     return {
         "stream": replace(table, table=f"{table.table}__stream").sql,
@@ -152,7 +152,7 @@ def of_python(name: str, code: str, warehouse: str) -> dict[str, Any]:
 
 
 def _located(options: Mapping[str, Any], root: Path) -> dict[str, Any]:
-    """The options with whole paths: whoever reads on may have begun in another folder."""
+    """The options with absolute paths: the next reader may start in another folder."""
 
     def whole(path: Any) -> Any:
         plain = isinstance(path, str) and ":" not in path

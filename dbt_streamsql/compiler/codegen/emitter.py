@@ -1,4 +1,4 @@
-"""Collects the steps of a program: frames with names, shared ones kept, one change per table."""
+"""Collects the steps of a program: named frames, shared frames kept, one change per table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UNSAFE = re.compile(r"\W+")
 
 @dataclass
 class Emitter:
-    """Steps in order of execution; every method returns the name of a frame."""
+    """The steps in execution order; every method returns the name of a frame."""
 
     root: Node
     steps: list[Step] = field(default_factory=list)
@@ -42,9 +42,9 @@ class Emitter:
         self.deltas: dict[Node, str] = {}
 
     def changes(self, table: str, ttl: int = 0) -> str:
-        """The change of a table: the columns that any scan of it uses, and the weight.
+        """The change of a table: the columns that any scan of it uses, plus the weight.
 
-        The table '' stands for what never changes.
+        The table '' stands for a table that never changes.
         """
         if (table, ttl) not in self._changes:
             columns = dict.fromkeys(
@@ -60,7 +60,7 @@ class Emitter:
         return self._changes[table, ttl]
 
     def state(self, scan: Scan, moment: str, *, met: bool = False) -> str:
-        """The hole for a table `before` or `after` the epoch; `met` for a term of a join."""
+        """The hole for a table `before` or `after` the epoch; `met` for a join term."""
         met = met and scan.table in self._meetings
         key = (scan.table, scan.ttl, moment, met)
         if key not in self._states:

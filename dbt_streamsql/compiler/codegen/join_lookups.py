@@ -1,7 +1,7 @@
-"""Which rows of a table the changes of the others can meet, where a join says so by itself.
+"""Which rows of a table the changes of the other tables can join, if the join condition says so.
 
-In `A ⋈ T` on `a = t`, the term `dA ⋈ T` needs the rows of T whose `t` is in dA. A table whose
-deleted rows have to be looked for is read for that anyway: both can be had by one read.
+In `A ⋈ T` on `a = t`, the term `dA ⋈ T` needs the rows of T whose `t` is in dA. If the deleted
+rows of a table must be looked up anyway, one read serves both.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dbt_streamsql.plan.steps import Meeting
 
 
 def meetings(root: Node) -> dict[str, tuple[Meeting, ...]]:
-    """For each table that stands once in a query: the tables that it is joined with by a column.
+    """For each table that occurs once in a query: the tables that it is joined with by a column.
 
-    Those stand once in it, too, and in the same join. Rows of any of them are kept for ever.
+    Those tables also occur once, in the same join. Rows of all of them are kept forever.
     """
     uses = Counter(leaf.table for leaf in walk(root) if isinstance(leaf, Scan))
     if CLOCK in uses:
-        # Rows that the time lets in join with rows that no change meets.
+        # Rows that become current by time join with rows that no change matches.
         return {}
     found: dict[str, list[Meeting]] = {}
     for node in walk(root):

@@ -32,7 +32,7 @@ from dbt_streamsql.quoting import TableName
 _NAME = re.compile(r"\w+|`[^`]*`")
 
 Source = Callable[[Scan], str]
-"""How the rows that a scan reads are written: SQL text that may hold `{frame}` holes."""
+"""Renders the rows that a scan reads: SQL text that may hold `{frame}` holes."""
 
 JOINS = {
     "left": "LEFT JOIN",
@@ -71,7 +71,7 @@ def render(node: Node, source: Source) -> str:
 
 
 def plain(node: Node) -> str:
-    """The node as SQL over the tables as they are now."""
+    """The node as SQL over the tables in their current state."""
 
     def now(scan: Scan) -> str:
         if scan.table == CLOCK:
@@ -90,7 +90,7 @@ def relation(child: Input, source: Source) -> str:
 
 
 def chosen(node: Chosen, source: Source) -> str:
-    """The rows of a table that a small frame asks for: the frame is sent to the rows."""
+    """The rows of a table that a small frame selects: the frame is broadcast to the rows."""
     on = " AND ".join(
         f"r.{escape(ident(own))} {operator} k.{escape(ident(key))}"
         for own, operator, key in node.pairs
@@ -116,12 +116,12 @@ def keyed(node: Keyed, from_: str) -> str:
 
 
 def order_of(node: Limit) -> str:
-    """What the rows under the alias `i` are ordered by, ties told apart ('' = nothing)."""
+    """The ORDER BY of the rows under the alias `i`, including tie-breakers ('' = nothing)."""
     return ", ".join([*(expr.render() for expr in node.order), *_ties(node)])
 
 
 def _ties(node: Limit | Window) -> list[str]:
-    """What tells rows apart that an order leaves equal."""
+    """The tie-breakers for rows that an order leaves equal."""
     likes = (escape(stand_in(type_, f"i.{ident(name)}")) for name, type_ in node.unlike)
     return [*(f"i.{escape(ident(column))}" for column in node.sortable), *likes]
 
@@ -141,7 +141,7 @@ def _over(node: Window, over: Over) -> str:
 def generate(node: Generate, from_: str, extra: str = "") -> str:
     """`SELECT columns, new columns FROM … LATERAL VIEW generator` over the alias `i`.
 
-    Without names, only the new columns under the names that Spark gives them.
+    Without names: only the new columns, under the names that Spark gives them.
     """
     if not node.names:
         return f"SELECT v.*\nFROM {from_}\nLATERAL VIEW {node.call.render()} v"
@@ -175,7 +175,7 @@ def select(
     extra: str = "",
     resolve: Callable[[Ref], str] = dotted,
 ) -> str:
-    """`SELECT outputs[, extra] FROM a JOIN b ON … WHERE …`, predicates as early as they can be."""
+    """`SELECT outputs[, extra] FROM a JOIN b ON … WHERE …`, predicates as early as possible."""
     items = [aliased(output.expr.render(resolve), output.name) for output in node.outputs] + (
         [extra] if extra else []
     )
@@ -204,7 +204,7 @@ def joined(node: Select, relations: list[str], resolve: Callable[[Ref], str] = d
 
 
 def term(expr: Expr, resolve: Callable[[Ref], str] = dotted) -> str:
-    """A conjunct, in brackets."""
+    """A conjunct, in parentheses."""
     return f"({expr.render(resolve)})"
 
 
@@ -218,7 +218,7 @@ def aliased(sql: str, name: str) -> str:
 
 
 def listed(columns: tuple[str, ...] | list[str], alias: str = "") -> str:
-    """Columns as a list, of one alias when it is given."""
+    """A column list, qualified by the alias if one is given."""
     dot = f"{alias}." if alias else ""
     return ", ".join(f"{dot}{escape(ident(column))}" for column in columns)
 

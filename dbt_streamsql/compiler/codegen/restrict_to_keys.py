@@ -1,7 +1,7 @@
-"""Cut a relation to the rows that a few keys need, as near to the tables as can be.
+"""Restrict a relation to the rows that a few keys need, as close to the tables as possible.
 
-A semi-join above a join, a grouping or a window would compute all of it first. What leaves the
-tables is a superset of the rows of those keys, complete for each of them.
+A semi-join above a join, a grouping or a window would compute all of it first. The rows read from
+the tables are a superset of the rows of those keys, complete for each key.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from dbt_streamsql.plan.relational import (
 )
 
 EQUALITIES = {"{0} = {1}": "=", "{0} <=> {1}": "<=>", "{0} IS NOT DISTINCT FROM {1}": "<=>"}
-"""Conditions that two columns are equal, and the operator that says so."""
+"""Conditions that two columns are equal, and the operator of each."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """What a column must be equal to: a column of the keys, by `operator`.
+    """What a column must equal: a column of the keys, by `operator`.
 
-    `same`: it has the type of the key, so that what equals the column equals the key.
+    `same`: it has the type of the key, so a value that equals the column also equals the key.
     """
 
     key: str
@@ -43,9 +43,9 @@ class Link:
 
 
 def restrict(node: Node, frame: str, links: Mapping[str, Link]) -> Node:
-    """The node where only rows that agree with some row of `frame` in the linked columns matter.
+    """The node when only rows that match some row of `frame` in the linked columns matter.
 
-    It is the same node when nothing below it can be cut.
+    Returns the same node when nothing below it can be restricted.
     """
     if isinstance(node, Scan):
         found = {name: link for name, link in links.items() if name in node.columns}
@@ -58,7 +58,7 @@ def restrict(node: Node, frame: str, links: Mapping[str, Link]) -> Node:
     if isinstance(node, Match):
         if node.kind == "full":
             return node
-        # A row of the right side that is missing makes another row of the left side.
+        # A missing row of the right side produces a different row of the left side.
         alias = node.left.alias
         refs = {
             ref: link for ref, link in _through(node.outputs, links).items() if ref[0] == alias
@@ -96,7 +96,7 @@ def _input(child: Input, frame: str, refs: Mapping[Ref, Link]) -> Node:
 
 
 def _through(outputs: Iterable[Output], links: Mapping[str, Link]) -> dict[Ref, Link]:
-    """The columns below that the linked ones show as they are."""
+    """The columns below that the linked columns pass through unchanged."""
     found: dict[Ref, Link] = {}
     for output in outputs:
         ref = output.expr.as_column

@@ -1,4 +1,4 @@
-"""Relational trees as JSON data, for people, tools, and plans that are kept."""
+"""Relational trees as JSON data, for people, tools and stored plans."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dbt_streamsql.plan.tags import NODE_KINDS, tag_of
 
 
 def tree_of(node: Any) -> Any:
-    """A tree as data; `node_of` gives it back."""
+    """A tree as data; `node_of` is the inverse."""
     if hasattr(node, "__dataclass_fields__"):
         parts = {name: tree_of(getattr(node, name)) for name in node.__dataclass_fields__}
         return {"node": tag_of(node), **parts}
@@ -23,7 +23,7 @@ def node_of(tree: Any) -> Any:
         return tuple(map(node_of, tree))
     if not isinstance(tree, dict):
         return tree
-    if isinstance(tree["node"], dict):  # the field of that name hides what it is
+    if isinstance(tree["node"], dict):  # the field of that name hides the node's tag
         return Input(tree["alias"], node_of(tree["node"]))
     kind = NODE_KINDS[tree["node"]]
     known = [field.name for field in fields(kind) if field.name in tree]

@@ -1,11 +1,11 @@
-"""A wide table as one query: all branches put below one another, a group for each key.
+"""A wide table as one query: the union of all branches, grouped by key.
 
-The row of a branch travels in one column, a struct that is NULL in the rows of all others: of many
-columns the union would be mostly NULLs. With p_b the struct that branch b has for a key
+The row of a branch travels in one column, a struct that is NULL in the rows of all other branches:
+with many columns the union would be mostly NULLs. With p_b the struct that branch b has for a key
 
     wide = { key, f(p_1, p_2, …) : some p_b is there }      (with an anchor a: p_a is there)
 
-where f takes an owned column from its branch and puts together what several branches write.
+where f takes an owned column from its branch and combines what several branches write.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dbt_streamsql.plan.wide_keys import no_key_sql, several_sql
 from dbt_streamsql.quoting import literal
 
 Cell = Callable[[int, int], str]
-"""What a branch has written: (number of the branch, of its target) -> SQL."""
+"""What a branch has written: (number of the branch, number of its target) -> SQL."""
 
 Has = Callable[[int], str]
 """Whether a branch has the key, as SQL."""
@@ -31,10 +31,10 @@ _UNSAFE = re.compile(r"\W+")
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a wide table is stored: for each branch the counter of its rows and its cells.
+    """Where a wide table is stored: for each branch its row counter and its cells.
 
-    `cells` are visible columns where a branch owns them, else hidden ones. `claims` counts the
-    branches that have the key.
+    `cells` are visible columns where a branch owns them, otherwise hidden ones. `claims` counts
+    the branches that have the key.
     """
 
     rows: tuple[str, ...]
@@ -68,14 +68,14 @@ def layout(node: Branches) -> Layout:
 
 
 def values(node: Branches, cell: Cell, has: Has) -> dict[str, str]:
-    """The value of each column beside the key."""
+    """The value of each column other than the key."""
     return {column: _value(node, column, cell, has) for column in node.columns[len(node.keys) :]}
 
 
 def branches_sql(node: Branches, sides: Sequence[str], *, hidden: bool) -> str:
-    """The wide table over the `sides`: queries of the keys `k0` … and the packs `p0` … of rows.
+    """The wide table over the `sides`: queries of the keys `k0` … and the packed rows `p0` ….
 
-    `hidden`: with all stored columns. The text is a template, as are the sides.
+    `hidden`: with all stored columns. The text is a template, and so are the sides.
     """
 
     def cell(branch: int, target: int) -> str:
@@ -116,13 +116,13 @@ def branches_sql(node: Branches, sides: Sequence[str], *, hidden: bool) -> str:
 
 
 def key_sql(node: Branches, branch: int, at: int, value: str) -> str:
-    """A key column of a branch, which may not be NULL, in the type that the wide table has."""
+    """A key column of a branch, which may not be NULL, cast to the type in the wide table."""
     checked = f"coalesce({value}, {escape(no_key_sql(node.names[branch], node.keys[at]))})"
     return f"CAST({checked} AS {node.key_types[at]})"
 
 
 def sum_type(kind: str) -> str:
-    """The type of a sum of values of a type, as Spark's SUM has it ('' = it cannot be summed)."""
+    """The result type of Spark's SUM over values of a type ('' = it cannot be summed)."""
     column = Column("", kind)
     if column.is_integer:
         return "bigint"
@@ -154,7 +154,7 @@ def side_sql(node: Branches, branch: int, rows: str) -> str:
 
 
 def _value(node: Branches, path: str, cell: Cell, has: Has) -> str:
-    """The value of a column or of a field: written by somebody, or put together of its fields."""
+    """The value of a column or of a field: written by a branch, or assembled from its fields."""
     merge = next((merge for merge in node.merges if merge.column == path), None)
     if merge is not None:
         return _merged(node, merge, cell, has)
@@ -216,7 +216,7 @@ def _latest(
     says: Sequence[str],
     cell: Cell,
 ) -> str:
-    """The value of the branch with the greatest sequence; of equal ones the first declared."""
+    """The value of the branch with the greatest sequence; on ties the first declared branch."""
     stamps = [cell(branch, node.targets[branch].index(sequence)) for branch, _ in at]
     offers = ", ".join(
         f"IF({says_}, struct({stamp} AS s, {-number} AS b), NULL)"
@@ -227,7 +227,7 @@ def _latest(
 
 
 def _widest(node: Branches, at: Sequence[tuple[int, int]]) -> str:
-    """The type of a column of several branches, of those that can be summed."""
+    """The type of a column that several branches write and sum."""
     kinds = [node.types[branch][target] for branch, target in at]
     if any(kind in ("float", "double") for kind in kinds):
         return "double"

@@ -1,4 +1,4 @@
-"""Names to columns: views become their text, stars and bare names become `alias`.`column`."""
+"""Names to columns: views become their text; stars and bare names become `alias`.`column`."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from dbt_streamsql.quoting import TableName
 
 _MAX_VIEW_DEPTH = 64
 _SNAPSHOT = re.compile(r"(FOR )?VERSION AS OF \d+")
-"""A version that stays what it is; a branch, a tag or a time may come to mean another."""
+"""A version that never changes; a branch, a tag or a time may later mean another version."""
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A syntax tree without views: the tables at its leaves, the texts of its views, by name.
+    """A syntax tree without views: the tables at its leaves, and the texts of its views, by name.
 
-    `misread` says, for each text, what the parser took for something else; `fixed` what is read of
-    a version or a part of a table that the text names itself. `unread`: why there is no tree, but
-    an empty one; then `tables` and `views` may have more than the text reads.
+    `misread` holds, for each text, what the parser misread; `fixed` the tables for which the text
+    itself names a version or a part. `unread`: why the tree is empty, if the parser failed; then
+    `tables` and `views` may have more than the text reads.
     """
 
     tree: exp.Query
@@ -59,7 +59,7 @@ class Opened:
 
     @property
     def is_volatile(self) -> bool:
-        """Whether another version of what is read is no sign of what the text reads."""
+        """Whether the versions of the inputs do not determine what the text reads."""
         return self.unread is not None or any(not _SNAPSHOT.fullmatch(part) for part in self.fixed)
 
 
@@ -67,7 +67,7 @@ class Opened:
 class Bound:
     """A qualified tree, and the tables and constant rows at its leaves by name.
 
-    `doubt` says why what is written of it may mean something else; '' when it cannot.
+    `doubt`: why the tree written as text may mean something else; '' when it cannot.
     """
 
     tree: exp.Query
@@ -77,9 +77,9 @@ class Bound:
 
 
 def open_views(sql: str, catalog: Catalog, default_schema: str = "", model: str = "") -> Opened:
-    """Parse `sql` and put the text of each view in its place.
+    """Parse `sql` and replace each view by its text.
 
-    Errors: SQL_UNSUPPORTED (no query), TABLE_MISSING.
+    Errors: SQL_UNSUPPORTED (not a query), TABLE_MISSING.
     """
     try:
         opened = Opened(parse(sql, model), {}, {}, [], [])
@@ -93,7 +93,7 @@ def open_views(sql: str, catalog: Catalog, default_schema: str = "", model: str 
 
 
 def _unread(sql: str, catalog: Catalog, schema: str, why: StreamSqlError) -> Opened:
-    """What can be told of a text without a tree: all tables and views that it may read."""
+    """What is known of a text without a tree: all tables and views that it may read."""
     opened = Opened(exp.Select(), {}, {}, [], [], why)
     left = [(sql, catalog.default_catalog, schema)]
     while left:
@@ -101,7 +101,7 @@ def _unread(sql: str, catalog: Catalog, schema: str, why: StreamSqlError) -> Ope
             try:
                 info = catalog.table(use.name)
             except StreamSqlError:
-                continue  # a column, as it seems
+                continue  # apparently a column
             if not info.view_sql:
                 opened.tables[str(info.name)] = info
             elif str(info.name) not in opened.views:
@@ -112,14 +112,14 @@ def _unread(sql: str, catalog: Catalog, schema: str, why: StreamSqlError) -> Ope
 
 def _prepare(opened: Opened, sql: str, tree: exp.Query) -> None:
     for select in tree.find_all(exp.Select):
-        select.set("hint", None)  # it says how to compute, not what
+        select.set("hint", None)  # it affects how, not what, to compute
     found = unfaithful(sql, tree)
     if found:
         opened.misread.append(found)
 
 
 def bind(opened: Opened, catalog: Catalog) -> Bound:
-    """Qualify every column; raises `Unsupported` for names that Spark may read otherwise."""
+    """Qualify every column; raises `Unsupported` for names that Spark may read differently."""
     tree, tables = opened.tree.copy(), opened.tables
     _quote_alike(tree)
     settle_orders(tree)
@@ -129,7 +129,7 @@ def bind(opened: Opened, catalog: Catalog) -> Bound:
     _name_grouping_ids(tree)
     _name_positions(tree)
     _refuse_ambiguous_having(tree, tables)
-    # Columns are in lower case here, and tables as their catalog writes them.
+    # Columns are in lower case here; tables keep the case of their catalog.
     schema = MappingSchema(dialect=DIALECT, normalize=False)
     for info in tables.values():
         columns = {column.name.lower(): column.type for column in info.columns}
@@ -156,10 +156,10 @@ def _add(schema: MappingSchema, name: TableName, columns: dict[str, str]) -> Non
 
 
 def _reads_back(tree: exp.Query) -> bool:
-    """Whether the text of a tree is read as that tree: no bracket is missing."""
+    """Whether the text of a tree is read as that tree: no parenthesis is missing."""
     plain = tree.copy()
     for column in list(plain.find_all(exp.Column)):
-        # What `a.b.c` means depends on the names that are known, so they are calls here.
+        # The meaning of `a.b.c` depends on the known names, so they are calls here.
         name = exp.Literal.string(f"{column.table}.{column.name}")
         column.replace(exp.Anonymous(this="a_column", expressions=[name]))
     for identifier in plain.find_all(exp.Identifier):
@@ -169,7 +169,7 @@ def _reads_back(tree: exp.Query) -> bool:
 
 
 def _shape(tree: exp.Expr) -> list[tuple[int, str, str]]:
-    """The nodes of a tree with their depths, in an order that only the tree decides."""
+    """The nodes of a tree with their depths, in an order that depends on the tree alone."""
     found, left = [], [(0, tree)]
     while left:
         depth, node = left.pop()
@@ -197,7 +197,7 @@ def _qualified(tree: exp.Query, schema: MappingSchema) -> exp.Query:
     for select in bound.find_all(exp.Select):
         for item in select.expressions:
             if isinstance(item, exp.Subquery) and item.alias:
-                # As the parser reads it, which takes it for a value and not for a relation.
+                # As the parser reads it, which takes it for a value, not for a relation.
                 name = exp.to_identifier(item.alias)
                 item.replace(exp.Alias(this=exp.Subquery(this=item.this), alias=name))
     _quote_alike(bound)
@@ -205,7 +205,7 @@ def _qualified(tree: exp.Query, schema: MappingSchema) -> exp.Query:
 
 
 def _quote_alike(tree: exp.Query) -> None:
-    """`k` and k are one column, and so one expression where it is grouped or ordered by."""
+    """`k` and k are the same column, and so the same expression in GROUP BY and ORDER BY."""
     for name in tree.find_all(exp.Identifier):
         lower = name.name.lower()
         name.set("quoted", ident(lower) != lower)
@@ -231,7 +231,7 @@ def _columns_of(relation: exp.Expr, schema: MappingSchema) -> list[str]:
 
 
 def _name_shown(tree: exp.Expr) -> None:
-    """Number the constants that a query shows: to the qualifier `10` would be named "10"."""
+    """Number the constants that a query returns: the qualifier would name `10` "10"."""
     while isinstance(tree, exp.SetOperation | exp.Subquery):
         tree = tree.this
     for position, item in enumerate(list(tree.expressions)):
@@ -242,7 +242,7 @@ def _name_shown(tree: exp.Expr) -> None:
 
 
 def _order_by_shown(select: exp.Select) -> None:
-    """ORDER BY means the columns that are shown before those that are read."""
+    """ORDER BY resolves to output columns before input columns."""
     order = select.args.get("order")
     if order is None or not (select.args.get("limit") or select.args.get("offset")):
         return
@@ -267,7 +267,7 @@ def _above(node: exp.Expr, top: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _name_time_windows(tree: exp.Expr) -> None:
-    """`window.start` beside GROUP BY window(…) is the start of that window."""
+    """`window.start` with GROUP BY window(…) is the start of that window."""
     for select in tree.find_all(exp.Select):
         group = select.args.get("group")
         for name in ("window", "session_window"):
@@ -285,7 +285,7 @@ def _name_time_windows(tree: exp.Expr) -> None:
 
 
 def _name_grouping_ids(tree: exp.Expr) -> None:
-    """`grouping__id`, as Hive calls it, beside grouping sets is GROUPING_ID()."""
+    """Hive's `grouping__id` with grouping sets is GROUPING_ID()."""
     for select in tree.find_all(exp.Select):
         group = select.args.get("group")
         many = (exp.GroupingSets, exp.Cube, exp.Rollup)
@@ -299,7 +299,7 @@ def _name_grouping_ids(tree: exp.Expr) -> None:
 
 
 def _name_positions(tree: exp.Expr) -> None:
-    """Put what a position means in its place within GROUPING SETS, CUBE and ROLLUP."""
+    """Replace positions by what they refer to within GROUPING SETS, CUBE and ROLLUP."""
     for select in tree.find_all(exp.Select):
         group = select.args.get("group")
         for item in list(group.find_all(exp.Literal)) if group is not None else []:
@@ -351,7 +351,7 @@ def _open_views(
                 ("this", info.name.table),
             ):
                 identifier = exp.to_identifier(part, quoted=True)
-                # Columns are the same in any case; of tables, the catalog decides.
+                # Columns are case-insensitive; for tables the catalog decides.
                 identifier.meta["case_sensitive"] = True
                 node.set(key, identifier)
             if not node.alias:

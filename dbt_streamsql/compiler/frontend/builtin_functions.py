@@ -1,4 +1,4 @@
-"""Spark's built-in functions by kind, where the kind decides how a change is computed."""
+"""Spark's built-in functions by kind; the kind decides how a change is computed."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ WINDOWS = frozenset(
 )
 
 RAISING = frozenset(["assert_true", "raise_error"])
-"""For the same rows they raise the same error, if any: what did not change is not asked again."""
+"""For the same rows they raise the same error, if any: unchanged rows are not evaluated again."""
 
 VOLATILE = RAISING | frozenset(
     [

@@ -1,6 +1,6 @@
 """Calls of `streamsql_changelog('view', from, to, 'mode')` in the FROM of a query.
 
-Like the functions of a project (`udf`) they are written out before Spark sees the text.
+Like the functions of a project (`udf`), they are expanded before Spark sees the text.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ChangelogCall:
 
 
 def changelog_calls(sql: str) -> list[ChangelogCall]:
-    """Every call in a text, in order. FUNCTION_INVALID when one has other arguments."""
+    """Every call in a text, in order. FUNCTION_INVALID when one has unsupported arguments."""
     if CHANGELOG not in sql.lower():
         return []
     try:
@@ -59,7 +59,7 @@ def write_out(sql: str, queries: Sequence[str]) -> str:
 
 
 def refuse_calls(sql: str, what: str) -> None:
-    """FUNCTION_INVALID when a text that is kept and asked again later has a call."""
+    """FUNCTION_INVALID when a text that is stored and run again later has a call."""
     for call in changelog_calls(sql):
         raise StreamSqlError(
             "FUNCTION_INVALID",

@@ -1,4 +1,4 @@
-"""Room for texts that are nested deeper than Python's own limit of calls."""
+"""Runs work on texts that are nested deeper than Python's recursion limit."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 _CALLS = 100_000
 _STACK = 512 * 1024 * 1024
-"""Bytes of address space; what is not used takes no memory."""
+"""Bytes of address space; unused space takes no memory."""
 _one = threading.Lock()
-"""The limits are those of the process."""
+"""The limits apply to the whole process."""
 
 
 def deeply(work: Callable[[], T]) -> T:
-    """`work()`, again with much more room when it is nested too deeply."""
+    """`work()`, retried with a much larger stack when it is nested too deeply."""
     try:
         return work()
     except RecursionError:

@@ -1,7 +1,7 @@
 """Spark SQL as it is written: the parser knows only the calls that the algebra must understand.
 
-Every other call stays a name with its arguments, and literals, types and intervals keep their
-text, so that an expression is written as it was read. `unfaithful` proves it for a whole text.
+Every other call stays a name with its arguments; literals, types and intervals keep their text,
+so an expression is written as it was read. `unfaithful` checks this for a whole text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dbt_streamsql.compiler.frontend import pipes, tokens
 from dbt_streamsql.errors import StreamSqlError
 
 _RAW = "raw"
-"""Where a node keeps the text that it was read from."""
+"""The key under which a node keeps the text that it was read from."""
 
 _KNOWN = ("COUNT", "SUM", "AVG", "MIN", "MAX", "COALESCE", "CURRENT_DATE", "CURRENT_TIMESTAMP")
 _LITERALS = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "TIME", "X"})
@@ -42,13 +42,13 @@ _WORDED = {
     "SUBSTRING": ("FROM", "FOR"),
     "TRIM": ("FROM",),
 }
-"""Functions whose arguments may stand between words instead of commas."""
+"""Functions whose arguments may be separated by words instead of commas."""
 _STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
 _SIDES = ("BOTH", "LEADING", "TRAILING")
 
 
 class Worded(exp.Anonymous):
-    """A call with words between its arguments: `words` has what stands before each."""
+    """A call with words between its arguments: `words` holds what precedes each argument."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": False, "words": True}
 
@@ -58,11 +58,11 @@ class Cast(exp.Cast):
 
 
 class Plus(exp.Unary):
-    """`+x`: a number, where x is a text."""
+    """`+x`: a number where x is a string."""
 
 
 class Path(exp.Expression, exp.Condition):
-    """`v:a.b[0]`: the way into a variant, as text."""
+    """`v:a.b[0]`: the path into a variant, as text."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "path": True}
 
@@ -106,20 +106,20 @@ class _Parser(pipes.PipeParser):
     }
 
     def literal(self, first: Token, last: Token | None = None) -> exp.Literal:
-        """A constant with its text; a string's value is what the parser makes of it.
+        """A constant with its text; the value of a string is what the parser makes of it.
 
-        `last`: of several tokens, the one that was read just now.
+        `last`: the last of several tokens, the one that was just read.
         """
         raw = self.sql[first.start : first.end + 1] if last is None else self.read_since(first)
         is_string = last is None and first.token_type in _STRINGS
-        # 1 and 1L are two constants, as X'1F' and '1F' are.
+        # 1 and 1L are two constants, and so are X'1F' and '1F'.
         made = exp.Literal(this=first.text if is_string else raw, is_string=is_string)
         made.meta[_RAW] = raw
         made.update_positions(first)
         return made
 
     def read_since(self, first: Token) -> str:
-        """The text from a token to the one that was read last, without comments and line ends."""
+        """The text from a token to the last one read, without comments and line ends."""
         begin = self._index - 1
         while self._tokens[begin].start > first.start:
             begin -= 1
@@ -130,7 +130,7 @@ class _Parser(pipes.PipeParser):
         return text
 
     def worded(self) -> exp.Expr:
-        """`TRIM(BOTH 'x' FROM s)` and its like; called behind the opening bracket."""
+        """`TRIM(BOTH 'x' FROM s)` and the like; called after the opening parenthesis."""
         name = self._tokens[self._index - 2].text
         allowed = _WORDED[name.upper()]
         words = [self._prev.text if name.upper() == "TRIM" and self._match_texts(_SIDES) else ""]
@@ -159,7 +159,7 @@ class _Parser(pipes.PipeParser):
         return self.expression(Worded(this=name, expressions=arguments, words=words))
 
     def by_unit(self) -> exp.Expr:
-        """`DATEADD(DAY, 1, d)`: the unit is a word, no column."""
+        """`DATEADD(DAY, 1, d)`: the unit is a keyword, not a column."""
         name = self._tokens[self._index - 2].text
         unit = None
         if self._curr.text.upper() in _UNITS and self._next.token_type is TokenType.COMMA:
@@ -297,7 +297,7 @@ class _Generator(SparkGenerator):
 
 
 class StreamSql(Spark):
-    """Spark's SQL for the compiler."""
+    """Spark SQL for the compiler."""
 
     NORMALIZE_FUNCTIONS = False
     Parser = _Parser
@@ -305,7 +305,7 @@ class StreamSql(Spark):
 
 
 def _extended() -> StreamSql:
-    """The dialect; mypyc's classes, of which sqlglotc consists, cannot be extended."""
+    """The dialect; mypyc classes, which sqlglotc consists of, cannot be extended."""
     made = StreamSql()
     try:
         made.parser()
@@ -328,7 +328,7 @@ KNOWN = tuple(exp.FUNCTION_BY_NAME[name] for name in _KNOWN)
 
 
 def to_sql(node: exp.Expr, *, pretty: bool = False, copy: bool = True) -> str:
-    """A node as Spark SQL, as it was read. Without a copy, the node is of no use afterwards."""
+    """A node as Spark SQL, as it was read. Without a copy, the node is unusable afterwards."""
     return str(node.sql(dialect=DIALECT, comments=False, pretty=pretty, copy=copy))
 
 
@@ -344,9 +344,9 @@ def parse_all(sql: str) -> list[exp.Expr]:
 
 
 def unfaithful(sql: str, tree: exp.Expr) -> str:
-    """Which words of a text its tree does not say again, or says beside them; '' when none.
+    """Words of a text that its tree lacks, or that the tree adds; '' when there are none.
 
-    Brackets and words without a meaning may differ, and the place of NOT.
+    Parentheses, words without a meaning, and the place of NOT may differ.
     """
     given, said = _words(sql), _words(to_sql(tree))
     said.subtract(pipes.said_beside(tree))
@@ -367,8 +367,8 @@ _ADDED = {
     exp.Values: ("select", "*", "from", "_values"),
     exp.Join: ("on", "true"),
 }
-"""Words that the parser adds: a pivot with an alias and VALUES that are a CTE become sub-queries,
-and a join without a condition has one."""
+"""Words that the parser adds: a pivot with an alias and VALUES as a CTE become sub-queries, and a
+join without a condition gets one."""
 _SILENT = frozenset({"(", ")", "as", "inner", "outer", ";"})
 _SAME = {"!=": "<>", "==": "=", "!": "not", "regexp": "rlike", "minus": "except"}
 _SETS = frozenset({"union", "except", "intersect", "minus"})

@@ -1,4 +1,4 @@
-"""Where a text names tables, and the text with other tables in their place."""
+"""Where a text names tables, and the text with those tables replaced."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _ALIASES = frozenset([TokenType.ALIAS, TokenType.IDENTIFIER, TokenType.VAR])
 class TableUse:
     """One place where a text names a table: offsets of the name, and whether an alias follows.
 
-    `fixed`: what it says itself of the version or the part that it reads (`VERSION AS OF 5`,
-    `snapshots`). `bare`: it stands alone as `TABLE name`, which is a query.
+    `fixed`: the version or part that the text itself names (`VERSION AS OF 5`, `snapshots`).
+    `bare`: it stands alone as `TABLE name`, which is a query.
     """
 
     name: TableName
@@ -55,7 +55,7 @@ def table_uses(
 ) -> list[tuple[exp.Table, TableUse]]:
     """Every base table (not a CTE) that the tree names, in order of appearance in the text.
 
-    A name that lacks a part without a default is IDENTIFIER_INVALID, or left out if
+    A name that lacks a part without a default is IDENTIFIER_INVALID, or is skipped if
     `incomplete_ok` (it may be a temporary view).
     """
     uses: list[tuple[exp.Table, TableUse]] = []
@@ -82,7 +82,7 @@ def table_uses(
 
 
 def written_by(sql: str, catalog: str = "") -> set[TableName]:
-    """The tables that a statement writes, as far as the parser reads it."""
+    """The tables that a statement writes, as far as the parser can read it."""
     try:
         found = table_uses(parse_reading(sql), catalog, incomplete_ok=True)
     except StreamSqlError:
@@ -91,7 +91,7 @@ def written_by(sql: str, catalog: str = "") -> set[TableName]:
 
 
 def _is_written(table: exp.Table) -> bool:
-    """Whether it is the target of a statement, which may list columns behind it."""
+    """Whether the table is the target of a statement, which may list columns after it."""
     place: exp.Expr = table.parent if isinstance(table.parent, exp.Schema) else table
     return isinstance(place.parent, WRITERS) and place.arg_key == "this"
 
@@ -108,10 +108,10 @@ def _visible_ctes(node: exp.Expr) -> set[str]:
 
 
 def uses_without_tree(sql: str, catalog: str = "", schema: str = "") -> list[TableUse]:
-    """The names in a text that the parser cannot read which may be those of tables.
+    """The names in a text that the parser cannot read which may be table names.
 
-    Names of one part are not among them: they may be those of CTEs. A text without an end to a
-    string or a comment has none: Spark refuses it.
+    Names with one part are left out: they may be CTEs. A text with an unterminated string or
+    comment has none: Spark refuses it.
     """
     uses: list[TableUse] = []
     try:
@@ -134,7 +134,7 @@ def uses_without_tree(sql: str, catalog: str = "", schema: str = "") -> list[Tab
         name = TableName.parse(".".join(map(quote, parts)), catalog, schema)
         bare = before is TokenType.TABLE
         if bare and at > 1 and kinds[at - 2] not in _BEFORE_QUERY:
-            continue  # DROP TABLE and its like
+            continue  # DROP TABLE and the like
         start = tokens[at - 1].start if bare else token.start
         after = _sampled(tokens, last)
         fixed = "AS OF" if _names_version(tokens[last + 1 :]) else ""
@@ -150,7 +150,7 @@ def _is_name(token: Token) -> bool:
 
 
 def _sampled(tokens: Sequence[Token], at: int) -> int:
-    """The last token of `TABLESAMPLE (…) REPEATABLE (…)` behind the token `at`, or that one."""
+    """The last token of `TABLESAMPLE (…) REPEATABLE (…)` after the token `at`, or `at` itself."""
     for word in ("TABLESAMPLE", "REPEATABLE"):
         if [token.text.upper() for token in tokens[at + 1 : at + 3]] == [word, "("]:
             depth, at = 1, at + 2
@@ -162,7 +162,7 @@ def _sampled(tokens: Sequence[Token], at: int) -> int:
 
 
 def _names_version(tokens: Sequence[Token]) -> bool:
-    """Whether the tokens behind a name begin with `[FOR] VERSION AS OF` or its like."""
+    """Whether the tokens after a name begin with `[FOR] VERSION AS OF` or the like."""
     words = [token.text.upper() for token in tokens[:4]]
     words = words[1:] if words[:1] == ["FOR"] else words
     return words[:1] != [] and words[0] in _VERSIONS and words[1:3] == ["AS", "OF"]
@@ -173,9 +173,9 @@ def replace_tables(
 ) -> str:
     """The user's own text with some table names replaced; nothing else changes.
 
-    `replacement` gives the SQL to stand for a table, or None to leave it. An un-aliased use
-    gets the table's last name as its alias, so that `orders.id` still resolves. What names its
-    version itself stays as it is, and so does the table that an INSERT or its like writes.
+    `replacement` gives the SQL that replaces a table, or None to keep it. An un-aliased use
+    gets the table's last name part as its alias, so that `orders.id` still resolves. A use that
+    names its own version stays unchanged, and so does the table that an INSERT or the like writes.
     """
     try:
         found = table_uses(parse_reading(sql), catalog, schema, incomplete_ok=True)
@@ -184,7 +184,7 @@ def replace_tables(
     except StreamSqlError as error:
         if not unreadable(error):
             raise
-        # Spark may read what the parser does not.
+        # Spark may read what the parser cannot.
         uses = uses_without_tree(sql, catalog, schema)
     text, tokens = sql, tokens_of(sql) if "TABLESAMPLE" in sql.upper() else []
     places = {token.end: place for place, token in enumerate(tokens)}

@@ -1,4 +1,4 @@
-"""ORDER BY where it means something: beside the LIMIT or OFFSET that it chooses rows for."""
+"""ORDER BY where it has an effect: next to the LIMIT or OFFSET that it selects rows for."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dbt_streamsql.compiler.frontend.unsupported import obstacle
 from dbt_streamsql.compiler.lowering.aggregate_calls import find_calls
 
 _MIXED = ("joins", "laterals", "group", "having", "distinct", "pivots")
-"""Clauses behind which the rows of a sub-query have no order any more."""
+"""Clauses after which the rows of a sub-query are no longer ordered."""
 
 
 def settle_orders(tree: exp.Expr) -> None:
-    """Put the order of a sub-query beside the LIMIT around it, and leave out all others."""
-    # The innermost first: an order goes up through all blocks that keep to it.
+    """Move the order of a sub-query to the LIMIT around it, and drop all other orders."""
+    # The innermost first: an order moves up through all blocks that preserve it.
     for select in reversed(list(tree.find_all(exp.Select))):
         if not select.args.get("order"):
             _take_order(select)
     for query in list(tree.find_all(exp.Select, exp.SetOperation)):
         holder: exp.Expr | None = query
         while isinstance(holder, exp.Query) and not _cuts(holder):
-            # A clause behind brackets is one of what they hold.
+            # A clause after parentheses belongs to the query inside them.
             holder = holder.parent if isinstance(holder.parent, exp.Subquery) else None
         if holder is None:
             query.set("order", None)
@@ -31,7 +31,7 @@ def _cuts(query: exp.Expr) -> bool:
 
 
 def _take_order(select: exp.Select) -> None:
-    """Order a block as what it reads is ordered, which Spark keeps to."""
+    """Order a block like its input, since Spark preserves that order."""
     from_ = select.args.get("from_")
     relation: exp.Expr = from_.this if from_ is not None else exp.Null()
     inner = _query_of(relation)
@@ -62,11 +62,11 @@ def _take_order(select: exp.Select) -> None:
 
 
 def _shown_as(column: exp.Expr, inner: exp.Query) -> str:
-    """The name under which a query shows what it is ordered by; '' when that is not told."""
+    """The name under which a query returns the column that orders it; '' when unknown."""
     if not isinstance(column, exp.Column):
         return ""
     name, table = column.name.lower(), column.table.lower()
-    # `t.a` is a column that is read, whatever is shown as `a`.
+    # `t.a` is an input column, whatever output is named `a`.
     if not table and name in {each.lower() for each in inner.named_selects}:
         return name
     for item in inner.selects:

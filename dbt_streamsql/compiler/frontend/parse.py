@@ -1,4 +1,4 @@
-"""Text to syntax tree."""
+"""Parses text into a syntax tree."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WRITERS = (exp.Insert, exp.MultitableInserts, exp.Merge, exp.Update, exp.Delete,
 """Statements that may hold queries."""
 
 _OUTSIDE = ("order", "limit", "offset", "distinct", "with_")
-"""Clauses that come after QUALIFY, and the CTEs, which stay outermost."""
+"""Clauses after QUALIFY, and the CTEs, which stay outermost."""
 
 
 def parse(sql: str, model: str = "") -> exp.Query:
@@ -44,7 +44,7 @@ def parse(sql: str, model: str = "") -> exp.Query:
 
 
 def parse_reading(sql: str) -> exp.Expr:
-    """The syntax tree of one statement that reads: a SELECT, or what writes its rows somewhere.
+    """The syntax tree of one statement that reads: a SELECT, or a statement that writes its rows.
 
     Error: SQL_UNSUPPORTED when there is none.
     """
@@ -60,7 +60,7 @@ def parse_reading(sql: str) -> exp.Expr:
 
 
 def writes(sql: str) -> bool:
-    """Whether a text is a statement that writes, as far as `parse_reading` reads it."""
+    """Whether a text is a statement that writes, as far as `parse_reading` can read it."""
     try:
         return isinstance(parse_reading(sql), WRITERS)
     except StreamSqlError:
@@ -68,12 +68,12 @@ def writes(sql: str) -> bool:
 
 
 def unreadable(error: StreamSqlError) -> bool:
-    """Whether `parse` could not read a text: Spark may read it all the same."""
+    """Whether `parse` could not read a text; Spark may still read it."""
     return isinstance(error.__cause__, SqlglotError)
 
 
 def without_qualify(sql: str) -> str:
-    """The text with each QUALIFY as a condition around its block: Spark 4.1 does not know it."""
+    """The text with each QUALIFY as a condition around its block: Spark 4.1 lacks QUALIFY."""
     if not _QUALIFY.search(sql):
         return sql
     tree = parse(sql)
@@ -103,9 +103,9 @@ def without_qualify(sql: str) -> str:
 
 
 def statements(sql: str) -> list[str]:
-    """A text cut at its semicolons, those in strings and comments left alone.
+    """A text split at its semicolons, except for those in strings and comments.
 
-    Error: SQL_UNSUPPORTED when a string or a comment has no end.
+    Error: SQL_UNSUPPORTED when a string or a comment is unterminated.
     """
     try:
         tokens = tokens_of(sql)

@@ -1,8 +1,8 @@
-"""Spark's pipe syntax: `FROM t |> WHERE … |> SELECT …` as the query blocks that it stands for.
+"""Spark's pipe syntax: `FROM t |> WHERE … |> SELECT …` rewritten as query blocks.
 
-Each operator reads what stands before it as a relation. The names of tables stay visible behind an
-operator, so conditions, joins and an order go into the block that is open, and a block around
-another one keeps the name of its only table.
+Each operator reads what precedes it as a relation. Table names stay visible after an operator, so
+conditions, joins and an order go into the block that is open, and a block around another one keeps
+the name of its only table.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from sqlglot import TokenType, exp
 from sqlglot.parsers.spark import SparkParser
 
 _BESIDE = "beside"
-"""Where a node keeps the words that it says beside those of the text; below zero: says not."""
+"""The key of the words that a node adds to those of the text; below zero: words it omits."""
 REPEATED = "repeated"
-"""A GROUP BY whose text was given once, for the groups and the columns."""
+"""A GROUP BY whose text was given once, for both the groups and the columns."""
 BARE = "bare"
-"""Where a table that stands in `TABLE t` keeps the offset of that word."""
+"""The key under which a table from `TABLE t` keeps the offset of that word."""
 _FROM_ALONE = {"select": 1, "*": 1}
 _BLOCK = {**_FROM_ALONE, "from": 1}
 _TABLE_ALONE = {**_BLOCK, "table": -1}
@@ -37,7 +37,7 @@ _OUTSIDE_LIST = ("from_", "joins", "laterals", "where", "group", "having", "qual
 
 
 def said_beside(tree: exp.Expr) -> Counter[str]:
-    """How much oftener a tree says words than its text; below zero: more seldom."""
+    """How much more often a tree has each word than its text; below zero: less often."""
     found: Counter[str] = Counter()
     for node in tree.walk():
         found.update(node.meta.get(_BESIDE, {}))
@@ -46,7 +46,7 @@ def said_beside(tree: exp.Expr) -> Counter[str]:
 
 @dataclass(slots=True)
 class _Pipe:
-    """What was read so far: a block, to which clauses may be added while it is `open`."""
+    """What has been read so far: a block that accepts more clauses while it is `open`."""
 
     block: exp.Select
     open: bool
@@ -59,7 +59,7 @@ class _Pipe:
         return self.block
 
     def wrap(self) -> exp.Select:
-        """A block around all that was read."""
+        """A block around everything read so far."""
         inner = exp.Subquery(this=self.block)
         name = _only_table(self.block)
         if name is not None:
@@ -68,7 +68,7 @@ class _Pipe:
         return self.begin(inner)
 
     def without(self, *taken: str) -> exp.Select:
-        """The open block, if it has none of these clauses; else one around it."""
+        """The open block if it has none of these clauses; otherwise a new block around it."""
         if self.open and not any(self.block.args.get(key) for key in taken):
             return self.block
         return self.wrap()
@@ -119,7 +119,7 @@ class PipeParser(SparkParser):
         query = super()._parse_select(
             nested, table, parse_subquery_alias, parse_set_operation, consume_pipe=False
         )
-        # What follows a relation, `(…) AS q |> …`, is of the query that reads it.
+        # What follows a relation, `(…) AS q |> …`, belongs to the query that reads it.
         return self._piped(query) if consume_pipe and not table else query
 
     def _parse_wrapped_select(self, table: bool = False) -> exp.Expr | None:
@@ -148,7 +148,7 @@ class PipeParser(SparkParser):
         return found
 
     def _is_from_alone(self, begin: int) -> bool:
-        """Whether what was read from a token on begins with `FROM …` without SELECT."""
+        """Whether the tokens read from `begin` on start with `FROM …` without SELECT."""
         depth = 0
         for token in self._tokens[begin : self._index]:
             kind = token.token_type
@@ -158,7 +158,7 @@ class PipeParser(SparkParser):
         return True
 
     def _parse_pipe_syntax_query(self, query: exp.Expr) -> exp.Select:
-        """Read the operators behind a query; the parser stands at the first `|>`."""
+        """Read the operators after a query; the parser is at the first `|>`."""
         pipe = _Pipe(*_begun(query))
         if not pipe.open:
             pipe.wrap()
@@ -196,7 +196,7 @@ class PipeParser(SparkParser):
             named = exp.Alias(this=assignment.expression, alias=assignment.this.this)
             pipe.show([exp.Star(replace=[named])])
             pipe.beside.update({"*": 1, "|>": 1})
-            pipe.wrap()  # it can be said in brackets only
+            pipe.wrap()  # it can only be written in parentheses
         pipe.beside.update({"set": len(assignments) - 1, ",": 1 - len(assignments)})
 
     def _pipe_drop(self, pipe: _Pipe) -> None:

@@ -1,4 +1,4 @@
-"""Which scalar expressions are functions of the row alone; no other can be run on changes."""
+"""Which scalar expressions depend on the row alone; no others can be evaluated on changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dbt_streamsql.compiler.frontend.unsupported import Unsupported, obstacle
 from dbt_streamsql.plan.expression import Expr, Ref, escape
 
 _CLOCKLESS = frozenset({"unix_timestamp", "to_unix_timestamp"})
-"""Clocks only when they are called without an argument."""
+"""Clocks only when called without an argument."""
 _USERS = "Spark does not report whether a user's function is deterministic"
 _USERS_HINT = (
     "write it as a SQL function of the project (docs/functions.md), which is inlined into the"
@@ -26,7 +26,7 @@ _CLOCK_HINT = "compare with a column, or refresh the view in full"
 
 
 def check_scalar(node: exp.Expr, builtin: frozenset[str]) -> None:
-    """Refuse an expression whose value is not decided by the columns it names."""
+    """Refuse an expression whose value depends on more than the columns it names."""
     for part in node.walk():
         if isinstance(part, exp.Window):
             raise obstacle(part, "window function", "it is not supported in this position")
@@ -58,10 +58,10 @@ def _check_function(node: exp.Func, builtin: frozenset[str]) -> None:
 
 
 def called(node: exp.Expr) -> str:
-    """The lower-case name of the function that a node calls; '' for others."""
+    """The lower-case name of the function that a node calls; '' for other nodes."""
     if isinstance(node, exp.Anonymous):
         return node.name.lower()
-    # To the parser AND, CASE, CAST and LIKE are functions too.
+    # The parser treats AND, CASE, CAST and LIKE as functions too.
     return str(node.sql_name()).lower() if isinstance(node, KNOWN) else ""
 
 
@@ -71,7 +71,7 @@ def _is_volatile(node: exp.Func) -> bool:
 
 
 def is_volatile(tree: exp.Expr, builtin: frozenset[str]) -> bool:
-    """Whether the same tables can give another result: clocks, random values, users' functions."""
+    """Whether the same tables can give different results: clocks, random values, UDFs."""
     if tree.find(exp.TableSample):
         return True
     known = builtin | AGGREGATES | GENERATORS | WINDOWS
@@ -118,7 +118,7 @@ def direction(item: exp.Expr) -> str:
 
 
 def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
-    """The terms of an AND, or nothing."""
+    """The terms of an AND, or an empty list."""
     if node is None:
         return []
     node = node.unnest()

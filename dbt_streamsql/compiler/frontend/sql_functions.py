@@ -1,7 +1,7 @@
-"""SQL functions of a schema: one expression each, written into the query that calls them.
+"""SQL functions of a schema: one expression each, inlined into the query that calls them.
 
-Catalogs of tables keep no functions, and Spark's temporary ones end with their session and may not
-stand in a stored view. A call that is replaced by the function's expression needs neither: views
+Table catalogs hold no functions; Spark's temporary functions end with their session and are not
+allowed in a stored view. A call that is replaced by the function's expression needs neither: views
 keep it, materialized views are maintained through it, and an aggregate is as good as a scalar.
 """
 
@@ -42,9 +42,9 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Function:
-    """`body` is an expression over the parameters, or `SELECT` and one.
+    """`body` is an expression over the parameters, or `SELECT` and an expression.
 
-    `volatility` is what its author said of it; what counts is the body, which callers contain.
+    `volatility` is what the author declared; what counts is the body, which callers contain.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Function:
         return json.dumps(asdict(self))
 
     def checked(self) -> Function:
-        """The same function; FUNCTION_INVALID where a call could not be replaced by it."""
+        """The same function; FUNCTION_INVALID when it could not replace a call."""
         if self.kind not in KINDS:
             raise self._refused("has an unknown kind", self.kind, ", ".join(KINDS))
         for type_ in (self.returns, *(parameter.type for parameter in self.parameters)):
@@ -82,7 +82,7 @@ class Function:
 
     @property
     def sample(self) -> str:
-        """A query by which Spark checks types and body."""
+        """A query with which Spark checks the types and the body."""
         names = [f"CAST(NULL AS {p.type}) AS {quote(p.name)}" for p in self.parameters]
         return (
             f"SELECT CAST(({self._text}) AS {self.returns}) AS `result` "
@@ -155,12 +155,12 @@ class Function:
 
 
 def may_call(sql: str) -> bool:
-    """Whether a text may call a function of a schema: a quick look."""
+    """Whether a text may call a function of a schema: a quick check."""
     return _CALL.search(sql) is not None
 
 
 def expand(sql: str, find: Callable[[TableName], Function | None]) -> str:
-    """The text with every call of a known function replaced by what it stands for.
+    """The text with every call of a known function replaced by its expression.
 
     Errors: FUNCTION_INVALID, CYCLE.
     """
@@ -191,7 +191,7 @@ def _expand(
 
 
 def _name(sql: str, tokens: list[Token], at: int) -> TableName | None:
-    """The three-part name of the call that begins here."""
+    """The three-part name of the call that begins at `at`."""
     six = tokens[at : at + 6]
     if [token.token_type for token in six[1::2]] != [*[TokenType.DOT] * 2, TokenType.L_PAREN]:
         return None

@@ -1,7 +1,7 @@
 """The tokens of a text as Spark reads them: whole literals, names that look like keywords.
 
-Spark reserves no word: `values`, `from` or `and` may name a column, an alias or a table, and what
-stands around the word decides. The tokenizer knows words alone, so their neighbors are asked here.
+Spark reserves no words: `values`, `from` or `and` may name a column, an alias or a table, and the
+words around it decide. The tokenizer looks at single words, so the neighbors are checked here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WORDS = frozenset(
         *("union", "using", "values", "when", "where", "window", "with"),
     ]
 )
-"""Keywords of the tokenizer that Spark lets name things."""
+"""Keywords of the tokenizer that Spark allows as names."""
 
 _OPERATORS = frozenset(
     [
@@ -36,7 +36,7 @@ _BEFORE = _OPERATORS | {
     *(TokenType.PARTITION_BY, TokenType.WHERE, TokenType.HAVING, TokenType.ON, TokenType.ALIAS),
     *(TokenType.FROM, TokenType.JOIN, TokenType.DISTINCT, TokenType.WITH, TokenType.L_BRACKET),
 }
-"""After these a name or a value must come."""
+"""After these a name or a value must follow."""
 
 _ENDS = frozenset(
     [
@@ -56,16 +56,16 @@ _VALUES = frozenset(
 
 
 def tokens_of(sql: str, dialect: Dialect) -> list[Token]:
-    """The tokens of a text: a literal is one of them, `window(…)` a function."""
+    """The tokens of a text: a literal is one token, `window(…)` a function."""
     found: list[Token] = []
     for token in dialect.tokenize(sql):
         before = found[-1] if found else None
         if before is None:
             found.append(token)
         elif before.token_type is TokenType.NUMBER and token.start == before.start:
-            continue  # `1L` is read as 1 :: BIGINT, whose signs are not in the text
+            continue  # `1L` is read as 1 :: BIGINT, which is not in the text
         elif before.token_type is token.token_type is TokenType.STRING:
-            found[-1] = _joined(before, token)  # 'it''s' is one text
+            found[-1] = _joined(before, token)  # 'it''s' is one string
         elif (
             before.token_type is TokenType.DOT
             and token.token_type is TokenType.NUMBER

@@ -1,6 +1,6 @@
-"""The hint `/*+ STATE_TTL('o' = '3d', 's' = '1d') */`, which is for this compiler alone.
+"""The hint `/*+ STATE_TTL('o' = '3d', 's' = '1d') */`, which only this compiler reads.
 
-Spark cannot read the arguments of such a hint, so a text is given to it without.
+Spark cannot read the arguments of such a hint, so Spark gets the text without it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def ttl_hints(sql: str) -> dict[str, str]:
 
 
 def without_ttl_hints(sql: str) -> str:
-    """The query without such hints, every other character where it was."""
+    """The query without such hints; every other character keeps its position."""
     for start, end, _ in _hints(sql):
         gap = "".join(c if c == "\n" else " " for c in sql[start:end])
         sql = sql[:start] + gap + sql[end:]
@@ -29,7 +29,7 @@ def without_ttl_hints(sql: str) -> str:
 
 
 def _hints(sql: str) -> Iterator[tuple[int, int, dict[str, str]]]:
-    """(from, to, what it says) of each hint, a `/*+ … */` of nothing else as a whole."""
+    """(start, end, content) of each hint; the whole `/*+ … */` if it holds nothing else."""
     if _NAME not in sql.lower():
         return
     for comment in tokens_of(sql):
@@ -45,7 +45,7 @@ def _hints(sql: str) -> Iterator[tuple[int, int, dict[str, str]]]:
             if (first, last) == (0, len(inside) - 1):
                 yield comment.start, comment.end + 1, said
                 continue
-            # Among others it takes the comma before it, or the one after it.
+            # Next to other hints, it takes the comma before it, or the one after it.
             start = inside[first - 1] if first else token
             after = inside[last + 1 : last + 2]
             comma = not first and after and after[0].token_type is TokenType.COMMA

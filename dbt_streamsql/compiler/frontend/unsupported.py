@@ -1,4 +1,4 @@
-"""Why a query cannot be maintained from changes: operator, place, reason, and what would help."""
+"""Why a query cannot be maintained from changes: operator, place, reason, and a rewrite."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _VIEW = "view"
 class Reason:
     """One obstacle, with its 1-based place in the SQL (0 = unknown).
 
-    `view`: the view whose text that SQL is, where the query only reads it.
+    `view`: the view that contains that SQL, when the query only reads it.
     """
 
     operator: str
@@ -31,7 +31,7 @@ class Reason:
 
 
 class Unsupported(Exception):
-    """Raised by a pass that meets a `Reason`; the view is then refreshed in full."""
+    """Raised by a pass that finds a `Reason`; the view is then refreshed in full."""
 
     def __init__(self, reason: Reason) -> None:
         self.reason = reason
@@ -39,14 +39,14 @@ class Unsupported(Exception):
 
 
 def written_in(view: str, tree: exp.Expr) -> None:
-    """Let every token of a tree remember the view that it is of."""
+    """Mark every token of a tree with the view that it belongs to."""
     for part in tree.walk():
         if "line" in part.meta:
             part.meta[_VIEW] = view
 
 
 def obstacle(node: exp.Expr, operator: str, why: str, rewrite: str = "") -> Unsupported:
-    """An obstacle at the first token below `node` that remembers where it stood."""
+    """An obstacle at the first token below `node` that has a position."""
     for part in node.walk():
         if "line" in part.meta:
             meta = part.meta

@@ -1,8 +1,8 @@
-"""Zero has one sign wherever its sign could be seen.
+"""Zero has one sign wherever its sign could be observed.
 
-Spark takes -0.0 and 0.0 for the same value when it compares, groups and joins, so a change from
-one to the other is no change; as text they differ. Each expression that could tell them apart
-therefore reads a column of FLOAT or DOUBLE as `x + 0`, which is never negative zero.
+Spark treats -0.0 and 0.0 as the same value when it compares, groups and joins, so a change from
+one to the other is not a change; as text they differ. So each expression that could distinguish
+them reads a column of FLOAT or DOUBLE as `x + 0`, which is never negative zero.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BLIND = frozenset(
         *("and", "as", "between", "else", "in", "is", "not", "on", "or", "then", "when"),
     ]
 )
-"""Calls that give equal results for both zeros, and words that may stand before a bracket."""
+"""Calls with equal results for both zeros, and words that may precede a parenthesis."""
 _NUMBERS = frozenset(
     [
         *("bigint", "byte", "int", "integer", "long", "short", "smallint", "tinyint"),
@@ -46,7 +46,7 @@ _NUMBERS = frozenset(
 
 
 def one_zero(root: Node, schemas: Schemas) -> Node:
-    """The tree where no expression sees whether a zero of a column is negative."""
+    """The tree in which no expression observes whether a zero of a column is negative."""
     read = (node for node in walk(root) if isinstance(node, Scan))
     types = {column.type for scan in read for column in schemas.of(scan)}
     return _one_zero(root, schemas) if types & _POSITIVE.keys() else root

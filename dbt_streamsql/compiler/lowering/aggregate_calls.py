@@ -1,9 +1,9 @@
-"""Finding the aggregate calls of a SELECT block and a form that depends on nothing but the rows.
+"""Find the aggregate calls of a SELECT block, in a form that depends only on the rows.
 
-Some of Spark's aggregates may give any of several right answers: which row is FIRST, in what order
-a list is collected, which of two equal maxima MAX_BY takes. Run twice they can differ, and a
-change computed from two runs would be wrong. They are replaced by one of their right answers: the
-smallest value, the sorted list (docs/decisions/0010).
+Some of Spark's aggregates may return any of several correct results: which row is FIRST, in what
+order a list is collected, which of two equal maxima MAX_BY takes. Two runs can differ, and a
+change computed from two runs would be wrong. They are replaced by one of their correct results:
+the smallest value, the sorted list (docs/decisions/0010).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ANY = frozenset({"first", "first_value", "last", "last_value", "any_value"})
 _LISTS = frozenset({"collect_list", "array_agg", "collect_set"})
 _BY = frozenset({"max_by", "min_by"})
 _TIED = "struct({1}, {0})"
-"""What tells apart two rows of one greatest or least value."""
+"""Breaks ties between two rows with the same greatest or least value."""
 _GROUPING = frozenset({"grouping", "grouping_id"})
 UNSTABLE = (
     "percentile_approx",
@@ -57,7 +57,7 @@ UNSTABLE = (
 class Found:
     """An aggregate call: `function` of at most one argument, or a `template` over `args`.
 
-    `chosen`: it is one of several right answers of what the text asks for.
+    `chosen`: it is one of several correct results of the text.
     """
 
     function: str
@@ -70,13 +70,13 @@ class Found:
 Calls = dict[exp.Expr, Found]
 
 WRAPPERS = (exp.IgnoreNulls, exp.RespectNulls, exp.Filter, exp.WithinGroup)
-"""What stands around a call: over which of the rows, and in which order, it is computed."""
+"""Wrappers of a call: over which of the rows, and in which order, it is computed."""
 
 
 def find_calls(items: list[exp.Expr]) -> Calls:
-    """The aggregate calls of a block, each once; sub-queries keep theirs for themselves.
+    """The aggregate calls of a block, each once; sub-queries keep their own calls.
 
-    `AGG(x) FILTER (WHERE p)` of the plain ones is read as `AGG(CASE WHEN p THEN x END)`,
+    `AGG(x) FILTER (WHERE p)` of plain aggregates is read as `AGG(CASE WHEN p THEN x END)`,
     COUNT_IF(p) as `COUNT(CASE WHEN p THEN 1 END)`.
     """
     found: Calls = {}
@@ -93,7 +93,7 @@ def _calls(node: exp.Expr) -> Iterator[exp.Expr]:
     if isinstance(node, exp.Query | exp.Exists):
         return
     if isinstance(node, exp.Window):
-        # The function of a window is no aggregate of the block; what it is computed from may be.
+        # The function of a window is not an aggregate of the block; its arguments may be.
         function: exp.Expr = node.this
         while isinstance(function, WRAPPERS):
             if function.expression is not None:
@@ -154,7 +154,7 @@ def _form(node: exp.Expr) -> Found:
 
 
 def told_apart(call: Call, types: Mapping[str, Column]) -> Call:
-    """A call that chooses between values, by stand-ins of those that Spark does not compare."""
+    """A call that selects a value, using stand-ins for values that Spark cannot compare."""
     if not call.uses or types[call.uses[0]].is_comparable:
         return call
     value = stand_in(types[call.uses[0]].type, "{0}")
@@ -243,7 +243,7 @@ def _listagg(
             raise obstacle(arguments[1], "listagg()", "the separator must be a constant")
     order = []
     for item in ordered:
-        # With DISTINCT it is the value itself that is ordered: Spark allows nothing else.
+        # With DISTINCT the value itself is ordered: Spark allows nothing else.
         order.append(f"{{{0 if distinct else len(args)}}} {direction(item)}".strip())
         if not distinct:
             args.append(item.this)

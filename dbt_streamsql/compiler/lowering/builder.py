@@ -1,4 +1,4 @@
-"""A qualified syntax tree becomes relational nodes, or the reason why it cannot."""
+"""Turns a qualified syntax tree into relational nodes, or into the reason why it cannot."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ from dbt_streamsql.plan.relational import (
 from dbt_streamsql.plan.schema import WEIGHT, Column
 
 _NEVER_TOO_LONG = 28
-"""Digits of a decimal whose sum has room for ten more, which no number of rows fills."""
+"""Digits of a decimal whose sum has ten more digits, which no number of rows overflows."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """The relational tree, and whether it chose one of several right answers of the text."""
+    """The relational tree, and whether it is one of several correct results of the text."""
 
     root: Node
     chosen: bool
@@ -69,7 +69,7 @@ def build(bound: Bound, catalog: Catalog) -> Built:
 
 @dataclass
 class Builder:
-    """Shared by the modules that build the parts of a block."""
+    """State and helpers shared by the modules that build the parts of a block."""
 
     bound: Bound
     catalog: Catalog
@@ -79,7 +79,7 @@ class Builder:
     def __post_init__(self) -> None:
         self.schemas = Schemas(self.catalog, self.bound.tables)
 
-    # -- what the parts ask for ----------------------------------------------------------------
+    # -- helpers of the parts ------------------------------------------------------------------
 
     def block(self, outer: Block | None) -> Block:
         return Block(self.catalog.functions(), outer)
@@ -89,7 +89,7 @@ class Builder:
         return self.schemas.of(node)
 
     def ties(self, below: Node) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-        """The columns that tell rows apart: those that Spark sorts, and those that have stand-ins
+        """The tie-breaker columns: those that Spark can sort, and those that need stand-ins
         for that, with their types."""
         columns = self.schema(below)
         unlike = (c for c in columns if not c.is_comparable and has_likeness(c))
@@ -112,7 +112,7 @@ class Builder:
         calls: Iterable[Call],
         session: Session | None = None,
     ) -> Aggregate:
-        """A grouping whose calls know the types of their arguments and results."""
+        """A grouping whose calls have the types of their arguments and results."""
         given = {column.name: column for column in self.schema(below)}
         rows = Column("", "bigint", nullable=False)
         known = []
@@ -125,7 +125,7 @@ class Builder:
         return replace(node, calls=tuple(map(self._whole_if_lossy, typed)))
 
     def _whole_if_lossy(self, call: Call) -> Call:
-        """A sum that may be NULL for its size does not tell what it is without one of its rows."""
+        """A sum that may overflow to NULL cannot be updated without one of its rows."""
         digits = Column("", call.arg_type).decimal
         if call.function not in {"SUM", "AVG"} or call.arg is None or digits is None:
             return call
@@ -163,7 +163,7 @@ class Builder:
         return made
 
     def whole(self) -> Node:
-        """The whole query, when what is written of it is sure to mean what the text says."""
+        """The whole query, if the tree written as text surely means what the text says."""
         root = self.query(self.bound.tree)
         if self.bound.doubt:
             raise Unsupported(Reason("query", self.bound.doubt))
@@ -172,7 +172,7 @@ class Builder:
     # -- queries -------------------------------------------------------------------------------
 
     def query(self, tree: exp.Expr) -> Node:
-        """Any query that stands for itself."""
+        """Any standalone query."""
         tree = in_brackets(tree)
         outer = dict(self.ctes)
         try:
@@ -221,7 +221,7 @@ class Builder:
         return self._counted(tree, first, others[0])
 
     def _united(self, sides: list[Node]) -> UnionAll:
-        """All rows of the sides. Types meet from the left, side by side, as in Spark."""
+        """All rows of the sides. Types are unified from the left, pair by pair, as in Spark."""
         self.schemas.know(sides)
         first, *others = sides
         if len({tuple(column.type for column in self.schema(side)) for side in sides}) == 1:
@@ -232,7 +232,7 @@ class Builder:
         return both
 
     def _same_types(self, parts: tuple[Node, ...]) -> UnionAll:
-        """Cast each side to the common type: its change is computed without the other."""
+        """Cast each side to the common type: its change is computed without the other side."""
         union = UnionAll(parts)
         wanted = self.schema(union)
         sides: list[Node] = []
@@ -254,7 +254,7 @@ class Builder:
         return UnionAll(tuple(sides))
 
     def _counted(self, tree: exp.SetOperation, left: Node, right: Node) -> Node:
-        """INTERSECT and EXCEPT: how often each row is on each side decides how often it stays."""
+        """INTERSECT and EXCEPT: the counts of a row on both sides decide its count."""
         names = tuple(f"c{index}" for index in range(len(left.columns)))
         tagged = []
         for number, side in enumerate((left, right)):
@@ -301,7 +301,7 @@ class Builder:
         items = [*tree.expressions, *([having.this] if having else []), *qualify, *order]
         calls = find_calls(items)
         if having is not None and group is None and not calls:
-            # All rows are one group, which is there without any.
+            # All rows are one group, which exists even without rows.
             calls = {exp.Count(this=exp.Star()): Found("COUNT", ())}
         if group is not None or calls:
             self.chosen |= any(found.chosen for found in calls.values())
@@ -353,9 +353,9 @@ class Builder:
         return _named(outputs)
 
     def _ordered(self, tree: exp.Expr, node: Node) -> Node:
-        """ORDER BY with LIMIT and OFFSET over rows of which only what is shown is known.
+        """ORDER BY with LIMIT and OFFSET over rows of which only the output columns are known.
 
-        An order alone means nothing in a table.
+        An order without them has no effect in a table.
         """
         if not _limited(tree):
             return node
@@ -376,7 +376,7 @@ class Builder:
 def _order(
     tree: exp.Expr, shown: tuple[str, ...], block: Block | None
 ) -> tuple[list[Expr], list[Output]]:
-    """The keys of ORDER BY, and the columns that they need beside those that are shown."""
+    """The keys of ORDER BY, and the columns that they need in addition to the output columns."""
     keys: list[Expr] = []
     hidden: list[Output] = []
     for item in tree.args["order"].expressions if tree.args.get("order") else []:
@@ -393,7 +393,7 @@ def _order(
 
 
 def _truth(condition: exp.Expr) -> exp.Expr:
-    """The condition of a HAVING: Spark casts what is no predicate, such as a bare sum."""
+    """The condition of a HAVING: Spark casts what is not a predicate, such as a bare sum."""
     bare = condition.unnest()
     if isinstance(bare, exp.Predicate | exp.Connector | exp.Not):
         return condition
@@ -410,7 +410,7 @@ def _generator(node: exp.Expr) -> exp.Expr | None:
 
 
 def _time_windows(block: Block, items: list[exp.Expr]) -> None:
-    """`window(…)` in a SELECT without GROUP BY: it makes rows, so what shows it comes after it."""
+    """`window(…)` in a SELECT without GROUP BY: it makes rows, so its columns come after it."""
     found = dict.fromkeys(
         call
         for item in items
@@ -443,7 +443,7 @@ def _clock(node: exp.Expr) -> str | None:
 
 
 def _branches(tree: exp.SetOperation) -> list[exp.Expr]:
-    """The sides of a set operation; of a chain of UNION ALL, which groups to the left, all."""
+    """The sides of a set operation; for a chain of UNION ALL, which is left-associative, all."""
     sides, left = [tree.right], tree.left
     if isinstance(tree, exp.Union) and not tree.args.get("distinct"):
         while isinstance(left, exp.Union) and not any(
@@ -466,7 +466,7 @@ def _named(outputs: list[Output]) -> list[Output]:
         )
     if WEIGHT in names:
         raise Unsupported(Reason("column names", f"{WEIGHT} is reserved", "use another alias"))
-    # What two columns are called is no name for either of them: nothing can ask for it.
+    # A name that two columns share names neither of them: no query can select it.
     return [
         replace(output, name=f"__same{index}") if names.count(output.name) > 1 else output
         for index, output in enumerate(outputs)

@@ -1,6 +1,6 @@
-"""Rows that a text gives by itself: table functions, and recursion that reads no table.
+"""Rows that a text produces itself: table functions, and recursion that reads no table.
 
-They are the same at every epoch, so they stand in the query as tables that never change.
+They are the same at every epoch, so in the query they are tables that never change.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SURE = frozenset(
         "collations",
     }
 )
-"""Table functions whose rows their arguments decide."""
+"""Table functions whose rows depend on their arguments alone."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Rows:
 
 
 def put_aside(tree: exp.Query, catalog: Catalog) -> dict[str, Rows]:
-    """Put the name of a table in the place of each such relation of `tree`; what they stand for.
+    """Replace each such relation of `tree` by a table name; returns the rows by name.
 
     Raises `Unsupported` for a table function whose rows may change, and for recursion over tables.
     """
@@ -84,7 +84,7 @@ def put_aside(tree: exp.Query, catalog: Catalog) -> dict[str, Rows]:
 
 
 def _named(values: exp.Values, name: str) -> None:
-    """Say which names Spark gives to the columns of VALUES that have none."""
+    """Set the names that Spark gives to columns of VALUES that have none."""
     alias = values.args.get("alias") or exp.TableAlias(this=exp.to_identifier(name))
     if not alias.args.get("columns"):
         width = len(values.expressions[0].expressions)
@@ -93,7 +93,7 @@ def _named(values: exp.Values, name: str) -> None:
 
 
 def _read(tree: exp.Expr) -> set[str]:
-    """The names of one part that a query reads, in lower case."""
+    """The one-part names that a query reads, in lower case."""
     return {
         table.name.lower()
         for table in tree.find_all(exp.Table)
@@ -134,7 +134,7 @@ def _function(source: exp.Table) -> exp.Query:
 
 def rows_of(place: exp.Expr, name: str, query: exp.Expr, catalog: Catalog) -> Rows:
     """The rows of a query that reads no table; `Unsupported` when they are not the same each time,
-    or the query needs something around it."""
+    or when the query depends on its context."""
     if is_volatile(query, catalog.functions()):
         raise obstacle(place, name, "its rows change from call to call")
     text = to_sql(query)

@@ -1,7 +1,7 @@
-"""A sub-query that names columns of the rows around it, made a relation to be joined with them.
+"""A sub-query that names columns of the outer rows, turned into a relation to join with them.
 
-What it is correlated on becomes columns, its keys: it is grouped, made distinct and cut to its
-first rows within each value of them, for every row around it sees one value of them.
+Its correlated expressions become columns, its keys: it is grouped, made distinct and cut to its
+first rows within each key value, because every outer row sees one key value.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from dbt_streamsql.compiler.lowering.builder import Builder
 
 QUERY = "__query"
-"""Alias of a sub-query where conditions are written over it: no alias of a text may equal it."""
+"""Alias of a sub-query in conditions over it: no alias of a text may equal it."""
 
 _AFTER_WHERE = ("group", "having", "distinct", "limit", "offset")
 
 
 @dataclass
 class Inner:
-    """A sub-query taken apart: its block, what it selects, and the conditions that reach out."""
+    """A sub-query taken apart: its block, its outputs, and its correlated conditions."""
 
     block: Block
     items: list[exp.Expr]
@@ -44,9 +44,9 @@ class Inner:
 
 @dataclass(frozen=True)
 class Keys:
-    """What a sub-query is correlated on: its own expressions and the outer ones, in pairs.
+    """What a sub-query is correlated on: pairs of its own and the outer expressions.
 
-    `kinds`: `=`, or `<=>` where a NULL is equal to a NULL.
+    `kinds`: `=`, or `<=>` where NULL equals NULL.
     """
 
     own: list[exp.Expr]
@@ -55,7 +55,7 @@ class Keys:
 
 
 def inner_of(builder: Builder, block: Block, query: exp.Expr, purpose: str) -> Inner:
-    """The block of a sub-query with its own conditions; a free-standing one is one relation."""
+    """The block of a sub-query with its own conditions; an uncorrelated one is one relation."""
     tree = in_brackets(query)
     if not reaching_out(tree):
         return _relation(builder, block, builder.query(tree))
@@ -82,11 +82,11 @@ def _relation(builder: Builder, block: Block, node: Node) -> Inner:
 
 
 def _needed(tree: exp.Select, purpose: str) -> exp.Select:
-    """The query without the clauses that make no difference to what is asked of it."""
+    """The query without the clauses that do not affect the result for its purpose."""
     skipped: list[str] = []
     cut = tree.args.get("offset") or (tree.args.get("limit") and rows_said(tree, "limit") == 0)
     if purpose == "EXISTS" and not cut:
-        # Rows exist before grouping and after, and the first of them are some of them.
+        # Rows exist before and after grouping, and the first rows are some of them.
         skipped = ["distinct", "order", "limit"]
         if not tree.args.get("having"):
             skipped.append("group")
@@ -96,7 +96,7 @@ def _needed(tree: exp.Select, purpose: str) -> exp.Select:
 
 
 def of_one_group(tree: exp.Select) -> exp.Select:
-    """An aggregate without GROUP BY, which has one row, without what that row makes idle."""
+    """An aggregate without GROUP BY (one row), without the clauses that then do nothing."""
     if tree.args.get("offset") or (tree.args.get("limit") and rows_said(tree, "limit") == 0):
         raise obstacle(
             tree.args.get("offset") or tree.args["limit"],
@@ -115,7 +115,7 @@ def _without(tree: exp.Select, clauses: list[str]) -> exp.Select:
 
 
 def rows_said(tree: exp.Expr, key: str) -> int | None:
-    """The number of rows that LIMIT or OFFSET says."""
+    """The number of rows in LIMIT or OFFSET."""
     clause = tree.args.get(key)
     if clause is None:
         return None
@@ -129,7 +129,7 @@ def rows_said(tree: exp.Expr, key: str) -> int | None:
 
 
 def keys_of(block: Block, inner: Inner) -> Keys:
-    """The keys of a correlated sub-query; its conditions that reach out are settled by them."""
+    """The keys of a correlated sub-query; they replace its correlated conditions."""
     pairs = [_pair(block, inner, term) for term in inner.reaching]
     known = [pair for pair in pairs if pair is not None]
     if len(known) < len(pairs):
@@ -142,7 +142,7 @@ def keys_of(block: Block, inner: Inner) -> Keys:
 
 
 def _pair(block: Block, inner: Inner, term: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
-    """The two sides of an equality between the sub-query and the rows around it."""
+    """The two sides of an equality between the sub-query and the outer rows."""
     if isinstance(term, exp.EQ | exp.NullSafeEQ):
         for here, there in ((term.this, term.expression), (term.expression, term.this)):
             inside = inner.block.free(here) and not inner.block.correlated(here)
@@ -152,9 +152,9 @@ def _pair(block: Block, inner: Inner, term: exp.Expr) -> tuple[exp.Expr, exp.Exp
 
 
 def _domain(block: Block, inner: Inner, more: list[exp.Expr]) -> Keys:
-    """Any other correlation: the sub-query is joined with the distinct values it is asked for.
+    """Any other correlation: the sub-query is joined with the distinct outer values.
 
-    `more` are expressions of it, beside its conditions, that reach out.
+    `more` are correlated expressions in addition to its conditions.
     (Neumann and Kemper 2015, "Unnesting Arbitrary Queries".)
     """
     asked = list(
@@ -252,7 +252,7 @@ def _grouped(
 
 
 def _first(builder: Builder, block: Block, tree: exp.Select, keys: int, sorts: list[str]) -> None:
-    """LIMIT and OFFSET for each value of the keys: the rows are numbered within it."""
+    """LIMIT and OFFSET for each key value: the rows are numbered within it."""
     order = []
     for name, item in zip(sorts, tree.args["order"].expressions if sorts else [], strict=True):
         made = item.copy() if isinstance(item, exp.Ordered) else exp.Ordered(this=item.copy())

@@ -45,7 +45,7 @@ _KINDS = {
 
 
 def read(builder: Builder, tree: exp.Select, outer: Block | None) -> Block:
-    """The FROM clause of a block; without one it is one row without columns."""
+    """The FROM clause of a block; without one, it is one row without columns."""
     block = builder.block(outer)
     from_ = tree.args.get("from_")
     if from_ is None:
@@ -62,7 +62,7 @@ def read(builder: Builder, tree: exp.Select, outer: Block | None) -> Block:
 
 
 def _read(builder: Builder, block: Block, source: exp.Expr) -> None:
-    """Read a relation, or joins in brackets, whose tables keep their names; and what it joins."""
+    """Read a relation, or joins in parentheses, whose tables keep their names; and its joins."""
     inside = _bracketed(source)
     if inside is None:
         block.add(source.alias_or_name, _relation(builder, source))
@@ -73,7 +73,7 @@ def _read(builder: Builder, block: Block, source: exp.Expr) -> None:
 
 
 def _bracketed(source: exp.Expr) -> exp.Expr | None:
-    """The first relation of joins in brackets, which has the others; None for all else."""
+    """The first relation of joins in parentheses, which holds the other ones; otherwise None."""
     if not isinstance(source, exp.Subquery) or source.alias:
         return None
     inside: exp.Expr = source.this
@@ -159,10 +159,10 @@ def _join(builder: Builder, block: Block, join: exp.Join) -> None:
 def match(
     builder: Builder, left: Block, how: str, right: Block, on: list[exp.Expr]
 ) -> dict[str, str]:
-    """Join what two blocks have read by a join that is not inner; `left` is the result.
+    """Join the relations of two blocks by a join that is not inner; `left` is the result.
 
-    `on` is a conjunction over both; a name that both know is the right one's. Gives the columns of
-    the result for those of the right side, by their names once that is closed.
+    `on` is a conjunction over both; a name known to both belongs to the right side. Returns the
+    result columns of the right side, by their names once that is closed.
     """
     terms: list[exp.Expr] = []
     pairs: list[Expr] = []
@@ -192,7 +192,7 @@ def match(
         both.swaps.update({part: (side, ref[1]) for part, ref in block.swaps.items()})
     rest = [both.expr(term) for term in terms]
     if rest:
-        # The rows that meet are told apart by what the conditions read.
+        # The columns in the conditions distinguish the rows that match.
         columns = {(s, c.name): c for s, node in sides_of.items() for c in builder.schema(node)}
         read = (columns[ref] for expr in rest for ref in expr.refs)
         refuse_incomparable(read, "a condition of an outer join")
@@ -242,7 +242,7 @@ def _owners(left: Block, right: Block, node: exp.Expr) -> set[str]:
 
 
 def _sides(left: Block, right: Block, term: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
-    """The expressions that an equality compares, left one first, when one is no bare column."""
+    """The expressions that an equality compares, left one first, when one is not a bare column."""
     if not isinstance(term, exp.EQ | exp.NullSafeEQ):
         return None
     first, second = term.this.unnest(), term.expression.unnest()
@@ -286,10 +286,10 @@ def _generator(builder: Builder, block: Block, view: exp.Lateral, outer: bool) -
 def generate(
     builder: Builder, block: Block, call: exp.Expr, columns: list[str], outer: bool
 ) -> list[str]:
-    """Let a generator make rows of what the block has read; gives the new columns."""
+    """Apply a generator to the rows of the block; returns the new columns."""
     call = call.copy()
     for part in list(call.iter_expressions()):
-        if isinstance(part, exp.Kwarg):  # LATERAL VIEW knows no names of arguments
+        if isinstance(part, exp.Kwarg):  # LATERAL VIEW does not support named arguments
             part.replace(part.expression)
     block.close()
     taken = set(block.only.columns)

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from dbt_streamsql.compiler.lowering.builder import Builder
 
 _SET = "__set"
-"""The column that says to which grouping set a row belongs."""
+"""The column with the grouping set of a row."""
 
 
 def grouped(builder: Builder, block: Block, tree: exp.Select, calls: Calls) -> Block:
-    """The block of the groups: keys and calls are known there as columns."""
+    """The block of the groups, in which keys and calls are columns."""
     group = tree.args.get("group")
     keys, sets = keys_of(tree, group)
     if sets is not None:
@@ -45,7 +45,7 @@ def keys_of(
     listed = list(group.expressions)
     beside = [one for key in _BESIDE for one in group.args.get(key) or []]
     if len(beside) == 1:
-        # `a, b WITH ROLLUP`, `a, b GROUPING SETS (…)`: the columns are told, then the sets.
+        # `a, b WITH ROLLUP`, `a, b GROUPING SETS (…)`: the columns, then the sets.
         whole = beside[0].copy()
         if not whole.expressions:
             whole.set("expressions", [item.copy() for item in listed])
@@ -97,7 +97,7 @@ def _columns(item: exp.Expr) -> tuple[exp.Expr, ...]:
 
 
 def calls_over(builder: Builder, block: Block, keys: list[exp.Expr], calls: Calls) -> Block:
-    """Group what a block reads; gives the block of the groups."""
+    """Group the rows of a block; returns the block of the groups."""
     taken: set[str] = set()
     outputs: list[Output] = []
     known: dict[exp.Expr, str] = {}
@@ -142,9 +142,9 @@ def calls_over(builder: Builder, block: Block, keys: list[exp.Expr], calls: Call
 
 
 def _parts(tree: exp.Select, key: exp.Expr) -> list[exp.Expr]:
-    """What a group is told by: of a time window the fields that are shown, where they all are.
+    """The parts that identify a group: for a time window its used fields, if only fields are used.
 
-    Either is known by the other, and a time is stored and looked up as a struct is not.
+    One field determines the other, and a time can be stored and looked up where a struct cannot.
     """
     if not _is(key, "window"):
         return [key]
@@ -160,7 +160,7 @@ def _parts(tree: exp.Select, key: exp.Expr) -> list[exp.Expr]:
 
 
 _FIELDS = ("start", "end")
-"""Of a time window."""
+"""The fields of a time window."""
 
 
 def _key(block: Block, key: exp.Expr) -> Expr:
@@ -220,7 +220,7 @@ def _grouping_sets(
     sets: list[tuple[int, ...]],
     calls: Calls,
 ) -> Block:
-    """Each row once for each set, its other keys NULL; the set is one more key, as in Spark."""
+    """Each row once per set, its other keys NULL; the set is an extra key, as in Spark."""
     if any(_is(key, "session_window") or _is(key, "window") for key in keys):
         raise obstacle(tree, "GROUPING SETS", "time windows in them are not maintained yet")
     names = [f"__key{index}" for index in range(len(keys))]
@@ -260,7 +260,7 @@ def _grouping_calls(
     at: tuple[str, str],
     result: Block,
 ) -> None:
-    """GROUPING(k) and GROUPING_ID(): bits that follow from the set."""
+    """GROUPING(k) and GROUPING_ID(): bits computed from the set."""
     nodes: dict[exp.Func, list[int]] = {}
     for part in tree.find_all(exp.Func):
         name = called(part)

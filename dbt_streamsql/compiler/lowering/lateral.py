@@ -73,7 +73,7 @@ def _join_inner(
     outputs: dict[str, Expr],
     alias: str,
 ) -> None:
-    """An inner lateral join is an inner join: its conditions are free to move."""
+    """An inner lateral join is an inner join: its conditions can move."""
     right.close([Output(f"__out_{name}", value) for name, value in outputs.items()])
     old = dict(block.names)
     inside = block.add("__lateral", right.only)

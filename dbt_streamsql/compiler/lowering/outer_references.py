@@ -1,8 +1,8 @@
-"""Sub-queries that name columns of the rows around them below their own WHERE.
+"""Sub-queries that name columns of the outer rows below their own WHERE.
 
-A derived table, a side of a set operation, an ON or a sub-query in it may reach out. The distinct
-values that are asked for, D, become one more relation of the sub-query, and each part that reached
-out reads D instead. What is left reaches out in its WHERE alone, by `<=>` with D.
+A derived table, a side of a set operation, an ON or a nested sub-query may be correlated. The
+distinct outer values, D, become one more relation of the sub-query, and each correlated part
+reads D instead. What remains is correlated in its WHERE alone, by `<=>` with D.
 
     A ∪ B  over the values of D  =  (D ⋈ A) ∪ (D ⋈ B)        ∩ and − likewise
 
@@ -26,13 +26,13 @@ _SIDE, _BOTH = "__side", "__both"
 
 
 def reaching_out(tree: exp.Expr) -> list[exp.Column]:
-    """The columns that a sub-query names of relations that it does not read itself."""
+    """The columns that a sub-query uses from relations that it does not read itself."""
     read: dict[int, set[str]] = {}
     return [c for c in tree.find_all(exp.Column) if c.table and not _is_inside(c, tree, read)]
 
 
 def _is_inside(column: exp.Column, tree: exp.Expr, read: dict[int, set[str]]) -> bool:
-    """Whether a SELECT of `tree` around a column reads its relation; `read` is kept for others."""
+    """Whether a SELECT of `tree` around a column reads its relation; `read` is a cache."""
     part: exp.Expr = column
     sees = True
     while True:
@@ -44,7 +44,7 @@ def _is_inside(column: exp.Column, tree: exp.Expr, read: dict[int, set[str]]) ->
             sees = True
         if part is tree or part.parent is None:
             return False
-        # A derived table and a CTE do not see what is read beside them.
+        # A derived table and a CTE do not see the relations next to them.
         sees &= not _is_alone(part)
         part = part.parent
 
@@ -57,12 +57,12 @@ def _is_alone(part: exp.Expr) -> bool:
     around = holder.parent
     in_from = isinstance(around, exp.From | exp.Join) and holder.arg_key == "this"
     named = isinstance(around, exp.Subquery) and bool(holder.alias)
-    # Joins in brackets hang on the first of their relations.
+    # Joins in parentheses hang on the first of their relations.
     return isinstance(part, exp.Query) and not part.args.get("joins") and (in_from or named)
 
 
 def _relations(tree: exp.Select) -> set[str]:
-    """The names of what a SELECT reads, in brackets too."""
+    """The names of the relations that a SELECT reads, also in parentheses."""
     from_ = tree.args.get("from_")
     places = [from_, *(tree.args.get("joins") or []), *(tree.args.get("laterals") or [])]
     return {
@@ -75,7 +75,7 @@ def _relations(tree: exp.Select) -> set[str]:
 
 
 def in_brackets(tree: exp.Expr) -> exp.Expr:
-    """The query in brackets, behind which nothing may stand."""
+    """The query in parentheses, which no clause may follow."""
     while isinstance(tree, exp.Subquery):
         if any(tree.args.get(key) for key in ("limit", "offset", "order", "with_")):
             raise obstacle(tree, "clause after parentheses", "put it inside the parentheses")
@@ -84,9 +84,9 @@ def in_brackets(tree: exp.Expr) -> exp.Expr:
 
 
 def reaching_here(builder: Builder, block: Block, tree: exp.Expr, *, by_where: bool) -> exp.Select:
-    """A correlated sub-query as one that reaches out in its own clauses alone, not below them.
+    """A correlated sub-query rewritten to be correlated in its own clauses alone, not below them.
 
-    `by_where`: in its WHERE alone, not in what it selects either.
+    `by_where`: in its WHERE alone, not in its outputs either.
     """
     tree = _without_ctes(tree)
     if isinstance(tree, exp.SetOperation):
@@ -111,7 +111,7 @@ def _is_fit(column: exp.Column, tree: exp.Select, *, by_where: bool) -> bool:
 
 
 def _without_ctes(tree: exp.Expr) -> exp.Expr:
-    """The query with the text of each of its CTEs where that is read."""
+    """The query with each use of its CTEs replaced by their text."""
     with_ = tree.args.get("with_")
     if with_ is None:
         return tree
@@ -156,7 +156,7 @@ def _beside_asked(builder: Builder, block: Block, tree: exp.Select) -> exp.Selec
             below = exp.Subquery(this=source.this)
             join.set("this", exp.Lateral(this=below, alias=source.args["alias"]))
         elif asked in named:
-            # Only a lateral one may read the relations beside it.
+            # Only a lateral one may read the relations next to it.
             raise obstacle(source, "correlated sub-query", "it gives a name two meanings")
     made.set("from_", exp.From(this=exp.to_table(asked)))
     made.set("joins", joins)
@@ -164,7 +164,7 @@ def _beside_asked(builder: Builder, block: Block, tree: exp.Select) -> exp.Selec
 
 
 def _of_both(builder: Builder, block: Block, tree: exp.SetOperation) -> exp.Select:
-    """A set operation over D: each side is read for each of its values."""
+    """A set operation over D: each side is read for each value of D."""
     if tree.args.get("limit") or tree.args.get("offset"):
         raise obstacle(tree, "LIMIT of a correlated set operation", "not maintained from changes")
     made = tree.copy()
@@ -192,7 +192,7 @@ def _of_both(builder: Builder, block: Block, tree: exp.SetOperation) -> exp.Sele
 
 
 def _asked(builder: Builder, block: Block, tree: exp.Query) -> tuple[str, list[exp.Column]]:
-    """Let `tree` read D where it reached out: the name of D, and the columns around it."""
+    """Let `tree` read D where it was correlated; returns the name of D, and the outer columns."""
     places = reaching_out(tree)
     columns = list(dict.fromkeys(places))
     if any(block.find(column) is None for column in columns):
@@ -208,7 +208,7 @@ def _asked(builder: Builder, block: Block, tree: exp.Query) -> tuple[str, list[e
 
 
 def _for_values(tree: exp.Select, asked: str, columns: list[exp.Column]) -> exp.Select:
-    """`tree` for the values that the row around it has."""
+    """`tree` restricted to the values of the outer row."""
     for index, column in enumerate(columns):
         own = exp.column(f"d{index}", table=asked)
         tree.where(exp.NullSafeEQ(this=own, expression=column), copy=False)

@@ -1,8 +1,8 @@
-"""PIVOT and UNPIVOT of FROM become a grouping and a generator, under the names that Spark gives.
+"""PIVOT and UNPIVOT of FROM become a grouping and a generator, with the names that Spark gives.
 
-Spark groups a PIVOT twice, by the other columns and the pivoted one, then by the others alone: a
-value without rows is NULL, even a count. Only where an aggregate is neither a number nor a boolean
-it groups once, and aggregates see no rows there: then a count is 0.
+Spark groups a PIVOT twice, by the other columns and the pivoted one, then by the other columns
+alone: a value without rows is NULL, even a count. Only if an aggregate is neither a number nor a
+boolean does it group once, and there aggregates see no rows: then a count is 0.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dbt_streamsql.plan.schema import Column
 
 _ALIAS = "__pivoted"
 _TWICE = {"boolean", "tinyint", "smallint", "int", "bigint", "float", "double"}
-"""Types, besides decimals, whose values Spark sets one by one in a row."""
+"""Types, in addition to decimals, whose values Spark sets one by one in a row."""
 _NULL_OF_NOTHING = (exp.Sum, exp.Min, exp.Max, exp.Avg)
 
 
@@ -52,7 +52,7 @@ def _operator(pivot: exp.Pivot) -> str:
 
 
 def _replace(select: exp.Select, pivot: exp.Pivot, catalog: Catalog) -> None:
-    """Put what a pivot means where the first relation of FROM stands."""
+    """Replace the first relation of FROM by the meaning of a pivot."""
     source = _source(select)
     assert source is not None
     alias = pivot.alias or source.alias_or_name or _ALIAS
@@ -77,7 +77,7 @@ def _replace(select: exp.Select, pivot: exp.Pivot, catalog: Catalog) -> None:
 
 
 def _query(select: exp.Select, source: exp.Expr) -> exp.Select:
-    """All of one relation, with the common tables that are in sight where it stands."""
+    """All of one relation, with the CTEs that are visible to it."""
     shown = source.copy()
     shown.set("joins", None)
     query = exp.select("*").from_(shown)
@@ -108,9 +108,9 @@ def _field(pivot: exp.Pivot) -> exp.In:
 
 
 def _parts(node: exp.Expr, wanted: int = 0) -> list[exp.Expr]:
-    """What stands between brackets, or the one thing that does not.
+    """The items in parentheses, or the single item without them.
 
-    Where one is `wanted`, brackets make a struct.
+    With one item `wanted`, parentheses make a struct.
     """
     bare = node.this if isinstance(node, exp.PivotAlias | exp.Alias) else node
     return list(bare.expressions) if isinstance(bare, exp.Tuple) and wanted != 1 else [bare]
@@ -145,7 +145,7 @@ def _as(value: exp.Expr, column: Column) -> exp.Expr:
 def _pivoted(
     pivot: exp.Pivot, source: exp.Expr, given: tuple[Column, ...], made: tuple[Column, ...]
 ) -> exp.Select:
-    """For each value its aggregates over its rows, or NULL without any, grouped by the rest."""
+    """For each value the aggregates over its rows, NULL without rows, grouped by the rest."""
     field = _field(pivot)
     asked = _parts(field.this)
     aggregates = [item.unalias() for item in pivot.expressions]
@@ -201,7 +201,7 @@ def _filtered(call: exp.Expr, here: exp.Expr) -> exp.Filter:
 def _unpivoted(
     pivot: exp.Pivot, source: exp.Expr, given: tuple[Column, ...], made: tuple[Column, ...]
 ) -> exp.Select:
-    """One row for each of the columns: its name and its value, of the type they have in common."""
+    """One row for each of the columns: its name and its value, in the common type."""
     field = _field(pivot)
     keys = _others(given, [part for item in field.expressions for part in _parts(item)])
     known = {column.name.lower() for column in given}
@@ -212,7 +212,7 @@ def _unpivoted(
         parts = _parts(item)
         if len(parts) != len(shown) - 1 or any(part.name.lower() not in known for part in parts):
             raise obstacle(pivot, "UNPIVOT", "only plain column names are supported")
-        # Names as the text writes them, whatever the case of the columns.
+        # Names as the text writes them, regardless of the case of the columns.
         label = item.alias or "_".join(part.name for part in parts)
         stacked.append(exp.Literal.string(label))
         for part, column in zip(parts, shown[1:], strict=True):

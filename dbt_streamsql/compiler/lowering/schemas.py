@@ -1,7 +1,7 @@
-"""The columns of relational nodes: told from their inputs where that is plain, else by Spark.
+"""The columns of relational nodes: derived from their inputs where simple, otherwise by Spark.
 
-Spark is asked about one operator at a time, over rows of the types that its inputs have, and no
-table is opened: the work grows with the text, not with its square.
+Spark analyzes one operator at a time, over rows with the types of its inputs, and no table is
+opened: the work grows linearly with the text, not with its square.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from dbt_streamsql.plan.schema import Column
 _CLOCK = (Column("now", "timestamp", False), Column("today", "date", False))
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _PICKED = re.compile(r"(?:(?i:coalesce)\(|\{\d+\}|, ?|\))+")
-"""A column, or the first of several that is not NULL: it has their type, if that is one."""
+"""A column, or the first of several that is not NULL: it has their type, if they share one."""
 _TOGETHER = 50
-"""Nodes that Spark is asked about in one statement."""
+"""Nodes that Spark analyzes in one statement."""
 _LITERALS = {
     "boolean": "true",
     "tinyint": "0Y",
@@ -54,11 +54,11 @@ _LITERALS = {
     "timestamp_ntz": "TIMESTAMP_NTZ'2000-01-01 00:00:00'",
     "binary": "X'00'",
 }
-"""Values that are known not to be NULL."""
+"""Values that are never NULL."""
 
 
 class Remembering:
-    """A catalog that is asked once for each table and each text."""
+    """A catalog that caches the answer for each table and each text."""
 
     def __init__(self, known: Catalog) -> None:
         self.default_catalog = known.default_catalog
@@ -85,7 +85,7 @@ class Schemas:
         return found[1]
 
     def know(self, nodes: Sequence[Node]) -> None:
-        """Ask for the columns of many nodes together, as far as that can be."""
+        """Look up the columns of many nodes together, as far as possible."""
         asked = [
             (node, over)
             for node in nodes
@@ -97,7 +97,7 @@ class Schemas:
             try:
                 found = iter(self.catalog.schema(f"SELECT * FROM {', '.join(texts)}"))
             except StreamSqlError:
-                continue  # each is asked alone, and says what is wrong
+                continue  # each is analyzed alone, and gives its own error
             for node, _ in part:
                 self._known[id(node)] = (node, tuple(islice(found, len(node.columns))))
 
@@ -105,7 +105,7 @@ class Schemas:
         return id(node) not in self._known and self._plain(node) is None
 
     def _plain(self, node: Node) -> tuple[Column, ...] | None:
-        """The columns of a node that only picks from its inputs'; None for any other."""
+        """The columns of a node that only passes on its inputs' columns; None for any other."""
         if isinstance(node, Scan) and not isinstance(node, Chosen):
             return self._scanned(node)
         if isinstance(node, Limit):
@@ -170,12 +170,12 @@ class Schemas:
             try:
                 return self.catalog.schema(plain(over))
             except StreamSqlError:
-                pass  # it may be right over the rows themselves; if not, that says why
+                pass  # it may work over the rows themselves; if not, that says why
         return self.catalog.schema(plain(node))
 
     def _stubbed(self, node: Node) -> Node | None:
         """The node over rows that have the types of its inputs; None when it has no inputs, or
-        such rows cannot be written."""
+        when such rows cannot be written."""
         stubs = [_stub(self.of(child.node)) for child in _inputs(node)]
         known = [stub for stub in stubs if stub is not None]
         return _over(node, known) if stubs and len(known) == len(stubs) else None
@@ -208,7 +208,7 @@ def _over(node: Node, children: Sequence[Node]) -> Node:
 
 
 def _aggregated(call: Call, given: Mapping[str, Column]) -> Column | None:
-    """The result of the calls whose types are plain (Spark's `Sum`, `Average`, `Count`, `Max`)."""
+    """The result of calls with simple type rules (Spark's `Sum`, `Average`, `Count`, `Max`)."""
     if call.template or call.cast:
         return None
     if call.function == "COUNT":

@@ -1,4 +1,4 @@
-"""One SELECT block while it is built: what it reads so far, and how its names are found there."""
+"""One SELECT block under construction: its relations so far, and how its names resolve."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from dbt_streamsql.plan.expression import Expr, Ref
 from dbt_streamsql.plan.relational import Input, Node, Output, Select
 
 _CLOSED = "b"
-"""Alias of everything that a block has read when that has become one input."""
+"""The alias of the relations of a block after they have become one input."""
 
 
 @dataclass
 class Block:
-    """Inputs that are joined, conditions, and where each name of the text is.
+    """Joined inputs, conditions, and the location of each name of the text.
 
-    `names` maps the `alias.column` of the text to a column of an input, `swaps` whole expressions
-    that have been computed already. `outer` is the block around a correlated sub-query.
+    `names` maps the `alias.column` of the text to a column of an input, `swaps` maps expressions
+    that are already computed. `outer` is the block around a correlated sub-query.
     """
 
     builtin: frozenset[str]
@@ -33,7 +33,7 @@ class Block:
     swaps: dict[exp.Expr, Ref] = field(default_factory=dict)
 
     def add(self, alias: str, node: Node) -> str:
-        """Read one more relation under an alias; gives the alias that the input has."""
+        """Read one more relation under an alias; returns the alias of the input."""
         taken = {child.alias for child in self.inputs}
         inside = fresh(alias, taken)
         self.inputs.append(Input(inside, node))
@@ -41,14 +41,14 @@ class Block:
         return inside
 
     def take(self, other: Block) -> None:
-        """Read what another block reads, under the names that it has there."""
+        """Read the relations of another block, under its names."""
         other.close()
         before = dict(self.names)
         inside = self.add(_CLOSED, other.only)
         self.names = {**before, **{name: (inside, ref[1]) for name, ref in other.names.items()}}
 
     def find(self, column: exp.Expr) -> Ref | None:
-        """Where a column, or a value that is computed already, is; None when it is not known."""
+        """The location of a column, or of a value already computed; None when unknown."""
         swapped = self.swaps.get(column)
         if swapped is not None or not isinstance(column, exp.Column):
             return swapped
@@ -68,13 +68,13 @@ class Block:
         )
 
     def free(self, node: exp.Expr) -> list[exp.Expr]:
-        """The columns that an expression names; a value that is computed already counts as one."""
+        """The columns that an expression names; a value already computed counts as one."""
         if node in self.swaps or isinstance(node, exp.Column):
             return [node]
         return [found for part in node.iter_expressions() for found in self.free(part)]
 
     def expr_of_generator(self, node: exp.Expr) -> Expr:
-        """The same for a call of a generator."""
+        """Like `expr`, for a generator call."""
         return self._expr(node, generator=True)
 
     def swapped(self, node: exp.Expr) -> exp.Expr:
@@ -102,7 +102,7 @@ class Block:
         return to_expr(swapped)
 
     def close(self, computed: Iterable[Output] = ()) -> Input:
-        """Make everything read so far one input, with all columns and the computed ones."""
+        """Turn everything read so far into one input, with all columns and the computed ones."""
         extra = list(computed)
         taken = {output.name for output in extra}
         moved: dict[Ref, Ref] = {}
@@ -116,17 +116,17 @@ class Block:
         return self.inputs[0]
 
     def become(self, node: Node, moved: Mapping[Ref, Ref]) -> None:
-        """Read nothing but `node` from here on; `moved` says where the old columns are in it."""
+        """Read only `node` from here on; `moved` maps the old columns to its columns."""
         self.inputs, self.where = [Input(_CLOSED, node)], []
         self.names = {name: moved[ref] for name, ref in self.names.items() if ref in moved}
         self.swaps = {part: moved[ref] for part, ref in self.swaps.items() if ref in moved}
 
     def keep(self, node: Node) -> None:
-        """Replace the one input by a node that has the same columns, and perhaps more."""
+        """Replace the one input by a node with the same columns, and possibly more."""
         self.become(node, {(_CLOSED, column): (_CLOSED, column) for column in node.columns})
 
     def swap(self, part: exp.Expr, column: str) -> None:
-        """From here on an expression is that column of the one input."""
+        """From here on, replace an expression by that column of the one input."""
         self.swaps[part] = (_CLOSED, column)
 
     @property
@@ -141,7 +141,7 @@ class Block:
 
 
 def fresh(wanted: str, taken: set[str]) -> str:
-    """A name like `wanted` that is not taken; it is taken then."""
+    """A name like `wanted` that is not taken; adds it to `taken`."""
     name, number = wanted, 2
     while name in taken:
         name, number = f"{wanted}_{number}", number + 1

@@ -1,9 +1,9 @@
-"""Sub-queries in expressions become joins, so that one set of rules serves all of them.
+"""Sub-queries in expressions become joins, so that one set of rules covers all of them.
 
-EXISTS and IN as conditions are semi joins, NOT EXISTS an anti join, NOT IN an anti join behind its
-two special cases (no rows at all; a NULL among them). A sub-query that stands for a value is
-joined: an uncorrelated one is a relation of one row, a correlated one is grouped by what it is
-correlated on and left joined (Kim 1982, with the care for COUNT of Ganski and Wong 1987).
+EXISTS and IN as conditions are semi joins, NOT EXISTS an anti join, NOT IN an anti join after its
+two special cases (no rows at all; a NULL among them). A sub-query used as a value is joined: an
+uncorrelated one is a relation of one row, a correlated one is grouped by its correlation keys and
+left joined (Kim 1982, with the care for COUNT of Ganski and Wong 1987).
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _MANY = "raise_error('a sub-query that stands for one value has more than one ro
 
 
 def conditions(builder: Builder, block: Block, terms: list[exp.Expr]) -> None:
-    """Put the conjuncts of WHERE on a block: those that connect its inputs before sub-queries."""
+    """Add the conjuncts of WHERE to a block: those that connect its inputs before sub-queries."""
     for term in sorted(terms, key=lambda term: term.find(exp.Query) is not None):
         condition(builder, block, term)
 
 
 def condition(builder: Builder, block: Block, term: exp.Expr) -> None:
-    """Put one conjunct of WHERE on a block."""
+    """Add one conjunct of WHERE to a block."""
     positive, negated = term, False
     while isinstance(positive, exp.Not | exp.Paren):
         negated ^= isinstance(positive, exp.Not)
@@ -66,7 +66,7 @@ def condition(builder: Builder, block: Block, term: exp.Expr) -> None:
 
 
 def values(builder: Builder, block: Block, items: list[exp.Expr]) -> None:
-    """Compute the sub-queries in expressions; the block knows them as columns from then on."""
+    """Compute the sub-queries in expressions; afterwards the block has them as columns."""
     for item in items:
         for node in _outermost(item, block):
             negated = isinstance(node, exp.Not)
@@ -84,9 +84,9 @@ def values(builder: Builder, block: Block, items: list[exp.Expr]) -> None:
 
 
 def _outermost(node: exp.Expr, block: Block) -> list[exp.Expr]:
-    """The sub-queries in an expression that the block does not know as columns yet.
+    """The sub-queries in an expression that the block does not have as columns yet.
 
-    EXISTS, IN and NOT IN are part of theirs.
+    EXISTS, IN and NOT IN are part of their sub-query.
     """
     if node.find(exp.Query) is None or node in block.swaps:
         return []
@@ -101,9 +101,9 @@ def _outermost(node: exp.Expr, block: Block) -> list[exp.Expr]:
 
 
 def in_on(builder: Builder, left: Block, right: Block, on: list[exp.Expr]) -> list[exp.Expr]:
-    """The terms of an outer join's ON, a column in place of each sub-query.
+    """The terms of an outer join's ON, with a column in place of each sub-query.
 
-    It is computed on the side whose columns the sub-query names.
+    A sub-query is computed on the side whose columns it names.
     """
     whole = exp.Tuple(expressions=[term.copy() for term in on])
     for number, asking in enumerate(_outermost(whole, left)):
@@ -119,7 +119,7 @@ def in_on(builder: Builder, left: Block, right: Block, on: list[exp.Expr]) -> li
 
 
 def _named_by(asking: exp.Expr) -> list[exp.Column]:
-    """The columns that a sub-query names of the rows around it."""
+    """The columns of the outer rows that a sub-query names."""
     node = _bare(asking.this) if isinstance(asking, exp.Not) else asking
     if not isinstance(node, exp.In):
         return reaching_out(node)
@@ -139,7 +139,7 @@ def _exists(builder: Builder, block: Block, node: exp.Exists, how: str) -> None:
 
 
 def _one_row(tree: exp.Expr) -> bool:
-    """A SELECT of aggregates without GROUP BY and HAVING: it has a row whatever it reads."""
+    """A SELECT of aggregates without GROUP BY and HAVING: it always has one row."""
     tree = in_brackets(tree)
     return (
         isinstance(tree, exp.Select)
@@ -163,7 +163,7 @@ def _paired(node: exp.In, inner: Inner) -> list[tuple[exp.Expr, exp.Expr]]:
 
 
 def _own(block: Block, inner: Inner, own: exp.Expr) -> exp.Expr:
-    """The left side of IN; a column when the sub-query gives its names another meaning."""
+    """The left side of IN; a column when its names mean something else in the sub-query."""
     if all(inner.block.find(column) is None for column in block.free(own)):
         return own
     name = fresh("__own", {column for child in block.inputs for column in child.node.columns})
@@ -173,7 +173,7 @@ def _own(block: Block, inner: Inner, own: exp.Expr) -> exp.Expr:
 
 
 def _of_one_group(node: exp.Expr) -> exp.Expr | None:
-    """EXISTS and IN over a correlated aggregate without GROUP BY: what they ask of its one row."""
+    """EXISTS and IN over a correlated aggregate without GROUP BY: a condition on its row."""
     query = node.this if isinstance(node, exp.Exists) else node.args.get("query")
     tree = in_brackets(query) if isinstance(query, exp.Expr) else None
     if not isinstance(node, exp.Exists | exp.In) or not isinstance(tree, exp.Select):
@@ -198,7 +198,7 @@ def _of_one_group(node: exp.Expr) -> exp.Expr | None:
 def _asked(tree: exp.Select, item: exp.Expr) -> exp.Expr:
     """The value of one expression over the one row of an aggregate."""
     if not find_calls([item]):
-        return item.copy()  # it names nothing of the rows that are aggregated
+        return item.copy()  # it uses no column of the aggregated rows
     one = tree.copy()
     one.set("having", None)
     one.set("expressions", [item.copy()])
@@ -208,7 +208,7 @@ def _asked(tree: exp.Select, item: exp.Expr) -> exp.Expr:
 def _not_in(builder: Builder, block: Block, node: exp.In) -> None:
     """`x NOT IN Q`: Q is empty, or x is not NULL, no row of Q is NULL, and none equals x.
 
-    `(x, y) NOT IN Q`: no row of Q equals it, or might where a NULL stands.
+    `(x, y) NOT IN Q`: no row of Q equals it, or could equal it because of a NULL.
     """
     inner = inner_of(builder, block, node.args["query"], "IN")
     pairs = _paired(node, inner)
@@ -256,7 +256,7 @@ def _presence(
         Output("nulls", Expr("coalesce({0}, 0) < coalesce({1}, 0)", (made["known"], made["n"]))),
     ]
     if not inner.reaching:
-        # A relation of one row: the booleans cancel while they stay the same.
+        # A relation of one row: the booleans cancel while they are unchanged.
         child = block.inputs.pop()
         block.names = {n: ref for n, ref in block.names.items() if ref[0] != child.alias}
         alias = block.add(child.alias, Select((child,), (), tuple(outputs)))
@@ -271,7 +271,7 @@ def _grouped(
     inner: Inner,
     calls: dict[str, tuple[str, exp.Expr | None]],
 ) -> dict[str, tuple[str, str]]:
-    """Join the block with aggregates of the sub-query, one row for what it is correlated on."""
+    """Join the block with aggregates of the sub-query, one row for each correlation key."""
     below = inner.block
     keys = keys_of(block, inner)
     taken = {f"k{index}" for index in range(len(keys.own))}
@@ -321,7 +321,7 @@ def _exists_value(builder: Builder, block: Block, node: exp.Exists) -> None:
 def _in_value(builder: Builder, block: Block, node: exp.In | exp.Not) -> None:
     """`x IN Q` and `x NOT IN Q` as values, which Spark makes two-valued.
 
-    IN is true where a row equals x; NOT IN where none equals x or leaves that open by a NULL.
+    IN is true where a row equals x; NOT IN where none equals x and no NULL leaves that open.
     """
     negated = isinstance(node, exp.Not)
     asked = _bare(node.this) if isinstance(node, exp.Not) else node
@@ -418,7 +418,7 @@ def scalar(builder: Builder, block: Block, node: exp.Expr) -> None:
 
 
 def _over_nothing(item: exp.Expr, calls: Calls) -> Expr:
-    """An expression over aggregates where there is no row: counts are 0, the rest is NULL."""
+    """An expression over aggregates without rows: counts are 0, everything else is NULL."""
 
     def swap(part: exp.Expr) -> exp.Expr:
         call = calls.get(part)
@@ -443,7 +443,7 @@ def _over_nothing(item: exp.Expr, calls: Calls) -> Expr:
 
 
 def _single(builder: Builder, node: Node, keys: tuple[str, ...]) -> Node:
-    """The one row (of each key): an error at run time when there are more, NULL without any."""
+    """The one row (per key): a runtime error if there are more, NULL if there are none."""
     value = next(column for column in node.columns if column not in keys)
     calls = [
         Call("n", "COUNT", None, False, "", False, ""),

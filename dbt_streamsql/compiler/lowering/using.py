@@ -1,7 +1,7 @@
-"""JOIN … USING and NATURAL JOIN as joins with ON, their common columns as Spark gives them.
+"""JOIN … USING and NATURAL JOIN as joins with ON, with Spark's common columns.
 
 The common column of an inner or left join is the left one, of a right join the right one, of a
-full join the first of both that is not NULL; a join after it compares with that. It comes first.
+full join the first of the two that is not NULL; a later join compares with it. It comes first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Columns = Callable[[exp.Expr], list[str]]
 
 
 def without_using(tree: exp.Expr, columns: Columns) -> None:
-    """Write all such joins of a tree with ON, those of sub-queries first; raises `Unsupported`."""
+    """Rewrite all such joins of a tree with ON, sub-queries first; raises `Unsupported`."""
     for select in reversed(list(tree.find_all(exp.Select))):
         joins = select.args.get("joins") or []
         if any(_common(join) for join in joins):
@@ -31,7 +31,7 @@ def _common(join: exp.Join) -> bool:
 
 @dataclass
 class _Joined:
-    """What is joined so far: each column with the name that it shows, and what it is."""
+    """The relations joined so far: each column with its output name and its expression."""
 
     shown: list[tuple[str, exp.Expr]] = field(default_factory=list)
     merged: dict[str, exp.Expr] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class _Joined:
         return found[0]
 
     def merge(self, join: exp.Join, names: list[str], right: list[str]) -> exp.Expr:
-        """Join by common columns; gives the condition."""
+        """Join by common columns; returns the condition."""
         side = (join.side or "").upper()
         only_left = (join.kind or "").upper() in {"SEMI", "ANTI"}
         conditions: list[exp.Expr] = []
@@ -99,7 +99,7 @@ def _rewrite(select: exp.Select, joins: list[exp.Join], columns: Columns) -> Non
 
 
 def _show(select: exp.Select, joined: _Joined) -> None:
-    """Put what the common columns are where a block names them, also by a star."""
+    """Replace the common columns where a block names them, also through a star."""
     items: list[exp.Expr] = []
     for item in select.expressions:
         if not isinstance(item, exp.Star):

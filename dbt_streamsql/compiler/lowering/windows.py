@@ -1,4 +1,4 @@
-"""Window functions: one node for each PARTITION BY, one over the other."""
+"""Window functions: one node for each PARTITION BY, stacked."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from dbt_streamsql.compiler.lowering.builder import Builder
 
 _NUMBERS = frozenset({"row_number", "ntile", "lag", "lead"})
-"""They tell apart rows that the order leaves equal."""
+"""They distinguish rows that the order leaves equal."""
 _PEERS = frozenset({"rank", "dense_rank", "percent_rank", "cume_dist"})
-"""They treat such rows alike."""
+"""They treat such rows the same."""
 _LISTS = frozenset({"collect_list", "array_agg", "collect_set", "listagg", "string_agg"})
 _FIRST = frozenset({"first_value", "first"})
 _ENDS = _FIRST | {"last_value", "last"}
@@ -34,7 +34,7 @@ _PICKS = frozenset({"last_value", "last", "nth_value", "any_value"})
 
 
 def windows(builder: Builder, block: Block, tree: exp.Select, items: list[exp.Expr]) -> bool:
-    """Compute the window functions in `items`; whether one had to choose between equal rows."""
+    """Compute the window functions in `items`; returns whether one chose between equal rows."""
     found = list(dict.fromkeys(w for item in items for w in _windows(item)))
     if not found:
         return False
@@ -59,7 +59,7 @@ def _windows(node: exp.Expr) -> list[exp.Window]:
 
 
 def _resolved(window: exp.Window, named: dict[str, exp.Expr]) -> exp.Window:
-    """`OVER w` with what WINDOW says about w."""
+    """`OVER w` with the definition of w in WINDOW."""
     alias = window.args.get("alias")
     if alias is None:
         return window
@@ -78,7 +78,7 @@ def _resolved(window: exp.Window, named: dict[str, exp.Expr]) -> exp.Window:
 def _of_peers(builder: Builder, block: Block, whole: exp.Window) -> exp.Window:
     """FIRST_VALUE and LAST_VALUE over whole groups of rows that the order leaves equal.
 
-    Of such a group they may take any value: the least for the first, the greatest for the last.
+    They may take any value of such a group: the least for the first, the greatest for the last.
     """
     node, spec, order = _function(whole), whole.args.get("spec"), whole.args.get("order")
     name = called(node)
@@ -113,7 +113,7 @@ def _ignores_nulls(whole: exp.Window) -> bool:
 
 
 def _function(whole: exp.Window) -> exp.Expr:
-    """The call that a window is over."""
+    """The function call of a window."""
     node: exp.Expr = whole.this
     while isinstance(node, WRAPPERS):
         node = node.this
@@ -121,7 +121,7 @@ def _function(whole: exp.Window) -> exp.Expr:
 
 
 def _argument(call: exp.Expr) -> exp.Expr:
-    """The first argument of a call, what it says about NULLs left aside."""
+    """The first argument of a call, without its NULL treatment."""
     first: exp.Expr = call.expressions[0] if isinstance(call, exp.Anonymous) else call.this
     return first.this if isinstance(first, exp.IgnoreNulls | exp.RespectNulls) else first
 
@@ -177,7 +177,7 @@ def _over(block: Block, whole: exp.Window, name: str, inside: dict[tuple[str, st
 
 
 def _call(block: Block, node: exp.Expr) -> Expr:
-    """The function of a window, its arguments checked."""
+    """The function of a window, with its arguments checked."""
     swapped = block.swapped(node)
     checked = swapped
     while isinstance(checked, WRAPPERS):
@@ -192,7 +192,7 @@ def _call(block: Block, node: exp.Expr) -> Expr:
 
 
 def _ties(whole: exp.Window, frame: str) -> bool:
-    """Whether the function needs one order of all rows; refused where none can be given to it."""
+    """Whether the function needs a total order of the rows; refused where none is possible."""
     node = _function(whole)
     name = called(node)
     if name in _ENDS and isinstance(_argument(node), exp.Window):

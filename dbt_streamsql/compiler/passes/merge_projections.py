@@ -1,4 +1,4 @@
-"""Put projections and filters together: fewer nested queries, and keys that stay in sight."""
+"""Merge projections and filters: fewer nested queries, and keys that stay visible."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dbt_streamsql.plan.relational import (
 
 
 def merge(node: Node) -> Node:
-    """The same rows, where a SELECT over a SELECT is one wherever that is possible.
+    """The same rows, with nested SELECTs merged into one wherever possible.
 
-    Time windows (`window(…)`) make rows in a projection, so what reads them stays apart.
+    Time windows (`window(…)`) make rows in a projection, so their readers stay apart.
     """
     node = with_children(node, tuple(merge(child) for child in children(node)))
     if not isinstance(node, Select):
@@ -42,7 +42,7 @@ def _makes_rows(node: Select) -> bool:
 
 
 def _into(node: Select, alias: str, below: Select, names: dict[str, str]) -> Select:
-    """Read the inputs of `below` in its place, under other aliases where `names` says so."""
+    """Read the inputs of `below` in its place, with the aliases renamed by `names`."""
 
     def placed(expr: Expr) -> Expr:
         moved: dict[Ref, Expr] = {

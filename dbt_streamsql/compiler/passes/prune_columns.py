@@ -1,4 +1,4 @@
-"""Cut every node to the columns in use, so that changes are narrow and cancel early."""
+"""Prune every node to the columns in use, so that changes are narrow and cancel early."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Tied = TypeVar("Tied", Window, Limit)
 
 
 def prune(node: Node, needed: frozenset[str] | None = None) -> Node:
-    """The same rows with only `needed` columns (None: all), in the old order.
+    """The same rows with only `needed` columns (None: all), in the same order.
 
     A node keeps at least one column: a bag of rows without columns cannot be written in SQL.
     """
@@ -66,7 +66,7 @@ def prune(node: Node, needed: frozenset[str] | None = None) -> Node:
 
 
 def _exactly(node: Node, names: list[str]) -> Node:
-    """A side of a union: it has these columns and no other, in this order."""
+    """A side of a union with exactly these columns, in this order."""
     below = prune(node, frozenset(names))
     if list(below.columns) == names:
         return below
@@ -97,7 +97,7 @@ def _window(node: Window, wanted: frozenset[str]) -> Node:
 
 
 def _with_ties(node: Tied) -> Tied:
-    """The node with the columns that its input still has."""
+    """The node, its tie-breakers limited to the columns of its input."""
     left = set(node.input.columns)
     return replace(
         node,

@@ -29,9 +29,9 @@ class NotEquivalentError(Exception):
 
 
 def match_columns(new: Node, old: Node, *, lacking: bool = False) -> dict[str, str]:
-    """The column of `old` for each of `new`, both having the same rows up to other columns.
+    """The column of `old` for each of `new`, if both have the same rows up to other columns.
 
-    `lacking`: aggregates that only `new` has are left out.
+    `lacking`: ignore aggregates that only `new` has.
     """
     if type(new) is not type(old):
         raise NotEquivalentError("the query has a different structure")
@@ -96,7 +96,7 @@ def _aggregate(new: Aggregate, old: Aggregate) -> dict[str, str]:
 
 
 def call_in_words_of(call: Call, names: Mapping[str, str]) -> Call:
-    """A call in the words of the old relation, without its name."""
+    """A call with the names of the old relation, without its own name."""
     arg = None if call.arg is None else names[call.arg]
     return replace(call, name="", arg=arg, args=tuple(names[name] for name in call.args))
 
@@ -135,7 +135,7 @@ def _limit(new: Limit, old: Limit) -> dict[str, str]:
 def _ties(
     new: Window | Limit, names: Mapping[str, str]
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """What breaks ties, in the words of the old relation."""
+    """The tie-breakers, with the names of the old relation."""
     unlike = ((names[name], kind) for name, kind in new.unlike)
     return tuple(names[name] for name in new.sortable), tuple(unlike)
 
@@ -191,7 +191,7 @@ def _outputs(
     for output in new:
         names = known.get(normalize_refs(rename_refs(output.expr, at)), ())
         if names:
-            # Of columns that are the same, what is above names the one that has this name.
+            # Among equal columns, the operators above use the one with this name.
             found[output.name] = output.name if output.name in names else names[0]
     return found
 
@@ -206,13 +206,13 @@ def _equal(
 
 
 def row_makers(select: Select, at: Mapping[Ref, Expr] | None = None) -> set[Expr]:
-    """The outputs of a projection that make several rows of one."""
+    """The outputs of a projection that turn one row into several."""
     made = [o.expr for o in select.outputs if "window(" in o.expr.template.lower()]
     return {normalize_refs(expr if at is None else rename_refs(expr, at)) for expr in made}
 
 
 def rename_refs(expr: Expr, at: Mapping[Ref, Expr]) -> Expr:
-    """An expression in the words of the old relation."""
+    """An expression with the names of the old relation."""
     for ref in expr.refs:
         if ref not in at:
             raise NotEquivalentError(f"{ref[1]} is not stored")
@@ -220,5 +220,5 @@ def rename_refs(expr: Expr, at: Mapping[Ref, Expr]) -> Expr:
 
 
 def normalize_refs(expr: Expr) -> Expr:
-    """The expression with its columns numbered in the order in which they stand there."""
+    """The expression with its columns numbered in order of appearance."""
     return expr.over({})

@@ -1,8 +1,8 @@
-"""The rows of a wide table that has other branches, from those that are stored.
+"""The rows of a wide table with other branches, from the stored rows.
 
-What is stored tells each branch that stays apart: its rows are the keys where its counter is above
-zero, its columns are cells. Only the branches that are new, or that write what is not stored, are
-computed from their sources.
+Each branch can be restored from what is stored: its rows are the keys where its counter is above
+zero, its columns are cells. Only branches that are new, or that write columns that are not stored,
+are computed from their sources.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from dbt_streamsql.plan.relational import Branches
 @dataclass(frozen=True)
 class Rebranched:
     """`sql` gives all stored columns of the new version, with a hole for the stored rows and one
-    for each table that is read; `lacking` are the branches that are read, and `stays` says that
-    the stored rows are those of the new version."""
+    for each table that is read; `lacking` are the branches that are read; `stays`: the stored rows
+    are the rows of the new version."""
 
     sql: str
     lacking: tuple[str, ...]
@@ -74,7 +74,7 @@ def rebranched(new: Branches, old: Branches, tables: tuple[str, ...], stored: st
 
 
 def _stored(new: Branches, number: int, old: Branches) -> tuple[str, tuple[int, ...]] | None:
-    """The old branch that has the rows of a new one, and which of its cells are the targets."""
+    """The old branch with the rows of a new one, and which of its cells are the targets."""
     node, width = new.inputs[number].node, len(new.keys)
     own = [child for child in old.inputs if child.alias == new.names[number]]
     for child in [*own, *old.inputs]:
@@ -99,7 +99,7 @@ def _stored_side(
     kept: dict[int, tuple[str, tuple[int, ...]]],
     stored: str,
 ) -> str:
-    """The stored rows, with a pack for each branch that stays."""
+    """The stored rows, with a pack for each kept branch."""
     keys = [f"r.{_name(key)} AS k{at}" for at, key in enumerate(new.keys)]
     packs, there = [], []
     for number in range(len(new.inputs)):

@@ -1,13 +1,13 @@
-"""Whether the rows of a new definition follow from those that are stored for the old one.
+"""Whether the rows of a new definition follow from the stored rows of the old one.
 
 Both definitions are compared as relational trees. The stored rows are a projection
 
-    S = π_e σ_p (A ⋈ B ⋈ …)        (e: all stored columns, the hidden ones too)
+    S = π_e σ_p (A ⋈ B ⋈ …)        (e: all stored columns, including hidden ones)
 
 and a query, or a part of it, π_f σ_q (A ⋈ B ⋈ …) over the same relations follows from S when each
-conjunct of p is one of q, and f and the rest of q need nothing but columns among e. Relations are
-the same when they differ in names and in columns that the new definition does not use, and in
-nothing else: what cannot be seen to be the same is computed from the sources.
+conjunct of p is one of q, and f and the rest of q need only columns among e. Relations are the
+same when they differ only in names and in columns that the new definition does not use: anything
+that cannot be shown to be the same is computed from the sources.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _S = f"{HIDDEN_PREFIX}stored"
 
 
 def redefinition(old: CompiledPlan, new: CompiledPlan, catalog: Catalog) -> Redefinition:
-    """The verdict on a new definition; both plans are of this compiler and of the same inputs."""
+    """The verdict on a new definition; both plans have this compiler and the same inputs."""
     try:
         wide = _wide(old, new)
         if wide is not None:
@@ -98,7 +98,7 @@ def redefinition(old: CompiledPlan, new: CompiledPlan, catalog: Catalog) -> Rede
 
 
 def _wide(old: CompiledPlan, new: CompiledPlan) -> Redefinition | None:
-    """The verdict on two wide tables; None unless both are."""
+    """The verdict on two wide tables; None if neither is."""
     if not old.is_wide and not new.is_wide:
         return None
     _check(old, new)
@@ -138,20 +138,20 @@ def _made(old: CompiledPlan, new: CompiledPlan) -> Node:
     if WRITTEN not in wanted.columns:
         return made
     if WRITTEN in known.columns and isinstance(made, Select) and made.inputs[0].alias == _S:
-        # The groups are those that are stored, and as old.
+        # The groups are the stored ones, and keep their age.
         return replace(made, outputs=(*made.outputs, Output(WRITTEN, Expr.column(_S, WRITTEN))))
     return made
 
 
 def _ageless(select: Select) -> Select:
-    """What is stored, without the time at which a group was written."""
+    """The stored columns, without the time at which a group was written."""
     inputs = tuple(child for child in select.inputs if child.alias != fold.CLOCK_ALIAS)
     outputs = tuple(output for output in select.outputs if output.name != WRITTEN)
     return replace(select, inputs=inputs, outputs=outputs)
 
 
 def _lasting(old: CompiledPlan, new: CompiledPlan) -> str:
-    """In which states the plans differ, if in nothing else ('' = in other things too)."""
+    """Which states differ in their TTL, if nothing else differs ('' = something else does)."""
     if _without_ttls(old.tree) != _without_ttls(new.tree):
         return ""
     before = {(part.id, s.index): s for part in old.operators for s in part.states}
@@ -168,14 +168,14 @@ def _for(state: State) -> str:
 
 
 def _without_ttls(tree: Any) -> Any:
-    """A tree as data without its lengths of time."""
+    """A tree as data without its TTLs."""
     if isinstance(tree, dict):
         return {name: _without_ttls(part) for name, part in tree.items() if name != "ttl"}
     return [_without_ttls(part) for part in tree] if isinstance(tree, list | tuple) else tree
 
 
 def _stored(plan: CompiledPlan) -> Select:
-    """What is stored for a view: its columns, the hidden ones too, over what its query reads."""
+    """What is stored for a view: its columns, including hidden ones, over its query's inputs."""
     root = node_of(plan.tree)
     view = incrementalize(View(root, plan.columns), (), Emitter(root))
     if view.full is not None:
@@ -188,7 +188,7 @@ def _stored(plan: CompiledPlan) -> Select:
 
 
 def _once(select: Select) -> Select:
-    """Of aggregates that are the same only the first is named."""
+    """Only the first of several equal aggregates keeps its name."""
     same: dict[Ref, Expr] = {}
     for child in select.inputs:
         first: dict[Call, str] = {}
@@ -222,12 +222,12 @@ def _over(node: Node, old: Select) -> Node:
         try:
             return with_children(node, tuple(_over(child, old) for child in below))
         except NotEquivalentError:
-            # What is wrong with the whole says more than what is wrong with a table of it.
+            # The reason for the whole is more helpful than the reason for one of its tables.
             raise why from None
 
 
 def _answer(new: Select, old: Select) -> Select:
-    """A block over the stored rows, when it reads what they were made of."""
+    """A block over the stored rows, if it reads the relations that they were made from."""
     if len(new.inputs) != len(old.inputs):
         raise NotEquivalentError("it joins different relations")
     shown = {normalize_refs(output.expr): output.name for output in old.outputs}
@@ -272,7 +272,7 @@ def _answer(new: Select, old: Select) -> Select:
 def _added(
     new: Aggregate, old: Input, found: Mapping[str, str], shown: Mapping[Expr, str]
 ) -> dict[str, Expr]:
-    """The aggregates that were not asked for, and that follow from others that are stored."""
+    """The aggregates that are not stored, but follow from other stored ones."""
     assert isinstance(old.node, Aggregate)
     names = match_columns(new.input, old.node.input)
     columns: dict[str, str] = {}
@@ -305,14 +305,14 @@ def _added(
 
 
 def _read(old: CompiledPlan) -> str:
-    """The stored rows with the types that the query gave them: the table may have wider ones."""
+    """The stored rows with the types of the query: the table may have wider ones."""
     columns = (*old.columns, *old.hidden)
     items = ", ".join(_cast(escape(ident(column.name)), column) for column in columns)
     return f"(SELECT {items} FROM {{{STORED}}})"
 
 
 def _typed(sql: str, columns: tuple[Column, ...], made: Sequence[str]) -> str:
-    """The columns of a query; a group of which it says nothing else is written now."""
+    """The columns of a query; a group without a recorded write time is written now."""
     items = ", ".join(
         _cast(
             f"{{{NOW}}}" if c.name == WRITTEN and c.name not in made else escape(ident(c.name)), c
@@ -327,7 +327,7 @@ def _cast(value: str, column: Column) -> str:
 
 
 def _stays(made: Node) -> set[str]:
-    """The columns that are the stored ones, in rows that are all the stored ones."""
+    """The columns that are the stored ones, if the rows are exactly the stored rows."""
     if not isinstance(made, Select) or made.where or made.inputs[0].alias != _S:
         return set()
     return {o.name for o in made.outputs if o.expr == Expr.column(_S, o.name)}

@@ -1,12 +1,12 @@
-"""Partial updates: what changed in a branch becomes the cells of its columns, and of no other.
+"""Partial updates: a change of a branch updates the cells of its own columns, and no others.
 
-A branch has at most one row for a key. Of its consolidated change, for each key
+A branch has at most one row for a key. From its consolidated change, for each key
 
-    rows_b' = rows_b + Σ w        cell' = the value of the row that came, NULL when one only went
+    rows_b' = rows_b + Σ w        cell' = the value of the inserted row, NULL after only a delete
 
 and the wide row lives while Σ_b rows_b > 0, or, with an anchor, while rows_anchor > 0. Branches
-without a change are neither read nor written. A key that the anchor gains is new: what the other
-branches say of it is read from them as they are now, and their own change of it is left out.
+without a change are neither read nor written. A key that the anchor gains is new: the values of
+the other branches are read from their current rows, and their own change of it is skipped.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from dbt_streamsql.plan.steps import Component, Derived, Fold, Part
 
 
 def plan(view: View, emitter: Emitter) -> View:
-    """Emit the changes of all branches and the fold that takes them up: with `reuse` one for all,
-    else one for each."""
+    """Emit the changes of all branches and the fold that applies them: with `reuse` one for all,
+    otherwise one for each."""
     node = view.root
     assert isinstance(node, Branches)
     at = layout(node)
@@ -45,7 +45,7 @@ def plan(view: View, emitter: Emitter) -> View:
         _derived(node, at, view.columns),
         at.rows[node.names.index(node.anchor)] if node.anchor else at.claims,
     )
-    # The anchor comes first: it makes the rows that the others fill.
+    # The anchor comes first: it creates the rows that the other branches fill.
     order = sorted(range(len(parts)), key=lambda number: node.names[number] != node.anchor)
     groups = [parts] if node.reuse else [[parts[number]] for number in order]
     for group in groups:
@@ -73,7 +73,7 @@ def _components(node: Branches, at: Layout) -> tuple[Component, ...]:
 
 
 def _derived(node: Branches, at: Layout, columns: tuple[Column, ...]) -> tuple[Derived, ...]:
-    """What several branches make together, from the cells that are kept of each."""
+    """The columns computed from several branches, from the stored cells of each."""
     stored = {name for names in at.cells for name in names}
     shown = values(
         node,
@@ -106,14 +106,14 @@ def _parts(node: Branches, at: Layout, emitter: Emitter) -> list[Part]:
 
 
 def _moved(node: Branches, at: Layout, number: int, frame: str, emitter: Emitter) -> str:
-    """What the signed rows of a branch do to each key: rows more or fewer, and the new cells."""
+    """What the signed rows of a branch do to each key: the change in rows, and the new cells."""
     columns = node.inputs[number].node.columns
     width = len(node.keys)
     signed = emitter.consolidated("moves", frame, columns, {})
     keys = [key_sql(node, number, place, _name(columns[place])) for place in range(width)]
     items = [f"{sql} AS {_name(key)}" for sql, key in zip(keys, node.keys, strict=True)]
     items.append(f"sum({WEIGHT}) AS {_name(at.rows[number])}")
-    # Of several rows that come, which breaks the rule, any; their number tells of it.
+    # Several inserted rows break the rule: take any of them; their count reveals the violation.
     items += [
         f"any_value(IF({WEIGHT} > 0, {_name(column)}, NULL), true) AS {_name(cell)}"
         for column, cell in zip(columns[width:], at.cells[number], strict=True)
@@ -132,7 +132,7 @@ def _gained(node: Branches, at: Layout, anchor: int, moved: str, emitter: Emitte
 
 
 def _beside(node: Branches, number: int, frame: str, gained: str, emitter: Emitter) -> str:
-    """The change of a branch where the anchor gains keys: of those all its rows, as if new."""
+    """The change of a branch; for keys that the anchor gains, all its rows, as if new."""
     child = node.inputs[number].node
     columns = ", ".join(f"r.{_name(column)}" for column in child.columns)
     own = child.columns[: len(node.keys)]

@@ -1,4 +1,4 @@
-"""Aggregates that are sums over signed rows, and the columns from which they are computed.
+"""Aggregates that are sums over signed rows, and the columns that they are computed from.
 
 For exact types, with stored `n`, `n_x`, `s_x`
 
@@ -29,14 +29,14 @@ ALL = Call("", "COUNT", None, False, "bigint", False, "bigint")
 _SIGN = "_sign"
 _FOLDED = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX"})
 _NARROW_AVERAGE = 11
-"""Digits up to which Spark's rule DecimalAggregates averages in doubles (15 less 4)."""
+"""Digits up to which Spark's rule DecimalAggregates averages in doubles (15 minus 4)."""
 _DIGITS = 38
 _KEPT_SCALE = 6
-"""Digits of a decimal, and those behind the point that no addition rounds away."""
+"""Digits of a decimal, and the decimal places that no addition rounds away."""
 _WIDEST_NEGATION = 34
 """Digits up to which Spark's unary minus is exact (DECIMAL128)."""
 _WIDEST_PRODUCT = 17
-"""Digits of a decimal that times a BIGINT weight keeps them all (17 + 21 = 38)."""
+"""Digits of a decimal that a product with a BIGINT weight keeps (17 + 21 = 38)."""
 
 
 def unfolded(call: Call) -> str:
@@ -55,7 +55,7 @@ def unfolded(call: Call) -> str:
 
 
 def _adds_exactly(precision: int, scale: int) -> bool:
-    """Whether two sums add up without rounding: Spark gives up digits beyond 38, down to six."""
+    """Whether two sums add without rounding: Spark drops digits beyond 38, down to six."""
     return precision + 10 < _DIGITS or scale <= _KEPT_SCALE
 
 
@@ -63,7 +63,7 @@ def _adds_exactly(precision: int, scale: int) -> bool:
 class Components:
     """The components found so far: each with the call that fills it on a full refresh.
 
-    `visible` are the calls that have a column already, without their names.
+    `visible` are the calls that already have a column, without their names.
     """
 
     visible: dict[Call, str]
@@ -73,7 +73,7 @@ class Components:
     _columns: dict[Call, str] = field(default_factory=dict)
 
     def component(self, call: Call, kind: str, null_when_zero: str = "") -> str:
-        """The column where `call` is stored, adding it when it is new."""
+        """The column that stores `call`, added when it is new."""
         bare = replace(call, name="")
         if bare in self._columns:
             return self._columns[bare]
@@ -125,7 +125,7 @@ def _total(call: Call, column: Column) -> Call:
 
 
 def _narrow_average(total: str, count: str, scale: int, result: str) -> str:
-    """AVG of a narrow decimal as Spark's optimizer has it: whole units, divided as doubles."""
+    """AVG of a narrow decimal as in Spark's optimizer: whole units, divided as doubles."""
     unit = f"1{'0' * scale}"
     units = f"CAST(CAST({total} * {unit} AS DECIMAL(38,0)) AS DOUBLE)"
     return f"CAST({units} / nullif({count}, 0) / {unit}.0D AS {result})"
@@ -134,7 +134,7 @@ def _narrow_average(total: str, count: str, scale: int, result: str) -> str:
 def _decimal_average(total: str, count: str, result: str) -> str:
     """total/count rounded half up once, in whole numbers of the last digit.
 
-    A plain division would round twice: first to the scale that Spark gives the quotient.
+    A plain division would round twice: first to Spark's scale of the quotient.
     """
     decimal = Column("", result).decimal
     assert decimal is not None
@@ -150,7 +150,7 @@ def _decimal_average(total: str, count: str, result: str) -> str:
 def group_changes(
     node: Aggregate, stored: tuple[str, ...], state: Components, emitter: Emitter
 ) -> str:
-    """The change of each group where anything moved, computed once: a frame.
+    """The change of each group that anything touched, computed once: a frame.
 
     It has the keys as `stored`, a column for each component, and the recomputed extrema.
     """
@@ -167,7 +167,7 @@ def group_changes(
         return groups
     exact = _exact(node, stored, extrema, groups, emitter)
     parts = [component for component, _ in extrema]
-    # Without a group that lost a value the extrema are empty, and such a frame is not joined.
+    # If no group lost a value, the extrema are empty, and an empty frame is not joined.
     names = [escape(ident(name)) for name in (*stored, *(part.column for part in parts))]
     none = emitter.query(
         "no_extrema", f"SELECT {', '.join(names)}\nFROM {{{groups}}}\nWHERE false"
@@ -218,7 +218,7 @@ def _changes_sql(node: Aggregate, stored: tuple[str, ...], changed: str, state: 
     if node.ttl:
         items.append(f"max({weight} <> 0) AS {MOVED}")
     if (node.ttl or any(scan.ttl for scan in scans(node))) and node.input.columns:
-        # What was only written again counts as a write of its group, and as no loss.
+        # A row that was only rewritten counts as a write of its group, but not as a loss.
         columns = ", ".join(escape(ident(name)) for name in node.input.columns)
         source = (
             f"(\n  SELECT {columns}, sum({WEIGHT}) AS {WEIGHT}\n  FROM {source}\n"
@@ -252,7 +252,7 @@ def _signed(argument: str, call: Call, weight: str) -> str:
 
 
 def _negated(value: str, type_: str) -> str:
-    """Minus a decimal, to its last digit: by its text where Spark's minus would round."""
+    """The negative of a decimal, exact to its last digit: as text where Spark's minus rounds."""
     decimal = Column("", type_).decimal
     if decimal is None or decimal[0] <= _WIDEST_NEGATION:
         return f"-{value}"

@@ -1,6 +1,6 @@
 """GROUP BY at the top of a view: the change of the aggregates folds into the stored groups.
 
-What is not a visible column already is kept in hidden ones. DISTINCT is the case without
+Anything that is not a visible column is stored in hidden ones. DISTINCT is the case without
 aggregates.
 """
 
@@ -24,7 +24,7 @@ from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.plan.steps import Derived, Fold
 
 CLOCK_ALIAS = f"{HIDDEN_PREFIX}clock"
-"""Under which a full refresh of groups that may be forgotten reads the barrier's time."""
+"""The alias of the barrier's time in a full refresh of groups that may expire."""
 
 
 def applies(node: Aggregate, select: Select) -> bool:
@@ -48,7 +48,7 @@ def _obstacle(node: Aggregate, select: Select) -> str:
 
 @dataclass(frozen=True)
 class Folded:
-    """The groups at the top of a view: how they are stored, and what is shown of them.
+    """The groups at the top of a view: how they are stored, and what is visible of them.
 
     `alive` is the component that counts the rows of a group.
     """
@@ -74,7 +74,7 @@ def folded(view: View) -> Folded:
 
 
 def plan(view: View, emitter: Emitter) -> View:
-    """Emit the steps of a fold and say which hidden columns it keeps."""
+    """Emit the steps of a fold; returns the view with its hidden columns."""
     found = folded(view)
     node, select, key, state = found.node, found.select, found.key, found.state
     groups = group_changes(node, key.columns, state, emitter)
@@ -100,7 +100,7 @@ def plan(view: View, emitter: Emitter) -> View:
 
 
 def _stored(node: Aggregate, select: Select, view: View) -> dict[Call, str]:
-    """Calls that a visible column shows as they are, by the call without its name."""
+    """Calls that a visible column holds unchanged, by the call without its name."""
     calls = {call.name: call for call in node.calls}
     stored: dict[Call, str] = {}
     for output, column in zip(select.outputs, view.columns, strict=True):

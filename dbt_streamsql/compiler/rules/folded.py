@@ -1,7 +1,7 @@
 """GROUP BY below other operators, of aggregates that are sums over signed rows.
 
 The old values of the touched groups are computed once, from the rows before the epoch; the new
-ones are the old ones and the change. Groups whose values stay are left out.
+values are the old ones plus the change. Groups whose values are unchanged are left out.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def delta(node: Aggregate, emitter: Emitter) -> str:
 
 
 def _moved(node: Aggregate, spec: Fold, old: str) -> str:
-    """Both rows of each group, side by side, and then one below the other."""
+    """Both rows of each group, first side by side, then as two rows."""
     new = fold_values(spec, "t", "s")
     places = range(len(node.calls))
     keys = [f"s.{escape(ident(key))} AS k{at}" for at, key in enumerate(node.keys)]

@@ -1,4 +1,4 @@
-"""Generators (EXPLODE and its kin) are linear: a changed row makes its rows, with its weight."""
+"""Generators (EXPLODE and similar) are linear: a changed row makes its rows, with its weight."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from dbt_streamsql.plan.schema import WEIGHT
 
 
 def delta(node: Generate, emitter: Emitter) -> str:
-    """What the generator makes of the changed rows."""
+    """The generator applied to the changed rows."""
     changed = delta_of(node.input, emitter)
     return emitter.query("generated", generate(node, f"{{{changed}}} i", f"i.{WEIGHT}"))

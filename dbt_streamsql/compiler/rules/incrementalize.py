@@ -1,4 +1,4 @@
-"""Choose how the top of a view takes up a change; the rules below it are `rules/`."""
+"""Choose how the top of a view applies a change; the rules below it are `rules/`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def incrementalize(view: View, key_types: tuple[Column, ...], emitter: Emitter) 
     refuse_incomparable(key_types, "GROUP BY or PARTITION BY")
     if isinstance(node, Aggregate) and fold.applies(node, select):
         return fold.plan(view, emitter)
-    # What is stored may hold rows that are forgotten: only what is remembered counts.
+    # The stored rows may include expired ones: only what is still remembered counts.
     if limit.applies(node, select) and not any(scan.ttl for scan in scans(node)):
         return limit.plan(view, emitter)
     return replace.plan(view, emitter)

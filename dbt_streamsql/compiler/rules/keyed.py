@@ -4,10 +4,10 @@ With K = the keys in the change of the input, and N the operator,
 
     dN = N(R' restricted to K) − N(R restricted to K)
 
-is exact for every deterministic aggregate or window function, because what N makes of a key
-depends on the rows of that key alone. The key of a grouping are its columns, of a window what it
-is partitioned by. Without keys (a global aggregate, a LIMIT) all is recomputed when the input
-changes.
+is exact for every deterministic aggregate or window function, because the result of N for a key
+depends on the rows of that key alone. The key of a grouping is its columns, the key of a window
+its PARTITION BY. Without keys (a global aggregate, a LIMIT) everything is recomputed when the
+input changes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def delta(node: Keyed, emitter: Emitter) -> str:
 
 
 def unlike(node: Keyed) -> dict[str, str]:
-    """The columns of a node that Spark does not compare, with their types."""
+    """The columns of a node that Spark cannot compare, with their types."""
     if isinstance(node, Aggregate):
         made = (Column(call.name, call.type) for call in node.calls)
         return {column.name: column.type for column in made if not column.is_comparable}

@@ -1,11 +1,11 @@
-"""ORDER BY … LIMIT at the top of a view: the stored rows are enough to know the new ones.
+"""ORDER BY … LIMIT at the top of a view: the stored rows are enough to compute the new ones.
 
 The view holds the first n rows V of R. Up to the last row of V, nothing of R is unknown, so with
 the change dR cut at that row
 
     V' = the first n rows of V + dR    if these are at least n, or V was all of R
 
-Otherwise rows from below must move up, and the whole query is asked.
+Otherwise rows from below must move up, and the whole query is run.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _HELD, _PLACE, _EDGE, _NUMBER = (
 
 
 def applies(node: Keyed, select: Select) -> bool:
-    """Whether the view holds all the first rows, and every column of them sorts."""
+    """Whether the view holds all the first rows, and all their columns are sortable."""
     if not isinstance(node, Limit) or node.limit is None or node.offset or select.where:
         return False
     return set(node.columns) <= set(node.sortable)
 
 
 def plan(view: View, emitter: Emitter) -> View:
-    """Emit the merge of the stored rows with the change, and the whole query for when it fails."""
+    """Emit the merge of the stored rows with the change, and the whole query as a fallback."""
     node, block, _ = keyed_view(view)
     assert isinstance(node, Limit)
     refuse_incomparable(view.columns, "distinguishing rows")
@@ -87,7 +87,7 @@ def plan(view: View, emitter: Emitter) -> View:
 
 
 def _places(node: Limit, block: Select, view: View) -> tuple[dict[str, str], tuple[Output, ...]]:
-    """Where each column of the rows is stored, and the hidden ones among those."""
+    """Where each column of the rows is stored, and which of those are hidden."""
     shown: dict[str, str] = {}
     for output, column in zip(block.outputs, view.columns, strict=True):
         ref = output.expr.as_column
@@ -100,7 +100,7 @@ def _places(node: Limit, block: Select, view: View) -> tuple[dict[str, str], tup
 
 
 def _known(node: Limit, changed: str, stored: str, shown: dict[str, str]) -> str:
-    """The rows of R' that are known, with how often they are there: all up to the last of V."""
+    """The known rows of R', with their counts: all up to the last row of V."""
     columns = listed(node.columns)
     stored_rows = ", ".join(
         aliased(f"s.{escape(ident(shown[name]))}", name) for name in node.columns

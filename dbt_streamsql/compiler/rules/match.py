@@ -7,8 +7,8 @@ With m(l) = whether the row l of L has a partner in R, before and (') after the 
     d(L ⟕ R) = d(L ⋈ R) + pad(d(L ▷ R))                  full: the same from both sides
 
 (Griffin and Kumar 1998; checked on random bags with NULL keys, duplicates, residual predicates.)
-Only rows that have a partner in dR can gain their first or lose their last one. How many partners
-come and go is known from dR, so one look into R' tells both counts: c = c' − n.
+Only rows that have a partner in dR can gain their first or lose their last one. dR gives the
+change n in the number of partners, so one read of R' gives both counts: c = c' − n.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _SIGN = f"{HIDDEN_PREFIX}sign"
 
 @dataclass(frozen=True)
 class _Side:
-    """One side whose rows are asked for partners on the other; `pairs` are equal columns."""
+    """One side whose rows look for partners on the other; `pairs` are equal columns."""
 
     rows: Input
     partners: Input
     on: tuple[Expr, ...]
     pairs: tuple[tuple[str, str, str], ...]
     simple: bool
-    """Whether a row has a partner is decided by the `pairs` and by the row itself."""
+    """Whether the `pairs` and the row itself decide if a row has a partner."""
 
 
 def delta(node: Match, emitter: Emitter) -> str:
@@ -79,7 +79,7 @@ def _padded(node: Match, rows: Input, alone: str) -> str:
 
 
 def by_key(node: Match) -> bool:
-    """Whether equal columns decide who has a partner, in every direction that is asked."""
+    """Whether equal columns decide which rows have partners, in every direction that is needed."""
     sides = [(node.left, node.right)]
     if node.kind == "full":
         sides.append((node.right, node.left))
@@ -133,7 +133,7 @@ def _lonely(side: _Side, kind: str, emitter: Emitter) -> str:
 
 
 def _met(side: _Side, changed: str, source: Source) -> str:
-    """The partners that some changed row can have, each combination of their columns once."""
+    """The partners that changed rows can have, each combination of their columns once."""
     used = sorted(columns_of(side.on, side.partners.alias))
     met = {other: Link(own, op, same=False) for own, other, op in side.pairs}
     partners = _cut(side.partners, changed, met)
@@ -146,7 +146,7 @@ def _met(side: _Side, changed: str, source: Source) -> str:
 
 
 def _flips_by_key(side: _Side, partners: str, emitter: Emitter) -> str:
-    """Keys of the partners under which the first one came or the last one went."""
+    """Keys of the partners for which the first one was added or the last one removed."""
     keys = tuple(dict.fromkeys(other for _, other, _ in side.pairs))
     known = [f"{_col('d', other)} IS NOT NULL" for _, other, op in side.pairs if op == "="]
     where = f"WHERE {' AND '.join(dict.fromkeys(known))}\n" if known else ""
@@ -170,7 +170,7 @@ def _flips_by_key(side: _Side, partners: str, emitter: Emitter) -> str:
 
 
 def _flips_by_row(side: _Side, partners: str, emitter: Emitter) -> str:
-    """The same for any condition, for the columns of the rows that it asks about."""
+    """The same for any condition, for the columns of the rows that it reads."""
     asked = _asked(side)
     mine, theirs = (escape(ident(child.alias)) for child in (side.rows, side.partners))
     on = _on(side.on)
@@ -223,7 +223,7 @@ def _cut(child: Input, frame: str, links: dict[str, Link]) -> Input:
 
 
 def _asked(side: _Side) -> tuple[str, ...]:
-    """The columns of a row by which its partners are found."""
+    """The columns of a row that determine its partners."""
     return tuple(sorted(columns_of(side.on, side.rows.alias)))
 
 

@@ -1,4 +1,4 @@
-"""What is computed key by key at the top of a view: groups that do not fold, windows, a LIMIT.
+"""Views whose top is computed key by key: groups that do not fold, windows, a LIMIT.
 
 For K = the keys in the change, the rows of K in the view become N(R' restricted to K): they depend
 on the rows of their key alone. The old rows are read from the view itself, not recomputed. Without
@@ -25,7 +25,7 @@ def plan(view: View, emitter: Emitter) -> View:
     changed = delta_of(node.input, emitter)
     keys = touched(node, changed, emitter) if keys_of(node) else ""
     if not keys and any(scan.ttl for scan in scans(node)):
-        # Where nothing was seen to change nothing is forgotten.
+        # Without an observed change nothing expires.
         changed = emitter.collect("moved_rows", changed)
     outputs = (
         *(

@@ -1,4 +1,4 @@
-"""Every other view: its signed change is added to its rows, copy by copy."""
+"""All other views: their signed change is added to their rows, copy by copy."""
 
 from __future__ import annotations
 

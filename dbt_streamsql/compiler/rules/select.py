@@ -39,7 +39,7 @@ from dbt_streamsql.plan.relational import (
 from dbt_streamsql.plan.schema import WEIGHT
 
 _SMALL = "small"
-"""Alias of the part of a join term that holds the change, joined so far."""
+"""Alias of the part of a join term that contains the change, joined so far."""
 
 
 def delta(node: Select, emitter: Emitter) -> str:
@@ -73,7 +73,7 @@ def delta(node: Select, emitter: Emitter) -> str:
 
 
 def _is_narrowing(node: Select) -> bool:
-    """Nothing but a choice of columns under their own names."""
+    """Whether the node only selects columns under their own names."""
     return not node.where and all(
         output.expr.as_column is not None and output.expr.refs[0][1] == output.name
         for output in node.outputs
@@ -85,9 +85,9 @@ def _weight(alias: str) -> str:
 
 
 def _term(node: Select, index: int, frame: str, after: frozenset[str], emitter: Emitter) -> str:
-    """One summand: the change of input `index` joined with the others, nearest first.
+    """One summand: the change of input `index` joined with the other inputs, nearest first.
 
-    Those with an alias in `after` are read as they are after the epoch.
+    Inputs with an alias in `after` are read after the epoch.
     """
     start = node.inputs[index]
     order = _by_connection(node, index)
@@ -109,8 +109,8 @@ def _term(node: Select, index: int, frame: str, after: frozenset[str], emitter: 
     taken: set[str] = set()
 
     def carried(alias: str) -> dict[Ref, str]:
-        """The columns of an input that a later predicate or an output uses, under their names
-        inside the term."""
+        """The columns of an input that a later predicate or an output uses, by their names
+        in the term."""
         refs = chain(waiting.refs(alias), shown.get(alias, ()))
         return {ref: _carried(ref, taken) for ref in dict.fromkeys(refs)}
 
@@ -126,7 +126,7 @@ def _term(node: Select, index: int, frame: str, after: frozenset[str], emitter: 
         else:
             new = carried(child.alias)
             if position:
-                # What is joined already stays as it is. Spark drops what nothing reads.
+                # Columns already joined stay unchanged. Spark drops unused ones.
                 items = [f"{_SMALL}.*"]
             else:
                 new = {**carried(start.alias), **new}
@@ -142,7 +142,7 @@ def _term(node: Select, index: int, frame: str, after: frozenset[str], emitter: 
 
 
 class _Waiting:
-    """The predicates of a join, each until all of its inputs are there."""
+    """The predicates of a join, each held until all of its inputs are joined."""
 
     def __init__(self, node: Select, start: str) -> None:
         self._left = {at: set(expr.aliases - {start}) for at, expr in enumerate(node.where)}
@@ -154,7 +154,7 @@ class _Waiting:
         self._alone = [at for at, left in self._left.items() if not left]
 
     def ready(self, alias: str) -> list[Expr]:
-        """Those that wait no more when an input is joined, in their order."""
+        """The predicates that become ready when an input is joined, in order."""
         found, self._alone = self._alone, []
         for at in self._of.get(alias, ()):
             self._left[at].discard(alias)
@@ -165,14 +165,14 @@ class _Waiting:
         return [self._where[at] for at in sorted(found)]
 
     def refs(self, alias: str) -> list[Ref]:
-        """The columns of an input in those that still wait."""
+        """The columns of an input in the predicates that still wait."""
         waiting = (self._where[at] for at in self._of.get(alias, ()) if at in self._left)
         return [ref for expr in waiting for ref in expr.refs if ref[0] == alias]
 
 
 def _carried(ref: Ref, taken: set[str]) -> str:
-    """What a column is called inside a join term (a template): as none of those that are `taken`,
-    which Spark tells apart without their case."""
+    """The name of a column inside a join term (a template): none of those that are `taken`, which
+    Spark distinguishes case-insensitively."""
     name = f"{ref[0]}__{ref[1]}"
     while name.lower() in taken:
         name += "_"
@@ -206,7 +206,7 @@ def _by_connection(node: Select, index: int) -> list[Input]:
 def _side(
     child: Input, after: bool, start: Input, frame: str, node: Select, emitter: Emitter
 ) -> str:
-    """An unchanged side of a term; what is costly is computed only for what the change meets."""
+    """An unchanged side of a term; costly nodes only for rows that the change joins."""
     if isinstance(child.node, Scan):
         return relation(child, emitter.met_after if after else emitter.met_before)
     source = emitter.after if after else emitter.before

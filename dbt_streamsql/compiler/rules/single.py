@@ -4,8 +4,8 @@ When the row s becomes s', only the rows of L for which the condition p changes 
 
     L ⋈_p ds = σ_{p(s') ∧ ¬p(s)} L − σ_{p(s) ∧ ¬p(s')} L
 
-(the three-term rule of temporal filters). The general rule would take all of σ_p(s) L away and
-bring σ_p(s') L, one scan more and most of it to cancel.
+(the three-term rule of temporal filters). The general rule would retract all of σ_p(s) L and
+insert σ_p(s') L: one more scan, and most rows would cancel.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _MOVED = f"{HIDDEN_PREFIX}moved"
 
 
 def other(node: Select, index: int) -> int | None:
-    """The input that the conditions on input `index` are about; None where the rule is not for it.
+    """The input that the conditions on input `index` restrict; None if the rule does not apply.
 
-    Input `index` has one row, nothing of it is shown, and its conditions name one other input.
+    Input `index` has one row, none of its columns is output, and its conditions name one other.
     """
     alias = node.inputs[index].alias
     if not _is_single(node.inputs[index].node):
@@ -65,7 +65,7 @@ def without(node: Select, index: int) -> Select:
 def flips(
     node: Select, index: int, start: Input, frame: str, source: Source, emitter: Emitter
 ) -> str:
-    """The rows of `start` that the move of input `index` brings (+1) or takes away (-1)."""
+    """The rows of `start` that the change of input `index` inserts (+1) or retracts (-1)."""
     alias = node.inputs[index].alias
     columns = node.inputs[index].node.columns
     picked = [

@@ -24,10 +24,10 @@ from dbt_streamsql.plan.schema import HIDDEN_PREFIX, Column
 
 @dataclass(frozen=True)
 class View:
-    """The query of a view with the columns that Spark gives it.
+    """The query of a view with the columns as Spark types them.
 
-    After a rule has planned it: `strategy`, the stored `key` columns, and `full`, the query that
-    also fills hidden columns (None: the user's own SQL does).
+    Set after a rule has planned it: `strategy`, the stored `key` columns, and `full`, the query
+    that also fills hidden columns (None: the user's own SQL does).
     """
 
     root: Node
@@ -39,7 +39,7 @@ class View:
 
 @dataclass(frozen=True)
 class Key:
-    """Where the keys are stored: column names in key order, and those that are hidden."""
+    """Where the keys are stored: column names in key order, and the hidden ones."""
 
     columns: tuple[str, ...]
     hidden: tuple[Output, ...]
@@ -58,14 +58,14 @@ def top(node: Node) -> tuple[Keyed, Select] | None:
 
 
 def under_names(root: Node, columns: tuple[Column, ...]) -> Select:
-    """The query with the names that its columns have in the view."""
+    """The query with the column names of the view."""
     pairs = zip(root.columns, columns, strict=True)
     outputs = tuple(Output(new.name, Expr.column("v", old)) for old, new in pairs)
     return Select((Input("v", root),), (), outputs)
 
 
 def keyed_view(view: View) -> tuple[Keyed, Select, Key]:
-    """The parts of a view for which `top` holds; keys that the query does not show are hidden."""
+    """The parts of a view for which `top` holds; keys not in the output are hidden."""
     found = top(view.root)
     assert found is not None
     node, select = found
@@ -88,7 +88,7 @@ def keyed_view(view: View) -> tuple[Keyed, Select, Key]:
 
 
 def refuse_incomparable(columns: Iterable[Column], what: str) -> None:
-    """Maps and variants are no keys: Spark does not compare them."""
+    """Maps and variants cannot be keys: Spark cannot compare them."""
     for column in columns:
         if not column.is_comparable:
             raise Unsupported(
@@ -97,13 +97,13 @@ def refuse_incomparable(columns: Iterable[Column], what: str) -> None:
 
 
 def refuse_unlike(columns: Iterable[Column], what: str) -> None:
-    """What has no stand-in either cannot be told apart, so that it could be taken back."""
+    """Refuse columns without a stand-in: their rows cannot be identified for retraction."""
     refuse_incomparable((column for column in columns if not has_likeness(column)), what)
 
 
 def refuse_collated(columns: tuple[Column, ...]) -> None:
-    """By a collation texts that differ are equal: a change from one to another would not be seen,
-    and which of them stands for a group is left open."""
+    """A collation makes different strings equal: a change from one to the other would not be seen,
+    and it is undefined which of them stands for a group."""
     for column in columns:
         if column.stored_type != column.type:
             raise Unsupported(

@@ -1,14 +1,14 @@
-"""How long the operators of a view remember: the slots of state in its tree, and their TTLs.
+"""How long the operators of a view keep state: the state slots in its tree, and their TTLs.
 
-A view V over inputs S with TTLs follows, at a barrier of the time T,
+A view V over inputs S with TTLs becomes, at a barrier of the time T,
 
     V' = V + Q(S'_T) − Q(S_T)
 
-where S_T are the rows from before that were written since T less their TTL, and S'_T the same with
-this epoch's change; rows that went and are not in S_T are not seen to go. It never takes back what
-was not given, since Q of fewer rows is part of Q: that holds through filters, unions, inner joins
-and the preserved side of the others, and not through groups and windows. Those can only be kept at
-the top of a view, where their rows are stored (docs/state_ttl.md says what it means for each).
+where S_T are the earlier rows written since T minus their TTL, and S'_T is S_T with this epoch's
+change; a deleted row that is not in S_T is ignored. The view never retracts rows that it did not
+emit, since Q of fewer rows is part of Q: this holds through filters, unions, inner joins and the
+preserved side of the other joins, but not through groups and windows. Those can only have a TTL at
+the top of a view, where their rows are stored (docs/state_ttl.md describes the effect for each).
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ _FIRST = frozenset({"{0} = 1", "{0} <= 1", "{0} < 2"})
 
 @dataclass(frozen=True)
 class Slot:
-    """One entry of state: of the node `id` (numbered from 1, parents first), `names` are those by
-    which a config may call it beside its `kind`."""
+    """One entry of state: of the node `id` (numbered from 1, parents first); `names` are those
+    that a config may use for it in addition to its `kind`."""
 
     id: int
     kind: str
@@ -75,7 +75,7 @@ class Slot:
 
 
 def slots(root: Node, wanted: StateTtl | None = None) -> tuple[Slot, ...]:
-    """All state of a view, with its TTLs, and what of a config they come from."""
+    """All state of a view, with its TTLs, and the config entries that they come from."""
     found = tuple(_slots(root, 1, top(root), ""))
     if wanted is None:
         return found
@@ -94,7 +94,7 @@ def _slots(node: Node, at: int, best: tuple[Keyed, Select] | None, blocked: str)
 
 
 def _blocked(node: Node, best: tuple[Keyed, Select] | None, blocked: str) -> list[str]:
-    """For each child why rows below it cannot be forgotten ('' = they can)."""
+    """For each child, why rows below it cannot expire ('' = they can)."""
     if isinstance(node, Branches):
         return [_WIDE] * len(node.inputs)
     if isinstance(node, Match):
@@ -164,7 +164,7 @@ def _named(node: Keyed, best: tuple[Keyed, Select] | None) -> tuple[str, str]:
 
 
 def _chain(node: Node) -> tuple[Scan, ...]:
-    """The scans whose rows, one by one, make the rows of the node; () when others have a say."""
+    """The scans whose rows alone make each row of the node; () when other rows matter too."""
     if isinstance(node, Scan):
         return (node,)
     if isinstance(node, Select) and len(node.inputs) == 1:
@@ -177,11 +177,11 @@ def _chain(node: Node) -> tuple[Scan, ...]:
     return ()
 
 
-# -- giving TTLs -------------------------------------------------------------------------------
+# -- setting TTLs ------------------------------------------------------------------------------
 
 
 def with_ttls(root: Node, wanted: StateTtl, place: Place) -> Node:
-    """The tree with the TTLs of a config; STATE_TTL_INVALID tells all that is wrong with it."""
+    """The tree with the TTLs of a config; STATE_TTL_INVALID lists everything wrong with it."""
     found = slots(root)
     chosen = {(slot.id, slot.state.index): _chosen(slot, wanted)[0] for slot in found}
     wrong = [*_unknown(found, wanted), *_impossible(found, chosen)]
@@ -206,7 +206,7 @@ def with_ttls(root: Node, wanted: StateTtl, place: Place) -> Node:
 
 
 def _chosen(slot: Slot, wanted: StateTtl) -> tuple[int, str]:
-    """The TTL of a slot and what says so: the most exact that is said."""
+    """The TTL of a slot and the config entry that sets it: the most specific one."""
     key = (slot.id, slot.state.index)
     if key in wanted.ids:
         return wanted.ids[key], "by_id"
@@ -239,7 +239,7 @@ def _impossible(found: Sequence[Slot], chosen: dict[tuple[int, int], int]) -> li
 
 
 def _loose(root: Node) -> list[str]:
-    """Groups that may be forgotten while their rows are still remembered, one by one."""
+    """Groups that may expire while some of their rows are still remembered."""
     found = top(root)
     if found is None or not isinstance(found[0], Aggregate) or not found[0].ttl:
         return []
@@ -251,7 +251,7 @@ def _loose(root: Node) -> list[str]:
 
 
 def _within(node: Node, ttl: int) -> bool:
-    """Whether a row of the node is looked up again only for so long after it came about."""
+    """Whether a row of the node is looked up only within that time after it was created."""
     if isinstance(node, Scan):
         return 0 < node.ttl <= ttl
     if isinstance(node, Match):
@@ -283,18 +283,19 @@ def _kept(node: Node, ttl: int) -> Node:
     return with_children(node, tuple(_kept(child, ttl) for child in children(node)))
 
 
-# -- other TTLs than before --------------------------------------------------------------------
+# -- changed TTLs -----------------------------------------------------------------------------
 
 
 def reads(root: Node) -> tuple[Scan, ...]:
-    """The scans of tables, by whose places it is told what of them has expired."""
+    """The scans of tables; their positions identify the expired rows."""
     return tuple(scan for scan in scans(root) if scan.table != CLOCK)
 
 
 def still_forgetting(root: Node, old: Node) -> Node:
-    """The tree of a view that had the tree `old`: what had a TTL and has none now is `KEPT`.
+    """The tree of a view that had the tree `old`: a scan that had a TTL and has none now is
+    `KEPT`.
 
-    Scans are known by their places; of a tree that reads other tables nothing is said.
+    Scans are matched by position; a tree that reads other tables is returned as it is.
     """
     before = reads(old)
     if not any(scan.ttl for scan in before):
@@ -316,7 +317,7 @@ def still_forgetting(root: Node, old: Node) -> Node:
 
 
 def forgets_all(root: Node, old: Node) -> bool:
-    """Whether what rows of `old` have forgotten is forgotten by the other tree as well."""
+    """Whether the rows that `old` has forgotten are forgotten by the new tree too."""
     before, now = reads(old), reads(root)
     if not any(scan.ttl for scan in before):
         return True

@@ -1,14 +1,14 @@
-"""What a view that forgets has to be after one more epoch, from all rows of its inputs.
+"""The correct content of a view with expiring state after one more epoch, from all input rows.
 
 The definition of docs/state_ttl.md as one query, for `verify`: with R and R' the rows of the view
-before and after, S and S' the rows of its inputs then that are remembered at the later barrier, Q
-the query, it gives the signed rows
+before and after, S and S' the input rows before and after that are remembered at the later
+barrier, and Q the query, it returns the signed rows
 
     R + Q(S') − Q(S) − R'                       views of rows
-    (Q(S') − R') of the keys that changed       what is computed again, key by key
+    (Q(S') − R') of the keys that changed       views recomputed key by key
     fold(R, S' − S) − R'                        stored groups
 
-which cancel when the view is right. Nothing of the view's program is used.
+which cancel when the view is correct. It uses nothing of the view's program.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from dbt_streamsql.plan.schema import WEIGHT
 
 
 def difference(plan: CompiledPlan, at: Moments) -> tuple[tuple[str, ...], str]:
-    """The columns that a view stores, but for the times of its writes, and a SELECT of them and of
-    the weight: the rows that should be there, less those that are. They are not consolidated.
+    """The stored columns of a view, except for write times, and a SELECT of them and of the
+    weight: the expected rows minus the actual ones. They are not consolidated.
 
-    Error: STATE_FORGOTTEN when what is right is not told by the rows.
+    Error: STATE_FORGOTTEN when the rows do not determine the correct result.
     """
     view = View(_placed(node_of(plan.tree), iter(range(len(plan.reads)))), plan.columns)
     folds = folded(view) if plan.strategy == "fold" else None
@@ -70,7 +70,7 @@ def difference(plan: CompiledPlan, at: Moments) -> tuple[tuple[str, ...], str]:
 
 
 def _placed(node: Node, places: Iterator[int]) -> Node:
-    """The tree whose scans are named by their places."""
+    """The tree with its scans named by position."""
     if isinstance(node, Scan):
         return node if node.table == CLOCK else replace(node, table=str(next(places)))
     return with_children(node, tuple(_placed(child, places) for child in children(node)))
@@ -95,7 +95,7 @@ def _of_rows(view: View, names: tuple[str, ...]) -> str:
 
 
 def _computed_again(view: View, names: tuple[str, ...]) -> str:
-    """Of the keys whose rows changed, and of those that the view has changed."""
+    """For the keys whose rows changed, and the keys that the view has changed."""
     node, select, key = keyed_view(view)
     shown = zip(view.columns, select.outputs, strict=True)
     outputs = (*(Output(column.name, output.expr) for column, output in shown), *key.hidden)
@@ -152,7 +152,7 @@ def _groups(found: Folded, names: tuple[str, ...], clock: int) -> str:
 
 
 def _aggregated(found: Folded, rows: str) -> str:
-    """The components of each group of a relation, and which of the arguments of extrema it has."""
+    """The components of each group of a relation, and its counts of the arguments of extrema."""
     node, calls = found.node, found.state.filled_by
     items = [f"{escape(call.sql('i'))} AS c{n}" for n, call in enumerate(calls)]
     items += [f"count(i.{_name(call.arg)}) AS n{n}" for n, call in enumerate(calls) if call.arg]
@@ -161,8 +161,8 @@ def _aggregated(found: Folded, rows: str) -> str:
 
 
 def _values(found: Folded) -> list[str]:
-    """The new value of each component: `o` is the stored group, `p` and `m` what came and went,
-    `a` all that is remembered. A group that lost a value has the extrema of `a`."""
+    """The new value of each component: `o` is the stored group, `p` and `m` the inserted and
+    deleted rows, `a` all remembered rows. A group that lost a value has the extrema of `a`."""
     extrema = [n for n, part in enumerate(found.state.components) if part.kind != "add"]
     lost = " OR ".join(f"coalesce(m.n{n}, 0) > 0" for n in extrema)
     made: dict[str, str] = {}
@@ -214,7 +214,7 @@ def _copies(node: Node, sign: str) -> str:
 
 
 def _moved(node: Node) -> str:
-    """What the remembered rows of a node gained and lost, consolidated."""
+    """The inserted and deleted remembered rows of a node, consolidated."""
     sides = ((1, f"(\n{render(node, _at(AFTER))}\n)"), (-1, f"(\n{render(node, _at(BEFORE))}\n)"))
     return _net(node.columns, _sum(node.columns, *sides))
 

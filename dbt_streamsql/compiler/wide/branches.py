@@ -1,8 +1,8 @@
-"""The branches of a wide table as they are declared: what each writes, and who wins.
+"""The branches of a wide table as declared: what each writes, and how conflicts are resolved.
 
-A branch owns the columns that it writes: a NULL is a value of its own, a row that it does not have
-says nothing. Of a column that several branches write, `merge`, `sequence_by` or `precedence` say
-what it is.
+A branch owns the columns that it writes: a NULL is a value of its own, and a missing row has no
+effect. For a column that several branches write, `merge`, `sequence_by` or `precedence` determine
+its value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LAST = ("last_value", "last_non_null_value")
 """Merge functions that need an order of the branches."""
 
 FUNCTIONS = (*LAST, "sum", "min", "max", "count", "collect", "bool_or", "listagg")
-"""What `merge` may say of a column."""
+"""The functions that `merge` accepts for a column."""
 
 ANY = "any"
 ANCHOR = "anchor:"
@@ -30,7 +30,7 @@ _NAME = re.compile(r"\w[\w ]*")
 
 @dataclass(frozen=True)
 class Branch:
-    """One `INSERT INTO wide (columns) query`; `columns` name those of the query by position.
+    """One `INSERT INTO wide (columns) query`; `columns` names those of the query by position.
 
     They hold the key. `b.c` is the field c of the column b.
     """
@@ -42,10 +42,10 @@ class Branch:
 
 @dataclass(frozen=True)
 class Wide:
-    """A wide table: its `key`, its branches, and what says who wins.
+    """A wide table: its `key`, its branches, and its conflict rules.
 
-    `sequence_by`: (column, the columns that go with it), none of them: all that are shared.
-    `row_lifetime`: `any`, or `anchor:` and the branch whose keys the rows are.
+    `sequence_by`: (column, the columns that it orders), with none listed: all shared columns.
+    `row_lifetime`: `any`, or `anchor:` and the branch whose keys define the rows.
     """
 
     key: tuple[str, ...]
@@ -58,15 +58,15 @@ class Wide:
 
     @property
     def anchor(self) -> str:
-        """The branch whose keys the rows are ('' = those of any)."""
+        """The branch whose keys define the rows ('' = those of any branch)."""
         return self.row_lifetime.removeprefix(ANCHOR) if self.row_lifetime != ANY else ""
 
     def targets(self, branch: Branch) -> tuple[str, ...]:
-        """What a branch writes beside the key."""
+        """The columns that a branch writes, other than the key."""
         return tuple(column for column in branch.columns if column not in self.key)
 
     def writers(self) -> dict[str, tuple[str, ...]]:
-        """Each column beside the key with the names of the branches that write it."""
+        """Each column other than the key, with the names of the branches that write it."""
         found: dict[str, tuple[str, ...]] = {}
         for branch in self.branches:
             for column in self.targets(branch):
@@ -74,11 +74,11 @@ class Wide:
         return found
 
     def sequences(self, branch: Branch) -> tuple[str, ...]:
-        """The columns by which the last of several rows of one key is known, in a branch."""
+        """The columns that order several rows of one key within a branch; the last row wins."""
         return tuple(column for column in self.sequence_by if column in branch.columns)
 
     def merges(self) -> tuple[Merge, ...]:
-        """How each column that is not simply owned gets its value."""
+        """How each column that is not owned by one branch gets its value."""
         found = []
         for column, names in self.writers().items():
             sequence = self._sequence_of(column)
@@ -102,7 +102,7 @@ class Wide:
         return ""
 
     def spec(self) -> str:
-        """All but the queries, as JSON; `of_spec` reads it."""
+        """Everything but the queries, as JSON; `of_spec` reads it."""
         body = asdict(self)
         for branch in body["branches"]:
             del branch["sql"]
@@ -110,7 +110,7 @@ class Wide:
 
     @classmethod
     def of_spec(cls, text: str) -> Wide:
-        """A wide table whose queries are not known."""
+        """A wide table without its queries."""
         body = json.loads(text)
         body["branches"] = tuple(
             Branch(each["name"], "", tuple(each["columns"])) for each in body["branches"]
@@ -211,7 +211,7 @@ class Wide:
         return found
 
     def _undecided(self) -> list[str]:
-        """Columns of several branches of which nothing says who wins."""
+        """Columns that several branches write without a rule that picks the winner."""
         found = []
         writers = self.writers()
         for merge in self.merges():
@@ -240,9 +240,9 @@ def wide_of(
     reuse_sink: bool = True,
     place: Place | None = None,
 ) -> Wide:
-    """The wide table of what a caller says, checked.
+    """The wide table from a caller's arguments, checked.
 
-    A branch is a `Branch`, or (query, columns[, name]) whose query gives the key first.
+    A branch is a `Branch`, or (query, columns[, name]) whose query returns the key first.
     Error: PARTIAL_UPDATE_INVALID.
     """
     keys = (key,) if isinstance(key, str) else tuple(key)

@@ -1,8 +1,8 @@
-"""The branches of a wide table out of a text of INSERT statements.
+"""The branches of a wide table from a text of INSERT statements.
 
-`BEGIN STATEMENT SET; INSERT INTO sink (pk, f1) SELECT …; …; END;` as FLIP-506 writes it, or the
-statements alone. Column lists may hold fields (`b.b2`), which no parser of SQL reads in an INSERT,
-so the head of a statement is read by its tokens; its query stays the user's own text.
+`BEGIN STATEMENT SET; INSERT INTO sink (pk, f1) SELECT …; …; END;` as in FLIP-506, or only the
+statements. Column lists may contain fields (`b.b2`), which no SQL parser reads in an INSERT, so
+the head of a statement is read by its tokens; its query stays the user's own text.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _FORM = "INSERT INTO the model (columns) SELECT …; one for each branch"
 
 
 def branches_of(text: str, table: TableName, place: Place) -> tuple[Branch, ...]:
-    """The branches that write `table`; a name without a catalog or schema is one beside it.
+    """The branches that write `table`; a name without a catalog or schema is in the same schema.
 
-    A branch is named as the first table that it reads. Error: PARTIAL_UPDATE_INVALID.
+    A branch is named after the first table that it reads. Error: PARTIAL_UPDATE_INVALID.
     """
     found: list[Branch] = []
     for statement in statements(text):
@@ -100,7 +100,7 @@ def _check_target(text: str, table: TableName, place: Place) -> None:
 
 
 def _named(sql: str, taken: set[str]) -> str:
-    """A name that tells the branch: the first table that it reads."""
+    """A name for the branch: the first table that it reads."""
     uses = table_uses(parse(sql), incomplete_ok=True)
     first = uses[0][1].name.table if uses else "branch"
     base = "".join(c if c.isalnum() or c == "_" else "_" for c in first)

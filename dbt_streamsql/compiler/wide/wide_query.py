@@ -1,7 +1,7 @@
-"""A wide table is kept as one query, which says all of it: written here, and read back.
+"""A wide table is stored as one query that contains everything: written here, and read back.
 
-Its first CTE holds what the branches are and who wins, the next ones their queries as they were
-written, and the rest is what `wide_sql` makes of them.
+Its first CTE holds the branches and the conflict rules, the next CTEs hold the queries as written,
+and the rest is the output of `wide_sql`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def wide_query(wide: Wide, catalog: Catalog, place: Place) -> str:
 
 
 def wide_in(tree: exp.Expr) -> Wide | None:
-    """The wide table that a query is, without its branches' queries; None for any other query."""
+    """The wide table in a query, without its branches' queries; None for any other query."""
     with_ = tree.args.get("with_")
     first = with_.expressions[0] if isinstance(with_, exp.With) else None
     if first is None or first.alias != _MARK:
@@ -125,12 +125,12 @@ def build_wide(wide: Wide, opened: Opened, columns: tuple[Column, ...], catalog:
 
 
 def _order(wide: Wide, branch: Branch) -> tuple[str, ...]:
-    """The columns of a branch as the node has them: the key first."""
+    """The columns of a branch in the order of the node: the key first."""
     return (*wide.key, *wide.targets(branch))
 
 
 def _rows(wide: Wide, branch: Branch) -> str:
-    """The rows of a branch, of those that have one key the last by its sequence."""
+    """The rows of a branch; among rows of one key, the last one by its sequence."""
     names = ", ".join(quote(column) for column in _order(wide, branch))
     sequences = wide.sequences(branch)
     if not sequences:
@@ -152,7 +152,7 @@ def _without_sql(wide: Wide) -> tuple[Branch, ...]:
 
 
 def _common(kinds: list[str], catalog: Catalog) -> str:
-    """The type to which Spark brings values of these types in a union."""
+    """The type that Spark gives to a union of values of these types."""
     if len(set(kinds)) == 1:
         return kinds[0]
     sides = " UNION ALL ".join(

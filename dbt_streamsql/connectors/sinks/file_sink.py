@@ -1,5 +1,5 @@
 """Files: a folder `barrier=<number>` for each delivery that has rows, written under a name that
-readers leave out, then renamed: each change is there exactly once where a rename is one step.
+readers skip, then renamed. Each change appears exactly once where a rename is atomic.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class FilesTarget:
             yield FilesDelivery(self, spark, layout, replaces)
 
     def delivered(self, spark: SparkSession) -> list[str]:
-        """The folders of deliveries, by name."""
+        """The delivery folders, sorted by name."""
         return sorted(name for name in files.names(spark, self.path) if _DELIVERED.fullmatch(name))
 
     def at(self, name: str) -> str:
@@ -123,7 +123,7 @@ class FilesDelivery:
             if left.startswith(_HIDDEN):
                 files.delete_folder(self.spark, target.at(left))
         if name in target.delivered(self.spark) and not self.replaces:
-            return  # whoever died has renamed it
+            return  # a process that died has renamed it
         options = {**_WRITER[target.format], **(_TIMES if target.format != "parquet" else {})}
         rows = self._rows(batch.rows)
         if rows is not None:

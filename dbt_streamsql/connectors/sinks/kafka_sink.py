@@ -1,7 +1,7 @@
-"""A topic of Kafka: upserts by key, or the envelopes of changes that Debezium writes.
+"""A Kafka topic: upserts by key, or Debezium change envelopes.
 
-Spark's own writer sends the records, so a delivery that died in between is sent again, whole: each
-change is in the topic at least once, and the newest record of a key is always the right one.
+Spark's own writer sends the records, so a delivery that died midway is resent in full: each
+change is in the topic at least once, and the newest record of a key is always correct.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ JSON = {
 
 @dataclass(frozen=True)
 class KafkaTarget:
-    """`writer` are Spark's options. `tombstones`: an envelope of a delete is followed by a record
-    without a value, by which Kafka may forget the key."""
+    """`writer` holds Spark's options. `tombstones`: a delete envelope is followed by a record
+    without a value, which lets Kafka drop the key."""
 
     servers: str
     topic: str
@@ -72,7 +72,7 @@ class KafkaTarget:
         first: bool,  # noqa: ARG002 - a topic may have other records too
     ) -> None:
         with self._asking(), _connected(spark, self.writer, self._refusal) as brokers:
-            # Spark's writer would wait for a minute, and a topic may be made by mistake.
+            # Spark's writer would wait for a minute, and a topic may be created by mistake.
             brokers.look([self.topic])
 
     @contextmanager
@@ -128,7 +128,7 @@ class KafkaDelivery:
     mark: Mark | None = None
 
     def write(self, batch: Batch) -> None:
-        """They can be seen from here on: a topic of Spark's writer has no other place."""
+        """The records are visible from here on: Spark's Kafka writer has no staging."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -145,7 +145,7 @@ class KafkaDelivery:
                 given=self.target.hide(text.strip().splitlines()[0]),
                 hint="check the brokers, the topic and the user's rights; the delivery is retried",
                 place=self.target.place,
-            ) from None  # the cause may tell the password
+            ) from None  # the cause may contain the password
 
     def publish(self, barrier: int) -> None:
         """Nothing is left to do."""
@@ -167,7 +167,7 @@ class KafkaDelivery:
         return batch.rows.select(key.alias("key"), value.alias("value"), headers.alias("headers"))
 
     def _upsert(self) -> Column:
-        """The row; a key that went has no value."""
+        """The row; a deleted key has no value."""
         from pyspark.sql import functions as F
 
         return F.to_json(F.col(quote(AFTER)), JSON)
@@ -179,7 +179,7 @@ class KafkaDelivery:
         came = F.lit("r" if batch.whole else "c")
         operation = F.when(after.isNull(), "d").when(before.isNull(), came).otherwise("u")
         at = F.lit(int(batch.ended_at * 1000)).cast("bigint")
-        # Barriers only ever go up, as positions in a database's log do.
+        # Barriers only increase, like positions in a database's log.
         lsn = F.lit(batch.barrier).cast("bigint")
         source = F.struct(
             F.lit("streamsql").alias("connector"),
@@ -216,7 +216,7 @@ def target(options: SinkOptions, mode: str, key: tuple[str, ...]) -> KafkaTarget
         if name in given:
             options.wrong(f"`{name}` cannot be set")
     options.check()
-    # The records of a key must not overtake one another.
+    # The records of a key must stay in order.
     sure = {"kafka.acks": "all", "kafka.enable.idempotence": "true"}
     writer = {"kafka.max.block.ms": "20000", **given, **sure, "kafka.bootstrap.servers": servers}
     return KafkaTarget(servers, topic, writer, found, tombstones, options.place, options.hide)

@@ -1,5 +1,5 @@
-"""A table of PostgreSQL, kept by key. How far it has come is in `streamsql_sinks` beside it,
-written by the transaction that writes the rows: each change is there exactly once.
+"""A PostgreSQL table, kept by key. Its progress is in `streamsql_sinks` next to it, written by
+the transaction that writes the rows: each change appears exactly once.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _KEYS = """
 
 @dataclass(frozen=True)
 class PostgresTarget:
-    """`login` is what libpq connects with, `marks` the schema of the table of marks."""
+    """`login` holds libpq's parameters, `marks` is the schema of the marks table."""
 
     login: dict[str, Any] = field(repr=False)
     schema: str
@@ -151,7 +151,7 @@ class PostgresTarget:
         connection.execute(text.format(sql.Identifier(self.schema, self.table), parts))
 
     def _mark(self, connection: Connection[Any], layout: Layout) -> Mark | None:
-        """What the table of marks says; its row is ours until the transaction ends."""
+        """The entry in the marks table; its row is locked until the transaction ends."""
         at, whose = (self.marks, MARKS), (layout.sink, layout.store)
         text = "INSERT INTO {} (sink, store, barrier, definition) VALUES (%s, %s, 0, '') "
         _run(connection, text + "ON CONFLICT DO NOTHING", at, whose)
@@ -173,7 +173,7 @@ class PostgresTarget:
 
     @property
     def _regclass(self) -> str:
-        """The table as PostgreSQL's own casts take it."""
+        """The table name as PostgreSQL's casts take it."""
         parts = (self.schema, self.table)
         return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
@@ -193,7 +193,7 @@ class PostgresTarget:
             ) from error
         try:
             connection = server_tables.connect(self.login)
-            # A process that died unheard may hold the row of the mark.
+            # A process that died unnoticed may hold the mark's row.
             connection.execute("SELECT set_config('lock_timeout', '30s', false)")
             try:
                 yield connection
@@ -206,7 +206,7 @@ class PostgresTarget:
                 given=self.hide(" ".join(str(error).split())),
                 hint="docs/sink.md lists what the server and the user need",
                 place=self.place,
-            ) from None  # the cause may tell the password
+            ) from None  # the cause may contain the password
 
     def _refused(self, what: str, given: str, hint: str) -> StreamSqlError:
         return StreamSqlError(
@@ -256,7 +256,7 @@ class PostgresDelivery:
             run("DELETE FROM {target} AS t USING {rows} AS s WHERE s.{gone} AND {same}")
         others = [name for name in names if name not in key]
         parts["set"] = _each("{0} = EXCLUDED.{0}", others, ", ")
-        # As texts: some types, such as json, cannot be compared.
+        # As text: some types, such as json, cannot be compared.
         parts["old"], parts["new"] = (
             _each(f"{of}.{{0}}", others, ", ") for of in ("t", "EXCLUDED")
         )
@@ -301,7 +301,7 @@ def target(options: SinkOptions, mode: str, key: tuple[str, ...]) -> PostgresTar
 
 
 def _of_url(options: SinkOptions) -> dict[str, Any]:
-    """What an address such as jdbc:postgresql://db:5432/shop?user=etl says."""
+    """The parameters in an address such as jdbc:postgresql://db:5432/shop?user=etl."""
     url = options.text("url", allowed="a JDBC address such as jdbc:postgresql://host/shop")
     if not url:
         return {"host": "", "dbname": ""}
@@ -321,7 +321,7 @@ def _of_url(options: SinkOptions) -> dict[str, Any]:
 
 
 def _texts(rows: DataFrame, layout: Layout) -> DataFrame:
-    """The rows as PostgreSQL reads them: a text for each value, and whether the row is gone."""
+    """The rows in PostgreSQL's text form: a text per value, and whether the row is deleted."""
     from pyspark.sql import functions as F
 
     after = F.col(quote(AFTER))
@@ -340,7 +340,7 @@ def _text(value: Column, kind: str) -> Column:
     if kind == "date":
         return _of_era(value, F.right(value.cast("string"), F.lit(len("-MM-dd"))))
     if kind == "timestamp":
-        # With the distance from UTC: the session's zone does not matter.
+        # With the UTC offset: the session's time zone does not matter.
         return _of_era(value, F.date_format(value, f"{_TIME}XXXXX"))
     if kind == "timestamp_ntz":
         return _of_era(value, F.date_format(value, _TIME))
@@ -350,7 +350,7 @@ def _text(value: Column, kind: str) -> Column:
 
 
 def _of_era(value: Column, rest: Column) -> Column:
-    """A date or time with its year as PostgreSQL has it: no sign, and 1 BC for the year 0."""
+    """A date or time with its year as in PostgreSQL: unsigned, and 1 BC for the year 0."""
     from pyspark.sql import functions as F
 
     year = F.year(value)
@@ -373,7 +373,7 @@ def _names(names: Sequence[str]) -> Composed:
 
 
 def _each(text: str, names: Sequence[str], between: str) -> Composed:
-    """The text for each of these names, quoted."""
+    """`text` for each of these names, quoted."""
     from psycopg import sql
 
     parts = [sql.SQL(text).format(sql.Identifier(name)) for name in names]
@@ -383,7 +383,7 @@ def _each(text: str, names: Sequence[str], between: str) -> Composed:
 def _run(
     connection: Connection[Any], text: str, at: tuple[str, str], values: Sequence[Any] = ()
 ) -> Any:
-    """A statement about one table."""
+    """Run a statement on one table."""
     from psycopg import sql
 
     return connection.execute(sql.SQL(text).format(sql.Identifier(*at)), values)

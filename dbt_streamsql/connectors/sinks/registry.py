@@ -1,4 +1,4 @@
-"""The kinds of targets, and how a declaration becomes one that can be delivered to."""
+"""The kinds of targets, and how a declaration becomes a target to deliver to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TARGETS: Mapping[str, str] = {
     "kafka": "kafka_sink",
     "postgres": "postgres_sink",
 }
-"""Their names, and the module of each that has `target(options, mode, key) -> Target`."""
+"""Their names and modules; each module has `target(options, mode, key) -> Target`."""
 
 
 def module_of(connector: str) -> ModuleType:
@@ -51,7 +51,7 @@ class SinkOptions(Options):
     docs = "docs/sink.md"
 
     def modes(self, mode: str, modes: tuple[str, ...], key: tuple[str, ...]) -> str:
-        """The mode, the first of `modes` when none was given; all but the keyless need a key."""
+        """The mode, by default the first of `modes`; `upsert` and `debezium` need a key."""
         if mode and mode not in modes:
             self.wrong(f"`mode` is {mode!r}, not one of {', '.join(modes)}")
         found = mode if mode in modes else modes[0]

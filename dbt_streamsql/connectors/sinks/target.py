@@ -1,4 +1,4 @@
-"""What every kind of target gives: whether it can be delivered to, and one delivery at a time."""
+"""What every kind of target provides: a check that it accepts deliveries, and each delivery."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BEFORE, AFTER = f"{HIDDEN_PREFIX}before", f"{HIDDEN_PREFIX}after"
-"""Columns of a keyed change: the row as it was and as it is, structures (NULL: there is none)."""
+"""Columns of a keyed change: the row before and after it, as structs (NULL: no row)."""
 OPERATION = "_op"
-"""The column of an unkeyed change: `+` the row came, `-` it went."""
+"""The column of an unkeyed change: `+` for an inserted row, `-` for a deleted one."""
 
 
 BAD_KEY, LOST_ROW = "STREAMSQL_SINK_KEY ", "STREAMSQL_SINK_LOST_ROW"
-"""What Spark's error says when the fault lies with the rows: a row has no key, or two rows have
-one; a row went that the target cannot take back."""
+"""Markers in Spark's error when the rows are at fault: a row has no key, or two rows share one;
+a row was deleted that the target cannot retract."""
 
 
 def is_of_rows(error: Exception) -> bool:
-    """Whether the fault lies with the rows, and not with the target."""
+    """Whether the rows are at fault, not the target."""
     return any(sign in str(error) for sign in (BAD_KEY, LOST_ROW))
 
 
 @dataclass(frozen=True)
 class Layout:
     """What a sink delivers: its name, the store whose barriers it counts by, its columns (name,
-    Spark type) and its key, and what decides which records those are."""
+    Spark type), its key, and a fingerprint of what decides which records it gets."""
 
     sink: str
     store: str
@@ -41,7 +41,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Mark:
-    """How far a target says that it has come: everything up to a barrier, of that fingerprint."""
+    """A target's progress: everything up to a barrier, of that fingerprint."""
 
     barrier: int
     fingerprint: str
@@ -49,8 +49,8 @@ class Mark:
 
 @dataclass(frozen=True)
 class Batch:
-    """One delivery. `rows` have the columns of the key, BEFORE and AFTER where the target is
-    keyed, else the columns and OPERATION. `whole`: they are all rows, not changes."""
+    """One delivery. `rows` have the key columns, BEFORE and AFTER for a keyed target, else the
+    columns and OPERATION. `whole`: they are all rows, not changes."""
 
     rows: DataFrame
     whole: bool
@@ -60,21 +60,21 @@ class Batch:
 
 
 class Delivery(Protocol):
-    """One delivery that was begun. Where the target can, nothing is seen until `publish`."""
+    """A delivery in progress. Where the target can, nothing is visible until `publish`."""
 
     @property
     def mark(self) -> Mark | None:
-        """How far the target has come, where it keeps that itself; else None."""
+        """The target's progress, where it stores that itself; else None."""
 
     def write(self, batch: Batch) -> None:
-        """Write the rows where nobody looks, or, where there is no such place, write them."""
+        """Write the rows to staging, or directly where the target has no staging."""
 
     def publish(self, barrier: int) -> None:
-        """Let all that was written be seen at once."""
+        """Make everything that was written visible at once."""
 
 
 class Target(Protocol):
-    """A place outside that is kept like a query over a table."""
+    """An external place that is maintained like a query over a table."""
 
     @property
     def name(self) -> str:
@@ -82,19 +82,19 @@ class Target(Protocol):
 
     @property
     def identity(self) -> str:
-        """What of its options decides which records it gets, and where."""
+        """The options that decide which records it gets, and where."""
 
     @property
     def is_keyed(self) -> bool:
-        """Whether it is given one row for each key, before and after."""
+        """Whether it gets one row per key, before and after."""
 
     @property
     def keeps_mark(self) -> bool:
-        """Whether how far it has come is stored in it, together with the rows: exactly once."""
+        """Whether its progress is stored in it, together with the rows: exactly once."""
 
     @property
     def compares(self) -> bool:
-        """Whether it can be given all rows again: it finds out what is to change."""
+        """Whether it can be given all rows again and finds what to change."""
 
     def check(self, spark: SparkSession, layout: Layout, *, first: bool) -> None:
         """Error: SINK_UNREACHABLE; SINK_REFUSED when it is not empty and this is the `first`
@@ -103,8 +103,8 @@ class Target(Protocol):
     def begin(
         self, spark: SparkSession, layout: Layout, *, replaces: bool
     ) -> AbstractContextManager[Delivery]:
-        """One delivery; what was not published when the block ends was never there, where the
-        target can. `replaces`: what is there that is not ours may go.
+        """One delivery; where the target can, what was not published when the block ends is
+        undone. `replaces`: existing rows that are not ours may be deleted.
 
         Errors: SINK_UNREACHABLE, SINK_REFUSED.
         """

@@ -1,7 +1,7 @@
-"""Made-up records: record n is a function of the seed and n alone, and comes at its time.
+"""Generated records: record n is a function of only the seed and n, and arrives on schedule.
 
-A position has `n` (how many records there are), `at` (when record 0 was due, seconds since 1970)
-and `per_second` (the rate that `at` belongs to).
+A position has `n` (the number of records), `at` (when record 0 was due, seconds since 1970) and
+`per_second` (the rate that `at` belongs to).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TIMES = ("timestamp", "timestamp_ntz", "date")
 _KINDS = ("sequence", "uniform", "choice", "timestamp", "text")
 _MOST_TEXT = 1024
 _EPOCH = 1767225600.0
-"""2026-01-01T00:00:00Z: when record 0 is due where records come by barrier, not by time."""
+"""2026-01-01T00:00:00Z: when record 0 is due if records come by barrier, not by time."""
 
 
 class Wrong(Exception):
@@ -49,7 +49,7 @@ class Wrong(Exception):
 
 @dataclass(frozen=True)
 class Generator:
-    """A column: SQL over `n`, in which values are parameter markers, and the values."""
+    """A column: SQL over `n` with parameter markers for its values, and the values."""
 
     name: str
     type: str
@@ -59,7 +59,7 @@ class Generator:
 
 @dataclass(frozen=True)
 class Pace:
-    """How records come: by time or by barrier; `since` None: from the first barrier on."""
+    """How records arrive: by time or by barrier; `since` None: from the first barrier on."""
 
     per_second: float | None
     per_barrier: int | None
@@ -83,12 +83,12 @@ class Datagen:
         return (*found, ("_n", "bigint")) if self.numbered else found
 
     def end(self, spark: SparkSession, after: Position | None) -> End | None:
-        """What is due by now; at the first barrier that is one second's worth."""
+        """The records due by now; at the first barrier, one second's worth."""
         del spark
         return self.due(after, time.time())
 
     def due(self, after: Position | None, now: float) -> End | None:
-        """The same for any moment."""
+        """The same at any time."""
         pace, before = self.pace, int(after["n"]) if after else 0
         rate = pace.per_second or 1.0
         if pace.per_barrier:
@@ -97,7 +97,7 @@ class Datagen:
         else:
             at = float(after["at"]) if after else now - 1 if pace.since is None else pace.since
             if after and float(after["per_second"]) != rate:
-                # Another rate holds from here on: what was read stays as it was.
+                # The rate changed: what was read stays as it was.
                 at += before / float(after["per_second"]) - before / rate
             n = int((now - at) * rate + 1e-6)
         bounds = [pace.limit, None if pace.most is None else before + pace.most]
@@ -131,7 +131,7 @@ class Datagen:
         )
 
     def release(self, spark: SparkSession, upto: Position) -> None:
-        """Nothing was kept."""
+        """Nothing to release."""
 
 
 def source(options: Options) -> Datagen:
@@ -178,7 +178,7 @@ def _positive(value: Any) -> float | None:
 def _generator(
     options: Options, place: int, name: str, kind: str, given: Any, seed: int
 ) -> Generator | None:
-    """What makes a column, or None and a note of what is wrong with it."""
+    """The generator of a column, or None after recording what is wrong."""
     kind = re.sub(r"\s", "", kind.lower())
     kind = "decimal(10,0)" if kind == "decimal" else _ALIASES.get(kind, kind)
     try:
@@ -217,7 +217,7 @@ def _usual(kind: str, place: int) -> str:
 
 
 class _Maker:
-    """The SQL of one column; its values become parameters that start with the column's place."""
+    """The SQL of one column; its values become parameters prefixed with the column's place."""
 
     def __init__(self, name: str, kind: str, prefix: str, seed: int) -> None:
         self.kind, self.prefix = kind, prefix
@@ -233,7 +233,7 @@ class _Maker:
         return f"xxhash64({self.seed}, '{what}', n)"
 
     def random(self, what: str = "") -> str:
-        """From 0 to 1, without 1."""
+        """In [0, 1)."""
         return f"(shiftrightunsigned({self.hash(what)}, 11) / 9007199254740992D)"
 
     def sequence(self, given: Any) -> str:

@@ -1,10 +1,10 @@
-"""A table or query of any database that Spark's JDBC reader knows.
+"""A table or query of any database that Spark's JDBC reader supports.
 
 `mode: incremental` reads the rows whose `column` is greater than before; a position has its Spark
-type (`type`) and the greatest value (`value`, a text; microseconds since 1970 of a timestamp;
-None: there was no row). `mode: snapshot` reads all rows; a position has a number (`n`) and what
-`changed_by` answered (`seen`, a digest). Rows of a database have no versions: a snapshot that is
-read again is what the database has by then.
+type (`type`) and the greatest value (`value`, as text; microseconds since 1970 for a timestamp;
+None: there was no row). `mode: snapshot` reads all rows; a position has a number (`n`) and a
+digest of the answer to `changed_by` (`seen`). Database rows have no versions: rereading a
+snapshot returns the current rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _OWN = (("_op", "string"),)
 _ORDERED = re.compile(r"tinyint|smallint|int|bigint|decimal\(\d+,\d+\)|date|timestamp(_ntz)?")
 _TIMES = ("timestamp", "timestamp_ntz")
-# No database minds these; one that starts with `_` would be refused by some.
+# Every database accepts these; some refuse names that start with `_`.
 _TOP, _NOW, _NULLS = "streamsql_top", "streamsql_now", "streamsql_nulls"
 _ALIAS = "streamsql_rows"
 _OTHER_QUOTES = {"jdbc:mysql:": "``", "jdbc:mariadb:": "``", "jdbc:sqlserver:": "[]"}
@@ -40,7 +40,7 @@ _CONNECTING = ("driver", "user", "password", "fetchsize", "queryTimeout", "sessi
 
 @dataclass(frozen=True)
 class Jdbc:
-    """The connector `jdbc`. `relation` may follow FROM in the database's own SQL."""
+    """The connector `jdbc`. `relation` can follow FROM in the database's own SQL."""
 
     name: str
     relation: str
@@ -57,7 +57,7 @@ class Jdbc:
 
     @property
     def whole(self) -> bool:
-        """Whether `read` gives all rows, not those that are new."""
+        """Whether `read` returns all rows, not just new ones."""
         return self.mode == "snapshot"
 
     def columns(self, spark: SparkSession) -> tuple[tuple[str, str], ...]:
@@ -88,7 +88,7 @@ class Jdbc:
             return records(rows.withColumn("_op", F.lit(op)), self.columns(spark), at, self.place)
 
     def release(self, spark: SparkSession, upto: Position) -> None:
-        """Nothing was kept."""
+        """Nothing to release."""
 
     def _snapshot(self, spark: SparkSession, after: Position | None) -> End | None:
         seen = None
@@ -115,7 +115,7 @@ class Jdbc:
         by = self._quoted(self._spelled(rows))
         nulls = f"(SELECT count(*) FROM {self.relation} WHERE {by} IS NULL)"
         now = f", CURRENT_TIMESTAMP AS {_NOW}" if self.lag is not None else ""
-        # The number first: SQLite's driver cannot tell that a first column of decimals is NULL.
+        # The count first: SQLite's driver does not see NULL in a first column of decimals.
         asked = f"(SELECT {nulls} AS {_NULLS}, max({by}) AS {_TOP}{now} FROM {self.relation})"
         types = f"{_NULLS} bigint, {_TOP} {kind}"
         answer = self._load(spark, f"{asked} {_ALIAS}", customSchema=types)
@@ -137,7 +137,7 @@ class Jdbc:
         return self._bounded(rows, after, upto)
 
     def _bounded(self, rows: DataFrame, after: Position | None, upto: Position) -> End | None:
-        """The same, no further than about the bound: rows of equal value stay together."""
+        """The same, up to about the bound: rows of equal value stay together."""
         from pyspark.sql import functions as F
 
         by = F.col(quote(self._spelled(rows)))
@@ -151,7 +151,7 @@ class Jdbc:
         return End({**upto, "value": told[0]}, told[1])
 
     def _between(self, rows: DataFrame, after: Position | None, upto: Position) -> DataFrame:
-        """The rows of one range; Spark leaves the comparison to the database."""
+        """The rows of one range; Spark pushes the comparison down to the database."""
         from pyspark.sql import functions as F
 
         by = F.col(quote(self._spelled(rows)))
@@ -191,7 +191,7 @@ class Jdbc:
 
     def _load(self, spark: SparkSession, relation: str | None = None, **more: str) -> DataFrame:
         options = {**self.reader, **more}
-        if relation is not None:  # one row, which is not read in parts
+        if relation is not None:  # one row, not read in partitions
             for key in _PARTITIONING:
                 options.pop(key, None)
         options["dbtable"] = relation or self.relation
@@ -224,7 +224,7 @@ class Jdbc:
                 hint="check the address, the user, the name of the table, and that the jar of "
                 "the database's driver is in `spark.driver.extraClassPath`",
                 place=self.place,
-            ) from None  # the cause may tell the password
+            ) from None  # the cause may contain the password
 
 
 def source(options: Options) -> Jdbc:
@@ -255,7 +255,7 @@ def source(options: Options) -> Jdbc:
         options.wrong("`url` must start with jdbc:")
     options.check()
     if url.startswith("jdbc:postgresql:"):
-        # `timestamp` has no zone there.
+        # `timestamp` has no time zone there.
         reader.setdefault("preferTimestampNTZ", "true")
     relation = table if table is not None else f"({query}) {_ALIAS}"
     shown = re.split(r"[?;]", options.hide(url))[0]
@@ -276,14 +276,14 @@ def source(options: Options) -> Jdbc:
 
 
 def _written(value: Column, kind: str) -> Column:
-    """A value as its position has it: exact, and the same in all time zones."""
+    """A value as stored in its position: exact, and the same in all time zones."""
     from pyspark.sql import functions as F
 
     return (F.unix_micros(value) if kind == "timestamp" else value).cast("string")
 
 
 def _value(position: Position) -> Column:
-    """The value of a position: a literal, which Spark hands to the database quoted."""
+    """A position's value: a literal, which Spark passes to the database quoted."""
     from pyspark.sql import functions as F
 
     if position["type"] == "timestamp":

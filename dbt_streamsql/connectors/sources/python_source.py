@@ -1,12 +1,12 @@
 """The stream that a Python model returns: Structured Streaming lands its records, each once.
 
-Such a stream has no ranges that can be asked for again. So its query is run to its end
-(`availableNow`); every micro-batch becomes a folder with its number, and a checkpoint tells how
-far the query is. A batch that is repeated after a death is the same one, and writes the same
-folder. What is landed is deleted when a barrier with it is published.
+Such a stream has no ranges that can be read again. So its query runs to its end (`availableNow`);
+every micro-batch becomes a numbered folder, and a checkpoint holds the query's progress. A batch
+that is repeated after a crash is the same and writes the same folder. Landed data is deleted when
+a barrier with it is published.
 
-A position has `run`, the folder of one reading from the beginning, and `batch`, the last one that
-was taken.
+A position has `run`, the folder of one reading from the beginning, and `batch`, the last one
+taken.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class PythonStream:
         return tuple((f.name, type_text(f.dataType)) for f in self._frame(spark).schema)
 
     def end(self, spark: SparkSession, after: Position | None) -> End | None:
-        """Land what the stream has now, and tell the last batch.
+        """Land what the stream has now, and return the last batch.
 
         Errors: PYTHON_MODEL, STREAM_LOST.
         """
@@ -97,7 +97,7 @@ class PythonStream:
         )
 
     def release(self, spark: SparkSession, upto: Position) -> None:
-        """Delete what is published, and readings that nobody goes on with."""
+        """Delete what is published, and readings that are not continued."""
         for run in files.names(spark, self.folder):
             if run != upto["run"]:
                 files.delete_folder(spark, self._at(run))

@@ -1,4 +1,4 @@
-"""The connectors, and how a declaration of a source becomes one that can be read."""
+"""The connectors, and how a source's declaration becomes a source that can be read."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ CONNECTORS: Mapping[str, str] = {
     "rate": "datagen",
     "table": "table_source",
 }
-"""Their names, and the module of each that has `source(options) -> Source`."""
+"""Their names and modules; each module has `source(options) -> Source`."""
 
 PYTHON = "python"
-"""The connector of python models, which no source declares."""
+"""The connector of Python models, which no source declares."""
 
 _PYTHON_MODULE = "python_source"
 

@@ -1,4 +1,4 @@
-"""Rows of a source that has types of its own, as the records of a stream."""
+"""Rows of a source with its own types, as the records of a stream."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Columns = tuple[tuple[str, str], ...]
 
 
 def columns_of(found: Columns, declared: Columns, own: Columns, place: Place) -> Columns:
-    """The columns that a source has, with the declared types, and the connector's `own`.
+    """The source's columns, with the declared types, and the connector's `own`.
 
-    Errors: CONFIG_INVALID for a declared column that is not there, STREAM_CHANGED for names that
-    Spark cannot tell apart.
+    Errors: CONFIG_INVALID for a declared column that does not exist, STREAM_CHANGED for names
+    that Spark cannot distinguish.
     """
     types = {name.lower(): kind for name, kind in declared}
     names = [name.lower() for name, _ in (*found, *own)]
@@ -65,13 +65,13 @@ def records(
     inexact: Mapping[str, Column] | None = None,
     unsent: tuple[Column, Column] | None = None,
 ) -> DataFrame:
-    """`columns`, cast to their types, and what every record has.
+    """`columns`, cast to their types, and the columns that every record has.
 
-    A value that does not fit its type makes its record one with a problem, as does `broken` (a
-    text, or NULL). `frame` may hold fewer columns: they are NULL. `inexact`: another way to make
-    the value of a column than a cast. `unsent`: the names of columns whose values an update did
-    not send, and what to say of it (both NULL in other records); then UNSENT and AS_READ are there
-    too. Error: CONFIG_INVALID when no value could be cast.
+    A value that does not fit its type gives its record a problem, as does `broken` (text, or
+    NULL). `frame` may have fewer columns: the rest are NULL. `inexact`: the value of a column, in
+    place of a cast. `unsent`: the names of columns whose values an update did not send, and the
+    message for it (both NULL in other records); then UNSENT and AS_READ are included. Error:
+    CONFIG_INVALID when no value could be cast.
     """
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
@@ -107,7 +107,7 @@ def records(
         ends += [F.when(problem.isNotNull(), F.struct(*plain)).alias(AS_READ)]
     try:
         found = frame.select(*(wanted if problems else plain), *ends)
-        _ = found.schema  # over Spark Connect nothing is looked at before
+        _ = found.schema  # Spark Connect analyzes nothing before
     except AnalysisException as error:
         raise StreamSqlError(
             "CONFIG_INVALID",

@@ -1,4 +1,4 @@
-"""What every connector of a stream gives: how far it can be read, and the records up to there."""
+"""What every stream connector provides: how far it can be read, and the records up to there."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Position = Mapping[str, Any]
-"""How far a stream was read, as JSON; only its connector knows what it means."""
+"""How far a stream was read, as JSON; only its connector can interpret it."""
 
 RAW, AT, PROBLEM = (f"{HIDDEN_PREFIX}{name}" for name in ("raw", "at", "problem"))
-"""Columns of every record: its text, where it was, and why it cannot be read (NULL: it can)."""
+"""Columns of every record: its text, its place, and why it cannot be read (NULL: it can)."""
 
 UNSENT = f"{HIDDEN_PREFIX}unsent"
-"""A column that some sources give beside them: of an update, the names of the columns that it left
-as they were and whose values were not sent. NULL in all other records. To who does not know the
-values such a record cannot be read: PROBLEM says so, though its columns are given."""
+"""An additional column of some sources: for an update, the names of the columns that it left as
+they were and whose values were not sent. NULL in all other records. A reader without the values
+cannot read such a record: PROBLEM says so, though its columns are given."""
 
 AS_READ = f"{HIDDEN_PREFIX}as_read"
-"""A column beside UNSENT: of any other record with a PROBLEM a struct of all columns, as far as
-they could be read; else NULL. It serves to tell which key the record may have changed."""
+"""A column next to UNSENT: for any other record with a PROBLEM, a struct of all columns, as far as
+they could be read; else NULL. It shows which key the record may have changed."""
 
 
 @dataclass(frozen=True)
 class End:
     """How far a stream can be read now.
 
-    `records`: how many are new (None: not known). `oldest`: when the oldest new one was written,
-    seconds since 1970 (None: not known).
+    `records`: the number of new ones (None: unknown). `oldest`: when the oldest new one was
+    written, seconds since 1970 (None: unknown).
     """
 
     position: Position
@@ -58,19 +58,19 @@ class Source(Protocol):
         """
 
     def read(self, spark: SparkSession, after: Position | None, upto: Position) -> DataFrame:
-        """The records after `after`, up to and with `upto`: `columns`, then RAW, AT and PROBLEM.
+        """The records after `after`, through `upto`: `columns`, then RAW, AT and PROBLEM.
 
-        A record with a PROBLEM has NULL in all columns; where UNSENT tells some, only in those.
+        A record with a PROBLEM has NULL in all columns; where UNSENT names some, only in those.
         """
 
     def release(self, spark: SparkSession, upto: Position) -> None:
-        """A barrier that read up to here is published. Most connectors have nothing to do."""
+        """A barrier that read up to here is published. Most connectors do nothing."""
 
 
 @dataclass(frozen=True)
 class Omissions:
-    """What the updates of a source may leave out: `columns`, by name. `identity`: the columns by
-    which the source itself tells rows apart (None: it does not say)."""
+    """What the updates of a source may omit: `columns`, by name. `identity`: the columns by which
+    the source itself identifies rows (None: it does not say)."""
 
     columns: tuple[str, ...]
     identity: tuple[str, ...] | None = None
@@ -78,16 +78,16 @@ class Omissions:
 
 @runtime_checkable
 class Omitting(Protocol):
-    """A source with changes in order, of which updates may leave values out."""
+    """A source with ordered changes, whose updates may omit values."""
 
     def omissions(self, spark: SparkSession) -> Omissions | None:
-        """None: nothing is left out, or records may be missing between two others, so that an
-        older value says nothing."""
+        """None: nothing is omitted, or records may be missing in between, so that an older value
+        proves nothing."""
 
 
 @runtime_checkable
 class Keeping(Protocol):
-    """A source for which something is kept elsewhere as long as somebody reads it."""
+    """A source that keeps something elsewhere as long as it is read."""
 
     def forget(self) -> str:
-        """Nobody will read on: remove that. What was removed, or stays and why, in words."""
+        """Reading has ended: remove that. Returns what was removed, or stays and why, in words."""

@@ -1,7 +1,7 @@
 """An Iceberg or Delta table as a stream: the rows that came between two of its versions.
 
-A position has `uuid` (which table) and `version` (None: before its first), as `inputs` numbers
-them.
+A position has `uuid` (which table) and `version` (None: before its first), as numbered by
+`inputs`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 FAIL, IGNORE, CHANGES = "fail", "ignore", "changes"
 _OWN = (("_op", "string"), ("_seq", "bigint"))
-"""`_seq` grows from barrier to barrier, and from a row that went to the one that came for it."""
+"""`_seq` grows from barrier to barrier, and from a deleted row to the one that replaces it."""
 
 _AT = f"{HIDDEN_PREFIX}version"
 
 
 @dataclass(frozen=True)
 class Table:
-    """The connector `table`. `start` is earliest (all that the table has) or latest."""
+    """The connector `table`. `start` is earliest (all rows of the table) or latest."""
 
     table: TableName
     on_change: str
@@ -53,9 +53,9 @@ class Table:
         return columns_of(found, self.declared, _OWN, self.place)
 
     def end(self, spark: SparkSession, after: Position | None) -> End | None:
-        """The newest version that fits into the bound; compaction alone is nothing new.
+        """The newest version within the bound; compaction alone is not new data.
 
-        Errors: STREAM_LOST when the version read last is gone, or the table is another one;
+        Errors: STREAM_LOST when the version read last is gone, or the table is a different one;
         STREAM_CHANGED for deletes and updates that `on_change` does not allow.
         """
         meta = self._load(spark)
@@ -91,7 +91,7 @@ class Table:
         )
 
     def release(self, spark: SparkSession, upto: Position) -> None:
-        """Nothing was kept."""
+        """Nothing to release."""
 
     def _rows(
         self, spark: SparkSession, meta: Metadata, after: Position | None, new: int | None
@@ -110,7 +110,7 @@ class Table:
             return f"(SELECT {listed}, 'c' AS _op FROM {self.table.sql} WHERE false)"
         if change.insert_only:
             return f"(SELECT {listed}, 'c' AS _op FROM {signed})"
-        # A row that came or went several times is one row with a weight.
+        # A row that was inserted or deleted several times is one row with a weight.
         return (
             f"(SELECT {listed}, IF({WEIGHT} < 0, 'd', 'c') AS _op FROM {signed} LATERAL VIEW "
             f"explode(sequence(1L, abs({WEIGHT}))) {quote(_AT)} AS {quote(_AT)})"
@@ -134,7 +134,7 @@ class Table:
             appends = [v for v in path or () if v.operation == "append"]
             counted = all(summaries.counts_rows(meta, v) for v in appends)
             rows = sum(v.count("added-records") for v in appends) if counted else UNCOUNTED
-            # Iceberg's scan between two snapshots takes the files of appends alone.
+            # Iceberg's scan between two snapshots reads only the files of appends.
             return Change("append" if appends else "none", old, new, rows)
         why = "a Delta table does not show which rows were appended along with other changes"
         raise StreamSqlError(
@@ -149,7 +149,7 @@ class Table:
         )
 
     def _newest(self, meta: Metadata, old: int | None) -> int | None:
-        """The version up to which no more rows come than the bound, but at least one commit."""
+        """The last version with no more new rows than the bound, but at least one commit."""
         path = meta.lineage(meta.current, old) if self.most else None
         if not path:
             return meta.current
@@ -217,7 +217,7 @@ def _order(meta: Metadata, version: int | None) -> int:
     if version is None:
         return 0
     found = meta.snapshots[version]
-    # The first format of Iceberg does not number its snapshots.
+    # Iceberg format version 1 does not number its snapshots.
     numbered = meta.format == delta_log.FORMAT or meta.format_version > 1
     return found.sequence if numbered else found.committed
 

@@ -1,7 +1,6 @@
 """A store that is served by a MetaService. Each call is one request.
 
-The runner lock, and what this process stages, are held for it by the service for as long as the
-service hears of it.
+The service holds the runner lock, and what this process stages, as long as it receives heartbeats.
 """
 
 from __future__ import annotations
@@ -117,7 +116,7 @@ class MetaClient:
         self._http.do("/published/stop", fence=fence, schema_name=schema_name)
 
     def close(self) -> None:
-        """As of a store. A service that does not answer finds out by itself."""
+        """As in a store. A service that does not respond times out by itself."""
         with suppress(StreamSqlError):
             self.let_go()
         with suppress(StreamSqlError):
@@ -335,7 +334,7 @@ class MetaClient:
     # change files
 
     def change_files(self, table: str, after_barrier: int, upto_barrier: int) -> list[ChangeFile]:
-        # Barriers begin at 1, and nobody has so many: the service asks for numbers of barriers.
+        # Barriers begin at 1: the service accepts only barrier numbers.
         after, upto = max(after_barrier, 0), max(upto_barrier, 0)
         found = list[ChangeFile]
         return self._http.get(found, "/change-files", table=table, after=after, upto=upto)
@@ -399,7 +398,7 @@ class LeadersClient:
 
 
 class StagedClient:
-    """The owner that stages for this process lives in the service, which hears of this process."""
+    """The owner that stages for this process lives in the service and depends on heartbeats."""
 
     def __init__(self, http: Transport, heartbeats: Heartbeats) -> None:
         self._http = http
@@ -448,7 +447,7 @@ class StagedClient:
             yield sweep.records
         finally:
             self._heartbeats.end(f"{path}/heartbeat")
-            # A service that does not answer ends it by itself.
+            # A service that does not respond ends it by itself.
             with suppress(StreamSqlError):
                 self._http.delete(path)
 

@@ -1,4 +1,4 @@
-"""A thread that says, while this process holds something of a MetaService, that it lives."""
+"""A heartbeat thread for as long as this process holds something of a MetaService."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.client.transport import Transport
 
 PER_LIMIT = 3
-"""So many times within the time in which the service has to hear something."""
+"""Heartbeats sent within the service's time limit."""
 
 log = logging.getLogger("dbt_streamsql")
 
@@ -24,7 +24,7 @@ class _Beat:
 
 
 class Heartbeats:
-    """What is held, by the path that says so. The thread ends with the last of it."""
+    """The things held, by their heartbeat path. The thread ends with the last one."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -33,7 +33,7 @@ class Heartbeats:
         self._thread: threading.Thread | None = None
 
     def begin(self, path: str, heard_within: float, **body: object) -> None:
-        """Post `body` to `path` from now on, in time for who has to hear of it."""
+        """Post `body` to `path` from now on, often enough for the service's time limit."""
         every = heard_within / PER_LIMIT
         with self._changed:
             self._beats[path] = _Beat(body, every, time.monotonic() + every)
@@ -45,7 +45,7 @@ class Heartbeats:
             self._changed.notify_all()
 
     def end(self, path: str | None = None) -> None:
-        """Say no more; `path` is None for everything."""
+        """Stop the heartbeats; `path` is None for all of them."""
         with self._changed:
             for known in list(self._beats) if path is None else [path]:
                 self._beats.pop(known, None)
@@ -70,7 +70,7 @@ class Heartbeats:
             self._transport.do(path, **beat.body)
         except StreamSqlError as error:
             if error.code == "META_UNREACHABLE":
-                # It may be back before the time is over.
+                # It may recover before the time limit.
                 log.debug("sending a heartbeat to MetaService failed: %s", error.given)
                 return
             with self._changed:

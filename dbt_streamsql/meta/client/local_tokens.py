@@ -1,6 +1,6 @@
 """Where the services of this host keep their tokens, for clients of the same user.
 
-A service says in the user's cache folder which file its token is in, while it runs:
+While it runs, a service writes the location of its token file to the user's cache folder:
 
 <cache>/meta/           mode 0700
     <port>.json         the file, and the process; mode 0600
@@ -20,7 +20,7 @@ from dbt_streamsql.meta.model import tokens
 
 
 def is_loopback(host: str) -> bool:
-    """Whether what is sent to this address or name stays on this host."""
+    """Whether data sent to this address or name stays on this host."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -28,12 +28,12 @@ def is_loopback(host: str) -> bool:
 
 
 def publish(port: int, token_file: Path) -> None:
-    """Say where the token of the service on `port` is."""
+    """Publish the location of the token of the service on `port`."""
     place = _place(port)
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     place.parent.chmod(0o700)
     body = json.dumps({"token_file": str(token_file.absolute()), "pid": os.getpid()})
-    # `mkstemp` makes files of mode 0600, and the rename shows all of one or nothing.
+    # `mkstemp` makes files of mode 0600, and the rename is atomic.
     descriptor, temporary = tempfile.mkstemp(prefix=f".{port}.", dir=place.parent)
     with os.fdopen(descriptor, "w", encoding="utf-8") as out:
         out.write(body)
@@ -45,7 +45,7 @@ def withdraw(port: int) -> None:
 
 
 def find(port: int) -> str:
-    """The token of the service on `port` of this host; '' when none of this user runs there."""
+    """The token of the service on `port` of this host; '' when this user runs none there."""
     place = _place(port)
     try:
         found = place.lstat()
@@ -53,7 +53,7 @@ def find(port: int) -> str:
         if not private or found.st_mode & 0o077:
             return ""
         body = json.loads(place.read_text(encoding="utf-8"))
-        # Whoever took the port of a service that has died is not told the token.
+        # A process that took over the port of a dead service must not get the token.
         os.kill(body["pid"], 0)
         return tokens.single(Path(body["token_file"]))
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""The one place where a store is opened, by its address."""
+"""The only place that opens a store, by its address."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def open_store(url: str, clock: Callable[[], float] = time.time, *, token: str =
     """Open or create a store: `sqlite:///<file>` (its folder must exist) or `postgresql…`; or
     reach one by the MetaService that serves it, `http://127.0.0.1:<port>` or `https://…`.
 
-    `token` is for a MetaService ('': the one of a service on this host), whose clock counts.
+    `token` is for a MetaService ('': that of a service on this host), whose clock is used.
     META_UNREACHABLE when it cannot be reached, META_VERSION when a different version wrote it,
     META_DENIED when the service does not know the token.
     """

@@ -1,4 +1,4 @@
-"""What the client and the service of MetaService agree on, besides the records."""
+"""The protocol between the client and the service of MetaService, in addition to the records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dbt_streamsql.meta.model.tokens import Role
 from dbt_streamsql.meta.store.staged_tables import StagedRecord
 
 API = "/v1"
-"""Every path begins with it, but for /openapi.json. It changes when an old client cannot go on."""
+"""The prefix of every path except /openapi.json. It changes when an old client would fail."""
 
 STATUS: Mapping[str, int] = {
     "CYCLE": 409,
@@ -26,7 +26,7 @@ STATUS: Mapping[str, int] = {
     "META_UNREACHABLE": 503,
     "WAREHOUSE_BUSY": 409,
 }
-"""The HTTP status that an error's code travels with; any other code is 500."""
+"""The HTTP status of each error code; any other code is 500."""
 
 
 class Problem(BaseModel):
@@ -62,7 +62,7 @@ class Problem(BaseModel):
 
 
 class Health(BaseModel):
-    """It answers. Nothing else is told without a token."""
+    """The service responds. Anything else requires a token."""
 
     status: str = "ok"
 

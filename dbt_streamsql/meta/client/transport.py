@@ -1,6 +1,6 @@
-"""HTTP to a MetaService: tokens, time-outs, and errors as they were on the other side.
+"""HTTP to a MetaService: tokens, timeouts, and errors as raised on the other side.
 
-A read is tried again when the connection fails. A write never is: it may have been made.
+A read is retried when the connection fails. A write never is: it may have succeeded.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from dbt_streamsql.meta.store.database import redact
 T = TypeVar("T")
 
 ANSWER_SECONDS = 60.0
-"""Longer than a write waits for another one in the store."""
+"""Longer than a write waits for another write in the store."""
 CONNECT_SECONDS = 5.0
 IDLE_SECONDS = 5.0
 """How long a connection is kept for the next request; the service keeps it longer."""
 AGAIN_SECONDS = (0.1, 0.5)
-"""Pauses before a read is tried again."""
+"""Pauses before a read is retried."""
 
 _DO = "then run again: committed barriers are safe, and an unfinished barrier is cleaned up"
 
 
 class Transport:
-    """Requests to one service. Safe from several threads."""
+    """Requests to one service. Thread-safe."""
 
     def __init__(self, url: str, token: str = "") -> None:
         """`token`: '' takes that of a service on this host. Errors: META_UNREACHABLE."""
@@ -49,7 +49,7 @@ class Transport:
             timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
             limits=httpx.Limits(keepalive_expiry=IDLE_SECONDS),
             verify=_verifying(parsed),
-            # No proxy is told the token of a service on this host.
+            # No proxy gets the token of a service on this host.
             trust_env=not loopback,
         )
 
@@ -57,7 +57,7 @@ class Transport:
         self._http.close()
 
     def get(self, kind: type[T], path: str, **parameters: object) -> T:
-        """Ask; `kind` is what the answer holds."""
+        """Send a GET request; `kind` is the type of the response."""
         given = {name: str(value) for name, value in parameters.items() if value is not None}
         for pause in (*AGAIN_SECONDS, None):
             try:
@@ -69,7 +69,7 @@ class Transport:
         raise AssertionError(path)
 
     def find(self, kind: type[T], path: str, **parameters: object) -> T | None:
-        """As `get`; None when there is no such thing."""
+        """Like `get`; None when the object does not exist."""
         try:
             return self.get(kind, path, **parameters)
         except StreamSqlError as error:
@@ -78,11 +78,11 @@ class Transport:
             raise
 
     def do(self, path: str, **body: object) -> None:
-        """Do one step; it is asked for once."""
+        """Run one step; it is never retried."""
         self.post(NoneType, path, **body)
 
     def post(self, kind: type[T], path: str, **body: object) -> T:
-        """Do one step that answers; it is asked for once."""
+        """Run one step that has a response; it is never retried."""
         content = json.dumps(body, default=_plain, allow_nan=False).encode()
         headers = {"Content-Type": "application/json"}
         try:
@@ -126,9 +126,9 @@ class Transport:
 
 def _verifying(url: httpx.URL) -> ssl.SSLContext:
     if url.scheme == "http":
-        # No connection has TLS, and reading the authorities takes longer than a dozen requests.
+        # Connections use no TLS, and loading the authorities takes longer than a dozen requests.
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # SSL_CERT_FILE names other authorities than the usual ones.
+    # SSL_CERT_FILE replaces the default authorities.
     return httpx.create_ssl_context()
 
 
@@ -138,7 +138,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def _checked(url: str) -> tuple[httpx.URL, bool]:
-    """The URL, and whether it leads to this host."""
+    """The URL, and whether it points to this host."""
     try:
         parsed = httpx.URL(url)
     except (httpx.InvalidURL, ValueError):

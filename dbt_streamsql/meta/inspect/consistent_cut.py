@@ -4,8 +4,8 @@
     read_committed     one barrier that is staged in all tables (PRECOMMIT) or published
     repeatable_read    one barrier that is published in all tables (COMMIT)
 
-Tables that share no root cannot contradict each other, so each such group has a barrier of its
-own. A table alone is read in its newest version.
+Tables that share no root cannot contradict each other, so each such group has its own barrier. A
+table alone is read in its newest version.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ Consistency = Literal["read_uncommitted", "read_committed", "repeatable_read"]
 LEVELS: tuple[Consistency, ...] = ("read_uncommitted", "read_committed", "repeatable_read")
 
 LOOKED_BACK = 500
-"""Barriers that are tried, from the newest back, until one holds all tables of a group."""
+"""Barriers to try, from the newest back, until one holds all tables of a group."""
 
 _SHOWN: Mapping[Consistency, tuple[str, ...]] = {
     "read_uncommitted": ("OPEN", "PRECOMMIT"),
     "read_committed": ("PRECOMMIT",),
     "repeatable_read": (),
 }
-"""The states of an unfinished barrier that a level looks into."""
+"""The states of an unfinished barrier that a level reads."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """One version to read: the table where it lies (staged ones elsewhere) and its snapshot."""
+    """One version to read: the location of the table (staged ones elsewhere) and its snapshot."""
 
     table: str
     snapshot: int | None
@@ -44,12 +44,12 @@ class Seen:
 
 @dataclass(frozen=True)
 class Cut:
-    """What a query reads: by table; those that are missing are read as they are now.
+    """What a query reads: by table; missing tables are read in their current version.
 
-    `barrier` is the oldest one among the groups, 0 when no table belongs to one, `barriers` those
-    of all groups. All that the roots held at the barrier `complete_at` is in the tables; of one
-    that runs have left behind, it is an earlier one. `roots` are the snapshots that the outside
-    tables had there.
+    `barrier` is the oldest one among the groups, 0 when no table belongs to one; `barriers` are
+    those of all groups. The tables contain everything that the roots held at the barrier
+    `complete_at`, which is earlier if runs have left a table behind. `roots` are the snapshots of
+    the outside tables there.
     """
 
     barrier: int = 0
@@ -68,7 +68,7 @@ class _State:
     roots: Mapping[str, int | None]
 
     def stale(self, tables: Iterable[str]) -> list[str]:
-        """Those that do not hold just what their roots, and all between, held at this barrier."""
+        """Tables without exactly what their roots, and all between, held at this barrier."""
         known: dict[str, bool] = {}
 
         def fresh(table: str) -> bool:
@@ -88,13 +88,13 @@ class _State:
         return [table for table in tables if not fresh(table)]
 
     def below(self, table: str) -> set[str]:
-        """The outside tables that it comes from; of one of these, itself."""
+        """The outside tables that it comes from; for an outside table, itself."""
         found: set[str] = set()
         seen, waiting = {table}, [table]
         while waiting:
             at = waiting.pop()
             version = self.versions.get(at)
-            # What is neither a view nor a root is the epoch's clock.
+            # A source that is neither a view nor a root is the epoch's clock.
             sources = {
                 source
                 for source in (version.inputs if version is not None else ())
@@ -139,7 +139,7 @@ def cut(
     for roots, group in _groups(asked, newest):
         alone = len(group) == 1 or level == "read_uncommitted"
         state = newest if alone else _together(reader, newest, group)
-        # Nothing says that a root, read for itself, should be what views have taken up.
+        # A root that is read alone need not match what views have applied.
         live = alone and barrier is None and level != "repeatable_read"
         held = [table for table in group if table in state.versions or not live]
         if held:
@@ -171,7 +171,7 @@ def check_level(level: str) -> Consistency:
 
 
 def _newest(reader: MetaReader, level: Consistency) -> _State:
-    # First of all: a barrier that is committed from here on is in what is read after this.
+    # Read this first: a barrier that is committed later is then in the reads below.
     unfinished = _shown(reader.unfinished(), level)
     last = reader.last_committed()
     versions, roots = reader.latest_all(), reader.inputs_as_of(last)
@@ -192,7 +192,7 @@ def _at(reader: MetaReader, barrier: int) -> _State:
 
 
 def _together(reader: MetaReader, newest: _State, group: Sequence[str]) -> _State:
-    """The newest barrier at which all tables of the group hold the same."""
+    """The newest barrier at which all tables of the group are consistent."""
     stale = newest.stale(group)
     if not stale:
         return newest
@@ -211,7 +211,7 @@ def _together(reader: MetaReader, newest: _State, group: Sequence[str]) -> _Stat
 
 
 def _fresh_before(reader: MetaReader, newest: _State, tables: Sequence[str]) -> _State | None:
-    # With that one: others may have been committed while its parts were read.
+    # Include that one: others may have been committed while its parts were read.
     for barrier in reader.committed_before(newest.barrier + 1, LOOKED_BACK):
         earlier = _at(reader, barrier)
         if not earlier.stale(tables):
@@ -220,15 +220,15 @@ def _fresh_before(reader: MetaReader, newest: _State, tables: Sequence[str]) -> 
 
 
 def _complete(reader: MetaReader, state: _State, tables: Sequence[str]) -> _State:
-    """The newest barrier of whose roots these tables hold everything; before all when they do
-    not of any that is looked at."""
+    """The newest barrier whose root data these tables contain in full; the state before all
+    barriers if there is none among those tried."""
     if not state.stale(tables):
         return state
     return _fresh_before(reader, state, tables) or _State(0, {}, {})
 
 
 def _groups(tables: Sequence[str], state: _State) -> list[tuple[set[str], list[str]]]:
-    """The tables by what hangs together, with the roots that those of a group share."""
+    """The tables by connected group, with the roots that the tables of a group share."""
     groups: list[tuple[set[str], list[str]]] = []
     for table in tables:
         near, members = state.below(table), [table]

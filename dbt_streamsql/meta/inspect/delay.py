@@ -1,26 +1,26 @@
 """How late tables are, and which job makes them late. Pure: over the records of a `History`.
 
-A version of a table takes up the changes that its inputs made since the table's version before
-it. The end-to-end delay of table X at barrier t is
+A version of a table applies the changes that its inputs made since the table's previous version.
+The end-to-end delay of table X at barrier t is
 
     delay(X, t) = published(X, t) - since(X, t)
 
 `published` is when the version became visible. `since` is when the oldest change of a root that
-the version takes up was committed:
+the version applies was committed:
 
     since(X, t) = min over the inputs I that moved:
                       commit time of the oldest commit that is new to X     I a root
                       since(I, u) of the versions u that are new to X       I a view
                       when the oldest record that is new to X was written   I a stream
 
-No delay is defined (None) for a version that takes up no change of a root: a noop (whoever reads
-the table waits for nothing), the first build (there was no table to be late), a rebuild or the
-passing of time over unchanged roots. Where the store knows only when the snapshot that a barrier
-pinned was committed, not when the oldest new one was, that time is taken: the delay is then *at
-least* what is told, and `exact` is False.
+No delay is defined (None) for a version that applies no change of a root: a noop (readers of the
+table wait for nothing), the first build (there was no table to be late), a rebuild or the passing
+of time over unchanged roots. Where the store knows only when the snapshot that a barrier pinned
+was committed, not when the oldest new one was, that time is used: the delay is then *at least* the
+given value, and `exact` is False.
 
-A delay is the sum of what was waited for, along the critical path: of the jobs that a job waited
-for at this barrier, the one that finished last, and so on back.
+A delay is the sum of the waits along the critical path: of the jobs that a job waited for at this
+barrier, the one that finished last, and so on back.
 
     delay = waiting + Σ (queued + seconds of each job on the path) + aligning + publishing
 
@@ -28,8 +28,8 @@ for at this barrier, the one that finished last, and so on back.
 table's job until the last job of the barrier has ended, since all tables are published together.
 So a job that is not on the critical path of the *barrier* makes no table late.
 
-All times are seconds, moments are seconds since 1970. Commit times are the clocks of writers: a
-clock that is ahead makes `waiting` too small, even negative; nothing is rounded away.
+All times are seconds, moments are seconds since 1970. Commit times come from the writers' clocks:
+a clock that is ahead makes `waiting` too small, even negative; nothing is rounded away.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Since:
-    """The oldest change that a version takes up: when it was committed, and to which root."""
+    """The oldest change that a version applies: when it was committed, and to which root."""
 
     at: float
     root: str
@@ -74,7 +74,7 @@ class Since:
 
 @dataclass(frozen=True)
 class Step:
-    """One job on a critical path: it stood `queued` seconds after the job before, then ran.
+    """One job on a critical path: it was `queued` for seconds after the job before, then ran.
 
     `share` is (queued + seconds) / the delay that it is a part of, 0 to 1.
     """
@@ -87,7 +87,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Delay:
-    """The end-to-end delay of one version, and where it went; see the head of this module."""
+    """The end-to-end delay of one version, and its parts; see the module docstring."""
 
     table: str
     barrier: int
@@ -105,7 +105,7 @@ class Path:
     """The critical path of a barrier: the jobs that decided when it could be published.
 
     `seconds` run from the start of the first of these jobs until the barrier was published, or
-    until the last one ended if it is not; the share of each step is of these.
+    until the last one ended if it is not; the share of each step is relative to these.
     """
 
     barrier: int
@@ -123,7 +123,7 @@ class Contribution:
     """What a job added to the critical paths of several barriers.
 
     `seconds` is the sum over the `barriers` on whose path it was, `bottleneck_of` the number of
-    those that it contributed most to, `share` its part of the seconds of all the paths.
+    those that it contributed most to, `share` its fraction of the seconds of all the paths.
     """
 
     table: str
@@ -140,7 +140,7 @@ def progress(history: History, barrier: int) -> tuple[Progress, ...]:
 
 
 def since(history: History, version: TableVersion) -> Since | None:
-    """The oldest change of a root that the version takes up; None when it takes up none."""
+    """The oldest change of a root that the version applies; None when there is none."""
     return _Origins(history).of(version)
 
 
@@ -161,7 +161,7 @@ def delays(history: History, versions: Iterable[TableVersion]) -> dict[tuple[int
 
 
 def published_at(history: History, version: TableVersion) -> float | None:
-    """When the version became visible: by its own record, else by the end of its barrier."""
+    """When the version became visible: from its own record, else from the end of its barrier."""
     if version.mode == NOOP or version.state != "WRITTEN":
         return None
     barrier = history.at(version.barrier)
@@ -207,7 +207,7 @@ def contributions(history: History) -> tuple[Contribution, ...]:
 
 
 class _Origins:
-    """Finds `since` of versions; remembers what it found."""
+    """Finds `since` of versions, with a cache."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -216,7 +216,7 @@ class _Origins:
     def of(self, version: TableVersion) -> Since | None:
         key = (version.barrier, version.table)
         if key not in self._found:
-            # Tables cannot read themselves, but a store that was mended by hand might say so.
+            # Tables cannot read themselves, but a manually repaired store might say so.
             self._found[key] = None
             self._found[key] = self._look(version)
         return self._found[key]
@@ -229,7 +229,7 @@ class _Origins:
             return _recorded(version)
         found: list[Since] = []
         for source, snapshot in version.inputs.items():
-            # All of an input that was not read before is new, whenever it came to be.
+            # Everything in a newly added input is new, however old it is.
             if source not in previous.inputs or previous.inputs[source] == snapshot:
                 continue
             if source in self._history.maintained:
@@ -247,8 +247,8 @@ class _Origins:
     def _of_view(
         self, source: str, previous: TableVersion, version: TableVersion
     ) -> Iterable[Since]:
-        """Of the versions of a view that are new to its reader: those since its last barrier,
-        at which it had read the view as it was then."""
+        """For the versions of a view that are new to its reader: those since its last barrier,
+        at which it had read the then current version."""
         for taken in self._history.versions_of(source):
             if previous.barrier < taken.barrier <= version.barrier:
                 origin = self.of(taken)
@@ -272,7 +272,7 @@ class _Origins:
 
 
 def _recorded(version: TableVersion) -> Since | None:
-    """What the job itself knew: all that is left when the version before was forgotten."""
+    """What the job itself recorded: all that is left when the previous version was removed."""
     times = version.stats.get(OLDEST_CHANGE, {})
     known = min(((float(at), root) for root, at in times.items()), default=None)
     return Since(*known, exact=False) if known else None
@@ -286,7 +286,7 @@ def _delay(history: History, version: TableVersion, origin: Since, until: float)
     if own is None or not chain or chain[0].started_at is None:
         return Delay(version.table, version.barrier, seconds, origin, until, seconds, (), 0.0, 0.0)
     ends = [end for job in jobs.values() if (end := _finish(job)) is not None]
-    # What is published anew after a crash was ready long before.
+    # A version published again after a crash was ready long before.
     ready = min(max(ends), until)
     return Delay(
         version.table,

@@ -1,4 +1,4 @@
-"""How far barriers have come in the time of the records, not of the clock. Pure.
+"""The event-time progress of barriers: the time of the records, not of the clock. Pure.
 
 All times are seconds, moments are seconds since 1970.
 """
@@ -12,14 +12,14 @@ from dbt_streamsql.meta.model.records import TableVersion
 
 
 def of_version(version: TableVersion) -> float | None:
-    """The event time of a streaming table's version: it holds what was read up to there."""
+    """The event time of a streaming table's version: it holds the records up to there."""
     told = version.stats.get(EVENT_TIME) or {}
     upto = told.get("upto")
     return None if upto is None else upto / 1e6
 
 
 def of_barrier(versions: Iterable[TableVersion]) -> float | None:
-    """The event time of the barrier with these versions; None when no stream told one."""
+    """The event time of the barrier with these versions; None when no stream has one."""
     told = [of_version(version) for version in versions]
     return max((at for at in told if at is not None), default=None)
 

@@ -1,4 +1,4 @@
-"""The newest barriers with their versions and pins, read at one go. Frozen; no store behind it."""
+"""The newest barriers with their versions and pins, read at once. Frozen, without a store."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from dbt_streamsql.meta.store.api import MetaReader
 
 OLDEST_CHANGE = "oldest_change"
-"""The key of `TableVersion.stats`: root table -> commit time of its oldest change taken up."""
+"""The key of `TableVersion.stats`: root table -> commit time of its oldest applied change."""
 
 EVENT_TIME = "event_time"
-"""The key of `TableVersion.stats`: how far a streaming table has come in the time of its records;
-`upto`, in microseconds since 1970, is the event time of its barrier."""
+"""The key of `TableVersion.stats`: the event-time progress of a streaming table; `upto`, in
+microseconds since 1970, is the event time of its barrier."""
 
 NEWEST = 50
-"""Barriers that are looked at unless another number is asked for."""
+"""The default number of barriers."""
 
 
 @dataclass(frozen=True)
 class History:
-    """What happened at some barriers that follow one another, and what was before them.
+    """What happened at some consecutive barriers, and the state before them.
 
     `barriers` are oldest first, in any state. `versions` are by barrier and table, `pins` by
     barrier and root table. `before` is the newest version of each table from before the first of
-    the barriers, `jobs` are the definitions of now, and so are `sinks`.
+    the barriers; `jobs` and `sinks` are the current definitions.
     """
 
     barriers: tuple[Barrier, ...] = ()
@@ -51,10 +51,10 @@ class History:
         return next((found for found in self.barriers if found.id == barrier), None)
 
     def seen_by(self, sees: Callable[[str], bool]) -> History:
-        """What somebody may know who sees only some tables.
+        """The part that a reader may see who has access to only some tables.
 
-        Of other tables nothing but the names that the definitions of seen ones read; of a delay
-        that goes through them, what the seen job itself recorded of the tables that it reads.
+        Of other tables, only the names in the definitions of visible ones; of a delay that goes
+        through them, what the visible job itself recorded of the tables that it reads.
         """
         versions = {
             barrier: {table: _seen(v, sees) for table, v in at.items() if sees(table)}
@@ -70,7 +70,7 @@ class History:
         return History(self.barriers, versions, pins, before, jobs, sinks)
 
     def versions_of(self, table: str) -> tuple[TableVersion, ...]:
-        """The versions of a table that were not given up, oldest first, with the one before."""
+        """The versions of a table that were not aborted, oldest first, with the one before."""
         return self._by_table.get(table, ())
 
     def committed(self, table: str) -> tuple[TableVersion, ...]:
@@ -81,7 +81,7 @@ class History:
         return tuple(v for v in known if v.barrier in closed or v.barrier < first)
 
     def previous(self, version: TableVersion) -> TableVersion | None:
-        """What the table was before this version; None when it is not known or there was none."""
+        """The table's previous version; None when it is unknown or there was none."""
         earlier = [v for v in self.versions_of(version.table) if v.barrier < version.barrier]
         return earlier[-1] if earlier else None
 
@@ -111,10 +111,10 @@ class History:
 
 def load(reader: MetaReader, newest: int = NEWEST, upto: int | None = None) -> History:
     """The newest barriers (up to `upto`, if given) of a store, in a handful of queries."""
-    # One more than asked for: what the tables were at it is what they were before the others.
+    # One more than requested: its versions are the state before the other barriers.
     asked = reader.recent(newest + 1, upto)
     kept = reader.kept_from()
-    # Of an earlier one there are only the versions that are still in force.
+    # For an earlier barrier only the versions still in force are left.
     found = [barrier for barrier in asked if barrier.id >= kept]
     before: Mapping[str, TableVersion] = {}
     if len(found) < len(asked):

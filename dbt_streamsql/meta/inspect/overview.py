@@ -1,4 +1,4 @@
-"""What `streamsql status`, `topology`, `barrier`, the pages and the metrics show. Pure.
+"""The data of `streamsql status`, `topology`, `barrier`, the pages and the metrics. Pure.
 
 All times are seconds, moments are seconds since 1970. The records are plain: `asdict` makes JSON.
 """
@@ -38,17 +38,17 @@ SETTLED = ("COMMIT", "ABORT")
 
 @dataclass(frozen=True)
 class Node:
-    """One table of the topology as it is now.
+    """One table of the current topology.
 
-    `kind`: a root is written by others, a view by its job, a changelog with its view; a stream is
-    where a streaming table has its records from; a sink is outside, `behind` when it has yet to be
-    delivered and `failing` when that did not succeed.
-    `state`: `behind` when an input has a newer version than the one that was taken up, `unbuilt`
+    `kind`: a root has other writers, a view is written by its job, a changelog with its view; a
+    stream is the source of a streaming table's records; a sink is outside, `behind` when a
+    delivery is pending and `failing` when that did not succeed.
+    `state`: `behind` when an input has a newer version than the one applied, `unbuilt`
     when there is no version yet, `staged` when a barrier that is not committed holds one.
     `barrier`, `mode`, `rows` (inserted, deleted), `seconds` and `delay` are of the newest version
-    that changed the table. `changed_at` is when that became visible; of a root, when the newest
-    pinned version was committed. `event_time`: the table has what was read of its streams up to
-    there, where they have barriers of event time and it has taken all of them up; `event_delay` is
+    that changed the table. `changed_at` is when that became visible; for a root, when the newest
+    pinned version was committed. `event_time`: the table has the records of its streams up to
+    there, where they have barriers of event time and it has applied all of them; `event_delay` is
     from then until that was visible.
     """
 
@@ -92,7 +92,7 @@ class Topology:
 @dataclass(frozen=True)
 class BarrierSummary:
     """One barrier in a list. `delay` is the greatest of its tables, `modes` counts tables, and
-    `event_time` is how far it has come in the time of records (None: no stream tells one)."""
+    `event_time` is its event-time progress (None: no stream has event time)."""
 
     id: int
     state: str
@@ -118,8 +118,7 @@ class BarrierDetail:
 @dataclass(frozen=True)
 class Status:
     """What a warehouse is doing. `age` is how long ago the newest committed barrier ended,
-    `leader` is the runner that goes to work, and `leads_for` how long it still does when it stays
-    silent."""
+    `leader` is the runner in charge, and `leads_for` how long it stays so if silent."""
 
     barrier: int
     age: float | None
@@ -150,7 +149,7 @@ def topology(history: History) -> Topology:
 def status(
     history: History, now: float, owner: str = "", leases: int = 0, leader: Leader | None = None
 ) -> Status:
-    """What the warehouse is doing at the moment `now`; `owner` is who runs ('' nobody)."""
+    """What the warehouse is doing at the moment `now`; `owner` is the runner ('' if none)."""
     last = history.newest_committed
     return Status(
         last.id if last else 0,
@@ -188,7 +187,7 @@ def barrier(history: History, number: int) -> BarrierDetail | None:
 
 
 def modes(versions: Iterable[TableVersion]) -> dict[str, int]:
-    """How many versions came to be in each mode."""
+    """The number of versions in each mode."""
     return dict(sorted(Counter(version.mode for version in versions).items()))
 
 
@@ -207,7 +206,7 @@ def _summary(history: History, found: Barrier, late: Iterable[Delay]) -> Barrier
 
 
 class _Graph:
-    """The topology in the making."""
+    """Builds the topology."""
 
     def __init__(self, history: History) -> None:
         self.history, self.jobs = history, history.jobs
@@ -230,7 +229,7 @@ class _Graph:
 
     def topology(self) -> Topology:
         reads = [(source, job.table) for job in self.jobs.values() for source in job.sources]
-        # A changelog that is read has no job of its own: it is written with its view.
+        # A changelog that is read has no job: it is written with its view.
         logs = {s for s, _ in reads if s not in self.jobs and s in self.history.maintained}
         views = {log: next(iter(self.changed[log].inputs), "") for log in logs & set(self.changed)}
         edges = [
@@ -284,7 +283,7 @@ class _Graph:
         )
 
     def _edge_state(self, source: str, sink: str) -> State:
-        """By the sink's newest record, noops included: they say what it has taken up, too."""
+        """From the sink's newest record, including noops: they also record what it has applied."""
         versions = self.history.committed(sink)
         if not versions:
             return "unbuilt"
@@ -314,8 +313,7 @@ class _Graph:
         )
 
     def _event(self, table: str) -> tuple[float, float | None] | None:
-        """The event time of a table, and how late it was: of a view, that of the stream which has
-        come least far."""
+        """The event time of a table, and how late it was; for a view, of its slowest stream."""
         if table not in self.events:
             self.events[table] = event_time.of_table(self.history, table)
             job = self.jobs.get(table)

@@ -1,6 +1,6 @@
-"""What MetaService knows, as tables that SQL can ask: those of FLIP-276, and barriers and leases.
+"""MetaService's data as tables for SQL: those of FLIP-276, and barriers and leases.
 
-Its own query calls them `__META_JOB_SOURCE` and `__META_JOB_SINK`: these names work too.
+Its own query names them `__META_JOB_SOURCE` and `__META_JOB_SINK`: these names work too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PREFIX = "__META_"
 
 NEWEST = 1000
-"""Barriers, counted from the newest, that the tables of barriers show."""
+"""The number of newest barriers in the tables of barriers."""
 
 _TIME = "timestamp"
 
@@ -38,7 +38,7 @@ class MetaTable:
 
 
 def find(name: str) -> MetaTable | None:
-    """The table of that name, in any case of letters."""
+    """The table of that name, case-insensitive."""
     known = name.upper()
     return TABLES.get(_ALIASES.get(known, known))
 

@@ -8,12 +8,12 @@ _ESCAPES = {"&": "#amp;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "`": "#96;"}
 
 
 def printable(text: str) -> str:
-    """The text with control characters but line breaks written out: a terminal would obey them."""
+    """The text with control characters except line breaks escaped: a terminal would obey them."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def text(topology: Topology) -> str:
-    """Each root with all that it feeds below it; `…` where a table was written out above."""
+    """Each root with everything that it feeds below it; `…` where a table was printed above."""
     nodes = {node.table: node for node in topology.nodes}
     sinks: dict[str, list[str]] = {}
     for edge in topology.edges:

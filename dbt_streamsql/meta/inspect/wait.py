@@ -1,4 +1,4 @@
-"""Waiting for a barrier: to read what one has written."""
+"""Waiting for a barrier: to read one's own writes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.1
 _ASK_SECONDS = 1.0
-"""Between two questions that tables and streams have to answer."""
+"""The interval between queries that tables and streams must answer."""
 
 
 def wait_for(reader: MetaReader, barrier: int, seconds: float | None) -> int:
-    """Wait until that barrier, or a later one, is committed; its number.
+    """Wait until that barrier, or a later one, is committed; returns its number.
 
-    Error: CONSISTENCY_UNAVAILABLE when it is not within `seconds` (None: for ever).
+    Error: CONSISTENCY_UNAVAILABLE when it is not within `seconds` (None: forever).
     """
     last = 0
 
@@ -36,7 +36,7 @@ def wait_for(reader: MetaReader, barrier: int, seconds: float | None) -> int:
 def wait_for_table(reader: MetaReader, table: str, barrier: int, seconds: float | None) -> int:
     """Wait until the table holds all that its roots held at that barrier, or a later one.
 
-    A table that a run has left behind, for an error or because it was not selected, does not.
+    A table that a run has left behind, because of an error or selection, does not.
     Errors: DEFINITION_MISSING, CONSISTENCY_UNAVAILABLE.
     """
     if table not in reader.jobs():
@@ -58,7 +58,7 @@ def wait_for_table(reader: MetaReader, table: str, barrier: int, seconds: float 
 def wait_for_lag(
     lag: Callable[[], float], table: str, at_most: float, seconds: float | None
 ) -> float:
-    """Wait until a table's lag (seconds) is no longer than that; what it is then.
+    """Wait until a table's lag (seconds) is no longer than that; returns the lag.
 
     Error: CONSISTENCY_UNAVAILABLE.
     """
@@ -75,7 +75,7 @@ def wait_for_lag(
 
 
 def _wait(missing: Callable[[], str], message: str, seconds: float | None, pause: float) -> None:
-    """Until nothing is missing."""
+    """Wait until nothing is missing."""
     end = None if seconds is None else time.monotonic() + seconds
     while left := missing():
         if end is not None and time.monotonic() > end:

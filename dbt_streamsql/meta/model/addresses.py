@@ -1,7 +1,7 @@
-"""Where a store is: its address, and that of a boundary's store beside it.
+"""The address of a store, and of a boundary's store next to it.
 
-A boundary is a part of a topology with barriers and a runner of its own, in its own store. What is
-of another boundary is an outside table: read as it was published when a run begins.
+A boundary is a part of a topology with its own barriers and runner, in its own store. A table of
+another boundary is an outside table: read as published when a run begins.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def in_file(file: Path) -> str:
 
 
 def file_of(url: str) -> Path | None:
-    """The SQLite file of a store; None for one elsewhere."""
+    """The SQLite file of a store; None for other stores."""
     return Path(url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) else None
 
 
 def store_of(url: str, boundary: str) -> str:
-    """Where the store of a boundary is, beside the one at `url`; that itself for none ('').
+    """The address of a boundary's store, next to the one at `url`; for no boundary (''), `url`.
 
-    A SQLite file of its own in the same folder, or a schema of its own in the same PostgreSQL
+    Its own SQLite file in the same folder, or its own schema in the same PostgreSQL
     database. Error: CONFIG_INVALID.
     """
     if not boundary:
@@ -68,8 +68,8 @@ def store_of(url: str, boundary: str) -> str:
 
 
 def boundaries_beside(url: str) -> dict[str, str]:
-    """Where the stores of all boundaries in the folder of a SQLite store are, by their names ('':
-    of none); elsewhere only the store itself is known."""
+    """The stores of all boundaries in the folder of a SQLite store, by name ('': of no boundary);
+    elsewhere only the store itself is known."""
     file = file_of(url)
     if file is None:
         return {}

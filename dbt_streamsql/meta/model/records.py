@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
 
-# JSON Schema's limits are floats, which cannot name the last one.
+# JSON Schema's limits are floats, which cannot represent the last one.
 Int64 = Annotated[
     int,
     Field(strict=True, ge=-(1 << 63), le=(1 << 63) - 1),
@@ -21,7 +21,7 @@ Int64 = Annotated[
 Int32 = Annotated[int, Field(strict=True, ge=-(1 << 31), le=(1 << 31) - 1)]
 Real = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
-"""What a store can keep; these limits are checked where records come in from other processes."""
+"""What a store can keep; these limits are checked where records arrive from other processes."""
 
 Name = Annotated[str, Field(pattern=r"^[^\x00]*$", min_length=1, max_length=1000)]
 
@@ -29,14 +29,14 @@ BarrierState = Literal["OPEN", "PRECOMMIT", "COMMIT", "ABORT"]
 VersionState = Literal["PROCESSED", "WRITTEN"]
 
 NOOP = "noop"
-"""The `mode` of a version that only says: at this barrier the table is still what it was."""
+"""The `mode` of a version that only records: at this barrier the table is unchanged."""
 
 
 ROLLBACK = "rollback"
 """The `mode` of a version that is an earlier one of the table."""
 
 ROLLED_BACK = "rolled_back_to"
-"""In the stats of a version: the barrier whose rows it goes on from, instead of the newest."""
+"""In the stats of a version: the barrier whose rows it continues from, instead of the newest."""
 
 
 @dataclass(frozen=True)

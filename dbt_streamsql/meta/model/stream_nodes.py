@@ -7,14 +7,13 @@ from typing import Any
 from dbt_streamsql.meta.model.records import Job
 
 _PLACES = ("topic", "table", "path")
-"""Options that say which of a system's streams it is; the first one that there is counts."""
+"""Options that identify a stream within its system; the first one present counts."""
 
 
 def parts(job: Job) -> tuple[str, str] | None:
-    """Where the stream of a job is, and its name there; None for a view.
+    """The place of a job's stream, and its name there; None for a view.
 
-    The place is the connector, and the name of the connection that the profile has: hosts are no
-    part of a definition.
+    The place is the connector and the connection name in the profile: definitions hold no hosts.
     """
     known: dict[str, Any] | None = job.config.get("stream")
     if not known:
@@ -27,7 +26,7 @@ def parts(job: Job) -> tuple[str, str] | None:
 
 
 def node(job: Job) -> str:
-    """What the topology calls the stream of a job: `kafka://broker/orders`; '' for a view."""
+    """The name of a job's stream in the topology: `kafka://broker/orders`; '' for a view."""
     found = parts(job)
     if found is None:
         return ""

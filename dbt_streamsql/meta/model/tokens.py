@@ -1,4 +1,4 @@
-"""Bearer tokens: who a request comes from, in which role, and for which schemas.
+"""Bearer tokens: the sender of a request, its role, and its schemas.
 
 A file of mode 0600 holds either one token, for everything, or a YAML document with several:
 
@@ -26,7 +26,7 @@ from dbt_streamsql.errors import StreamSqlError
 
 Role = Literal["read", "run", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
-"""Each may do what those before it may."""
+"""Each may do everything that those before it may."""
 
 _BYTES = 32
 _SHORTEST = 32
@@ -37,10 +37,10 @@ _PLAIN = re.compile(r"[!-~]+")
 
 @dataclass(frozen=True)
 class Identity:
-    """Whose token it is. `schemas` is None when it is for all of them.
+    """The owner of a token. `schemas` is None when it is for all of them.
 
-    A runner sees all tables, because it has to know what every view still needs before it removes
-    anything: `schemas` says which tables it may define, stage and drop. A reader sees only those.
+    A runner sees all tables, because it must know what every view still needs before it removes
+    anything: `schemas` limits what it may define, stage and drop. A reader sees only those tables.
     """
 
     name: str
@@ -61,14 +61,14 @@ class Identity:
 
 
 class Tokens:
-    """The tokens that a service knows; it keeps their digests only."""
+    """The tokens that a service knows; it keeps only their digests."""
 
     def __init__(self, known: Iterable[tuple[str, Identity]]) -> None:
-        """Pairs of the token's SHA-256 in hexadecimal, and whose it is."""
+        """Pairs of the token's SHA-256 in hexadecimal, and its owner."""
         self._known = tuple(known)
 
     def find(self, token: str) -> Identity | None:
-        """Whose token this is. It takes equally long for every token that is not known."""
+        """The owner of this token. Takes equally long for every unknown token."""
         digest, found = digest_of(token), None
         for known, identity in self._known:
             if hmac.compare_digest(digest, known):
@@ -77,7 +77,7 @@ class Tokens:
 
 
 def schema_of(table: str) -> str:
-    """The schema of a plain three-part name; '' of any other, which no limited token covers."""
+    """The schema of a plain three-part name; '' for other names, which no limited token covers."""
     parts = table.split(".")
     return parts[1] if len(parts) == 3 and "`" not in table else ""
 
@@ -92,7 +92,7 @@ def one(token: str) -> Tokens:
 
 
 def make(file: Path) -> None:
-    """Write a new random token to a file that only its owner may read, unless it is there."""
+    """Write a new random token to a file that only its owner may read, unless it exists."""
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -104,7 +104,7 @@ def make(file: Path) -> None:
 
 
 def load(file: Path) -> Tokens:
-    """The tokens of a file. Error: META_SERVICE, which shows none of them."""
+    """The tokens of a file. Error: META_SERVICE, which reveals none of them."""
     text = _private(file)
     if _single(text):
         return one(text)

@@ -44,7 +44,7 @@ def topological_order(reads: Reads) -> list[list[str]]:
 
 
 def order_of(jobs: Mapping[str, Job] | Iterable[Job]) -> list[list[str]]:
-    """Levels of tables whose jobs can run side by side. Error: CYCLE."""
+    """Levels of tables whose jobs can run in parallel. Error: CYCLE."""
     chosen = jobs.values() if isinstance(jobs, Mapping) else jobs
     return topological_order({job.table: job.sources for job in chosen})
 

@@ -4,7 +4,7 @@
       └────abort─────> ABORT
 
 A table version is PROCESSED (staged, invisible) in an OPEN barrier and WRITTEN (published) in a
-PRECOMMIT one. Before PRECOMMIT the only way out of a crash is back, after it the only way is on.
+PRECOMMIT one. A crash before PRECOMMIT can only be rolled back, after it only rolled forward.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ UNFINISHED: tuple[BarrierState, ...] = tuple(s for s, to in BARRIER_MOVES.items(
 
 @dataclass(frozen=True)
 class Requirement:
-    """One condition of a step: what is looked at, what must be there, what is there."""
+    """One condition of a step: what is checked, what is expected, what is found."""
 
     what: str
     expected: str
@@ -53,7 +53,7 @@ class Requirement:
 
 
 def demand(step: str, requirements: Iterable[Requirement]) -> None:
-    """Raise META_CONFLICT that names every requirement of `step` which does not hold."""
+    """Raise META_CONFLICT that names every failed requirement of `step`."""
     broken = [r for r in requirements if not r.holds]
     if broken:
         raise StreamSqlError(
@@ -67,12 +67,12 @@ def demand(step: str, requirements: Iterable[Requirement]) -> None:
 
 
 def same_fence(mine: Fence, stored: Fence) -> Requirement:
-    """A writer must hold the newest fence, and must not have given it back."""
+    """A writer must hold the newest fence, and must not have released it."""
     return Requirement("the fence is not current", str(mine), str(stored), mine == stored)
 
 
 def known(barrier: int, found: Barrier | None, step: str) -> Barrier:
-    """The barrier itself, or META_CONFLICT when it never was or was forgotten."""
+    """The barrier itself, or META_CONFLICT when it never existed or was removed."""
     if found is None:
         demand(
             step, [Requirement("there is no such barrier", f"barrier {barrier}", "none", False)]
@@ -95,7 +95,7 @@ def may_move(barrier: Barrier, to: BarrierState) -> Requirement:
 
 
 def begun_by(barrier: Barrier, fence: Fence) -> Requirement:
-    """An OPEN barrier is continued only by who began it: a successor does not know its plan."""
+    """An OPEN barrier is continued only by its own runner: a successor does not know its plan."""
     return Requirement(
         f"barrier {barrier.id} was begun by another runner",
         f"fence {fence.token}",
@@ -105,12 +105,12 @@ def begun_by(barrier: Barrier, fence: Fence) -> Requirement:
 
 
 def unchanged(rows: int) -> Requirement:
-    """A compare-and-swap met its row, so nobody moved it between look and step."""
+    """A compare-and-swap found its row, so no process changed it between look and step."""
     return Requirement("the state changed in the meantime", "1 row", f"{rows} rows", rows == 1)
 
 
 def new_token(token: str, owner: str | None) -> Requirement:
-    """What is staged has a name of its own; `owner` is who used it already."""
+    """Staged data has a unique name; `owner` is the owner that already uses it."""
     return Requirement("the token is already used", f"not {token}", str(owner), owner is None)
 
 
@@ -127,7 +127,7 @@ def to_begin(unfinished: Sequence[Barrier]) -> list[Requirement]:
 
 
 def to_stage(barrier: Barrier, fence: Fence) -> list[Requirement]:
-    """Inputs, definitions, versions and change files enter an OPEN barrier of one's own."""
+    """Inputs, definitions, versions and change files enter the runner's own OPEN barrier."""
     return [barrier_in(barrier, VERSION_NEEDS["PROCESSED"]), begun_by(barrier, fence)]
 
 
@@ -142,7 +142,7 @@ def common_barrier(versions: Sequence[TableVersion]) -> int:
 def to_precommit(barrier: Barrier, fence: Fence, unbuilt: Sequence[str]) -> list[Requirement]:
     """`unbuilt`: tables with a provisional definition and no version in this barrier.
 
-    Such a definition would become current over data of the old one.
+    Such a definition would become current over data of the old definition.
     """
     return [
         may_move(barrier, "PRECOMMIT"),
@@ -183,7 +183,7 @@ def to_commit(barrier: Barrier, unwritten: Sequence[str]) -> list[Requirement]:
 
 
 def leasable(barrier: int, state: BarrierState | None, kept_from: int) -> list[Requirement]:
-    """Only what is committed, and not forgotten, stays the same for a reader."""
+    """Only committed barriers that are not removed stay the same for a reader."""
     return [
         Requirement(
             f"barrier {barrier} cannot be leased",

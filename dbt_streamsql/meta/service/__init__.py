@@ -1,4 +1,4 @@
-"""MetaService over HTTP: a store that processes of other hosts use by `meta: https://…`."""
+"""MetaService over HTTP: a store for processes on other hosts, with `meta: https://…`."""
 
 from __future__ import annotations
 

@@ -53,11 +53,11 @@ def create_app(
     runner_seconds: float = RUNNER_SECONDS,
     owner_seconds: float = OWNER_SECONDS,
 ) -> FastAPI:
-    """The service of one store, which stays the caller's to close.
+    """The service of one store; the caller closes the store.
 
-    `hosts` are the names that clients know it by. `routers` come in addition, `public` are their
+    `hosts` are the names that clients know it by. `routers` are additional, `public` are their
     paths that need no token (prefixes when they end in `/`). A runner that is silent for
-    `runner_seconds` may be succeeded; after `owner_seconds` what a process stages is an orphan.
+    `runner_seconds` may be succeeded; after `owner_seconds` a process's staged data is orphaned.
     """
 
     @asynccontextmanager
@@ -102,7 +102,7 @@ async def _refused(_: Request, error: Exception) -> JSONResponse:
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    # Where and what, but not the values: a wrong place may hold a secret.
+    # Where and what, but not the values: a misplaced value may be a secret.
     found = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
     text = "; ".join(found)[:1000]
     return _answer(
@@ -131,7 +131,7 @@ async def _unknown(request: Request, error: Exception) -> JSONResponse:
 
 
 def _methods(app: FastAPI, path: str) -> list[str]:
-    """The methods of an address; a route by itself knows only its own."""
+    """The methods of an address; a single route knows only its own."""
     paths: dict[str, dict[str, object]] = app.openapi()["paths"]
     known = [path] if path in paths else [p for p in paths if compile_path(p)[0].match(path)]
     return sorted({method.upper() for each in known for method in paths[each]})

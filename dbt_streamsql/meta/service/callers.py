@@ -1,4 +1,4 @@
-"""Who may call a route: what a route's first parameter says, and what it may ask the caller."""
+"""Who may call a route: declared by its first parameter, which also checks the caller's rights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BEARER = HTTPBearer(auto_error=False, description="a token of the service's tok
 
 @dataclass(frozen=True)
 class Caller:
-    """One request's token, and the store as it may use it."""
+    """One request's token, and the store with its rights."""
 
     identity: Identity
     service: Service
@@ -32,7 +32,7 @@ class Caller:
 
     @property
     def store(self) -> SqlMetaStore:
-        """The store; what is written is entered into the audit log under the token's name."""
+        """The store; writes are entered into the audit log under the token's name."""
         return self.service.store.acting_for(self.name)
 
     def see(self, table: str) -> None:
@@ -81,6 +81,6 @@ def _caller(role: Role) -> Callable[..., Awaitable[Caller]]:
 
 
 Reader = Annotated[Caller, Depends(_caller("read"))]
-"""Anybody with a token."""
+"""Any caller with a token."""
 Runner = Annotated[Caller, Depends(_caller("run"))]
 Admin = Annotated[Caller, Depends(_caller("admin"))]

@@ -1,4 +1,4 @@
-"""What every request passes first: the host it names, its token, its size, and that it is JSON."""
+"""The checks on every request: the host it names, its token, its size, and that it is JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dbt_streamsql.meta.client.protocol import API, Problem
 from dbt_streamsql.meta.service.state import Service
 
 BODY_BYTES = 16 << 20
-"""A definition with its plan has some ten thousand, a barrier of 10,000 tables four million."""
+"""A definition with its plan has about ten thousand, a barrier of 10,000 tables four million."""
 PUBLIC = ("/openapi.json", f"{API}/health")
 
 Message = MutableMapping[str, Any]
@@ -28,7 +28,7 @@ log = logging.getLogger("dbt_streamsql.meta")
 
 
 class Refused(Exception):
-    """An answer from here, with its status."""
+    """A response from the gate, with its status."""
 
     def __init__(self, status: int, error: StreamSqlError) -> None:
         super().__init__(str(error))
@@ -37,15 +37,15 @@ class Refused(Exception):
 
 
 class Gate:
-    """An ASGI application around another. What it lets in has `state["identity"]`.
+    """An ASGI application around another one. Requests that pass have `state["identity"]`.
 
-    It asks the service of the application, `app.state.service`, as the routes do.
+    Like the routes, it uses the service of the application, `app.state.service`.
     """
 
     def __init__(self, app: App, hosts: Collection[str], public: Collection[str] = ()) -> None:
         """`hosts`: the names that clients know this service by; without port, IPv6 in brackets.
 
-        `public`: paths that need no token, and prefixes of some when they end in `/`.
+        `public`: paths that need no token, and prefixes of paths when they end in `/`.
         """
         self._app = app
         self._hosts = frozenset(host.lower() for host in hosts)
@@ -81,7 +81,7 @@ class Gate:
                 raise
             await _refuse(answer, Refused(500, _broken()))
         finally:
-            # Neither headers nor parameters: the path says what was asked for.
+            # Neither headers nor parameters: the path alone identifies the request.
             took = 1000 * (time.monotonic() - began)
             path = scope["path"].encode("unicode_escape").decode()
             log.info("%s %s %s %s %.0f ms", who, scope["method"], path, status, took)
@@ -117,7 +117,7 @@ class Gate:
         return identity.name
 
     def _check_host(self, headers: dict[str, str]) -> None:
-        """A page in a browser may call a name of its own that leads here: it is not ours."""
+        """A browser page may use its own host name that resolves here: that is not our name."""
         host = _without_port(headers.get("host", ""))
         origin = headers.get("origin")
         named = [host] if origin is None else [host, _origin_host(origin)]
@@ -154,7 +154,7 @@ def _origin_host(origin: str) -> str:
 
 
 async def _replayed(scope: Message, receive: Receive) -> Receive:
-    """The whole body, which is JSON or nothing and not too long, as the application reads it."""
+    """The whole body, empty or JSON and within the size limit, as the application reads it."""
     headers = dict(scope["headers"])
     declared = headers.get(b"content-length", b"0")
     if not declared.isdigit() or int(declared) > BODY_BYTES:
@@ -175,7 +175,7 @@ async def _replayed(scope: Message, receive: Receive) -> Receive:
         if kind != b"application/json":
             raise Refused(415, _malformed("the body is not declared as JSON", "application/json"))
         try:
-            # Stricter than Python: no NaN, no lone surrogates, no endless nesting.
+            # Stricter than Python: no NaN, no lone surrogates, no unlimited nesting.
             from_json(body, allow_inf_nan=False)
         except ValueError as error:
             raise Refused(400, _malformed("the body is not JSON", "JSON", str(error))) from None

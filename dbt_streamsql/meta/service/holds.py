@@ -1,7 +1,7 @@
-"""What processes elsewhere hold here: each thing until it is given back, or they fall silent.
+"""What remote processes hold here: each thing until it is released, or its holder falls silent.
 
-A process that is silent for too long may live on, so what it held must be guarded by more than
-this: the runner's fence stops it, and what it staged stays its own for an hour.
+A process that was silent for too long may still be alive, so what it held needs another guard
+too: the runner's fence stops it, and its staged data stays its own for an hour.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ log = logging.getLogger("dbt_streamsql.meta")
 
 @dataclass
 class Hold(Generic[T]):
-    """One thing, `what`; `let_go` frees it when its holder has been silent for `seconds`.
+    """One held thing, `what`; `let_go` frees it when its holder has been silent for `seconds`.
 
-    `who` is the name of the holder's token; '' when that is not known, then any will do.
+    `who` is the name of the holder's token; '' when unknown, then any name matches.
     """
 
     what: T
@@ -34,7 +34,7 @@ class Hold(Generic[T]):
 
 
 class Holds(Generic[T]):
-    """All things of one kind, by key. Safe from several threads."""
+    """All things of one kind, by key. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -47,7 +47,7 @@ class Holds(Generic[T]):
             self._held[key] = hold
 
     def hear(self, key: Hashable, who: str) -> T | None:
-        """The thing, whose holder was just heard of; None when `who` does not hold it."""
+        """Record a heartbeat and return the thing; None when `who` does not hold it."""
         with self._changing:
             hold = self._held.get(key)
             if hold is None or hold.who not in ("", who):
@@ -56,7 +56,7 @@ class Holds(Generic[T]):
             return hold.what
 
     def take(self, key: Hashable, who: str) -> T | None:
-        """As `hear`, and from now on it is not held here any more; it is not let go."""
+        """Like `hear`, but also remove the thing from the held ones; it is not let go."""
         with self._changing:
             what = self.hear(key, who)
             if what is not None:
@@ -75,7 +75,7 @@ class Holds(Generic[T]):
             hold.let_go()
 
     def end_all(self) -> None:
-        """Let go of everything, as a process does that ends."""
+        """Let go of everything, as at the end of a process."""
         with self._changing:
             held, self._held = self._held, {}
         for hold in held.values():

@@ -1,4 +1,4 @@
-"""Where the service listens: loopback, or anywhere with TLS; until it is told to stop."""
+"""Where the service listens: loopback, or anywhere with TLS; until it is stopped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dbt_streamsql.meta.service.app import LOOPBACK, create_app
 from dbt_streamsql.meta.store.store import SqlMetaStore
 
 KEEP_ALIVE_SECONDS = 75
-"""Longer than the client keeps an idle connection, so that none ends under a request."""
+"""Longer than the client keeps an idle connection, so that none closes during a request."""
 _CONNECTIONS = 256
 _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104 - refused without TLS
 
@@ -32,7 +32,7 @@ log = logging.getLogger("dbt_streamsql.meta")
 
 @dataclass(frozen=True)
 class Address:
-    """`port` 0 is any free one. `names`: what clients call the host, besides `host` itself."""
+    """`port` 0 is any free one. `names`: the names of the host, in addition to `host` itself."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -50,7 +50,7 @@ class Address:
 
     @property
     def hosts(self) -> Collection[str]:
-        """The names that requests may call the service by."""
+        """The names by which requests may address the service."""
         named = {_bracketed(name) for name in (self.host, *self.names) if name not in _ANYWHERE}
         if self.is_loopback or self.host in _ANYWHERE:
             named.update(LOOPBACK)
@@ -59,7 +59,7 @@ class Address:
         return named
 
     def check(self) -> None:
-        """Error: META_SERVICE, when a token would cross a network in the clear."""
+        """Error: META_SERVICE, when a token would cross a network unencrypted."""
         if (self.certificate is None) != (self.key is None):
             raise _refused("TLS needs both `--tls-cert` and `--tls-key`")
         if self.certificate is None and not self.is_loopback:
@@ -81,9 +81,9 @@ def serve(
     pages: Pages | None = None,
     public: Collection[str] = (),
 ) -> None:
-    """Serve until SIGINT or SIGTERM. `started` is told the URL when connections are accepted.
+    """Serve until SIGINT or SIGTERM. `started` gets the URL when connections are accepted.
 
-    A token file that is not there is made. `pages` are routes in addition, and `public` their
+    A missing token file is created. `pages` are additional routes, and `public` their
     paths as in `create_app`. Errors: META_SERVICE.
     """
     address.check()
@@ -105,7 +105,7 @@ def serve(
             started(f"{address.scheme}://{_bracketed(address.host)}:{port}")
             server.run(sockets=[listener])
         except KeyboardInterrupt:
-            # uvicorn has ended in order and raises the signal once more.
+            # uvicorn has shut down cleanly and raises the signal once more.
             pass
         finally:
             local_tokens.withdraw(port)
@@ -124,7 +124,7 @@ def server_of(
             log_config=None,
             access_log=False,
             server_header=False,
-            # What a proxy says about the caller would be believed of any local process.
+            # Proxy headers would be trusted from any local process.
             proxy_headers=False,
             limit_concurrency=_CONNECTIONS,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
@@ -139,7 +139,7 @@ def server_of(
 
 
 def listening(address: Address) -> socket.socket:
-    """The socket on which connections to the address arrive."""
+    """The socket that accepts connections to the address."""
     try:
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         listener = socket.create_server((address.host, address.port), family=family)
@@ -149,7 +149,7 @@ def listening(address: Address) -> socket.socket:
             given=f"{address.host}:{address.port}: {error.strerror or error}",
             hint="if the port is in use, choose a different `--port`",
         ) from error
-    # asyncio does so only for sockets of its own; without it an answer waits for 40 ms.
+    # asyncio sets it only on its own sockets; without it a response waits for 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 

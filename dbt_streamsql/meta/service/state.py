@@ -1,4 +1,4 @@
-"""What the routes of one service share: the store, who may use it, and what is held for whom."""
+"""The shared state of a service's routes: the store, the tokens, and what is held for callers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dbt_streamsql.meta.store.staged_tables import SqlStagedLedger, StagedRecord
 from dbt_streamsql.meta.store.store import SqlMetaStore
 
 RUNNER_SECONDS = 30.0
-"""A runner that is silent for so long may be succeeded; its fence stops it then."""
+"""A runner that is silent for this long may be succeeded; its fence then stops it."""
 OWNER_SECONDS = 3600.0
-"""No fence guards a plain table that is being staged, and nobody waits for what a dead process
-left of one: so there is time."""
+"""No fence guards a plain table that is being staged, and no process waits for the leftovers of a
+dead one: so the limit is long."""
 
 
 class Service:
-    """One served store. `close` it when done: what was held here is free then."""
+    """One served store. `close` it when done: it then frees everything held here."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Service:
         owner_seconds: float = OWNER_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`clock`: seconds by which silence is measured."""
+        """`clock`: the time in seconds by which silence is measured."""
         self.store = store
         self.tokens = tokens
         self.runner_seconds = runner_seconds
@@ -45,7 +45,7 @@ class Service:
         self._watch = threading.Thread(target=self._look, name="streamsql-holds", daemon=True)
 
     def start(self) -> None:
-        # Their processes may live and be heard of soon: the service was away, not they.
+        # Their processes may be alive and send heartbeats soon: it was the service that was down.
         for owner in {record.owner for record in self.store.staged.records()}:
             ledger = SqlStagedLedger.adopt(self.store.database, owner)
             if ledger is not None:
@@ -60,7 +60,7 @@ class Service:
             holds.end_all()
 
     def look(self) -> None:
-        """Let go of what belongs to processes that have been silent for too long."""
+        """Let go of everything whose holder has been silent for too long."""
         for holds in (self._runners, self._ledgers, self._sweeps):
             holds.end_silent()
 
@@ -72,14 +72,14 @@ class Service:
     # the runner
 
     def acquire(self, who: str, owner: str) -> Fence:
-        """Make `owner`, a process elsewhere, the one runner; else WAREHOUSE_BUSY."""
+        """Make `owner`, a remote process, the one runner; otherwise WAREHOUSE_BUSY."""
         runner = self.store.acting_for(who)
         fence = runner.acquire(owner=owner)
         self._keep(fence, who, runner)
         return fence
 
     def heartbeat(self, who: str, fence: Fence) -> None:
-        """The runner lives. One whose lock was let go has it again if nobody has come since."""
+        """The runner is alive. A lost lock is restored if no other runner has had it."""
         if self._runners.hear(fence, who) is not None:
             return
         runner = self.store.acting_for(who)
@@ -108,7 +108,7 @@ class Service:
     # plain tables that are being staged
 
     def stage(self, who: str, owner: str, token: str, table: str, body: str) -> str:
-        """Write down what is about to be staged; under which name (`owner`, '': new)."""
+        """Record what is about to be staged; returns its owner name (`owner`, '': a new one)."""
         ledger = self.ledger(who, owner) if owner else SqlStagedLedger(self.store.database)
         if ledger is None:
             raise cleaned_up(token)
@@ -117,7 +117,7 @@ class Service:
         return ledger.owner
 
     def ledger(self, who: str, owner: str) -> SqlStagedLedger | None:
-        """What a living owner has staged; one that was away may come back while nobody swept."""
+        """The ledger of a living owner; one that was away may come back until it is swept."""
         held = self._ledgers.hear(owner, who)
         if held is None:
             held = SqlStagedLedger.adopt(self.store.database, owner)

@@ -1,9 +1,9 @@
-"""What every store of MetaService can do, wherever it is: in a database (`store.py`), served over
-HTTP (`meta/client/client.py`), or in memory (in tests).
+"""The interface of every MetaService store, wherever it is: in a database (`store.py`), served
+over HTTP (`meta/client/client.py`), or in memory (in tests).
 
 Every write is one transaction that first checks the fence. A call that raises has changed nothing,
-with one exception: META_UNREACHABLE from a lost connection may hide a step that was made. Ask
-`barrier(id)` then; no step here is made twice. All of it is safe from several threads.
+with one exception: META_UNREACHABLE from a lost connection may hide a step that succeeded. Then
+check `barrier(id)`; no step here is applied twice. Everything is thread-safe.
 """
 
 from __future__ import annotations
@@ -38,90 +38,90 @@ if TYPE_CHECKING:
 
 
 class Leases(Protocol):
-    """The leases of one store. The right to write is not needed."""
+    """The leases of one store. They do not need the right to write."""
 
     def take(self, owner: str, barrier: int, seconds: float = LEASE_SECONDS) -> Lease:
-        """Hold a committed barrier that is not forgotten; of another one META_CONFLICT."""
+        """Hold a committed barrier that is still kept; META_CONFLICT for any other."""
 
     def renew(self, lease: str, seconds: float = LEASE_SECONDS) -> float:
-        """Hold it longer; until when. LEASE_LOST when it has ended."""
+        """Extend a lease; returns its new end. LEASE_LOST when it has already ended."""
 
     def give_back(self, lease: str) -> None:
-        """End it; harmless when it has ended already."""
+        """End a lease; harmless when it has already ended."""
 
     def live(self) -> list[Lease]:
-        """Those that have not ended, by barrier."""
+        """The leases that have not ended, by barrier."""
 
     def ended(self) -> list[str]:
-        """The leases that have ended and whose records are still there.
+        """The leases that have ended and still have records.
 
-        They have ended for good: what they held goes now, and a clock that is set back must not
-        let them live again.
+        They have ended for good: what they held is removed now, and a clock that is set back must
+        not revive them.
         """
 
     def forget(self, leases: Iterable[str]) -> None:
-        """Remove the records of leases: nothing is left of what they held."""
+        """Remove the records of leases: none of the data that they held is left."""
 
 
 class Leaders(Protocol):
-    """The leader of one store. The right to write is not needed."""
+    """The leader of one store. It does not need the right to write."""
 
     def lead(self, owner: str, seconds: float = LEADER_SECONDS) -> Leader:
-        """Who leads now: `owner`, for so long from now on, if nobody else does."""
+        """Who leads now: `owner`, for that long from now on, if there is no other leader."""
 
     def resign(self, owner: str) -> None:
-        """Let another one lead at once; harmless when another one does already."""
+        """Let another runner lead at once; harmless when another one already does."""
 
     def leader(self) -> Leader | None:
-        """Who leads; None when nobody does."""
+        """The leader; None when there is none."""
 
 
 class StagedLedger(Protocol):
-    """What is staged outside barriers, and by whom."""
+    """What is staged outside barriers, and by which owners."""
 
     @property
     def owner(self) -> str:
-        """This process for as long as it has something staged; '' before."""
+        """The name of this process while it has something staged; '' before."""
 
     def record(self, token: str, table: str, body: str) -> None:
-        """Write down what is about to be staged."""
+        """Record what is about to be staged."""
 
     def confirm(self, token: str) -> None:
-        """META_CONFLICT when another process has taken this one for dead and cleaned up."""
+        """META_CONFLICT when another process has considered this one dead and cleaned up."""
 
     def forget(self, token: str) -> None:
-        """Nothing of it is left to abort."""
+        """Remove a record: nothing of it is left to abort."""
 
     def records(self) -> list[StagedRecord]:
-        """Everything that is recorded, of living and dead owners."""
+        """All records, of living and dead owners."""
 
     def orphans(self) -> AbstractContextManager[list[StagedRecord]]:
-        """The records of dead owners, held against every other process inside the block."""
+        """The records of dead owners, locked against all other processes inside the block."""
 
     def close(self) -> None:
-        """This process stages nothing any more; what it could not abort is an orphan now."""
+        """This process stages nothing more; what it could not abort is an orphan now."""
 
 
 class MetaReader(Protocol):
-    """Questions about barriers, versions, jobs and change files."""
+    """Queries for barriers, versions, jobs and change files."""
 
     def states(self) -> States:
-        """What tells whether the store has changed; see `meta/store/kept.py`."""
+        """Values that show whether the store has changed; see `meta/store/kept.py`."""
 
     def barrier(self, barrier: int) -> Barrier | None:
-        """The barrier, or None when it never was or was forgotten."""
+        """The barrier, or None when it never existed or was removed."""
 
     def newest_barriers(self, most: int) -> list[Barrier]:
         """The newest barriers in any state, newest first."""
 
     def unfinished(self) -> list[Barrier]:
-        """Barriers that a crash (or a run at work) left in OPEN or PRECOMMIT; at most one."""
+        """Barriers that a crash (or a running epoch) left in OPEN or PRECOMMIT; at most one."""
 
     def last_committed(self) -> int:
         """The newest barrier in COMMIT, 0 before the first."""
 
     def committed_before(self, barrier: int, most: int) -> list[int]:
-        """Committed barriers below that one that can still be asked for, newest first."""
+        """Committed barriers below that one that can still be read, newest first."""
 
     def recent(self, newest: int, upto: int | None = None) -> list[Barrier]:
         """The newest barriers in any state (those up to `upto`, if given), oldest first."""
@@ -133,25 +133,25 @@ class MetaReader(Protocol):
         """The newest pinned snapshot of each outside table at that barrier, or before it."""
 
     def spans(self, barrier: int) -> dict[str, Span]:
-        """What each streaming table read at the barrier: those that had something to read."""
+        """What each streaming table read at the barrier, for those that had something to read."""
 
     def input_times(self, barrier: int) -> dict[str, float | None]:
-        """When each pinned snapshot of the barrier was committed; None where it is not known."""
+        """When each pinned snapshot of the barrier was committed; None where unknown."""
 
     def pins_between(self, first: int, last: int) -> dict[int, dict[str, Pin]]:
         """The pinned inputs of the barriers first to last, both included, by barrier and table."""
 
     def outside_tables(self) -> set[str]:
-        """Every outside table that some barrier pinned, whether a job still reads it or not."""
+        """Every outside table pinned by some barrier, whether or not a job still reads it."""
 
     def versions(self, barrier: int) -> list[TableVersion]:
-        """What the barrier holds, by table name; also of an open or an aborted one."""
+        """The versions of a barrier, by table name; also of an open or an aborted one."""
 
     def newest_versions(self, most: int) -> list[TableVersion]:
-        """What the newest barriers hold, newest first, then by table name."""
+        """The versions of the newest barriers, newest first, then by table name."""
 
     def versions_between(self, first: int, last: int) -> list[TableVersion]:
-        """What the barriers first to last hold, both included; by barrier and table name."""
+        """The versions of the barriers first to last, inclusive; by barrier and table name."""
 
     def latest(self, table: str) -> TableVersion | None:
         """The newest committed version of the table; None if it has none or was dropped."""
@@ -159,22 +159,22 @@ class MetaReader(Protocol):
     def latest_all(self, barrier: int | None = None) -> dict[str, TableVersion]:
         """The newest committed version of every table, in one query.
 
-        With `barrier`: as it was when that barrier committed, dropped tables included. Such a
-        barrier must be committed and not forgotten, else META_CONFLICT.
+        With `barrier`: the state when that barrier committed, including dropped tables. Such a
+        barrier must be committed and still kept, otherwise META_CONFLICT.
         """
 
     def history(self, table: str, after: int = 0) -> list[TableVersion]:
-        """The committed versions of the table that are not forgotten, newest first, down to the
+        """The committed versions of the table that are still kept, newest first, down to the
         one in force at barrier `after` (0: all).
 
-        Those of an earlier table of the same name, dropped since, are among them.
+        They include those of an earlier, dropped table of the same name.
         """
 
     def kept_from(self) -> int:
-        """The oldest barrier that can be asked for; earlier ones were forgotten."""
+        """The oldest barrier that can be read; earlier ones were removed."""
 
     def jobs(self) -> dict[str, Job]:
-        """The current definitions, by table name; provisional ones are not among them."""
+        """The current definitions, by table name, without provisional ones."""
 
     def staged_jobs(self, barrier: int) -> dict[str, Job]:
         """The definitions that become current when the barrier commits."""
@@ -189,22 +189,22 @@ class MetaReader(Protocol):
         """The tables whose current job reads `table` directly."""
 
     def change_files(self, table: str, after_barrier: int, upto_barrier: int) -> list[ChangeFile]:
-        """The table's changes in (after_barrier, upto_barrier], oldest first, no aborted ones."""
+        """The table's changes in (after_barrier, upto_barrier], oldest first, not aborted ones."""
 
     def tables_with_change_files(self) -> list[str]:
-        """The tables that have any, sorted."""
+        """The tables that have change files, sorted."""
 
     def aborted_change_files(self) -> list[ChangeFile]:
         """Change files of aborted barriers: to delete, then `forget_aborted_change_files`."""
 
     def sinks(self) -> list[Sink]:
-        """What is delivered to systems outside, by name."""
+        """The deliveries to outside systems, by name."""
 
     def published(self) -> list[Published]:
-        """The schemas in which SQL views show the maintained ones, by name."""
+        """The schemas with SQL views of the maintained views, by name."""
 
     def fence(self) -> Fence:
-        """The newest fence; `owner` is '' when it was given back."""
+        """The newest fence; `owner` is '' when it was released."""
 
     def audit(self, limit: int = 100, before: int | None = None) -> list[Entry]:
         """The newest entries, newest first; `before`: only those with a smaller `id`."""
@@ -222,41 +222,41 @@ class MetaStore(MetaReader, Protocol):
 
     @property
     def id(self) -> str:
-        """Eight characters that tell this store from another, whichever way it is reached."""
+        """Eight characters that identify this store, whichever way it is reached."""
 
     def acquire(
         self, wait: bool = False, on_wait: lock.OnWait | None = None, owner: str = ""
     ) -> Fence:
-        """Become the one runner. Held by another: WAREHOUSE_BUSY, or wait for it to end or die.
+        """Become the one runner. If held: WAREHOUSE_BUSY, or wait until the holder ends or dies.
 
         `on_wait(owner)` is called when waiting begins and whenever the holder changes. `owner`
-        is another process that this one runs for.
+        is another process that this one acts for.
         """
 
     def release(self, fence: Fence) -> None:
-        """Give the right back; harmless when it was lost already."""
+        """Release the right to write; harmless when it was already lost."""
 
     def newest_barrier(self, fence: Fence) -> int:
-        """The newest barrier there is while the fence is current, else META_CONFLICT.
+        """The newest barrier, while the fence is current; otherwise META_CONFLICT.
 
-        What belongs to it or to an earlier one is this runner's to remove; what a successor makes
-        has a higher number.
+        This runner may remove what belongs to it or to an earlier one; a successor's barriers
+        have higher numbers.
         """
 
     def let_go(self) -> None:
-        """Free the runner lock as a process does that dies: the fence is not given back."""
+        """Free the runner lock as a dying process does: the fence is not released."""
 
     def resume(self, fence: Fence) -> bool:
-        """Hold the lock again for a fence that nobody has succeeded; False when it is too late."""
+        """Hold the lock again for a fence without a successor; False when it is too late."""
 
     def holder(self) -> str:
-        """Who holds the runner lock (`host:pid:random`); '' when nobody does, or not known."""
+        """The holder of the runner lock (`host:pid:random`); '' when it is free or unknown."""
 
     def note(self, fence: Fence, action: str, detail: Mapping[str, Any]) -> None:
-        """Add a line to the audit log, for what is more than a commit: a revision, a rollback."""
+        """Add a line to the audit log, for actions beyond a commit: a revision, a rollback."""
 
     def close(self) -> None:
-        """Let go of the connections and of the runner lock; the fence is not given back."""
+        """Close the connections and free the runner lock; the fence is not released."""
 
     def begin(
         self,
@@ -266,7 +266,7 @@ class MetaStore(MetaReader, Protocol):
     ) -> Barrier:
         """Open the next barrier with its pinned inputs; all earlier ones must be closed.
 
-        `committed`: when each of these snapshots was, as far as that is known.
+        `committed`: when each of these snapshots was committed, where known.
         """
 
     def add_inputs(
@@ -276,7 +276,7 @@ class MetaStore(MetaReader, Protocol):
         inputs: Mapping[str, int | None],
         committed: Mapping[str, float] | None = None,
     ) -> None:
-        """Pin more inputs, or pin an input anew; `committed` as in `begin`."""
+        """Pin more inputs, or pin an input again; `committed` as in `begin`."""
 
     def add_spans(self, fence: Fence, barrier: int, spans: Mapping[str, Span]) -> None:
         """Record, before they are read, what streaming tables read at the barrier."""
@@ -285,7 +285,7 @@ class MetaStore(MetaReader, Protocol):
         """Register a definition that becomes current when the barrier commits.
 
         DUPLICATE_WRITER when another model writes the table, CYCLE when the table would feed
-        itself; both look at the current definitions and at the provisional ones.
+        itself; both check the current and the provisional definitions.
         """
 
     def processed(self, fence: Fence, version: TableVersion) -> None:
@@ -298,10 +298,10 @@ class MetaStore(MetaReader, Protocol):
         """
 
     def unstage(self, fence: Fence, barrier: int, table: str) -> list[str]:
-        """Take one table out of an open barrier: its new definition and its version.
+        """Remove one table from an open barrier: its new definition and its version.
 
-        Returns the paths of its change files, which stay listed: `forget_change_files_at` once
-        they are gone. For a model that failed while the others go on.
+        Returns the paths of its change files, which stay listed: call `forget_change_files_at`
+        once they are deleted. For a model that failed while other models continue.
         """
 
     def precommit(self, fence: Fence, barrier: int) -> None:
@@ -314,74 +314,75 @@ class MetaStore(MetaReader, Protocol):
         """Record that the staged version of `table` is visible now.
 
         `snapshot`: its id when publishing gave it a new one; versions of the same barrier that
-        were computed from the staged one then name the new one too.
+        were computed from the staged one then refer to the new one too.
         """
 
     def commit(self, fence: Fence, barrier: int) -> None:
         """Close the barrier: its versions are the latest, its definitions the current ones."""
 
     def abort(self, fence: Fence, barrier: int) -> None:
-        """Give an OPEN barrier up: its definitions are forgotten, its versions never count.
+        """Abort an OPEN barrier: its definitions are discarded, its versions never count.
 
-        The rows of its versions and change files stay, so that what they name can be removed.
+        The rows of its versions and change files stay, so that what they refer to can be removed.
         """
 
     def drop_job(self, fence: Fence, table: str) -> None:
-        """Forget the definition and the latest version of `table` at once, in any barrier's state
-        but PRECOMMIT; what an open barrier has staged for it goes too.
+        """Remove the definition and the latest version of `table` at once, in any barrier state
+        but PRECOMMIT; what an open barrier has staged for it is removed too.
 
-        Its change files stay listed until `forget_change_files`; unknown tables are no error.
+        Its change files stay listed until `forget_change_files`; unknown tables are not an error.
         """
 
     def add_change_file(self, fence: Fence, change: ChangeFile) -> None:
         """List a change file of an open barrier; the same path again replaces its row count."""
 
     def forget_change_files(self, fence: Fence, table: str, upto_barrier: int) -> list[str]:
-        """Unlist the table's change files up to that barrier, included; returns their paths."""
+        """Unlist the table's change files up to that barrier, inclusive; returns their paths."""
 
     def forget_aborted_change_files(self, fence: Fence) -> list[str]:
         """Unlist the change files of aborted barriers; returns their paths."""
 
     def forget_change_files_at(self, fence: Fence, paths: Iterable[str]) -> None:
-        """Forget change files by path, after the files themselves are gone."""
+        """Unlist change files by path, after the files themselves are deleted."""
 
     def outlook(self, retention: Retention) -> Outlook:
-        """Which barriers the retention would let go now; changes nothing."""
+        """The barriers that the retention would drop now; changes nothing."""
 
     def keep_from(self, fence: Fence, retention: Retention) -> int:
-        """Let earlier barriers go: from here on nobody can ask for them, or lease them.
+        """Drop earlier barriers: from now on they can be neither read nor leased.
 
         Returns the oldest barrier that can be read. Their rows stay until `forget`, so that what
-        they name can be removed.
+        they refer to can be removed.
         """
 
     def surplus(self, barrier: int) -> dict[str, int]:
-        """By table, how many versions there are that were superseded at the barrier, or before.
+        """By table, the number of versions that were superseded at or before the barrier.
 
-        With `kept_from()`: those whose snapshots nobody can ask for any more.
+        With `kept_from()`: those whose snapshots can no longer be read.
         """
 
     def forget(self, fence: Fence, retention: Retention) -> Forgotten:
-        """Remove the rows of barriers that have gone, after what they name is removed, and the
-        lines of the audit log that are older than the retention; of these 10,000 always stay.
+        """Remove the rows of dropped barriers, after what they refer to is removed, and the lines
+        of the audit log that are older than the retention; the newest 10,000 always stay.
 
-        A barrier with a change file that is still listed stays too. Again while there is `more`.
+        A barrier with a change file that is still listed stays too. Call again while there is
+        `more`.
         """
 
     def put_sink(self, fence: Fence, sink: Sink) -> None:
-        """Define a sink, or say how far it has come; what was known under its name goes."""
+        """Define a sink, or record its progress; replaces the record under its name."""
 
     def drop_sink(self, fence: Fence, name: str) -> None:
-        """Deliver nothing to it any more; no error when there is none of that name."""
+        """Stop delivering to a sink; no error when there is none of that name."""
 
     def publish_views(self, fence: Fence, views: Published) -> None:
-        """Keep SQL views of the maintained ones in a schema, from now on."""
+        """Maintain SQL views of the maintained views in a schema, from now on."""
 
     def stop_views(self, fence: Fence, schema_name: str) -> None:
-        """Keep none in that schema any more; no error when there were none."""
+        """Stop maintaining views in that schema; no error when there were none."""
 
     def check_empty(self) -> None:
-        """META_CONFLICT when this store can not be rebuilt: it remembers something."""
+        """META_CONFLICT when this store cannot be rebuilt, because it is not empty."""
 
     def rebuild(self, fence: Fence, ledger: recovery.Ledger) -> None:
-        """Let an empty store remember what another one did, under the name of that."""
+        """Restore the ledger of another store into an empty one, under the other's id."""

@@ -1,7 +1,8 @@
-"""The audit log: who committed, gave up, dropped, took over or revised what, and when.
+"""The audit log: who committed, aborted, dropped, took over or revised what, and when.
 
-A line is written in the transaction of what it tells, so that there is one for each and none for
-what did not happen. Lines are never changed; old ones go as `meta/store/retention.py` says.
+A line is written in the transaction of its action, so that each action has one line and
+actions that did not happen have none. Lines are never changed; old ones are removed as in
+`meta/store/retention.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The connection under the store: opening, the schema's version, transactions, errors in words."""
+"""The connection of the store: opening, schema version, transactions, readable errors."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class Database:
     """One opened store. `read()` and `write()` give a connection inside a transaction."""
 
     def __init__(self, url: str) -> None:
-        """Open, or create, the store at `url`; else META_UNREACHABLE or META_VERSION."""
+        """Open or create the store at `url`; META_UNREACHABLE or META_VERSION on failure."""
         self.url = redact(url)
         parsed = _parse(url)
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
         self.file = Path(str(parsed.database)) if self.is_sqlite else None
         self.schema = "" if self.is_sqlite else schema_of(url)
-        # SQLite lets one writer in at a time and makes the others poll: queue here instead
+        # SQLite allows one writer at a time and makes the others poll: queue here instead
         self._writing = threading.Lock()
         try:
             self.engine = _engine(parsed)
@@ -82,7 +82,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """All or nothing, and durable when the block has ended without an error."""
+        """All or nothing, and durable once the block has ended without an error."""
         with (
             self.errors(),
             self._writing,
@@ -93,12 +93,12 @@ class Database:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """What the driver raises inside becomes META_UNREACHABLE."""
+        """Turns driver errors inside the block into META_UNREACHABLE."""
         try:
             yield
         except SQLAlchemyError as error:
             if "readonly database" in str(error):
-                # SQLite opens a file that it may not write as one to be read, and keeps to that.
+                # SQLite opens a file without write permission as read-only, and keeps it so.
                 self.engine.dispose()
             raise _unreachable(self.url, error) from error
 
@@ -140,9 +140,9 @@ class Database:
             )
 
     def _name_it(self, url: str) -> str:
-        """What the store is called in tags and tables, whatever its address becomes.
+        """The name of the store in tags and tables, whatever its address becomes.
 
-        It is called after its first address: made anew there, it has the same name.
+        It is derived from its first address: recreated there, it has the same name.
         """
         of = schema.runner.c.store_id
         with self.read() as connection:
@@ -155,7 +155,7 @@ class Database:
         return known
 
     def _upgraded(self) -> list[int]:
-        """Bring an older store to this version, all of the way or not at all."""
+        """Bring an older store to this version, completely or not at all."""
         with self.write() as connection:
             if not self.is_sqlite:
                 connection.execute(
@@ -207,7 +207,7 @@ def _engine(url: URL) -> Engine:
     engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS}, pool_timeout=BUSY_SECONDS)
 
     def configure(connection: Any, _record: Any) -> None:
-        # the driver must not begin transactions by itself: `begin` below decides how
+        # the driver must not begin transactions itself: `begin` below decides how
         connection.isolation_level = None
         for setting in (
             f"busy_timeout = {BUSY_SECONDS * 1000}",
@@ -218,7 +218,7 @@ def _engine(url: URL) -> Engine:
             connection.execute(f"PRAGMA {setting}").close()
 
     def begin(connection: Connection) -> None:
-        # a write that begins as a read can fail half-way with "busy" and no waiting
+        # a transaction that begins with a read can fail half-way with "busy" and no waiting
         writing = connection.get_execution_options().get("streamsql_write")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 

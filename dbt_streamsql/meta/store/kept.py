@@ -1,4 +1,4 @@
-"""What a process has read of a store, kept until the store has changed."""
+"""A process's cache of what it has read from a store, valid until the store changes."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class States:
 
 
 class KeptAnswers:
-    """Answers by the state of the store that they were read in. Safe from several threads.
+    """Answers by the state of the store that they were read in. Thread-safe.
 
-    The state is asked for before the answer is read: what changes in between is in the answer
-    already, and makes it be read once more.
+    The state is read before the answer: a change in between is already in the answer, and only
+    causes one more read.
     """
 
     def __init__(self) -> None:
         self._answers: dict[str, tuple[str, Any]] = {}
 
     def get(self, what: str, state: str, read: Callable[[], T]) -> T:
-        """The answer of that state. It is shared: who changes it makes a copy first."""
+        """The answer for that state. It is shared: callers copy it before changing it."""
         known = self._answers.get(what)
         if known is None or known[0] != state:
             known = self._answers[what] = (state, read())
@@ -41,7 +41,7 @@ class KeptAnswers:
 
 
 class Asked(Protocol):
-    """A store that is asked, as often as this is called."""
+    """A store whose every call is a query."""
 
     def states(self) -> States: ...
     def read_inputs_as_of(self, barrier: int) -> dict[str, int | None]: ...
@@ -51,14 +51,14 @@ class Asked(Protocol):
 
 
 class KeptReads:
-    """The questions that are asked again and again; see `MetaReader` for what they mean."""
+    """The queries that are repeated often; see `MetaReader` for their meaning."""
 
     def __init__(self, store: Asked) -> None:
         self._store = store
         self._kept = KeptAnswers()
 
     def inputs_as_of(self, barrier: int) -> dict[str, int | None]:
-        # The newest is asked for again and again, so one is kept.
+        # The newest is requested repeatedly, so one answer is cached.
         state = f"{self._store.states().all} {barrier}"
         read = partial(self._store.read_inputs_as_of, barrier)
         return dict(self._kept.get("inputs", state, read))

@@ -1,7 +1,7 @@
-"""Which of several runners of a store goes to work; the others stand by.
+"""Which of several runners of a store is active; the others stand by.
 
-Leading is a courtesy, which spares the others the work: what only one may do at a time is guarded
-by the runner lock and its fence. Who does not say often enough that it leads is succeeded.
+Leading only saves the other runners work: mutual exclusion is the job of the runner lock and its
+fence. A leader that does not renew often enough is succeeded.
 Times are seconds since 1970 by the store's clock.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dbt_streamsql.meta.store.database import Database
 
 LEADER_SECONDS = 6.0
-"""How long a leader that is silent stays one."""
+"""How long a silent leader stays the leader."""
 
 
 class SqlLeaders:
@@ -33,7 +33,7 @@ class SqlLeaders:
     def lead(self, owner: str, seconds: float = LEADER_SECONDS) -> Leader:
         of, now = schema.leader, self._clock()
         with self._database.write() as connection:
-            # The row that every writer locks: candidates take turns.
+            # The row that every writer locks: candidates are serialized.
             connection.execute(select(schema.runner.c.token).with_for_update())
             row = connection.execute(select(of)).mappings().first()
             if row is not None and row["owner"] != owner and row["expires_at"] > now:

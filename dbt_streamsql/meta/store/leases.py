@@ -1,7 +1,7 @@
-"""Leases: a reader says which barrier it goes on reading, so that nothing of it is removed.
+"""Leases: a reader registers the barrier that it keeps reading, so that none of it is removed.
 
-A lease ends when it is given back or when its holder has not renewed it in time: a reader that
-died holds nothing for ever. Times are seconds since 1970 by the store's clock.
+A lease ends when it is released or not renewed in time: a dead reader holds nothing forever. Times
+are seconds since 1970 by the store's clock.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ class SqlLeases:
 
 
 def _kept_from(connection: Connection) -> int:
-    """The oldest barrier that can be held. It stays that until the transaction ends: who moves it
-    has seen the lease, or the lease is refused. (SQLite has one writer at a time anyway.)"""
+    """The oldest barrier that can be held. It is fixed until the transaction ends: a writer that
+    moves it has seen the lease, or the lease is refused. (SQLite has one writer at a time
+    anyway.)"""
     asked = select(schema.runner.c.kept_from).with_for_update(read=True)
     return int(connection.execute(asked).scalar_one())

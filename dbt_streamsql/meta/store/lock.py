@@ -1,8 +1,8 @@
 """The runner lock: one process at a time runs epochs on a warehouse, and a dead one holds nothing.
 
 The operating system (SQLite) or the server (PostgreSQL) frees the lock when its holder dies, so
-there is no time-out and no stale lock to remove. What a holder that lost the lock without noticing
-might still write is stopped by the fence (`Fence`), not by the lock.
+there is no timeout and no stale lock to remove. Late writes of a holder that lost the lock without
+noticing are stopped by the fence (`Fence`), not by the lock.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OnWait = Callable[[str], None]
-"""Told who holds the lock (`host:pid:random`, or '' when unknown)."""
+"""Called with the holder of the lock (`host:pid:random`, or '' when unknown)."""
 
 POLL_SECONDS = 0.1
 ADVISORY_KEY = 0x73747265616D
@@ -42,14 +42,14 @@ class RunnerLock(Protocol):
 
 
 def new_owner() -> str:
-    """`host:pid:random`: the last part tells runners of one process, or of a reused pid, apart."""
+    """`host:pid:random`: the last part separates runners of one process, or of a reused pid."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 class FileLock:
     """An exclusive `flock` on a file that also holds the owner's name, for the busy message.
 
-    A file that lost its name between opening and locking counts as held: nobody else would see it.
+    A file that lost its name between opening and locking counts as held: others would not see it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -90,7 +90,7 @@ class FileLock:
 
 
 class AdvisoryLock:
-    """A PostgreSQL session lock on a connection of its own."""
+    """A PostgreSQL session lock on its own connection."""
 
     def __init__(self, engine: Engine, holder: Callable[[], str], key: int) -> None:
         self._engine = engine
@@ -119,8 +119,8 @@ class AdvisoryLock:
     def release(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            # the server notices later that its session is closed, so tell it; a connection that
-            # is broken has no lock any more
+            # the server notices a closed session only later, so unlock explicitly; a broken
+            # connection no longer has a lock
             with suppress(SQLAlchemyError):
                 connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": self._key})
             connection.invalidate()
@@ -128,12 +128,12 @@ class AdvisoryLock:
 
 
 def runner_key(schema: str) -> int:
-    """The advisory lock of the runner of a store: one for each schema of a database."""
+    """The advisory lock of a store's runner: one for each schema of a database."""
     return ADVISORY_KEY + (zlib.crc32(schema.encode()) << 8 if schema else 0)
 
 
 def _names(path: Path, fd: int) -> bool:
-    """Whether the path still leads to the opened file."""
+    """Whether the path still refers to the opened file."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(fd))  # noqa: PTH116 - a pair of one kind
     except FileNotFoundError:
@@ -143,7 +143,7 @@ def _names(path: Path, fd: int) -> bool:
 def acquire(lock: RunnerLock, owner: str, wait: bool, on_wait: OnWait | None) -> None:
     """Take `lock`. `wait=False`: WAREHOUSE_BUSY when it is held, naming host and pid.
 
-    `wait=True`: until it is free; `on_wait` is called at first and whenever the holder changes.
+    `wait=True`: wait until it is free; `on_wait` is called first and whenever the holder changes.
     """
     told: str | None = None
     while not lock.try_acquire(owner):

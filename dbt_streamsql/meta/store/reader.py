@@ -1,4 +1,4 @@
-"""Everything that can be asked of the store without the right to write."""
+"""All queries to the store that need no right to write."""
 
 from __future__ import annotations
 
@@ -288,13 +288,13 @@ def _heads() -> Select[Any]:
     return (
         select(of)
         .join(head, and_(of.c.table_name == head.c.table_name, of.c.barrier == head.c.barrier))
-        # by the small table: ordered by the big one, SQLite would walk through all of it
+        # by the small table: ordered by the big one, SQLite would scan all of it
         .order_by(head.c.table_name)
     )
 
 
 def _versions_as_of(barrier: int) -> Select[Any]:
-    """As `_newest_as_of`, by two steps in the index for each table, however long its history."""
+    """Like `_newest_as_of`, with two index lookups for each table, however long its history."""
     of, at = schema.version, schema.barrier
     after, past = of.alias(), of.alias()
     names = select(func.min(of.c.table_name).label("name")).cte("names", recursive=True)
@@ -315,7 +315,7 @@ def _versions_as_of(barrier: int) -> Select[Any]:
 
 
 def _newest_as_of(of: Table, barrier: int) -> Select[Any]:
-    """The newest committed row of each table, at that barrier or before it."""
+    """The newest committed row of each table, at or before that barrier."""
     at = schema.barrier
     newest = (
         select(of.c.table_name, func.max(of.c.barrier).label("barrier"))

@@ -1,4 +1,4 @@
-"""A store that was lost is filled again from what the tables tell, in one transaction."""
+"""A lost store is refilled from the tables' own records, in one transaction."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from dbt_streamsql.meta.store import schema, statements
 
 @dataclass(frozen=True)
 class Ledger:
-    """What a store is to remember. All barriers are in COMMIT, all versions WRITTEN.
+    """The contents to restore. All barriers are in COMMIT, all versions WRITTEN.
 
-    `store` is its id (eight characters), by which tags and tables belong to it; `last_barrier`
-    the highest number that was ever used, `kept_from` the oldest barrier that can be asked for;
+    `store` is its id (eight characters), which its tags and tables carry; `last_barrier`
+    the highest number that was ever used, `kept_from` the oldest barrier that can be read;
     `pins` the roots that each barrier read.
     """
 
@@ -55,7 +55,7 @@ def check_empty(connection: Connection) -> None:
 
 
 def fill(connection: Connection, ledger: Ledger) -> None:
-    """Let an empty store remember all this. Error: META_CONFLICT when it is not empty."""
+    """Restore all this into an empty store. Error: META_CONFLICT when it is not empty."""
     check_empty(connection)
     connection.execute(
         update(schema.runner).values(

@@ -1,11 +1,11 @@
-"""What of the ledger stays readable, and which rows nobody can need any more.
+"""Which part of the ledger stays readable, and which rows are no longer needed.
 
-A committed barrier can be read from `kept_from` on, which only ever goes up. At a barrier each
-table has the version of its newest row at that barrier or before it: so the row in force at
-`kept_from` stays, however old it is, and what is older than that goes.
+A committed barrier can be read from `kept_from` on, which only increases. At a barrier each
+table has the version of its newest row at or before that barrier: so the row in force at
+`kept_from` stays, however old it is, and older rows are removed.
 
-First `kept_from` moves, then what the barriers below it name is removed, then their rows: whoever
-dies in between leaves rows that tell the next one where to look.
+First `kept_from` moves, then what the barriers below it refer to is removed, then their rows: a
+process that dies in between leaves rows that show the next one where to look.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ DAY = 86_400.0
 ENTRIES = 10_000
 """The newest lines of the audit log, which always stay."""
 DELIVERING = 7 * DAY
-"""For how long what a sink has yet to deliver is kept after its target stopped taking it."""
+"""How long undelivered changes of a sink are kept after its target stopped accepting them."""
 ROWS = 2_000
-"""Versions that one call forgets at most, so that no other writer waits for long."""
+"""The maximum number of versions that one call removes, so that no other writer waits long."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class Outlook:
     overdue: Real = 0.0
 
     def due(self, together: int) -> bool:
-        """Whether it is worth the work after a run: of so many barriers, or of one that has been
-        due for a day."""
+        """Whether cleaning up is worth it after a run: for that many barriers, or for one that has
+        been due for a day."""
         return self.barriers >= together or (self.barriers > 0 and self.overdue >= DAY)
 
 
@@ -96,7 +96,7 @@ class Forgotten:
 
 
 def outlook(connection: Connection, retention: Retention, now: float) -> Outlook:
-    """One statement while nothing goes."""
+    """Takes one statement while there is nothing to drop."""
     at, lease = schema.barrier, schema.lease
     committed = select(at.c.id).where(at.c.state == "COMMIT")
     newest = committed.order_by(at.c.id.desc()).limit(1)
@@ -125,7 +125,7 @@ def outlook(connection: Connection, retention: Retention, now: float) -> Outlook
 
 
 def _delivering(now: float) -> Select[Any]:
-    """The first barrier from which a sink has something to deliver."""
+    """The first barrier that some sink still has to deliver."""
     of, head = schema.sink, schema.head
     since = case((of.c.delivered > 0, of.c.delivered), else_=of.c.under_way)
     newer = exists().where(head.c.table_name == of.c.table_name, head.c.barrier > of.c.delivered)
@@ -137,18 +137,18 @@ def _delivering(now: float) -> Select[Any]:
 
 
 def move(connection: Connection, retention: Retention, now: float) -> int:
-    """Move `kept_from` to where the retention says; where it is then."""
+    """Move `kept_from` as the retention requires; returns its new value."""
     found = outlook(connection, retention, now)
     if found.barriers:
         connection.execute(update(schema.runner).values(kept_from=found.keep_from))
         of = schema.lease
-        # They have ended. A clock that goes back must not let them live again.
+        # They have ended. A clock that goes back must not revive them.
         connection.execute(update(of).where(of.c.barrier < found.keep_from).values(expires_at=0.0))
     return found.keep_from
 
 
 def surplus(connection: Connection, barrier: int) -> dict[str, int]:
-    """How many versions each table has that were superseded at the barrier, or before it."""
+    """The number of versions of each table that were superseded at or before the barrier."""
     of = schema.version
     old = and_(of.c.barrier < barrier, ~_in_force(of, barrier))
     counted = select(of.c.table_name, func.count().label("rows")).where(old)
@@ -157,7 +157,7 @@ def surplus(connection: Connection, barrier: int) -> dict[str, int]:
 
 
 def forget(connection: Connection, retention: Retention, now: float) -> Forgotten:
-    """Remove rows that `kept_from` has left behind."""
+    """Remove rows that are behind `kept_from`."""
     kept: int = connection.execute(select(schema.runner.c.kept_from)).scalar_one()
     of, pins, at = schema.version, schema.barrier_input, schema.barrier
     superseded = and_(of.c.barrier < kept, ~_in_force(of, kept))
@@ -171,7 +171,7 @@ def forget(connection: Connection, retention: Retention, now: float) -> Forgotte
     )
     spans = schema.position
     connection.execute(delete(spans).where(spans.c.barrier < upto))
-    # What a reader holds has tags until the record of its lease is gone.
+    # What a reader holds has tags until the record of its lease is removed.
     held = connection.execute(select(exists(select(schema.lease.c.id)))).scalar_one()
     if cut is None and not held:
         dropped, unread = _unread(connection, kept)
@@ -190,7 +190,7 @@ def forget(connection: Connection, retention: Retention, now: float) -> Forgotte
 
 
 def _in_force(of: Table, barrier: int) -> ColumnElement[bool]:
-    """Whether a row is the newest committed one of its table at the barrier, or before it."""
+    """Whether a row is the newest committed one of its table at or before the barrier."""
     other, at = of.alias(), schema.barrier
     newest: ScalarSelect[Any] = (
         select(other.c.barrier)
@@ -209,15 +209,15 @@ def _in_force(of: Table, barrier: int) -> ColumnElement[bool]:
 
 
 def _unread(connection: Connection, kept: int) -> tuple[int, int]:
-    """Remove what is in force of dropped tables and of former inputs, unless a version that stays
-    was computed from it; how many versions and pins."""
+    """Remove the rows in force of dropped tables and of former inputs, unless a version that
+    stays was computed from them; returns the numbers of versions and pins."""
     of, pins, head = schema.version, schema.barrier_input, schema.head
     dropped = and_(of.c.barrier < kept, ~exists().where(head.c.table_name == of.c.table_name))
     gone = []
     for table, old in ((of, dropped), (pins, pins.c.barrier < kept)):
         found: Select[Any] = select(table.c.table_name).where(old).distinct()
         names: set[str] = set(connection.execute(found).scalars())
-        # Rarely any: most barriers pin all inputs anew.
+        # Rarely any: most barriers pin all inputs again.
         names -= _read(connection) if names else set()
         counts = [
             _count(connection, delete(table).where(old, table.c.table_name == name))
@@ -228,7 +228,7 @@ def _unread(connection: Connection, kept: int) -> tuple[int, int]:
 
 
 def _read(connection: Connection) -> set[str]:
-    """What the versions that stay were computed from."""
+    """The tables that the versions that stay were computed from."""
     inputs = select(schema.version.c.inputs).distinct()
     return {name for row in connection.execute(inputs) for name in json.loads(row.inputs)}
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class SqlRunner(SqlReader):
-    """Becoming the one runner of a store, and staying it. Safe from several threads."""
+    """Becoming and staying the one runner of a store. Thread-safe."""
 
     def __init__(
         self, database: Database, clock: Callable[[], float] = time.time, who: str = ""
@@ -40,7 +40,7 @@ class SqlRunner(SqlReader):
         return self.database.id
 
     def acting_for(self, who: str) -> Self:
-        """The same store with a runner of its own, whose entries in the audit log name `who`."""
+        """The same store with its own runner, whose entries in the audit log name `who`."""
         return type(self)(self.database, self._clock, who)
 
     def acquire(
@@ -79,7 +79,7 @@ class SqlRunner(SqlReader):
             with self.database.write() as connection:
                 connection.execute(update(of).where(mine).values(owner=""))
         finally:
-            # Also when the store does not answer: a process that lives on would wait for itself.
+            # Even if the store does not respond: a living process would wait for itself.
             self.let_go()
 
     def newest_barrier(self, fence: Fence) -> int:
@@ -98,7 +98,7 @@ class SqlRunner(SqlReader):
         with self.database.errors():
             if not mine.try_acquire(fence.owner):
                 return False
-        # Asked again: one may have come and gone in between.
+        # Check again: another runner may have come and gone in between.
         if self.fence() != fence:
             mine.release()
             return False
@@ -134,6 +134,6 @@ class SqlRunner(SqlReader):
         audit.enter(connection, self._clock(), self._who or owner, action, detail)
 
     def _stored(self, connection: Connection) -> Fence:
-        # the row lock (SQLite: the whole write transaction) makes writers take turns
+        # the row lock (SQLite: the whole write transaction) serializes writers
         row = connection.execute(select(schema.runner).with_for_update()).mappings().one()
         return Fence(row["token"], row["owner"])

@@ -28,7 +28,7 @@ from dbt_streamsql.meta.model.records import (
 )
 
 SCHEMA_VERSION = 10
-"""Raise it when a table below changes, and say in `UPGRADES` how an older store gets there."""
+"""Increment it when a table below changes, and add the way of an older store to `UPGRADES`."""
 
 UPGRADES: dict[int, tuple[str, ...]] = {
     2: ("ALTER TABLE streamsql_table_version ADD COLUMN stats TEXT NOT NULL DEFAULT '{}'",),
@@ -48,7 +48,7 @@ UPGRADES: dict[int, tuple[str, ...]] = {
     ),
 }
 """By the version that they start from; a store of any other version is refused (META_VERSION).
-Tables that are new are made besides."""
+New tables are created in addition."""
 
 METADATA = MetaData()
 
@@ -93,7 +93,7 @@ runner = _table(
     _need("last_barrier", BigInteger),
     _need("kept_from", BigInteger),
     Column("store_id", Text, nullable=False, server_default=""),
-    # other texts after every write of a runner, and after every change of `job` (`kept.py`)
+    # new texts after every write of a runner, and after every change of `job` (`kept.py`)
     Column("state", Text, nullable=False, server_default=""),
     Column("jobs_state", Text, nullable=False, server_default=""),
 )

@@ -1,8 +1,8 @@
-"""What is staged outside barriers, by whom, and which of these owners have died.
+"""What is staged outside barriers, by which owners, and which of these have died.
 
-An owner is a process for as long as it has something staged. It holds a lock of its own meanwhile,
-which the operating system or the server frees when it dies: so there is no time-out, and a living
-owner, however slow, is never robbed.
+An owner is a process while it has something staged. Meanwhile it holds its own lock, which the
+operating system or the server frees when it dies: so there is no timeout, and a living owner,
+however slow, never loses its data.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class SqlStagedLedger:
 
     @classmethod
     def adopt(cls, database: Database, owner: str) -> SqlStagedLedger | None:
-        """Hold what an owner has recorded whose lock is free; None when it is not, or no more.
+        """Take over an owner's records if its lock is free; None when it is not, or has none.
 
-        For who keeps the locks of owners elsewhere, and has been away.
+        For a service that holds the locks of remote owners, and was down.
         """
         ledger = cls(database)
         mine = ledger._lock_of(owner)
@@ -110,7 +110,7 @@ class SqlStagedLedger:
                     held.append(theirs)
                     dead.add(owner)
             held += self._unused()
-            # Asked again: who held the lock before may have cleaned up.
+            # Read again: the previous holder of the lock may have cleaned up.
             yield [record for record in self.records() if record.owner in dead] if dead else []
         finally:
             for theirs in held:
@@ -121,11 +121,11 @@ class SqlStagedLedger:
             self._end()
 
     def _new_owner(self) -> lock.RunnerLock:
-        """A new name each time: whoever still looks at an older one finds no records."""
+        """A new name each time: a process that still checks an older name finds no records."""
         while True:
             self._owner = lock.new_owner()
             mine = self._lock_of(self._owner)
-            # A sweep may just look at the new lock.
+            # A sweep may be checking the new lock right now.
             if mine.try_acquire(self._owner):
                 return mine
 
@@ -135,7 +135,7 @@ class SqlStagedLedger:
             _let_go(held)
 
     def _unused(self) -> list[lock.RunnerLock]:
-        """The lock files of owners that died when they had no records."""
+        """The lock files of owners that died without records."""
         file = self.database.file
         if file is None:
             return []
@@ -161,6 +161,6 @@ def cleaned_up(token: str) -> StreamSqlError:
 
 def _let_go(held: lock.RunnerLock) -> None:
     if isinstance(held, lock.FileLock):
-        # Nobody waits for an owner's lock, and its name is never used again.
+        # No process waits for an owner's lock, and its name is never reused.
         held.path.unlink(missing_ok=True)
     held.release()

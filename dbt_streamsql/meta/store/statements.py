@@ -1,4 +1,4 @@
-"""The statements that several steps of the store have in common; each is part of a transaction."""
+"""Statements that several steps of the store share; each is part of a transaction."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def barrier_of(connection: Connection, barrier: int, step: str) -> Barrier:
 
 
 def swap(connection: Connection, change: Update, step: str) -> None:
-    """Compare-and-swap: `change` names the state it starts from, and must meet just one row."""
+    """Compare-and-swap: `change` names its starting state, and must match exactly one row."""
     met = connection.execute(change).rowcount
     transitions.demand(step, [transitions.unchanged(met)])
 
@@ -50,7 +50,7 @@ def put_inputs(
     inputs: Mapping[str, int | None],
     committed: Mapping[str, float],
 ) -> None:
-    """Pin inputs of the barrier, instead of what was pinned for the same tables."""
+    """Pin inputs of the barrier, replacing earlier pins of the same tables."""
     forget(connection, schema.barrier_input, barrier, list(inputs))
     if inputs:
         connection.execute(
@@ -68,7 +68,7 @@ def put_inputs(
 
 
 def put_spans(connection: Connection, barrier: int, spans: Mapping[str, Span]) -> None:
-    """Record what streaming tables read at the barrier, instead of what was recorded before."""
+    """Record what streaming tables read at the barrier, replacing earlier records."""
     forget(connection, schema.position, barrier, list(spans))
     if spans:
         rows = [schema.from_span(barrier, table, span) for table, span in spans.items()]
@@ -76,7 +76,7 @@ def put_spans(connection: Connection, barrier: int, spans: Mapping[str, Span]) -
 
 
 def unstage(connection: Connection, barrier: int, table: str) -> list[str]:
-    """Take a table out of the barrier; the paths of its change files, which stay listed."""
+    """Remove a table from the barrier; the paths of its change files, which stay listed."""
     forget(connection, schema.staged_job, barrier, [table])
     forget(connection, schema.version, barrier, [table])
     forget(connection, schema.position, barrier, [table])
@@ -86,7 +86,7 @@ def unstage(connection: Connection, barrier: int, table: str) -> list[str]:
 
 
 def rename_input(connection: Connection, barrier: int, table: str, snapshot: int) -> None:
-    """Versions of the barrier that read `table` have read this snapshot of it."""
+    """Set this snapshot as the input of the barrier's versions that read `table`."""
     of = schema.version
     for row in connection.execute(select(of).where(of.c.barrier == barrier)).mappings().all():
         version = schema.to_version(row)
@@ -101,7 +101,7 @@ def rename_input(connection: Connection, barrier: int, table: str, snapshot: int
 
 
 def take_paths(connection: Connection, where: Any) -> list[str]:
-    """Unlist change files; their paths."""
+    """Unlist change files; returns their paths."""
     of = schema.change_file
     taken: list[str] = list(
         connection.execute(
@@ -126,12 +126,12 @@ def reads(connection: Connection, barrier: int) -> dict[str, tuple[str, ...]]:
 
 
 def jobs_changed(connection: Connection) -> None:
-    """Tell readers that the current definitions are other ones now."""
+    """Signal readers that the current definitions have changed."""
     connection.execute(update(schema.runner).values(jobs_state=uuid.uuid4().hex))
 
 
 def make_current(connection: Connection, barrier: int) -> None:
-    """The definitions of the barrier take the place of those that were."""
+    """Replace the current definitions by those of the barrier."""
     staged, job, edge = schema.staged_job, schema.job, schema.edge
     mine = select(staged.c.table_name).where(staged.c.barrier == barrier)
     names = [column.name for column in job.columns]

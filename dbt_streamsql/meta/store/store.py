@@ -1,4 +1,4 @@
-"""The barriers' ledger in a database: what `api.MetaStore` asks for, as transactions."""
+"""The ledger of barriers in a database: the interface `api.MetaStore` as transactions."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ class SqlMetaStore(SqlRunner):
         with self._fenced(fence) as connection:
             return rules.forget(connection, retention, self._clock())
 
-    # systems outside
+    # outside systems
 
     def put_sink(self, fence: Fence, sink: Sink) -> None:
         of = schema.sink
@@ -282,7 +282,7 @@ class SqlMetaStore(SqlRunner):
             if gone.rowcount:
                 self._enter(connection, fence.owner, "drop sink", {"sink": name})
 
-    # SQL views for others
+    # SQL views for other readers
 
     def publish_views(self, fence: Fence, views: Published) -> None:
         of = schema.published

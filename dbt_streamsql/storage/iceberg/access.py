@@ -1,7 +1,7 @@
-"""The access to Iceberg tables: the kind of a session decides how, here and once.
+"""Access to Iceberg tables: the kind of session decides how, here and once.
 
-A classic session has a JVM in reach, and with it Iceberg's own Java (`jvm.py`). A client of Spark
-Connect has statements, and the catalog's own files where they lie on this machine (`sql.py`).
+A classic session has a JVM, and with it Iceberg's own Java (`jvm.py`). A client of Spark
+Connect has statements, and the catalog's own files where they are on this machine (`sql.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Folders(Protocol):
-    """Files and folders beside the tables, by their paths."""
+    """Files and folders next to the tables, by their paths."""
 
     def names(self, folder: str) -> list[str]:
         """See `files.names`."""
@@ -32,45 +32,45 @@ class Folders(Protocol):
         """See `files.size`."""
 
     def delete(self, folder: str) -> bool:
-        """Delete a folder, if it is there; whether it is gone."""
+        """Delete a folder, if it exists; returns whether it is gone."""
 
     def rename(self, old: str, new: str) -> None:
         """See `files.rename`."""
 
 
 class NewerRows(Protocol):
-    """The reads of one job that are quicker than all rows of a table under a condition."""
+    """The reads of one job that are faster than filtering all rows of a table."""
 
     @property
     def by_options(self) -> bool:
-        """Whether options tell such a read what to read. Spark 4.1 gives a read of the same table
-        by options in its SQL those as well, where each stands in a sub-query of its own."""
+        """Whether such a read is controlled by options. Spark 4.1 also applies them to an
+        option-based read of the same table in its SQL, where each is in its own sub-query."""
 
     def after(
         self, name: TableName, meta: Metadata, snapshot: int, number: int, worth: float
     ) -> DataFrame | None:
-        """The rows of a snapshot written after a sequence number, maybe others too.
+        """The rows of a snapshot written after a sequence number, possibly with other rows.
 
-        None where the condition alone is better: also when they have more than the share `worth`
+        None where the filter alone is better: also when they have more than the share `worth`
         of the table's bytes.
         """
 
     def appended(self, name: TableName, change: Change) -> DataFrame | None:
-        """The rows of a change of kind append; None where its own SQL will do."""
+        """The rows of a change of kind append; None where its own SQL suffices."""
 
     def close(self) -> None:
-        """Forget what was prepared for the reads."""
+        """Discard what was prepared for the reads."""
 
 
 class IcebergTables(Protocol):
-    """The tables that one session reaches."""
+    """The tables that one session can access."""
 
     @property
     def folders(self) -> Folders: ...
 
     @property
     def writes_files(self) -> bool:
-        """Whether the driver can write files where tables have theirs."""
+        """Whether the driver can write files where tables store theirs."""
 
     def load(self, name: TableName) -> Metadata | None:
         """See `metadata.load`."""
@@ -79,13 +79,13 @@ class IcebergTables(Protocol):
         """The data files that one snapshot added."""
 
     def listed_files(self, name: TableName, snapshot: int) -> tuple[int, int]:
-        """The data files and the delete files of a snapshot, counted by its list of manifests."""
+        """The data files and the delete files of a snapshot, counted from its manifest list."""
 
     def knows_schema(self, catalog: str, schema: str) -> bool:
         """Whether it is known, without a statement, that the catalog has the schema."""
 
     def move(self, name: TableName, moves: RefUpdate) -> None:
-        """See `refs.move`; there is something to move."""
+        """See `refs.move`; there is at least one move."""
 
     def expire(self, name: TableName, snapshots: Sequence[int]) -> None:
         """See `compaction.expire`; there is at least one."""
@@ -93,8 +93,8 @@ class IcebergTables(Protocol):
     def commit(
         self, name: TableName, branch: str, base: int, origin: Provenance, change: RowDelta
     ) -> str:
-        """Make a branch at the snapshot `base` and put a change on it, in one commit; the path of
-        the file with the new rows ('': there are none).
+        """Create a branch at the snapshot `base` and commit a change to it, in one commit; returns
+        the path of the file with the new rows ('': there are none).
 
         Only where `writes_files`. Error: `delta.FilesUnknown`.
         """
@@ -102,22 +102,22 @@ class IcebergTables(Protocol):
     def newer_rows(self) -> NewerRows: ...
 
     def newest_file(self, name: TableName) -> str:
-        """The metadata file of a table that exists, '' when its pointer cannot be swapped."""
+        """The metadata file of an existing table, '' when its pointer cannot be swapped."""
 
     def add(self, name: TableName, file: str) -> None:
-        """A new name for what a metadata file describes."""
+        """Register a new name for the table of a metadata file."""
 
     def swap(
         self, name: TableName, base: str, other: TableName, properties: Mapping[str, str | None]
     ) -> bool:
         """Give `name` the metadata of `other` with some properties changed; None removes one.
 
-        `other` may lose its name by it. False, and nothing is changed, when the pointer of `name`
-        is not `base` any more: somebody else has written.
+        `other` may lose its name by this. Returns False, and changes nothing, when the pointer of
+        `name` is no longer `base`: another writer has changed it.
         """
 
 
-# Imported at the first use: what imports this module does not need Spark yet.
+# Imported on first use: importers of this module do not need Spark yet.
 
 
 def _jvm(spark: SparkSession) -> IcebergTables:
@@ -136,21 +136,21 @@ CLASSIC = "pyspark.sql.session.SparkSession"
 CONNECT = "pyspark.sql.connect.session.SparkSession"
 
 WAYS: dict[str, Callable[[Any], IcebergTables]] = {CLASSIC: _jvm, CONNECT: _sql}
-"""What gives its tables to a session, by the full name of its class or of one that it extends.
+"""The function that gives a session its tables, by the full name of its class or a base class.
 
-By the name, since the class of Spark Connect brings gRPC along, which most processes never need.
+By name, since the class of Spark Connect imports gRPC, which most processes never need.
 """
 
 
 def full_name(kind: type) -> str:
-    """A class as `WAYS` names it."""
+    """The name of a class in `WAYS`."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def tables_of(spark: SparkSession) -> IcebergTables:
-    """The tables that a session reaches, in the way of its kind.
+    """The tables that a session can access, by its kind.
 
-    Error: CONNECTION for a kind of which no way is known.
+    Error: CONNECTION for an unknown kind.
     """
     for kind in type(spark).__mro__:
         make = WAYS.get(full_name(kind))

@@ -1,4 +1,4 @@
-"""Files beside the tables, on any file system that Spark can reach."""
+"""Files next to the tables, on any file system that Spark can access."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def read(spark: SparkSession, path: str) -> bytes:
 
 
 def read_at(spark: SparkSession, address: str, start: int) -> bytes:
-    """The content of a file from a byte on, by its URI; not over Spark Connect."""
+    """The content of a file from an offset on, by its URI; not over Spark Connect."""
     at = java_class(spark, "org.apache.hadoop.fs.Path")(java_class(spark, "java.net.URI")(address))
     context: Any = spark._jsc
     stream = at.getFileSystem(context.hadoopConfiguration()).open(at)
@@ -53,18 +53,18 @@ def read_at(spark: SparkSession, address: str, start: int) -> bytes:
 
 
 def names(spark: SparkSession, folder: str) -> list[str]:
-    """The names of what lies in a folder, none where there is no such folder; over Spark Connect
-    only a local one can be seen."""
+    """The names of a folder's entries, none if there is no such folder; over Spark Connect only
+    for local folders."""
     return tables_of(spark).folders.names(folder)
 
 
 def size(spark: SparkSession, folder: str) -> tuple[int, int] | None:
-    """How many files a folder holds at any depth, and their bytes; None where it is not known."""
+    """The number of files in a folder at any depth, and their bytes; None where unknown."""
     return tables_of(spark).folders.size(folder)
 
 
 def delete_folder(spark: SparkSession, path: str) -> None:
-    """Delete a folder that this warehouse wrote; over Spark Connect only a local one can be.
+    """Delete a folder that this warehouse wrote; over Spark Connect only a local one.
 
     Error: OSError when it is still there.
     """
@@ -73,7 +73,7 @@ def delete_folder(spark: SparkSession, path: str) -> None:
 
 
 def rename(spark: SparkSession, old: str, new: str) -> None:
-    """Give a folder a name that is free; over Spark Connect only a local one can be.
+    """Rename a folder to an unused name; over Spark Connect only a local one.
 
     Error: OSError.
     """

@@ -1,8 +1,8 @@
-"""What takes many calls of Java, as one call of the gateway: `GatewayWork.java`.
+"""Work that takes many Java calls, as one call of the gateway: `GatewayWork.java`.
 
-A call takes a fraction of a millisecond, and each object that comes back another one when Python
-lets go of it; an epoch of forty views took fifteen thousand. Spark's own Janino compiles the class
-when it is first used, which takes as long as a hundred calls.
+A call takes a fraction of a millisecond, and each returned object another one when Python
+releases it; an epoch of forty views took fifteen thousand. Spark's own Janino compiles the class
+on first use, which takes as long as a hundred calls.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _SOURCE = Path(__file__).parent / "GatewayWork.java"
 
 _PIECE = 3500
-"""Characters of an answer that fit into one write of the gateway. A longer one leaves it in two,
-the second of which waits 40 ms for the first to be acknowledged (Nagle's algorithm with delayed
+"""Characters of a response that fit into one write of the gateway. A longer one is sent in two,
+and the second waits 40 ms for the first to be acknowledged (Nagle's algorithm with delayed
 acknowledgement)."""
 
 
@@ -56,11 +56,11 @@ def commit(
     rows: bytes | None,
     gone: Mapping[Any, Sequence[int]],
 ) -> str | None:
-    """Make a branch at the snapshot `base` and put a change on it, in one commit.
+    """Create a branch at the snapshot `base` and commit a change to it, in one commit.
 
-    `rows`: a Parquet file (None: no rows come); `gone`: data file, by its path or the CRC-32 of
-    that, -> positions. The path of the new file, '' where there is none; None where the snapshot
-    has not one file for each of `gone`.
+    `rows`: a Parquet file (None: no new rows); `gone`: data file, by its path or the CRC-32 of
+    that, -> positions. Returns the path of the new file, '' if there is none; None if the snapshot
+    does not have exactly one file for each of `gone`.
     """
     pairs = b"".join(_text(part) for pair in summary.items() for part in pair)
     places = b"".join(
@@ -98,11 +98,11 @@ def _work(spark: SparkSession) -> Any:
 
 @lru_cache(maxsize=1)
 def _compiled(gateway: Any) -> Any:
-    """An object of the class, by the loader of Iceberg's own, which may be another one than
+    """An object of the class, from Iceberg's own class loader, which may differ from
     Spark's.
 
-    Each compilation has a name of its own: the gateway takes two classes of one name for each
-    other, and threads that are the first at once compile one each.
+    Each compilation has its own name: the gateway confuses two classes of one name, and
+    threads that come first at the same time compile one each.
     """
     from py4j.java_gateway import JavaClass
 

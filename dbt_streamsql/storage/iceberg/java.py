@@ -41,8 +41,9 @@ def java_catalog(spark: SparkSession, name: str) -> Any:
 
 
 def partitions_of(spark: SparkSession, name: TableName) -> list[tuple[str, Callable[[], Any]]]:
-    """The partitions of a table of Spark's own catalog: what tells each from the others, and what
-    lists its folder."""
+    """The partitions of a table of Spark's own catalog: an identifier for each, and a function
+    that lists its folder."""
+    """Let a session recreate its catalogs on next use; what `USE` has chosen stays."""
     session: Any = spark._jsparkSession
     options = java_class(spark, "scala.Option")
     of = java_class(spark, "org.apache.spark.sql.catalyst.TableIdentifier")
@@ -65,7 +66,7 @@ def reads_files(frame: DataFrame) -> bool:
 
 
 def reopen_catalogs(spark: SparkSession) -> None:
-    """Let a session make its catalogs anew at their next use; what `USE` has chosen stays."""
+    """Let a session recreate its catalogs on next use; what `USE` has chosen stays."""
     session: Any = spark._jsparkSession
     manager = session.sessionState().catalogManager()
     catalog, namespace = manager.currentCatalog().name(), manager.currentNamespace()
@@ -76,13 +77,13 @@ def reopen_catalogs(spark: SparkSession) -> None:
 
 
 def settings_digest(spark: SparkSession) -> int:
-    """Another number when any setting of the session is another; without reading them all."""
+    """A number that changes when any setting of the session does; without reading them all."""
     session: Any = spark._jsparkSession
     return int(session.conf().getAll().hashCode())
 
 
 def java_identifier(spark: SparkSession, name: TableName) -> Any:
-    """A name as Iceberg's catalogs take it."""
+    """A name as an identifier of Iceberg's catalogs."""
     gateway: Any = spark.sparkContext._gateway
     levels = gateway.new_array(gateway.jvm.String, 1)
     levels[0] = name.schema
@@ -104,7 +105,7 @@ def moved(frame: DataFrame, session: SparkSession) -> DataFrame:
 
 
 def frame_of(session: SparkSession, table: Any) -> DataFrame:
-    """A frame of all rows and columns of a table as Spark's connectors know one."""
+    """A frame of all rows and columns of a table of Spark's connector API."""
     from pyspark.sql.classic.dataframe import DataFrame
 
     none = java_class(session, "scala.Option").empty()
@@ -117,8 +118,8 @@ def frame_of(session: SparkSession, table: Any) -> DataFrame:
 def number_of(spark: SparkSession, known: Any, *path: tuple[str, str]) -> Any:
     """A Java function from an object to a number, for lists whose elements stay in the JVM.
 
-    `path` are the getters that lead to it, each with the class that has it, which is known where
-    the class of the object `known` is.
+    `path` are the getters that lead to it, each with its class, loaded by the class loader of
+    the object `known`.
     """
     gateway: Any = spark.sparkContext._gateway
     classes = java_class(spark, "java.lang.Class")
@@ -144,7 +145,7 @@ def instance_of(spark: SparkSession, found: Any, name: str) -> bool:
 
 
 def write_file(spark: SparkSession, place: str, text: str) -> None:
-    """Write a text file (UTF-8) in any file system that Hadoop knows, in the place of another."""
+    """Write a text file (UTF-8) in any Hadoop file system, replacing an existing one."""
     session: Any = spark._jsparkSession
     to_path = java_class(spark, "org.apache.hadoop.fs.Path")
     target, beside = to_path(place), to_path(f"{place}.part")
@@ -154,12 +155,12 @@ def write_file(spark: SparkSession, place: str, text: str) -> None:
         stream.write(bytearray(text.encode()))
     finally:
         stream.close()
-    # Hadoop's rename does not replace.
+    # Hadoop's rename does not overwrite.
     files.delete(target, False)
     if not files.rename(beside, target):
         raise OSError(f"{beside} could not be renamed")
 
 
 def items(found: Any) -> list[Any]:
-    """The elements of a Java list. Py4J's own iteration ends by an exception, which is dear."""
+    """The elements of a Java list. Py4J's own iteration ends by an exception, which is slow."""
     return [found.get(index) for index in range(found.size())]

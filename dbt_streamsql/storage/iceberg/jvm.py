@@ -1,4 +1,4 @@
-"""Iceberg tables by Iceberg's own Java, in the JVM of a classic session: see `access.py`."""
+"""Iceberg tables through Iceberg's own Java, in the JVM of a classic session: see `access.py`."""
 
 from __future__ import annotations
 
@@ -114,23 +114,23 @@ class HadoopFolders:
             found = system.getContentSummary(at)
             return int(found.getFileCount()), int(found.getLength())
         except Py4JError:
-            return None  # Iceberg reaches it by another way than Hadoop's
+            return None  # Iceberg accesses it without Hadoop
 
     def delete(self, folder: str) -> bool:
         at, system = place(self.spark, folder)
-        # A local file system says nothing but False, also of what was not there.
+        # A local file system returns only False, also for a path that did not exist.
         return bool(system.delete(at, True) or not system.exists(at))
 
     def rename(self, old: str, new: str) -> None:
         at, system = place(self.spark, old)
-        # Into a folder of that name it would be moved, and nothing said.
+        # If that folder exists, it would be moved into it without an error.
         to = java_class(self.spark, "org.apache.hadoop.fs.Path")(new)
         if system.exists(to) or not system.rename(at, to):
             raise OSError(f"{old} cannot be renamed to {new}")
 
 
 def move(table: Any, moves: RefUpdate) -> None:
-    """Carry out the moves of one table, Iceberg's own, in one commit."""
+    """Apply the moves of one table, Iceberg's own, in one commit."""
     known = table.refs()
     change = table.manageSnapshots()
     for branch, snapshot in moves.branches.items():

@@ -1,8 +1,8 @@
 """What Iceberg's readers leave behind in the JVM, where a runner lives for months.
 
-Every Parquet file that is read by columns gets a memory allocator of its own. Iceberg 1.12 still
-never closes it (apache/iceberg#13937), and it stays with its parent: some 700 bytes for each file,
-gigabytes in weeks. Here they are closed once nothing reads with them any more.
+Every Parquet file that is read by columns gets its own memory allocator. Iceberg 1.12 still never
+closes it (apache/iceberg#13937), and its parent keeps it: some 700 bytes per file, gigabytes in
+weeks. Here they are closed once nothing reads with them any more.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def close_idle(spark: SparkSession, many: int) -> int:
-    """Close the allocators of readers that have ended, when there are so `many` or more; how many
-    were closed.
+    """Close the allocators of readers that have ended, if there are at least `many`; returns the
+    number closed.
 
-    Only those in this process's JVM, so nothing over Spark Connect or on a cluster's executors.
+    Only those in this process's JVM, so none over Spark Connect or on a cluster's executors.
     Never one in use: it does nothing while there is a Spark job, and a job that begins meanwhile
-    makes allocators of its own.
+    creates its own allocators.
     """
     if is_connect(spark):
         return 0
@@ -31,7 +31,7 @@ def close_idle(spark: SparkSession, many: int) -> int:
         return 0
     root = java_class(spark, "org.apache.iceberg.arrow.ArrowAllocation").rootAllocator()
     found = root.getChildAllocators()
-    # In this order: whoever has an allocator that was found has a job, or has ended.
+    # In this order: a reader with one of these allocators has a job, or has ended.
     if found.size() < many or running.dagScheduler().activeJobs().nonEmpty():
         return 0
     idle = found if root.getAllocatedMemory() == 0 else _without_memory(spark, found)
@@ -41,8 +41,8 @@ def close_idle(spark: SparkSession, many: int) -> int:
 
 
 def _without_memory(spark: SparkSession, allocators: Any) -> Any:
-    """Not those that still hold some: of tasks that outlive their job, as it was cancelled, or of
-    a reader that has lost it."""
+    """Excludes those with memory: of tasks that outlive their cancelled job, or of a reader that
+    has leaked it."""
     lists = java_class(spark, "java.util.ArrayList")
     idle = lists()
     for allocator in items(lists(allocators)):

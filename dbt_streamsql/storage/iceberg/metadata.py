@@ -1,6 +1,6 @@
 """The metadata of an Iceberg table, read without a Spark job.
 
-Over Spark Connect it may cost one: see `sql.py`.
+Over Spark Connect it may take one: see `sql.py`.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _NOT_OF_ROWS = frozenset(
         *("comment", "nullable", "containsNull", "valueContainsNull"),  # Delta
     ]
 )
-"""What a schema says of a field besides its name, type and identity."""
+"""Properties of a field in a schema other than its name, type and identity."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
     """One version of the table: `operation` is append, overwrite, delete or replace (compaction);
-    '' where the first format of Iceberg did not ask for one.
+    '' where Iceberg's first format did not require one.
 
     `has_lineage`: its rows have ids that survive rewriting (format v3). `committed` is in
-    milliseconds since 1970, UTC. `schema_id`: the columns that it was written with (None: not
-    known).
+    milliseconds since 1970, UTC. `schema_id`: the columns that it was written with (None:
+    unknown).
     """
 
     id: int
@@ -50,12 +50,12 @@ class Snapshot:
     def count(self, key: str) -> int:
         """A number of the summary, such as `added-records`; 0 when it is absent.
 
-        What `summaries.py` does not believe may be any number.
+        A number that `summaries.py` does not trust may be anything.
         """
         return self.told(key) or 0
 
     def told(self, key: str) -> int | None:
-        """The same; None when it is absent, or no number."""
+        """The same; None when it is absent or not a number."""
         try:
             return int(self.summary[key])
         except (KeyError, ValueError):
@@ -64,7 +64,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Metadata:
-    """A table as its catalog knows it now; `refs` are branches and tags by name.
+    """A table in its catalog's current state; `refs` are branches and tags by name.
 
     `types` are the columns' Iceberg types: a word, or JSON where they are nested; `schemas` have
     the fields of each schema as the format's JSON; `partitioning` has the transforms as
@@ -95,11 +95,11 @@ class Metadata:
 
     @property
     def fields(self) -> str:
-        """The fields of all levels with their ids, as JSON; another text is of other columns."""
+        """The fields of all levels with their ids, as JSON; other text means other columns."""
         return json.dumps(shape(self.schemas.get(self.schema_id, ())), sort_keys=True)
 
     def typed(self, names: Iterable[str]) -> list[Column]:
-        """Columns with their types, as far as these say which values are the same."""
+        """Columns with their types, as far as needed to compare values."""
         types = {
             part["name"]: _text(part["type"]) for part in self.schemas.get(self.schema_id, ())
         }
@@ -118,7 +118,7 @@ class Metadata:
         return path[::-1] if at == oldest else None
 
     def last_change(self) -> Snapshot | None:
-        """The newest version that holds other rows than the one before it: no compaction."""
+        """The newest version whose rows differ from those of the one before: not a compaction."""
         at = self.current
         while at is not None and (snapshot := self.snapshots.get(at)) is not None:
             if snapshot.operation != "replace":
@@ -127,7 +127,7 @@ class Metadata:
         return None
 
     def lags(self, snapshot: int | None) -> bool:
-        """Whether the table has other columns now than when the snapshot was written.
+        """Whether the table's columns have changed since the snapshot was written.
 
         Read by its id, a snapshot has the columns that it was written with.
         """
@@ -138,18 +138,18 @@ class Metadata:
         return bool(shape(self.schemas[written]) != shape(self.schemas[self.schema_id]))
 
     def live_rows(self, snapshot: int | None) -> int:
-        """Rows at a snapshot by its summary, as `told_rows`; 0 where it does not tell."""
+        """Rows at a snapshot by its summary, as in `told_rows`; 0 where it is missing."""
         return self.told_rows(snapshot) or 0
 
     def live_bytes(self, snapshot: int | None) -> int:
-        """Bytes of the files of a snapshot by its summary; 0 where it does not tell."""
+        """Bytes of the files of a snapshot by its summary; 0 where it is missing."""
         found = self.snapshots.get(snapshot) if snapshot is not None else None
         return found.count("total-files-size") if found is not None else 0
 
     def told_rows(self, snapshot: int | None) -> int | None:
-        """Rows at a snapshot by its summary (an upper bound with equality deletes), if it tells.
+        """Rows at a snapshot by its summary (an upper bound with equality deletes), if given.
 
-        Of a table that others write it is a size, by which ways are chosen, and no fact.
+        For a table with other writers it is an estimate for choosing a strategy, not a fact.
         """
         found = self.snapshots.get(snapshot) if snapshot is not None else None
         if found is None:
@@ -159,7 +159,7 @@ class Metadata:
 
 
 def shape(part: Any) -> Any:
-    """A field, a type or a schema, as its format's JSON, without what does not change rows."""
+    """A field, a type or a schema, as its format's JSON, without parts that do not affect rows."""
     if isinstance(part, Mapping):
         return {key: shape(value) for key, value in part.items() if key not in _NOT_OF_ROWS}
     return [shape(item) for item in part] if isinstance(part, (list, tuple)) else part
@@ -187,7 +187,7 @@ def load(spark: SparkSession, name: TableName) -> Metadata | None:
 
 
 def check_absent(error: PySparkException, name: TableName) -> None:
-    """Return if Spark has found no such table. Error: SQL_UNSUPPORTED, something else is there."""
+    """Return if Spark found no such table. Error: SQL_UNSUPPORTED when something else is there."""
     if error.getCondition() in {"TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND"}:
         return
     text = str(error)
@@ -199,7 +199,7 @@ def check_absent(error: PySparkException, name: TableName) -> None:
 
 
 def from_json(body: Mapping[str, Any]) -> Metadata:
-    """What a metadata file says."""
+    """The contents of a metadata file."""
     current = body.get("current-snapshot-id")
     schema = next(s for s in body["schemas"] if s["schema-id"] == body["current-schema-id"])
     spec = next(s for s in body["partition-specs"] if s["spec-id"] == body["default-spec-id"])

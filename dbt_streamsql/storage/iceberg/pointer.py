@@ -1,6 +1,6 @@
 """The catalog's pointer to a table's newest metadata file: read, added for a new name, swapped.
 
-By Iceberg's own Java; `nearby.py` does the same in the catalog's own file.
+Through Iceberg's own Java; `sqlite_catalog.py` does the same in the catalog's own file.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from dbt_streamsql.quoting import TableName
 
 _SWAPPING = "org.apache.iceberg.BaseMetastoreTableOperations"
-"""Operations that commit a metadata object as it is; those of a REST catalog send changes only."""
+"""Operations that commit a metadata object as it is; those of a REST catalog send only changes."""
 
 
 def newest(spark: SparkSession, name: TableName) -> str:
-    """The metadata file of a table that exists, '' when its pointer cannot be swapped."""
+    """The metadata file of an existing table, '' when its pointer cannot be swapped."""
     operations = java_table(spark, name).operations()
     if not instance_of(spark, operations, _SWAPPING):
         return ""
@@ -34,7 +34,7 @@ def newest(spark: SparkSession, name: TableName) -> str:
 
 
 def add(spark: SparkSession, name: TableName, file: str) -> None:
-    """A new name for what a metadata file describes."""
+    """Register a new name for the table of a metadata file."""
     catalog = java_catalog(spark, name.catalog)
     catalog.registerTable(java_identifier(spark, name), file)
 

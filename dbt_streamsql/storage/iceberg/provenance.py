@@ -1,6 +1,6 @@
-"""What a snapshot tells of itself: its barrier, what it was computed from, and by which plan.
+"""The provenance of a snapshot: its barrier, its inputs, and its plan.
 
-MetaService's store knows the same. Should the store be lost, it is rebuilt from this.
+MetaService's store has the same data. If the store is lost, it is rebuilt from this.
 """
 
 from __future__ import annotations
@@ -12,20 +12,19 @@ from typing import Any
 
 BARRIER_PROPERTY = "streamsql.barrier"
 VERSION_PROPERTY = "streamsql.version"
-"""One property for all the rest: over Spark Connect each one costs a call."""
+"""One property for everything else: over Spark Connect each property costs a call."""
 
 
 @dataclass(frozen=True)
 class Provenance:
     """The origin of a snapshot.
 
-    `inputs` are the snapshots that it was computed from, by table; None when it is not known (an
+    `inputs` are the snapshots that it was computed from, by table; None when unknown (an
     earlier version wrote it). `plan` is the fingerprint of the definition, and `definition` its
     text (see `runtime/core/definition_property.py`), where the table's property may still be that
-    of an earlier one. Of a table that took the place of another, `staged` is the snapshot of the
+    of an earlier one. For a table that replaced another, `staged` is the snapshot of the
     staging table that it copies, and `replaces` the one that the old table had. `position`: how
-    far a streaming table has read its stream, `event_time` how far that has come in its records'
-    own time.
+    far a streaming table has read its stream, `event_time` its event-time progress.
     """
 
     barrier: int
@@ -38,7 +37,7 @@ class Provenance:
     event_time: Mapping[str, Any] | None = None
 
     def properties(self) -> dict[str, str]:
-        """The snapshot properties that say so."""
+        """The snapshot properties with this data."""
         told = {key: value for key, value in vars(self).items() if value not in (None, "")}
         told.pop("barrier")
         told["inputs"] = dict(self.inputs) if self.inputs is not None else None

@@ -1,7 +1,7 @@
 """Iceberg tables by statements, for a client of Spark Connect, which has no JVM: see `access.py`.
 
-Where the catalog's own files lie on this machine they tell the same facts at once (`nearby.py`).
-Of files beside the tables only local ones can be reached.
+The catalog's own files, if on this machine, give the same facts at once (`sqlite_catalog.py`).
+Of the files next to the tables only local ones can be accessed.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class SqlTables:
             return False
 
     def move(self, name: TableName, moves: RefUpdate) -> None:
-        """Each by a statement of its own, in an order that is safe to stop in."""
+        """Each by its own statement, in an order that is safe to stop in."""
         alter = f"ALTER TABLE {name.sql}"
         for kind, made in (("BRANCH", moves.branches), ("TAG", moves.tags)):
             for ref, snapshot in made.items():
@@ -147,7 +147,7 @@ def _path(name: TableName) -> str:
 
 
 def load(spark: SparkSession, name: TableName) -> Metadata | None:
-    """`metadata.load` by Iceberg's metadata tables, which costs a small job each."""
+    """`metadata.load` from Iceberg's metadata tables, at a small job each."""
     try:
         described = {
             row[0]: row[1] for row in spark.sql(f"SHOW TBLPROPERTIES {name.sql}").collect()

@@ -1,9 +1,9 @@
-"""Tables of a catalog whose SQLite file lies on this machine, looked up without asking Spark.
+"""Tables of a catalog whose SQLite file is on this machine, looked up without asking Spark.
 
-Over Spark Connect the metadata of a table costs four statements. Where the server is known to run
-here, with its catalog in a file of ours, the catalog's row names the table's metadata file, which
-holds the same facts and never changes: a millisecond. Changes of that row are Iceberg's own
-statements (JdbcUtil, V1), in one transaction.
+Over Spark Connect the metadata of a table costs four statements. If the server is known to run
+here, with its catalog in a local file, the catalog's row names the table's metadata file, which
+contains the same facts and never changes: this takes a millisecond. Changes of that row are
+Iceberg's own statements (JdbcUtil, V1), in one transaction.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ _ATTEMPTS = 3
 
 
 class CatalogNotLocalError(Exception):
-    """Spark has to be asked."""
+    """The catalog is not local, so Spark must be asked."""
 
 
 def declare(spark: SparkSession, catalog: str, file: Path) -> None:
-    """The session's catalog of that name keeps its tables in this SQLite file."""
+    """Declare that the session's catalog of that name keeps its tables in this SQLite file."""
     _catalogs[spark] = (catalog, file)
 
 
 def inherit(spark: SparkSession, other: SparkSession) -> None:
-    """`other` is a session on the same server with the same catalogs."""
+    """Declare that `other` is a session on the same server with the same catalogs."""
     if spark in _catalogs:
         _catalogs[other] = _catalogs[spark]
 
 
 def is_view(spark: SparkSession, name: TableName) -> bool:
-    """Whether the catalog has a view of that name. Error: NotNearbyError."""
+    """Whether the catalog has a view of that name. Error: CatalogNotLocalError."""
     return _row(spark, name)[0] == "VIEW"
 
 
 def has_schema(spark: SparkSession, catalog: str, schema: str) -> bool:
-    """Whether the catalog has a schema of that name. Error: NotNearbyError."""
+    """Whether the catalog has a schema of that name. Error: CatalogNotLocalError."""
     with _database(spark, catalog, "ro") as database:
         found = database.execute(
             "SELECT 1 FROM iceberg_namespace_properties "
@@ -60,13 +60,13 @@ def has_schema(spark: SparkSession, catalog: str, schema: str) -> bool:
 
 
 def location(spark: SparkSession, name: TableName) -> str:
-    """The table's metadata file, '' when there is no such table. Error: NotNearbyError."""
+    """The table's metadata file, '' when there is no such table. Error: CatalogNotLocalError."""
     kind, place = _row(spark, name)
     return place if kind == "TABLE" else ""
 
 
 def add(spark: SparkSession, name: TableName, file: str) -> None:
-    """Let a new name lead to a metadata file. Error: NotNearbyError."""
+    """Register a new name for a metadata file. Error: CatalogNotLocalError."""
     with _database(spark, name.catalog, "rw") as database, database:
         database.execute(
             "INSERT INTO iceberg_tables (catalog_name, table_namespace, table_name, "
@@ -107,7 +107,7 @@ def swap(
 
 
 def body(spark: SparkSession, name: TableName) -> Mapping[str, Any] | None:
-    """The table's metadata file, or None when there is no such table. Error: NotNearbyError."""
+    """The table's metadata file, None when there is no table. Error: CatalogNotLocalError."""
     for _ in range(_ATTEMPTS):
         kind, location = _row(spark, name)
         if kind == "VIEW" or not location:
@@ -115,7 +115,7 @@ def body(spark: SparkSession, name: TableName) -> Mapping[str, Any] | None:
         try:
             found: Mapping[str, Any] = json.loads(_content(location))
         except FileNotFoundError:
-            # Superseded since the row was read, and removed: old ones are not kept for ever.
+            # Superseded since the row was read, and removed: old ones are not kept forever.
             continue
         except (OSError, ValueError) as error:
             raise CatalogNotLocalError(str(error)) from error
@@ -153,7 +153,7 @@ def _database(spark: SparkSession, catalog: str, mode: str) -> Iterator[sqlite3.
 
 
 def _written(found: Mapping[str, Any], file: str, properties: Mapping[str, str | None]) -> str:
-    """A new metadata file: as `found`, that of `file`, with some properties changed; its name."""
+    """Write a new metadata file: `found`, from `file`, with changed properties; its name."""
     kept = {key: v for key, v in found.get("properties", {}).items() if key not in properties}
     more = {key: value for key, value in properties.items() if value is not None}
     past = {"timestamp-ms": found["last-updated-ms"], "metadata-file": file}

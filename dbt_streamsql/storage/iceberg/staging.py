@@ -1,8 +1,8 @@
 """Write where no reader looks, then publish by one pointer change.
 
-An existing table is written on a branch of its own and published by fast-forward. A table that
-does not exist yet, or whose columns change, is built in a hidden schema and published by rename,
-or by one atomic replace.
+An existing table is written on its own branch and published by fast-forward. A table that does
+not exist yet, or whose columns change, is built in a hidden schema and published by rename, or by
+one atomic replace.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dbt_streamsql.storage.tables.staged_table import TableSpec
 
 STAGING_SCHEMA = "__streamsql_staging"
 OWN_PROPERTIES = "streamsql."
-"""How the names of the engine's own table properties begin."""
+"""The prefix of the engine's own table properties."""
 _creating = threading.Lock()
 
 VIEW_PROPERTIES: Mapping[str, str] = {
@@ -47,12 +47,12 @@ VIEW_PROPERTIES: Mapping[str, str] = {
 that a range of keys skips most of a sorted file."""
 
 _COLUMNS = 24
-"""Columns for which a row group of that size is right: of more, its rows would be too few to be
-worth what each chunk of a column costs."""
+"""The number of columns for which that row group size is right: with more columns, its rows would
+be too few to justify the cost of each column chunk."""
 
 
 def view_properties(columns: int) -> dict[str, str]:
-    """`VIEW_PROPERTIES` of a table of so many columns (0: it is not known)."""
+    """`VIEW_PROPERTIES` for a table with that many columns (0: unknown)."""
     size = "write.parquet.row-group-size-bytes"
     wide = int(VIEW_PROPERTIES[size]) * max(1, -(-columns // _COLUMNS))
     return {**VIEW_PROPERTIES, size: str(wide)}
@@ -69,12 +69,12 @@ def branch_barrier(ref: str) -> int:
 
 
 def staging_name(table: TableName, barrier: int, number: int, store: str) -> TableName:
-    """Where a new table is built: the barrier, and the store that counts it, say whose it is."""
+    """Where a new table is built; the name holds the barrier and the store that owns it."""
     return TableName(table.catalog, STAGING_SCHEMA, f"b{barrier}_{number}_{store}")
 
 
 def stamped(spark: SparkSession, origin: Provenance) -> AbstractContextManager[None]:
-    """Snapshots written by this session inside the block say where they come from."""
+    """Add the provenance to snapshots written by this session inside the block."""
     return snapshot_properties(spark, origin.properties())
 
 
@@ -100,7 +100,7 @@ def build(
 
 
 def publish_new(spark: SparkSession, staged: TableName, table: TableName) -> None:
-    """Give the staged table its name; a no-op when it is gone."""
+    """Rename the staged table to its final name; a no-op when it is gone."""
     if metadata.load(spark, staged) is None:
         return
     create_schema(spark, table.catalog, table.schema)
@@ -110,7 +110,7 @@ def publish_new(spark: SparkSession, staged: TableName, table: TableName) -> Non
 def publish_replacement(
     spark: SparkSession, staged: TableName, table: TableName, barrier: int
 ) -> int:
-    """Replace a table by the staged one in one commit that keeps its history; the new snapshot id.
+    """Replace a table by the staged one in one commit, keeping its history; the new snapshot id.
 
     A no-op when the table's newest snapshot is a copy of the staged one.
     """
@@ -138,7 +138,7 @@ def publish_replacement(
 
 
 def _stamp(meta: metadata.Metadata) -> Provenance | None:
-    """That of the newest snapshot."""
+    """The provenance of the newest snapshot."""
     newest = meta.snapshots.get(meta.current) if meta.current is not None else None
     return provenance.read(newest.summary) if newest is not None else None
 
@@ -166,7 +166,7 @@ def set_properties(
 
 
 def exists(spark: SparkSession, name: TableName) -> bool:
-    """Whether a table or a view of any kind has the name, also one that cannot be read."""
+    """Whether a table or a view of any kind has the name, including one that cannot be read."""
     try:
         _ = spark.table(name.sql).schema
     except PySparkException as error:
@@ -175,7 +175,7 @@ def exists(spark: SparkSession, name: TableName) -> bool:
 
 
 def drop_table(spark: SparkSession, table: TableName) -> None:
-    """Drop a table and its files, if it is there."""
+    """Drop a table and its files, if it exists."""
     try:
         with swept(_location(spark, table)):
             spark.sql(f"DROP TABLE IF EXISTS {table.sql} PURGE")
@@ -185,8 +185,8 @@ def drop_table(spark: SparkSession, table: TableName) -> None:
 
 
 def _location(spark: SparkSession, table: TableName) -> str:
-    """Where a table lies; '' where that cannot be told, and over Spark Connect, where it costs
-    statements to ask for a folder that may be another machine's."""
+    """The location of a table; '' where unknown, and over Spark Connect, where it costs statements
+    to look up a folder that may be on another machine."""
     if is_connect(spark):
         return ""
     try:
@@ -206,10 +206,10 @@ def staged_tables(spark: SparkSession, catalog: str) -> list[TableName]:
 
 
 def create_schema(spark: SparkSession, catalog: str, schema: str) -> None:
-    """Create a schema unless it is there."""
+    """Create a schema unless it exists."""
     if tables_of(spark).knows_schema(catalog, schema):
         return
-    # To the JDBC catalog IF NOT EXISTS is a look and then an insert: two can both insert.
+    # For the JDBC catalog IF NOT EXISTS is a read and then an insert: two can both insert.
     with _creating:
         try:
             spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quote(catalog)}.{quote(schema)}")

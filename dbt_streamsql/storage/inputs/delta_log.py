@@ -1,8 +1,8 @@
-"""What happened to a Delta table, read from its log: versions and the signed rows between two.
+"""The history of a Delta table, read from its log: versions and the signed rows between two.
 
-Delta counts versions from 0 for each table. Here a version is a negative number, as no Iceberg
-snapshot has, and carries a part of the table's id: a table that was dropped and made anew has none
-of the versions of the old one.
+Delta counts versions from 0 for each table. Here a version is a negative number, unlike any
+Iceberg snapshot, and contains a part of the table's id: a table that was dropped and recreated has
+none of the versions of the old one.
 
 Source: the Delta transaction log protocol (github.com/delta-io/delta, PROTOCOL.md).
 """
@@ -29,7 +29,7 @@ FORMAT = "delta"
 CHANGE_FEED = "delta.enableChangeDataFeed"
 _VERSIONS = 1 << 31
 _MANY_ROWS = 1 << 40
-"""What a commit counts for that does not say how many rows it has."""
+"""The assumed number of rows of a commit that does not give it."""
 
 
 def number(table_id: str, version: int) -> int:
@@ -44,7 +44,7 @@ def version_of(number: int) -> int:
 
 @dataclass
 class Commits(Mapping[int, Snapshot]):
-    """The commits of a table by number, each read from the log when it is asked for."""
+    """The commits of a table by number, each read from the log on demand."""
 
     spark: SparkSession
     folder: str
@@ -73,17 +73,17 @@ class Commits(Mapping[int, Snapshot]):
 
 
 def load(spark: SparkSession, told: Mapping[str, str]) -> Metadata | None:
-    """The versions of a Delta table, of which `told` is its description; None when the table is
-    none, or out of reach.
+    """The versions of a Delta table, from its description; None when the table is not a
+    Delta table, or out of reach.
 
-    Out of reach is every table over Spark Connect: it is read in full then.
+    Every table is out of reach over Spark Connect: then it is read in full.
     """
     if is_connect(spark) or told.get("Provider", "").lower() != FORMAT:
         return None
     log = java_class(spark, "org.apache.spark.sql.delta.DeltaLog").forTable(
         spark._jsparkSession, told["Location"]
     )
-    # Java sees no default arguments; Scala keeps each in a method of its own.
+    # Java sees no default arguments; Scala keeps each in its own method.
     newest = log.update(*(getattr(log, f"update$default${at}")() for at in (1, 2, 3)))
     properties = newest.metadata().configuration()
     feed = properties.contains(CHANGE_FEED) and properties.apply(CHANGE_FEED) == "true"
@@ -127,7 +127,7 @@ def classify(meta: Metadata, old: int | None, new: int | None) -> Change:
 
 
 def version(name: TableName, number: int) -> str:
-    """The SQL of the table as it was."""
+    """The SQL of the table at that version."""
     return f"{name.sql} VERSION AS OF {version_of(number)}"
 
 

@@ -1,9 +1,9 @@
-"""The files of a table as its version: a number made of all of them, and what came since another.
+"""The files of a table as its version: a number made from all of them, and the files new since.
 
-A version is the sum of one number for each file, which is made of its path, size and time. So
-nothing has to be kept beside it: the files that came since an earlier version are those whose
-numbers are the difference. Files come in the order of their times, or nearly so; only such sets
-are tried. A file that was removed or rewritten leaves a difference that no such set has.
+A version is the sum of one number for each file, which is made from its path, size and time. So
+nothing else has to be stored: the files added since an earlier version are those whose numbers are
+the difference. Files arrive in the order of their times, or nearly so; only such sets are tried.
+A removed or rewritten file leaves a difference that no such set has.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from itertools import accumulate
 
 _ALL = 1 << 62
 FRESH = _ALL
-"""Added to the number of a version of which a file was so new that it may have been replaced
-since by another of the same size and time."""
+"""Added to the number of a version with a file so new that it may have been replaced since
+by another one of the same size and time."""
 
 _COARSE, _FINE = 2000, 100
 """Milliseconds after which another file of the same size has another time: where times may be
-whole seconds, on any file system, and where they show that they are finer."""
+whole seconds, on any file system, and where they are visibly finer."""
 
 _JUMBLED = 16
-"""Files next to each other in the order of time that may have come in any order."""
+"""Files adjacent in time order that may have arrived in any order."""
 
 _CUTS = 2000
-"""Places, from the newest file on, where that is looked for. A wrong set is found once in ten
-billion versions that are lost: 2000 * 2^16 sets of numbers below 2^62."""
+"""Positions, from the newest file on, where such files are searched. A wrong set is found once in
+ten billion lost versions: 2000 * 2^16 sets of numbers below 2^62."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A file that Spark reads: `path` as `_metadata.file_path` has it, bytes, milliseconds since
+    """A file that Spark reads: `path` as in `_metadata.file_path`, bytes, milliseconds since
     1970, and the partition that it belongs to."""
 
     path: str
@@ -46,14 +46,14 @@ class File:
         return number_of(self.path, self.size, self.modified, self.partition)
 
     def is_settled(self, now: int) -> bool:
-        """Whether it could not be replaced at `now` without a sign."""
+        """Whether the file could not be replaced at `now` without a visible change."""
         fine = self.modified % 1000 != 0
         return self.modified <= now - (_FINE if fine else _COARSE)
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The files of a table, and `table`: a number of what it is besides them."""
+    """The files of a table, and `table`: a number for its other properties."""
 
     table: int
     files: tuple[File, ...]
@@ -68,14 +68,14 @@ class Listing:
         return self._sums[-1] % _ALL if self.files else None
 
     def number_at(self, now: int) -> int | None:
-        """The version as it is read at `now` (milliseconds since 1970)."""
+        """The version when read at `now` (milliseconds since 1970)."""
         number = self.number
         if number is None or all(file.is_settled(now) for file in self.files):
             return number
         return number | FRESH
 
     def came(self, number: int | None) -> tuple[File, ...] | None:
-        """The files that came since a version, oldest first; None when it is lost."""
+        """The files added since a version, oldest first; None when the version is lost."""
         if number is None:
             return self.files
         missing = (self._sums[-1] - number) % _ALL
@@ -89,7 +89,7 @@ class Listing:
         return list(accumulate((file.number for file in self.files), initial=self.table))
 
     def _run(self, missing: int) -> tuple[File, ...] | None:
-        """Files next to each other: as a rule the newest, or many that kept their old times."""
+        """Adjacent files: usually the newest ones, or many that kept their old times."""
         begins: dict[int, int] = {}
         for end, total in enumerate(self._sums):
             begin = begins.get((total - missing) % _ALL)
@@ -110,12 +110,12 @@ class Listing:
 
 
 def number_of(*parts: object) -> int:
-    """A number that other parts do not have, as far as chance can tell."""
+    """A number that is unique to the parts, with high probability."""
     return int.from_bytes(blake2b(repr(parts).encode(), digest_size=8).digest(), "big") % _ALL
 
 
 def _with_sum(files: Sequence[File], wanted: int) -> tuple[File, ...] | None:
-    """Those of a few files whose numbers have a sum; None when there are none."""
+    """The files, out of a few, whose numbers have that sum; None when there are none."""
     half = len(files) // 2
     first, second = (_sums(part) for part in (files[:half], files[half:]))
     known = {total: at for at, total in enumerate(first)}
@@ -128,7 +128,7 @@ def _with_sum(files: Sequence[File], wanted: int) -> tuple[File, ...] | None:
 
 
 def _sums(files: Sequence[File]) -> list[int]:
-    """The sum of each set of some files; bit n of a place in the list stands for the nth file."""
+    """The sum of each set of some files; bit n of a list index stands for the nth file."""
     sums = [0]
     for file in files:
         sums += [(total + file.number) % _ALL for total in sums]

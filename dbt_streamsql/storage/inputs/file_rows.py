@@ -1,7 +1,7 @@
-"""How many rows files have at most, by a look at them from the driver: by it ways are chosen.
+"""Upper bounds for the row counts of files, read by the driver: for choosing strategies.
 
-Parquet tells it in its last bytes. Small texts and small ORC files are read. Of all others, and of
-many at once, it is not known: they are taken up in the ways for many rows.
+Parquet has the count in its last bytes. Small text and ORC files are read. For all others, and for
+many at once, it is unknown: they are processed by the strategies for many rows.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from dbt_streamsql.storage.inputs.file_listing import File
 
 _FILES = 32
 _SMALL = 1 << 20
-"""Bytes of the files of one change that are read for it."""
+"""Bytes of the files of one change that are read for this."""
 
 _TAIL = 1 << 16
 _END = 8
-"""Bytes behind the facts of a Parquet file: their length, and four letters."""
+"""Bytes after the footer of a Parquet file: its length, and four letters."""
 
 _TEXTS = frozenset({"csv", "json", "text"})
 _PACKED = (".gz", ".bz2", ".lz4", ".snappy", ".deflate", ".zst", ".zstd", ".xz")
 _OTHER_LINES = ("lineSep", "multiLine")
-"""Options by which a line end is not what ends a row."""
+"""Options that change what ends a row."""
 
 
 @dataclass(frozen=True)
 class RowCount:
-    """Counts rows of files of one table, of which `options` are those of its format."""
+    """Counts rows of files of one table; `options` are those of its format."""
 
     spark: SparkSession
     kind: str
@@ -43,7 +43,7 @@ class RowCount:
     known: dict[tuple[File, ...], int | None] = field(default_factory=dict)
 
     def __call__(self, files: Sequence[File]) -> int | None:
-        """A bound of the rows; None when it is not known."""
+        """A bound of the rows; None when it is unknown."""
         key = tuple(files)
         if key not in self.known:
             self.known[key] = self._counted(key)
@@ -62,7 +62,7 @@ class RowCount:
             if self.kind in _TEXTS and not any(map(self._is_unread, files)):
                 return sum(map(self._of_text, files))
         except (Py4JError, PySparkException, pa.ArrowException, ValueError, struct.error):
-            # It may be gone, or be no such file: the query will tell.
+            # It may be gone, or not be such a file: the query will show it.
             return None
         return None
 
@@ -83,7 +83,7 @@ class RowCount:
     def _of_text(self, file: File) -> int:
         text = self._read(file, file.size)
         rows = text.count(b"\n") + text.count(b"\r") + (text[-1:] not in (b"\n", b"\r", b""))
-        # A line may have a list of objects.
+        # A line may contain a list of objects.
         return max(rows, text.count(b"{")) if self.kind == "json" else rows
 
     def _is_unread(self, file: File) -> bool:

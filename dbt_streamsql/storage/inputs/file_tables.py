@@ -1,7 +1,7 @@
-"""Tables of files (Parquet, CSV, JSON …) that have versions: the list of their files is one.
+"""Versioned tables of files (Parquet, CSV, JSON …): the list of their files is the version.
 
-What changed since a version is the files that came, which are read by themselves. A file that was
-removed or rewritten makes the version lost: its rows are not there any more.
+The changes since a version are the new files, which are read separately. A removed or rewritten
+file makes the version lost: its rows no longer exist.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ from dbt_streamsql.storage.inputs.unversioned import LISTED
 FORMAT = "files"
 _CATALOG = "spark_catalog"
 HIDDEN = "_metadata"
-"""The column by which Spark tells of each row which file it is from."""
+"""Spark's hidden column with the source file of each row."""
 
 MANY_FILES = 10_000
-"""Above it a version is too long for a query: each read of a table names its files."""
+"""Above this a version is too long for a query: each read of a table names its files."""
 
 MANY_PARTITIONS = 1_000
-"""Above it looking at the folder of each takes too long."""
+"""Above this, listing the folder of each takes too long."""
 
 _ROW = 10
-"""Bytes that a row may take: a guess, by which ways are chosen."""
+"""Bytes that a row may take: a guess, for choosing strategies."""
 
 _CACHED = "spark.sql.filesourceTableRelationCacheSize"
 _FACTS = re.compile(
     r"path=([^;]*); isDirectory=(?:(true)|false; length=(\d+); replication=\d+; blocksize=\d+); "
     r"modification_time=(\d+);"
 )
-"""A file or folder, as Hadoop writes it; no path with a semicolon."""
+"""A file or folder, as Hadoop prints it; no path with a semicolon."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.=+/:-]*")
-"""Paths that are the same as URI."""
+"""Paths that are the same as their URI."""
 
 _PATTERN = re.compile(r"[*?\[\]{}\\]")
 _checked: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
@@ -67,7 +67,7 @@ _READ_ALL_THE_SAME = ("_metadata", "_common_metadata")
 
 
 class NoVersionsError(StreamSqlError):
-    """A table of files whose list does not tell what came: `why`."""
+    """A table of files whose list does not show what was added: `why`."""
 
     def __init__(self, name: TableName, why: str) -> None:
         self.why = why
@@ -82,7 +82,7 @@ class NoVersionsError(StreamSqlError):
 
 @dataclass(frozen=True)
 class FileTable(Metadata):
-    """A table of files: `listing` are those that it has now, `count` bounds the rows of some."""
+    """A table of files: `listing` are its current ones, `count` bounds the rows of some."""
 
     listing: Listing = field(default_factory=lambda: Listing(0, ()))
     count: Callable[[Sequence[File]], int | None] = field(
@@ -97,22 +97,22 @@ class FileTable(Metadata):
         return None if came is None else _without(self.listing.files, came)
 
     def came(self, old: int | None, new: int | None) -> tuple[File, ...] | None:
-        """The files that a version has and an older one has not; None when one of them is lost, or
-        the older one has others."""
+        """The files that a version has and an older one does not; None when one of them is lost,
+        or the older one has other files."""
         before, after = self.files(old), self.files(new)
         if before is None or after is None or not set(before) <= set(after):
             return None
         return _without(after, before)
 
     def lineage(self, newest: int | None, oldest: int | None) -> list[Snapshot] | None:
-        """See `Metadata.lineage`: each file that came is as a commit."""
+        """See `Metadata.lineage`: each new file counts as a commit."""
         came = self.came(oldest, newest)
         return None if came is None else [_snapshot(file.number, [file]) for file in came]
 
 
 @dataclass
 class Versions(Mapping[int, Snapshot]):
-    """The versions of a table that its files tell, made when they are asked for."""
+    """The versions of a table that its files give, made on demand."""
 
     listing: Listing
     known: dict[int, Snapshot] = field(default_factory=dict)
@@ -151,7 +151,7 @@ def _snapshot(number: int, files: Sequence[File]) -> Snapshot:
 def load(
     spark: SparkSession, name: TableName, rows: Sequence[Row], facts: Mapping[str, str]
 ) -> FileTable | None:
-    """The versions of a table of files; None when it is none. `rows` and `facts` are its
+    """The versions of a table of files; None when it is not one. `rows` and `facts` are its
     description. Error: NoVersionsError.
     """
     kind = facts.get("Provider", "").lower()
@@ -186,9 +186,9 @@ def load(
 
 
 def look_again(spark: SparkSession, names: Iterable[TableName]) -> None:
-    """Let a session forget which files it has seen of some tables, if it remembers any.
+    """Let a session forget its file lists of some tables, if it caches any.
 
-    With an old list it would leave out files that a version has.
+    With an old list it would miss files of a version.
     """
     if str(spark.conf.get(_CACHED)) != "0":
         for name in names:
@@ -196,14 +196,14 @@ def look_again(spark: SparkSession, names: Iterable[TableName]) -> None:
 
 
 def as_read(meta: FileTable, now: int) -> FileTable:
-    """The table as it is read at `now` (milliseconds since 1970)."""
+    """The table when read at `now` (milliseconds since 1970)."""
     return replace(meta, current=meta.listing.number_at(now))
 
 
 def classify(meta: FileTable, old: int | None, new: int | None) -> Change:
-    """How to get from one version to another: nothing, or the files that came.
+    """How to get from one version to another: nothing, or the new files.
 
-    `lost` when files went or were rewritten, or may have been.
+    `lost` when files were removed or rewritten, or may have been.
     """
     if new is None:
         return Change("none" if old is None else "lost", old, new)
@@ -217,14 +217,14 @@ def classify(meta: FileTable, old: int | None, new: int | None) -> Change:
 
 
 def why_lost(source: str, old: int | None) -> str:
-    """What has become of a version that is lost."""
+    """Why a version is lost."""
     if old is not None and old & FRESH:
         return f"a file of {source} was so new that it may have been replaced since it was read"
     return f"files of {source} were removed or rewritten, or it was altered since it was read"
 
 
 def version(name: TableName, meta: FileTable, number: int | None) -> str:
-    """The SQL of the table as it was. Error: CONSISTENCY_UNAVAILABLE, files of it are gone."""
+    """The SQL of the table at a version. Error: CONSISTENCY_UNAVAILABLE, its files are gone."""
     files = meta.files(number)
     if files is None:
         raise StreamSqlError(
@@ -238,7 +238,7 @@ def version(name: TableName, meta: FileTable, number: int | None) -> str:
 
 
 def feed(name: TableName, meta: FileTable, change: Change, columns: tuple[str, ...]) -> str:
-    """The rows of the files that came, `columns` and the weight: SQL that may follow FROM."""
+    """The rows of the new files, `columns` and the weight: SQL that may follow FROM."""
     came = meta.came(change.old, change.new)
     assert came is not None
     names = ", ".join(quote(column) for column in columns)
@@ -246,14 +246,14 @@ def feed(name: TableName, meta: FileTable, change: Change, columns: tuple[str, .
 
 
 def _of(files: Sequence[File]) -> str:
-    """The condition that a row is from one of some files: Spark reads no other."""
+    """The condition that a row is from one of some files: Spark reads no others."""
     if not files:
         return "false"
     return f"{HIDDEN}.file_path IN ({', '.join(literal(file.path) for file in files)})"
 
 
 def _columns(rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
-    """Names and types: what the description begins with."""
+    """Names and types: the beginning of the description."""
     found = []
     for row in rows:
         if row[0] in ("", "# Partition Information"):
@@ -280,8 +280,8 @@ def _listed(
 def _check_names(
     spark: SparkSession, name: TableName, location: str, files: Sequence[File]
 ) -> None:
-    """See once for each session and place that Spark names a file as it is named here: by another
-    name a version would silently be without it."""
+    """Check once for each session and place that Spark names files as here: under another name a
+    version would silently miss the file."""
     known = _checked.setdefault(spark, set())
     one = next((file for file in files if file.size), None)
     if one is None or location in known:
@@ -296,7 +296,7 @@ def _check_names(
 
 
 def _in_partitions(spark: SparkSession, name: TableName) -> list[File]:
-    """The files of the partitions that the catalog knows, wherever they lie."""
+    """The files of the partitions that the catalog knows, wherever they are."""
     found = partitions_of(spark, name)
     if len(found) > MANY_PARTITIONS:
         raise NoVersionsError(name, f"it has {len(found):,} partitions")
@@ -311,7 +311,7 @@ def _in_partitions(spark: SparkSession, name: TableName) -> list[File]:
 
 
 def _in_folder(spark: SparkSession, name: TableName, found: Any) -> list[File]:
-    """Of Hadoop's list of a folder the files that Spark reads."""
+    """The files that Spark reads, out of Hadoop's list of a folder."""
     text = str(java_class(spark, "org.apache.commons.lang3.ArrayUtils").toString(found))
     entries = _FACTS.findall(text)
     if len(entries) != len(found):
@@ -332,7 +332,7 @@ def _in_folder(spark: SparkSession, name: TableName, found: Any) -> list[File]:
 
 
 def _is_hidden(name: str) -> bool:
-    """Whether Spark passes over a file or folder (Spark's HadoopFSUtils)."""
+    """Whether Spark ignores a file or folder (Spark's HadoopFSUtils)."""
     if name.startswith(_READ_ALL_THE_SAME):
         return False
     beginning = name.startswith("_") and "=" not in name
@@ -340,7 +340,7 @@ def _is_hidden(name: str) -> bool:
 
 
 def _address(spark: SparkSession, path: str) -> str:
-    """A path as Spark tells it of a row."""
+    """A path as Spark gives it for a row."""
     if _PLAIN.fullmatch(path):
         return path
     found: Any = java_class(spark, "org.apache.hadoop.fs.Path")(path)

@@ -1,6 +1,6 @@
-"""The tables that views read, of whatever format: their versions, and what changed between two.
+"""The tables that views read, in any format: their versions, and the changes between two.
 
-A version is an Iceberg snapshot id, a Delta version as `delta_log` numbers it, or the number of a
+A version is an Iceberg snapshot id, a Delta version as numbered by `delta_log`, or the number of a
 list of files (`file_listing`).
 """
 
@@ -26,7 +26,7 @@ from dbt_streamsql.storage.tables import metastore
 def load(spark: SparkSession, name: TableName) -> Metadata | None:
     """The versions of a table, or None when there is no such table.
 
-    Errors: SQL_UNSUPPORTED when it is of a format without versions; `NoVersionsError` says why a
+    Errors: SQL_UNSUPPORTED when its format has no versions; `NoVersionsError` says why a
     table of files has none.
     """
     try:
@@ -40,9 +40,9 @@ def load(spark: SparkSession, name: TableName) -> Metadata | None:
 
 
 def find(spark: SparkSession, name: TableName) -> Metadata | None:
-    """The versions of a table; None also for a table of files that has none, or has them no more.
+    """The versions of a table; None also for a table of files that has none (any more).
 
-    Errors: SQL_UNSUPPORTED when it is of another format without versions.
+    Errors: SQL_UNSUPPORTED when it has another format without versions.
     """
     try:
         return load(spark, name)
@@ -62,12 +62,12 @@ def tagged(spark: SparkSession, name: TableName) -> Metadata | None:
 
 
 def as_read(meta: Metadata, now: int) -> Metadata:
-    """The versions of a table as they are told apart at `now` (milliseconds since 1970)."""
+    """The versions of a table as distinguished at `now` (milliseconds since 1970)."""
     return file_tables.as_read(meta, now) if isinstance(meta, FileTable) else meta
 
 
 def look_again(spark: SparkSession, tables: Mapping[TableName, Metadata]) -> None:
-    """Let a session see the files that these versions have."""
+    """Let a session see the files of these versions."""
     names = [name for name, meta in tables.items() if isinstance(meta, FileTable)]
     if names:
         file_tables.look_again(spark, names)
@@ -83,7 +83,7 @@ def classify(meta: Metadata, old: int | None, new: int | None) -> Change:
 
 
 def _described(spark: SparkSession, name: TableName) -> tuple[list[Row], dict[str, str]]:
-    """What Spark tells of a table: all rows, and of them the facts; nothing when it does not."""
+    """Spark's description of a table: all rows, and the details in them; empty when it fails."""
     try:
         rows = metastore.description(spark, name)
         return rows, metastore.details(rows)
@@ -92,16 +92,16 @@ def _described(spark: SparkSession, name: TableName) -> tuple[list[Row], dict[st
 
 
 def why_lost(source: str, meta: Metadata, old: int | None) -> str:
-    """What has become of a version that `classify` calls lost."""
+    """Why a version is lost, as `classify` calls it."""
     if isinstance(meta, FileTable) and old is not None:
         return file_tables.why_lost(source, old)
     return f"the earlier version of {source} is gone"
 
 
 def version(name: TableName, number: int | None, meta: Metadata | None = None) -> str:
-    """The SQL of a table as it was at a version (None: before its first).
+    """The SQL of a table at a version (None: before its first).
 
-    `meta`: of a table of others, which may be one of files. Error: CONSISTENCY_UNAVAILABLE when
+    `meta`: of an outside table, which may be a table of files. Error: CONSISTENCY_UNAVAILABLE when
     files of the version are gone.
     """
     if isinstance(meta, FileTable):
@@ -112,7 +112,7 @@ def version(name: TableName, number: int | None, meta: Metadata | None = None) -
 
 
 def as_now(spark: SparkSession, name: TableName, meta: Metadata, number: int | None) -> str:
-    """The SQL of a table as it was at a version, with the columns that it has now."""
+    """The SQL of a table at a version, with its current columns."""
     if meta.format != "iceberg":
         return version(name, number, meta)
     return changes.as_now(spark, name, meta, number)
@@ -121,7 +121,7 @@ def as_now(spark: SparkSession, name: TableName, meta: Metadata, number: int | N
 def read(name: TableName, meta: Metadata, change: Change, columns: tuple[str, ...]) -> str | None:
     """The change as consolidated signed rows, `columns` and the weight: SQL that may follow FROM.
 
-    None when there is none.
+    None when there is no change.
     """
     if meta.format == "iceberg":
         return changes.read(name, meta, change, columns)

@@ -1,5 +1,5 @@
-"""Tables of files without versions (Parquet, CSV, JSON …): Spark is made to look again, and the
-list of their files tells whether they are still what they were."""
+"""Tables of files without versions (Parquet, CSV, JSON …): Spark is made to list the files again,
+and their list shows whether they have changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dbt_streamsql.storage.iceberg.java import is_connect
 from dbt_streamsql.storage.tables import metastore
 
 LISTED = frozenset({"avro", "csv", "json", "orc", "parquet", "text"})
-"""Formats of which all rows lie in the files of the table's folder."""
+"""Formats whose rows are all in the files of the table's folder."""
 
 _SETTLED = 2000
 """Milliseconds after which another file of the same size has another time, on any file system."""
@@ -26,7 +26,7 @@ _FACTS = re.compile(r"\b(?:path|length|modification_time)=([^;}]*)")
 
 
 def looked_at(spark: SparkSession, tables: Iterable[str], now: int) -> dict[str, str]:
-    """Make the session look for the files of some tables again; their listings at `now`."""
+    """Make the session list the files of some tables again; returns their listings at `now`."""
     found = {table: TableName.parse(table) for table in tables}
     for name in found.values():
         spark.catalog.refreshTable(name.sql)
@@ -34,11 +34,11 @@ def looked_at(spark: SparkSession, tables: Iterable[str], now: int) -> dict[str,
 
 
 def _listing(spark: SparkSession, name: TableName, now: int) -> str:
-    """Names, sizes and times of a table's files as a digest; '' where they do not tell.
+    """Names, sizes and times of a table's files as a digest; '' where they are not conclusive.
 
-    They do not for tables in partitions, which may lie anywhere, for other formats, over Spark
+    They are not for partitioned tables, whose files may be anywhere, for other formats, over Spark
     Connect, and while a file is so new at `now` (milliseconds since 1970) that it may be replaced
-    without a sign.
+    without a visible change.
     """
     if is_connect(spark):
         return ""

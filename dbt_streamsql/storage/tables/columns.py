@@ -1,4 +1,4 @@
-"""Types as text that Spark reads again, and what else is told of columns."""
+"""Types as text that Spark can read again, and other facts about columns."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def type_ddl(kind: DataType) -> str:
 
 
 def type_text(kind: DataType, name: Callable[[str], str] | None = None) -> str:
-    """A type as Spark's `simpleString` has it, with those names quoted that need it.
+    """A type as in Spark's `simpleString`, with names quoted where needed.
 
-    Unlike that it can be read again: ``struct<`a-b`:int>``. `name` writes the name of a field.
+    Unlike that, it can be read again: ``struct<`a-b`:int>``. `name` writes the name of a field.
     """
     named = name or _bare
     if isinstance(kind, StructType):
@@ -58,9 +58,9 @@ def _bare(name: str) -> str:
 
 
 def nullable_within(schema: StructType) -> StructType:
-    """The columns with types whose fields may all be NULL.
+    """The columns, with types whose fields may all be NULL.
 
-    Arrow refuses a NULL struct with a field that may not be, which Spark's aggregates make.
+    Arrow refuses a NULL struct with a non-nullable field, which Spark's aggregates produce.
     """
     return StructType([StructField(f.name, _nullable(f.dataType), f.nullable) for f in schema])
 
@@ -76,7 +76,7 @@ def _nullable(kind: DataType) -> DataType:
 
 
 def same_columns(left: StructType, right: StructType) -> bool:
-    """Whether names, order and types agree; Spark does not tell names by their case."""
+    """Whether names, order and types agree; Spark ignores the case of names."""
 
     def told(schema: StructType) -> list[tuple[str, str]]:
         return [(field.name.lower(), type_ddl(field.dataType).lower()) for field in schema]
@@ -85,16 +85,16 @@ def same_columns(left: StructType, right: StructType) -> bool:
 
 
 def arrow_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """An Arrow table as a DataFrame: also without rows, where Spark Connect asks for the types."""
+    """An Arrow table as a DataFrame: also without rows, where Spark Connect needs the types."""
     if len(table):
         return spark.createDataFrame(table)
     return spark.createDataFrame([], from_arrow_schema(table.schema))
 
 
 def collected(frame: DataFrame) -> list[Row]:
-    """The rows for somebody to look at; where Python has no such date, time or interval, its text.
+    """The rows for display; where Python has no such date, time or interval, its text.
 
-    Python knows the years 1 to 9999, and no interval of months.
+    Python supports the years 1 to 9999, and no intervals of months.
     """
     try:
         return frame.collect()
@@ -106,7 +106,7 @@ def collected(frame: DataFrame) -> list[Row]:
 
 
 def _readable(kind: DataType) -> DataType:
-    """The type with texts in the place of what Python cannot hold."""
+    """The type with strings in place of what Python cannot represent."""
     if isinstance(kind, StructType):
         return StructType([StructField(f.name, _readable(f.dataType)) for f in kind])
     if isinstance(kind, ArrayType):

@@ -1,7 +1,7 @@
-"""Delta: a table that no catalog names is built and checked, then it becomes the table.
+"""Delta: a table outside the catalog is built and checked, then it becomes the table.
 
-A new table is one entry of the metastore over the staged folder. A table that exists is replaced
-by one Delta commit, which copies the staged rows: so its history stays readable.
+A new table is one metastore entry over the staged folder. An existing table is replaced by one
+Delta commit, which copies the staged rows: so its history stays readable.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 
 @dataclass(frozen=True)
 class DeltaStagedTable:
-    """`folder` holds the staged Delta table, and later a new table's files."""
+    """`folder` contains the staged Delta table, and later a new table's files."""
 
     spec: TableSpec
     purpose: StagingPurpose
@@ -39,7 +39,7 @@ class DeltaStagedTable:
     def plan(
         cls, spark: SparkSession, spec: TableSpec, purpose: StagingPurpose, token: str, root: str
     ) -> DeltaStagedTable:
-        """Error: ATOMIC_UNSUPPORTED when a table of another format has the name, or Spark has no
+        """Error: ATOMIC_UNSUPPORTED when a table of another format has that name, or Spark has no
         Delta."""
         if EXTENSION not in (spark.conf.get("spark.sql.extensions", "") or ""):
             raise StreamSqlError(
@@ -88,11 +88,11 @@ class DeltaStagedTable:
 
 
 def keep_parser(spark: SparkSession) -> SparkSession:
-    """A session like this one that has Delta's rules without Delta's parser.
+    """A session like this one, with Delta's rules but without Delta's parser.
 
     Delta 4.4's parser loses the values of `spark.sql(…, args=…)` on Spark 4.1
-    (github.com/delta-io/delta/issues/7640). What only it reads (OPTIMIZE, CLONE, DESCRIBE HISTORY)
-    is not understood then. A session that is open keeps its parser, hence another one.
+    (github.com/delta-io/delta/issues/7640). Statements that only it reads (OPTIMIZE, CLONE,
+    DESCRIBE HISTORY) then fail. An open session keeps its parser, hence a new one.
     """
     session: Any = spark._jsparkSession  # noqa: SLF001 - PySpark does not show its extensions
     extensions = session.extensions()

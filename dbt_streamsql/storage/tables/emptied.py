@@ -1,4 +1,4 @@
-"""The folder of a dropped table: Iceberg deletes the files of a table, and leaves its folders."""
+"""The folder of a dropped table: Iceberg deletes a table's files, but leaves its folders."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _LOCAL = "file:"
 
 @contextmanager
 def swept(location: str) -> Iterator[None]:
-    """Around the drop of the Iceberg table at `location`: its folder goes too, if nothing is left
-    in it. Only a local one: an object store has no folders.
+    """Around the drop of the Iceberg table at `location`: also removes its folder, if it is then
+    empty. Only a local one: an object store has no folders.
     """
     yield
     path = location.removeprefix(_LOCAL)
@@ -27,9 +27,9 @@ def swept(location: str) -> Iterator[None]:
 
 
 def location_of(spark: SparkSession, table: str) -> str:
-    """Where an Iceberg table of any catalog lies, named in SQL; '' for any other.
+    """The location of an Iceberg table of any catalog, named in SQL; '' for any other table.
 
-    The files of other tables may be somebody else's, who expects the folder.
+    The files of other tables may belong to other users, who expect the folder.
     """
     try:
         rows = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()

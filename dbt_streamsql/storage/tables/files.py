@@ -1,8 +1,8 @@
 """Files under a metastore (Hive's, or Spark's own): each version of a table has its own folder.
 
 The rows are written into a folder that no table names; then one change of the metastore makes it
-the table's: CREATE TABLE … LOCATION for a new one, ALTER TABLE … SET LOCATION for one that exists.
-The folder before stays until the next replacement, for readers that have begun.
+the table's: CREATE TABLE … LOCATION for a new table, ALTER TABLE … SET LOCATION for an existing
+one. The previous folder stays until the next replacement, for readers that have begun.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from dbt_streamsql.storage.tables.columns import same_columns, type_ddl
 from dbt_streamsql.storage.tables.staged_table import StagingPurpose, TableSpec, already_there
 
 PREVIOUS = "streamsql.previous"
-"""Table property: the folder of the version before, or of this one while it is being replaced."""
+"""Table property: the folder of the previous version, or of this one during its replacement."""
 _OURS = re.compile(r"-[0-9a-f]{32}$")
 
 
 @dataclass(frozen=True)
 class FilesStagedTable:
-    """`folder` holds the staged files, and later the table's."""
+    """`folder` contains the staged files, and later the table's."""
 
     spec: TableSpec
     purpose: StagingPurpose

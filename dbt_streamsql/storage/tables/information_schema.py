@@ -1,6 +1,6 @@
 """The schemas, tables and columns of a catalog as the `information_schema` of the SQL standard.
 
-Spark's catalogs have none, and the macros of dbt packages ask it.
+Spark's catalogs have none, and the macros of dbt packages query it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _TABLE = (("table_catalog", "string"), ("table_schema", "string"), ("table_name"
 class Catalog:
     """What is looked up in one catalog.
 
-    `maintained` are the tables that the engine keeps; `staged` those that an open epoch has made
-    or written: the SQL that reads what of each is to be seen.
+    `maintained` are the tables that the engine maintains; `staged` those that an open epoch has
+    created or written: the SQL that reads the visible version of each.
     """
 
     spark: SparkSession
@@ -60,7 +60,7 @@ class Catalog:
             }
             for table in sorted({*tables, *new}):
                 name = TableName(self.name, schema, table)
-                # As Databricks calls it: dbt_utils makes dbt's own word of that.
+                # As in Databricks: dbt_utils translates it to dbt's own term.
                 kept = str(name) in self.maintained or name in self.staged
                 yield name, "MATERIALIZED_VIEW" if kept else "BASE TABLE"
             for view in sorted(views):
@@ -68,7 +68,7 @@ class Catalog:
                     yield TableName(self.name, schema, view), "VIEW"
 
     def fields(self, name: TableName) -> StructType:
-        """The columns of a table or view; none when it cannot be read any more."""
+        """The columns of a table or view; none when it can no longer be read."""
         try:
             return self.spark.sql(f"SELECT * FROM {self.staged.get(name, name.sql)}").schema
         except PySparkException:
@@ -84,7 +84,7 @@ class View:
 
 
 def find(name: TableName) -> View | None:
-    """The view of that name, in any case of letters."""
+    """The view of that name, case-insensitive."""
     return _VIEWS.get(name.table.lower()) if name.schema.lower() == SCHEMA else None
 
 

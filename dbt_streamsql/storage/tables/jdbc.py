@@ -1,7 +1,7 @@
-"""A table in another database: written beside the old one, then renamed in one transaction there.
+"""A table in another database: written next to the old one, then renamed in one transaction there.
 
 The database is a Spark JDBC catalog of the session (`spark.sql.catalog.<name>`); address, user and
-password are looked up there when they are needed and are never part of what is staged.
+password are looked up there when needed and are never part of the staged data.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dbt_streamsql.storage.tables.staged_table import (
 
 CATALOG = "org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog"
 TESTED = ("jdbc:postgresql:", "jdbc:sqlite:")
-"""Databases where DDL is part of a transaction: others would publish in two steps."""
+"""Databases with transactional DDL: others would publish in two steps."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,14 @@ class JdbcStagedTable:
         if options["url"].startswith("jdbc:sqlite:"):
             options["numPartitions"] = "1"  # it has one writer at a time
         rows = spark.sql(query)
-        # Spark's writer asks first whether the table is there, which needs a dialect that knows
+        # Spark's writer first checks whether the table exists, which needs a dialect that knows
         # the database's errors; SQLite has none.
         columns = _columns(spark, rows, options)
         with _transaction(spark, self.spec.name) as connection:
             _execute(connection, f"CREATE TABLE {_name(self.at)} ({columns})")
         writer = rows.write.format("jdbc").mode("append")
         writer.options(**options, dbtable=_name(self.at)).save()
-        # With the types of the query: what Spark makes of the database's own can be others.
+        # With the types of the query: Spark may map the database's own types to others.
         types = ", ".join(f"{quote(f.name)} {type_ddl(f.dataType)}" for f in rows.schema)
         reader = spark.read.format("jdbc").options(**options, dbtable=_name(self.at))
         reader.option("customSchema", types).load().createOrReplaceTempView(self.at.table)
@@ -145,7 +145,7 @@ def _name(table: TableName) -> str:
 
 @contextmanager
 def _transaction(spark: SparkSession, name: TableName) -> Iterator[Any]:
-    """A connection of the database's own driver; all or nothing."""
+    """A transaction on a connection of the database's own driver."""
     options = _options(spark, name)
     properties = java_class(spark, "java.util.Properties")()
     for key in ("user", "password"):
@@ -170,7 +170,7 @@ def _execute(connection: Any, text: str) -> None:
 
 
 def _exists(connection: Any, table: TableName) -> bool:
-    """Asked of the driver: a query that fails would end a transaction of PostgreSQL."""
+    """Asks the driver: a failing query would end a transaction of PostgreSQL."""
     found = connection.getMetaData().getTables(None, None, table.table, None)
     exists = False
     while found.next():

@@ -9,11 +9,11 @@ from typing import Any
 def listed(query: Callable[[str], Sequence[Any]], where: str) -> tuple[list[str], list[str]]:
     """The names of the tables and of the views in a schema, which `where` names in SQL.
 
-    `query` runs a statement and gives its rows; what it raises goes on.
+    `query` runs a statement and returns its rows; its errors are passed on.
     """
     tables = query(f"SHOW TABLES IN {where}")
     try:
-        # Iceberg lists views apart.
+        # Iceberg lists views separately.
         views = query(f"SHOW VIEWS IN {where}")
     except Exception as error:
         # The catalog of another database.

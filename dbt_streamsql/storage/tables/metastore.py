@@ -1,4 +1,4 @@
-"""What a metastore (Hive's, or Spark's own) tells of a table, asked by SQL."""
+"""What a metastore (Hive's, or Spark's own) records about a table, read by SQL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dbt_streamsql.storage.tables.staged_table import TableSpec
 
 
 def described(spark: SparkSession, name: TableName) -> dict[str, str]:
-    """What DESCRIBE EXTENDED tells of the table itself; {} when there is none."""
+    """The table details from DESCRIBE EXTENDED; {} when there is no table."""
     try:
         rows = description(spark, name)
     except PySparkException as error:
@@ -31,21 +31,21 @@ def description(spark: SparkSession, name: TableName) -> list[Row]:
 
 
 def details(rows: Sequence[Row]) -> dict[str, str]:
-    """What of a description is about the table itself. Error: StopIteration, nothing is."""
+    """The table details in a description. Error: StopIteration when there are none."""
     start = next(i for i, row in enumerate(rows) if row[0].startswith("# Detailed Table"))
     return {row[0]: row[1] for row in rows[start:]}
 
 
 def property_of(spark: SparkSession, name: TableName, key: str) -> str:
-    """A table property, '' when the table has none of the name."""
+    """A table property, '' when the table has none of that name."""
     rows = spark.sql(f"SHOW TBLPROPERTIES {name.sql}").collect()
     return next((str(row["value"]) for row in rows if row["key"] == key), "")
 
 
 def folder_of(spark: SparkSession, spec: TableSpec, token: str, root: str) -> str:
-    """A folder for one version of a table: its place, and a token that nothing else has.
+    """A folder for one version of a table: its location, and a unique token.
 
-    Error: ATOMIC_UNSUPPORTED when a table of another format has the name.
+    Error: ATOMIC_UNSUPPORTED when a table of another format has that name.
     """
     old = described(spark, spec.name)
     if old and old.get("Provider", "view").lower() != spec.format:
@@ -59,7 +59,7 @@ def folder_of(spark: SparkSession, spec: TableSpec, token: str, root: str) -> st
 
 
 def same_folder(left: str, right: str) -> bool:
-    """Whether two texts name one folder: Spark writes `file:/x` where it was given `/x`."""
+    """Whether two texts name the same folder: Spark writes `file:/x` where it was given `/x`."""
     one, other = (re.sub(r"^file:/*", "/", folder).rstrip("/") for folder in (left, right))
     return one == other
 

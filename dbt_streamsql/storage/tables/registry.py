@@ -1,4 +1,4 @@
-"""Which implementation stages a table, and a staged table as text."""
+"""The implementations that stage tables, and staged tables as text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def apply_staging(
 ) -> StagedTable:
     """The staged table for a target; nothing is written yet. Error: ATOMIC_UNSUPPORTED.
 
-    `root` is the warehouse folder or URI of the table's catalog, '' when the catalog keeps it.
+    `root` is the warehouse folder or URI of the table's catalog, '' when the catalog chooses it.
     """
     kind = IMPLEMENTATIONS.get(spec.format)
     if kind is None:
@@ -55,7 +55,7 @@ def to_json(staged: StagedTable) -> str:
 
 
 def from_json(text: str) -> StagedTable:
-    """The opposite of `to_json`."""
+    """The inverse of `to_json`."""
     body = json.loads(text)
     kind = IMPLEMENTATIONS[body.pop("kind")]
     spec = TableSpec.from_dict(body.pop("spec"))

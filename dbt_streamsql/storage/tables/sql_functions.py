@@ -1,7 +1,7 @@
-"""SQL functions as they are kept: views that no listing shows, with the definition as a property.
+"""How SQL functions are stored: as unlisted views, with the definition as a property.
 
-So a function is replaced in one step, goes with its schema, is checked by Spark when it is made,
-and needs nothing of a catalog but views.
+So a function is replaced in one step, is dropped with its schema, is checked by Spark when it is
+created, and needs only views from a catalog.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ABSENT = {"SCHEMA_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "REQUIRES_SINGLE_PART_
 
 @dataclass(frozen=True)
 class FunctionView:
-    """The view that keeps a SQL function: quoted name, its property, and a query by which Spark
+    """The view that stores a SQL function: quoted name, its property, and a query with which Spark
     checks the body."""
 
     view: str
@@ -32,7 +32,7 @@ class FunctionView:
 
 
 def view_of(name: TableName) -> TableName:
-    """The view that keeps a function."""
+    """The view that stores a function."""
     return TableName(name.catalog, name.schema, f"{PREFIX}{name.table}")
 
 

@@ -1,6 +1,6 @@
-"""A table that is built where nobody looks and then appears in one step: the shape of FLIP-305.
+"""A table that is built where no reader looks and then appears in one step, as in FLIP-305.
 
-What is staged is described by texts only, so that a process can write it down before it begins and
+Staged data is described by texts only, so that a process can record it before it begins and
 another process can abort it when the first has died.
 """
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 
 class StagingPurpose(str, Enum):
-    """What the name may hold when the staged table is committed."""
+    """What may exist under the name when the staged table is committed."""
 
     CREATE_TABLE_AS = "CREATE_TABLE_AS"
     """Nothing. Error: TABLE_EXISTS."""
     CREATE_TABLE_AS_IF_NOT_EXISTS = "CREATE_TABLE_AS_IF_NOT_EXISTS"
-    """Nothing, or else what is there stays and nothing is built."""
+    """Nothing; otherwise the existing table stays and nothing is built."""
     CREATE_OR_REPLACE_TABLE_AS = "CREATE_OR_REPLACE_TABLE_AS"
     """Anything of the same kind; it is replaced."""
 
 
 @dataclass(frozen=True)
 class TableSpec:
-    """What a table is, apart from its rows.
+    """The properties of a table, without its rows.
 
-    `partition_by` holds columns or transforms such as `days(at)`; `location` '' leaves the place
-    to the catalog; `comment` None leaves the one that the table has.
+    `partition_by` holds columns or transforms such as `days(at)`; `location` '' leaves the
+    location to the catalog; `comment` None keeps the table's own comment.
     """
 
     name: TableName
@@ -50,7 +50,7 @@ class TableSpec:
 
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> TableSpec:
-        """Back from `dataclasses.asdict`, also through JSON."""
+        """The inverse of `dataclasses.asdict`, also through JSON."""
         lists = {key: tuple(body[key]) for key in ("partition_by", "clustered_by")}
         return cls(**{**body, **lists, "name": TableName(**body["name"])})
 
@@ -94,7 +94,7 @@ class TableSpec:
 
 
 class StagedTable(Protocol):
-    """One table on its way. Its fields are plain texts: see `formats.to_json`."""
+    """One table being staged. Its fields are plain texts: see `registry.to_json`."""
 
     @property
     def spec(self) -> TableSpec: ...
@@ -102,22 +102,22 @@ class StagedTable(Protocol):
     def purpose(self) -> StagingPurpose: ...
     @property
     def token(self) -> str:
-        """32 hexadecimal digits that no other staged table has."""
+        """32 hexadecimal digits, unique to this staged table."""
 
     @property
     def staged(self) -> str:
-        """Between `begin` and `commit`: SQL that may follow FROM and gives the staged rows."""
+        """Between `begin` and `commit`: SQL that may follow FROM and returns the staged rows."""
 
     def exists(self, spark: SparkSession) -> bool:
-        """Whether the table, or anything else of its name, is visible."""
+        """Whether the table, or anything else of that name, is visible."""
 
     def begin(self, spark: SparkSession, query: str) -> None:
-        """Write the rows of the query where nobody looks."""
+        """Write the rows of the query where no reader looks."""
 
     def commit(self, spark: SparkSession) -> None:
-        """Let the table appear, or take the place of the old one, in one step.
+        """Make the table appear, or replace the old one, in one step.
 
-        Errors: TABLE_EXISTS as `purpose` says; META_CONFLICT when what was staged is gone.
+        Errors: TABLE_EXISTS depending on `purpose`; META_CONFLICT when the staged data is gone.
         """
 
     def abort(self, spark: SparkSession) -> None:
@@ -125,7 +125,7 @@ class StagedTable(Protocol):
 
 
 def comment_columns(spark: SparkSession, at: TableName, comments: Mapping[str, str]) -> None:
-    """Give columns their comments; a comment for a column that is not there is left out."""
+    """Set the comments of columns; a comment for a missing column is ignored."""
     if not comments:
         return
     known = {name.lower() for name in spark.table(at.sql).columns}

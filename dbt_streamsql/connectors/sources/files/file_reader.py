@@ -1,4 +1,4 @@
-"""The records of some files."""
+"""Reads the records of files."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 WHOLE = 8 << 20
-"""Bytes up to which a text file is read as a whole, so that its lines have numbers."""
+"""Size in bytes up to which a text file is read whole, so that its lines have numbers."""
 _OWN = ("_file", "_modified")
 _LINE = f"{HIDDEN_PREFIX}line"
 _BOM, _REPLACED = "\ufeff", "\ufffd"
 
 
 class Reader(Protocol):
-    """Files of one format."""
+    """Reads files of one format."""
 
     def columns(self, spark: SparkSession, first: Callable[[], Sequence[Entry]]) -> Columns:
-        """What their records have; `first` gives a file that may be looked at."""
+        """The columns of the records; `first` returns a file that may be inspected."""
 
     def read(
         self, spark: SparkSession, files: Sequence[Entry], columns: Columns, base: str
     ) -> DataFrame:
-        """Their records, as `Source.read` has them; places are below `base`."""
+        """Their records, as `Source.read` returns them; places are relative to `base`."""
 
 
 @dataclass(frozen=True)
 class Lines:
-    """A record is a line. Lines that are empty are none. `whole`: see `WHOLE`."""
+    """A record is a line; empty lines are skipped. `whole`: see `WHOLE`."""
 
     format: Format
     whole: int = WHOLE
@@ -97,7 +97,7 @@ class Lines:
         else:
             reader = spark.read.format("text").option("wholetext", "true")
             found = _with_file(reader.load(literal_paths(files)))
-        # To split it replaces what is not UTF-8.
+        # Splitting replaces what is not UTF-8.
         bad = (~F.is_valid_utf8("value")).alias(BROKEN)
         lines = F.posexplode(F.split("value", "\n")).alias(_LINE, VALUE)
         text = F.regexp_replace(VALUE, f"^{_BOM}|\r$", "")
@@ -109,7 +109,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class CsvFiles:
-    """Separated values. With a header its names must be those that are declared."""
+    """Separated values. The names in a header must be the declared ones."""
 
     format: Csv
     header: bool
@@ -139,14 +139,14 @@ class CsvFiles:
         frame = found.select(F.struct(*fields).alias(ROW), *_OWN, _below(base).alias(AT))
         plain = f"to_csv({struct((name, field(ROW, name)) for name in types.names)})"
         text = f"coalesce({field(ROW, CORRUPT)}, {plain})"
-        # Spark's reader replaces what is not UTF-8, and does not tell.
+        # Spark's reader silently replaces what is not UTF-8.
         replaced = when(f"contains({text}, {literal(_REPLACED)})", literal(NOT_TEXT))
         return self.format.rows(frame, types, _OWN, text, [replaced])
 
 
 @dataclass(frozen=True)
 class Typed:
-    """Parquet and Avro files, which say themselves what their columns are. `schema`: of Avro."""
+    """Parquet and Avro files, which carry their own columns. `schema`: of Avro."""
 
     kind: str
     declared: Declared
@@ -181,7 +181,7 @@ class Typed:
         except (PySparkException, Py4JError) as error:
             if len(files) == 1 or "[CANNOT_MERGE_" not in str(error):
                 raise
-        # One column has different types in these files: each is read by its own.
+        # A column has different types in these files: read each with its own.
         each = [self._records(spark, [entry], columns, base) for entry in files]
         return reduce(lambda a, b: a.unionAll(b), each)
 
@@ -208,7 +208,7 @@ class Typed:
 
 
 def reader_of(options: Options, known: Sequence[str]) -> Reader:
-    """The files that a source declares; what is wrong is noted there."""
+    """The reader for the files that a source declares; mistakes are recorded there."""
     kind = str(options.format or "")
     if kind == "parquet":
         return Typed(kind, decoding.declared_of(options, kind), "", options.place)
@@ -227,7 +227,7 @@ def _with_file(frame: DataFrame) -> DataFrame:
     """The frame with `_file` and `_modified`."""
     from pyspark.sql import functions as F
 
-    # Spark escapes it as a URI, in which a plus is a plus.
+    # Spark escapes it as a URI, where a plus is a literal plus.
     path = F.url_decode(F.regexp_replace("_metadata.file_path", r"\+", "%2B"))
     plain = F.regexp_replace(path, "^file:/*", "/")
     modified = F.col("_metadata.file_modification_time")
@@ -235,7 +235,7 @@ def _with_file(frame: DataFrame) -> DataFrame:
 
 
 def _below(base: str) -> Column:
-    """The path of a record's file as far as it lies below `base`; its name when it is `base`."""
+    """The file's path relative to `base` if it lies below it; its name when it is `base`."""
     from pyspark.sql import functions as F
 
     file, alone = F.col("_file"), base.rstrip("/")

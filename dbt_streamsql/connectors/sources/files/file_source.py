@@ -1,12 +1,12 @@
-"""Files in a folder: each new one is read once.
+"""Files in a folder: each new file is read once.
 
-A position names lists of files that were read (`seen`, in levels), the one of this barrier
-(`new`) and that of the barrier before (`after`). The lists lie in a folder beside the warehouse's
-tables and never change, so a barrier that is read again reads just the same files. A watermark of
-names or times would be smaller, but it loses a file that arrives with an earlier time than its
-neighbours had; whole lists in the positions would grow with the folder. Sixteen lists of a level
-are merged into one of the next: a position stays below a few kilobytes, however many barriers and
-files there are.
+A position names lists of files that were read (`seen`, in levels), the list of this barrier
+(`new`) and that of the barrier before (`after`). The lists are in a folder next to the
+warehouse's tables and never change, so rereading a barrier reads exactly the same files. A
+watermark of names or times would be smaller, but it loses a file that arrives with an earlier
+time than its neighbors; whole lists in the positions would grow with the folder. Sixteen lists
+of a level are merged into one of the next: a position stays below a few kilobytes for any number
+of barriers and files.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ FORMATS = ("json", "csv", "parquet", "avro", "debezium", "text")
 FAIL, IGNORE = "fail", "ignore"
 OWN = (("_file", "string"), ("_modified", "timestamp"))
 FAN = 16
-"""So many lists of a level become one of the next."""
+"""This many lists of a level become one of the next."""
 FORGOTTEN = 30 * 86_400
-"""Seconds after which a file that is gone, and a list that nobody reads on from, are forgotten."""
+"""Seconds after which missing files, and lists that no reader continues from, are forgotten."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +76,10 @@ class FileStream:
         return self.reader.omissions(spark) if isinstance(self.reader, Omitting) else None
 
     def end(self, spark: SparkSession, after: Position | None) -> End | None:
-        """The files that are new, the oldest first.
+        """The new files, oldest first.
 
         Errors: STREAM_CHANGED for a file that was rewritten after it was read; STREAM_LOST when
-        the list of those is gone.
+        the list of read files is gone.
         """
         ledger = self._ledger(spark)
         there = self._files(spark).list(self.path)
@@ -128,7 +128,7 @@ class FileStream:
         return self.reader.read(spark, wanted, self.columns(spark), base_of(self.path))
 
     def release(self, spark: SparkSession, upto: Position) -> None:
-        """Lists that no position of the last month names are removed."""
+        """Remove lists that no position of the last month names."""
         if upto["new"] is not None and not any(level == 0 for level, _ in upto["seen"]):
             kept = {name for _, name in upto["seen"]} | {upto["new"]}
             self._ledger(spark).clean(kept, FORGOTTEN)
@@ -139,14 +139,14 @@ class FileStream:
         return entry.modified >= self.start * 1000
 
     def _first(self, spark: SparkSession) -> list[Entry]:
-        """The oldest file, which tells the columns of a format that has them in itself."""
+        """The oldest file, for formats whose files carry the columns."""
         there = self._files(spark).list(self.path)
         return sorted(there.values(), key=lambda entry: entry.order)[:1]
 
     def _merged(
         self, ledger: Ledger, levels: list[Any], there: Mapping[str, Entry]
     ) -> list[tuple[int, str]]:
-        """The same lists, fewer."""
+        """The lists, merged."""
         level = 0
         while any(found >= level for found, _ in levels):
             same = [name for found, name in levels if found == level]
@@ -162,7 +162,7 @@ class FileStream:
         return levels
 
     def _seen(self, ledger: Ledger, position: Position | None) -> dict[str, Entry]:
-        """The files that were read up to a position. Error: STREAM_LOST."""
+        """The files read up to a position. Error: STREAM_LOST."""
         found: dict[str, Entry] = {}
         for _, name in position["seen"] if position else ():
             try:
@@ -200,7 +200,7 @@ class FileStream:
         return files_of(spark, self.path, self.place)
 
     def _ledger(self, spark: SparkSession) -> Ledger:
-        """Where the lists are. Error: CONFIG_INVALID when nothing says it."""
+        """Where the lists are. Error: CONFIG_INVALID when no folder is set."""
         folder = self.ledger
         if folder is None and self.table:
             name = TableName.parse(self.table)

@@ -1,7 +1,7 @@
-"""Which files there are, and lists of those that were read.
+"""The files of a folder, and lists of those that were read.
 
-Files of this machine are looked at directly. All others are found by Spark: so it works for every
-file system that Spark reaches, over Spark Connect too.
+Local files are inspected directly. Spark finds all others, so this works for every file system
+that Spark reaches, and over Spark Connect.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _LIST = re.compile(r"(\d+)-[0-9a-f]{12}")
 
 @dataclass(frozen=True)
 class Entry:
-    """A file; `modified` is in milliseconds since 1970, `size` in bytes. The path of a file of
-    this machine has no scheme."""
+    """A file; `modified` is in milliseconds since 1970, `size` in bytes. The path of a local file
+    has no scheme."""
 
     path: str
     modified: int
@@ -44,7 +44,7 @@ class Entry:
 
     @property
     def order(self) -> tuple[int, str]:
-        """The oldest first."""
+        """Oldest first."""
         return self.modified, self.path
 
 
@@ -52,11 +52,11 @@ class Files(Protocol):
     """A file system."""
 
     def list(self, path: str) -> dict[str, Entry]:
-        """All files of a folder at any depth, or those that a pattern names, by path. Names that
-        begin with `_` or `.` are left out, as Spark does. Error: TABLE_MISSING for no folder."""
+        """All files of a folder at any depth, or those matching a pattern, by path. As in Spark,
+        names that start with `_` or `.` are skipped. Error: TABLE_MISSING for no folder."""
 
     def look(self, paths: Sequence[str]) -> dict[str, Entry]:
-        """Those of the files that are there."""
+        """Those of the files that exist."""
 
 
 def files_of(spark: SparkSession, path: str, place: Place) -> Files:
@@ -64,14 +64,14 @@ def files_of(spark: SparkSession, path: str, place: Place) -> Files:
 
 
 def local(path: str) -> str | None:
-    """The path on this machine; None when it is elsewhere."""
+    """The local path; None when it is elsewhere."""
     if path.startswith("file:"):
         return "/" + path.removeprefix("file:").lstrip("/")
     return None if _SCHEME.match(path) else str(Path(path).expanduser().absolute())
 
 
 def base_of(path: str) -> str:
-    """What all files of a path have in common, up to a slash."""
+    """The common prefix of all files of a path, up to a slash."""
     whole = local(path) or path
     wild = _WILD.search(whole)
     if wild is None:
@@ -80,12 +80,12 @@ def base_of(path: str) -> str:
 
 
 def literal_paths(entries: Iterable[Entry]) -> list[str]:
-    """Paths for Spark's readers, which take some characters for a pattern."""
+    """Paths for Spark's readers, which treat some characters as a pattern."""
     return [_SPECIAL.sub(r"\\\1", entry.path) for entry in entries]
 
 
 class LocalFiles:
-    """Files of this machine."""
+    """Local files."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -130,7 +130,7 @@ class SparkFiles:
 
     def look(self, paths: Sequence[str]) -> dict[str, Entry]:
         entries = [Entry(path, 0, 0) for path in paths]
-        # A hundred at a time: one that is missing makes Spark refuse them all.
+        # A hundred at a time: one missing file makes Spark refuse them all.
         found: dict[str, Entry] = {}
         for at in range(0, len(entries), 100):
             found |= self._looked(entries[at : at + 100])
@@ -159,7 +159,7 @@ class SparkFiles:
 
 
 class Ledger:
-    """Lists of files in a folder. A list has a name of its own and never changes."""
+    """Lists of files in a folder. Each list has its own name and never changes."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self._spark = spark
@@ -167,7 +167,7 @@ class Ledger:
         self._local = local(folder)
 
     def write(self, entries: Iterable[Entry]) -> str:
-        """The name of a new list; it is durable."""
+        """Write a new list durably; return its name."""
         name = f"{int(time.time())}-{uuid.uuid4().hex[:12]}"
         rows = [[entry.path, entry.modified, entry.size] for entry in entries]
         if self._local is None:
@@ -197,7 +197,7 @@ class Ledger:
         return {row.path: Entry(row.path, row.modified, row.size) for row in rows}
 
     def clean(self, kept: set[str], age: float) -> None:
-        """Remove lists that are older than `age` seconds and not among those that are kept."""
+        """Remove lists that are older than `age` seconds and not in `kept`."""
         for name in self._names():
             written = _LIST.fullmatch(name)
             if written and name not in kept and int(written[1]) < time.time() - age:
@@ -223,7 +223,7 @@ def _listed(file: str) -> Mapping[str, Entry]:
 
 
 def _walked(root: str) -> Iterator[Entry]:
-    """The files below a folder; a file alone is itself."""
+    """The files below a folder; a single file yields itself."""
     waiting = [root]
     if not os.path.isdir(root):  # noqa: PTH112 - texts all along
         waiting = []
@@ -244,7 +244,7 @@ def _found(path: str) -> Iterator[Entry]:
     try:
         yield _entry(path, os.stat(path))  # noqa: PTH116 - a hundred thousand
     except FileNotFoundError:
-        return  # it went while we looked
+        return  # it was deleted meanwhile
 
 
 def _entry(path: str, found: os.stat_result) -> Entry:

@@ -1,4 +1,4 @@
-"""Avro schemas from files, and records read by them."""
+"""Avro schemas from files, and records read with them."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 PLAIN, CONFLUENT = "plain", "confluent"
 MARK = f"{HIDDEN_PREFIX}read"
-"""For a record that it cannot read Spark gives NULL in all columns, which one may have."""
+"""Spark returns NULL in all columns for an unreadable record; a valid one may have that too."""
 _HEADER = 5
-"""Bytes before a datum in Confluent's wire format: a zero, and the schema's number."""
+"""Bytes before a datum in Confluent's wire format: a zero byte, and the schema ID."""
 
 
 @dataclass(frozen=True)
 class Schemas:
-    """`columns` is the schema that the columns come from. `writers`: the schemas that records name
-    by number in Confluent's header; None: records have no header and are written by `columns`."""
+    """`columns` is the schema that the columns come from. `writers`: the schemas by their ID in
+    Confluent's header; None: records have no header and are written with `columns`."""
 
     columns: str
     writers: Mapping[int, str] | None
     place: Place = field(default_factory=Place)
 
     def types(self, spark: SparkSession) -> StructType:
-        """Error: CONFIG_INVALID, without Spark's avro module or for a schema that it refuses."""
+        """Error: CONFIG_INVALID, without Spark's Avro module or for a schema that it refuses."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
         from pyspark.sql import functions as F
@@ -55,8 +55,7 @@ class Schemas:
         return StructType([each for each in found if each.name != MARK])
 
     def read(self, value: Column) -> tuple[Column, Column]:
-        """The records as structs, and what is wrong with them. One that cannot be read has no
-        `MARK`."""
+        """The records as structs, and what is wrong with them. Unreadable ones have no `MARK`."""
         from pyspark.sql import functions as F
 
         if self.writers is None:
@@ -82,14 +81,14 @@ class Schemas:
 
 
 def _with_mark(schema: str) -> str:
-    """The schema with one field more, which every record has that could be read."""
+    """The schema with an added field that every readable record has."""
     found = json.loads(schema)
     mark = {"name": MARK, "type": "boolean", "default": True}
     return json.dumps({**found, "fields": [*found.get("fields", []), mark]})
 
 
 def schemas_of(options: Options) -> Schemas:
-    """From the options `schema_file`, `schema_files` and `wire_format`; mistakes are noted."""
+    """From the options `schema_file`, `schema_files` and `wire_format`; records mistakes."""
     wire = options.choice("wire_format", (PLAIN, CONFLUENT), None)
     texts = {
         key: text_of(options, f"schema_files: {key}", path)

@@ -1,4 +1,4 @@
-"""Debezium's envelopes of changes, as JSON with or without `schema` and `payload` around."""
+"""Debezium change envelopes, as JSON with or without `schema` and `payload` around them."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ _ENVELOPE, _CHANGE, _OP, _LAST, _TOLD, _FIELDS = (
 _UNKNOWN = "it is not a Debezium change: `op` is "
 _UNAVAILABLE = "__debezium_unavailable_value"
 _SCHEMA = f"struct<fields:array<struct<field:string,fields:array<{FIELD}>>>>"
-"""What is read of the schema of an envelope."""
+"""The part of an envelope's schema that is read."""
 
 
 @dataclass(frozen=True)
 class Debezium:
-    """The columns of the row after a change, or before it when the row is gone.
+    """The columns of the row after a change, or before it for a delete.
 
-    A record without a value (Kafka's tombstone after a delete) is left out: it says nothing that
-    the delete has not said. `decimals`: how decimals are written where no schema tells it; None:
-    as numbers, and a text that may be bytes is a bad record.
+    A record without a value (Kafka's tombstone after a delete) is skipped: it adds nothing to the
+    delete. `decimals`: how decimals are encoded when no schema gives it; None: as numbers, and
+    text that may be bytes is a bad record.
     """
 
     declared: Declared
@@ -77,7 +77,7 @@ class Debezium:
         texts = [(cell.name, *cell.text(_FIELDS)) for cell in cells]
         unsent = {cell.name: cell.unsent for cell in cells if not cell.is_always_sent}
         row = struct((name, text) for name, text, _ in texts)
-        # What one step makes is a column for the next, since that uses it several times.
+        # The result of each step is a column for the next, which uses it several times.
         steps: list[dict[str, str]] = [
             {_ENVELOPE: json_text.parse(TEXT, envelope, all_numbers=True)},
             {
@@ -112,7 +112,7 @@ class Debezium:
             _told(TEXT, _ENVELOPE, types),
             *_not_a_change(_OP, ROW),
             _TOLD,
-            # Only of an update is there a row from before that may tell.
+            # Only an update has a previous row that may supply the value.
             *(when(f"{_OP} <> 'u'", why) for why in unsent.values()),
         ]
         return decoding.finished(known, values, own, SHOWN, [*broken, *problems], unsent)
@@ -125,7 +125,7 @@ class Debezium:
 
 
 def debezium_of(options: Options, declared: Declared) -> Debezium:
-    """With the options `decimal_handling` and `unavailable_value`; mistakes are noted."""
+    """With the options `decimal_handling` and `unavailable_value`; records mistakes."""
     handling = options.choice("decimal_handling", (PRECISE, "string", "double"), None)
     word = options.text("unavailable_value", _UNAVAILABLE)
     return Debezium(declared, handling, Unavailable(word or _UNAVAILABLE))
@@ -142,7 +142,7 @@ def _fields(schema: str) -> str:
 
 
 def _shapes(types: StructType) -> tuple[StructType, StructType]:
-    """A change, and an envelope that may have it under `payload` or be one itself."""
+    """A change, and an envelope that has it under `payload` or is one itself."""
     from pyspark.sql.types import StringType, StructField, StructType
 
     row = as_texts(types)
@@ -153,7 +153,7 @@ def _shapes(types: StructType) -> tuple[StructType, StructType]:
 
 
 def _told(text: str, envelope: str, types: StructType) -> str:
-    """What is wrong with an envelope that could not be parsed: it is none, or its row."""
+    """What is wrong with an unparsable envelope: it is not one, or its row is bad."""
     from pyspark.sql.types import StructType
 
     whole = json_text.broken(text, envelope, StructType([]))

@@ -1,7 +1,7 @@
-"""How the bytes or text of a record become columns. What cannot be read becomes a PROBLEM.
+"""Decodes a record's bytes or text into columns. What cannot be read becomes a PROBLEM.
 
-Values travel as text up to here, and each is cast to its declared type: so a value that does not
-fit is told by its column, where Spark's own readers would give NULL. A missing field is NULL.
+Values stay text up to here, and each is cast to its declared type: so the error for a value that
+does not fit names its column, where Spark's readers would return NULL. A missing field is NULL.
 """
 
 from __future__ import annotations
@@ -48,39 +48,39 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 VALUE = f"{HIDDEN_PREFIX}value"
-"""The column of a frame that a format decodes: text or bytes. `AT` must be there too."""
+"""The column that a format decodes: text or bytes. The frame must have `AT` too."""
 
 BROKEN = f"{HIDDEN_PREFIX}broken"
-"""A column that such a frame may have: what is wrong with the record whatever its format."""
+"""An optional column of such a frame: what is wrong with the record in any format."""
 
 PARSED = f"{HIDDEN_PREFIX}parsed"
 _WHY = f"{HIDDEN_PREFIX}why"
 NOT_TEXT = "it is not UTF-8"
 TEXT = f"CAST({VALUE} AS STRING)"
 IS_NOT_TEXT = when(f"NOT is_valid_utf8({TEXT})", literal(NOT_TEXT))
-"""What is wrong with bytes that are no text."""
+"""What is wrong with bytes that are not text."""
 SHOWN = f"if(is_valid_utf8({TEXT}), {TEXT}, base64(CAST({TEXT} AS BINARY)))"
-"""The text of a record; of one that is no text, its bytes in base64."""
+"""The text of a record, or its bytes in base64 when they are not text."""
 
 _NOT_MOVED = "if(spark_partition_id() < 0, '', NULL)"
-"""Never a problem, and not deterministic: so Spark leaves a filter by PROBLEM where it is. Moved
-down to what is read, the filter has each step of a record written out inside of the next: 66 MB
-of it for two columns of Debezium's."""
+"""Never a problem, and not deterministic, so that Spark does not push down a filter on PROBLEM.
+Pushed down to the scan, the filter would inline each step of a record in the next: 66 MB for two
+Debezium columns."""
 
 
 class Format(Protocol):
-    """One way to write records."""
+    """One record format."""
 
     def columns(self, spark: SparkSession) -> Columns:
-        """What a record has. Error: CONFIG_INVALID for types that there are not."""
+        """The columns of a record. Error: CONFIG_INVALID for unknown types."""
 
     def decode(self, spark: SparkSession, frame: DataFrame, own: Sequence[str]) -> DataFrame:
-        """`columns`, then `own` of the frame as they are, RAW, AT and PROBLEM."""
+        """`columns`, then `own` of the frame unchanged, RAW, AT and PROBLEM."""
 
 
 @dataclass(frozen=True)
 class Declared:
-    """The columns that a source declares, and how times are written in its texts."""
+    """The columns that a source declares, and the format of times in its text."""
 
     columns: Columns
     schema: str
@@ -89,7 +89,7 @@ class Declared:
     place: Place
 
     def types(self, spark: SparkSession) -> StructType:
-        """As Spark's types. Error: CONFIG_INVALID, for patterns of times too."""
+        """As Spark types. Error: CONFIG_INVALID, also for invalid time patterns."""
         from pyspark.errors import PySparkException
         from pyspark.sql import functions as F
 
@@ -114,8 +114,8 @@ class Declared:
         return tuple((f.name, type_text(f.dataType)) for f in self.types(spark))
 
     def typed(self, types: StructType, texts: str) -> tuple[dict[str, str], list[str]]:
-        """SQL for the values of the columns out of a struct as `as_texts` has it, and for what is
-        wrong, as `finished` takes both."""
+        """SQL for the column values from a struct as `as_texts` has it, and for what is wrong;
+        `finished` takes both."""
         made = Values(self.timestamp_format, self.date_format)
         values: dict[str, str] = {}
         problems: list[str] = []
@@ -132,7 +132,7 @@ class Declared:
 
 @dataclass(frozen=True)
 class Json:
-    """One JSON object a record."""
+    """One JSON object per record."""
 
     declared: Declared
 
@@ -152,7 +152,7 @@ class Json:
 
 @dataclass(frozen=True)
 class Csv:
-    """One line of separated values a record, in the order of the declared columns."""
+    """One line of separated values per record, in the order of the declared columns."""
 
     declared: Declared
     options: Mapping[str, str]
@@ -176,7 +176,7 @@ class Csv:
         text: str,
         before: Sequence[str],
     ) -> DataFrame:
-        """The same from a frame whose column `ROW` has the fields as texts."""
+        """The same from a frame whose column `ROW` has the fields as text."""
         values, problems = self.declared.typed(types, ROW)
         count = f"'it does not have {len(types)} fields, or a quote is not closed'"
         broken = when(f"{field(ROW, CORRUPT)} IS NOT NULL", count)
@@ -207,7 +207,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Avro:
-    """One Avro datum a record, with or without the five bytes that name its schema."""
+    """One Avro datum per record, with or without the five bytes that identify its schema."""
 
     schemas: avro.Schemas
     declared: Declared
@@ -237,7 +237,7 @@ class Avro:
 
 
 def cast_all(row: str, there: StructType, wanted: StructType) -> tuple[dict[str, str], list[str]]:
-    """SQL for the fields of a struct with the types that are declared (all of them if none is),
+    """SQL for the fields of a struct in their declared types (all fields if none is declared),
     and for what is wrong."""
     kinds = {each.name: each.dataType for each in there}
     values: dict[str, str] = {}
@@ -254,14 +254,14 @@ def cast_all(row: str, there: StructType, wanted: StructType) -> tuple[dict[str,
 
 
 def with_corrupt(types: StructType) -> StructType:
-    """The same columns, and the text of a record that they do not fit."""
+    """The same columns, and the text of a record that does not fit them."""
     from pyspark.sql.types import StringType, StructField, StructType
 
     return StructType([*types.fields, StructField(CORRUPT, StringType())])
 
 
 def held(name: str) -> str:
-    """The value of a column, as a column beside the record it is made of."""
+    """The value of a column, as a column next to the record it comes from."""
     return quote(f"{HIDDEN_PREFIX}of_{name}")
 
 
@@ -273,11 +273,11 @@ def finished(
     problems: Sequence[str],
     unsent: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """What `Format.decode` gives, of expressions of SQL: those of `problems` may use the values as
-    they are `held`. The first of the problems is told.
+    """The result of `Format.decode`, from SQL expressions: those of `problems` may use the values
+    as they are `held`. The first problem is reported.
 
-    `unsent`: of columns whose values may not have been sent, what is to be said where one was not
-    (else NULL); then UNSENT and AS_READ are there too.
+    `unsent`: for columns whose values may not have been sent, the message when one was not (else
+    NULL); then UNSENT and AS_READ are included.
     """
     unsent = unsent or {}
     is_sparse = bool(unsent)
@@ -311,12 +311,12 @@ def _names(unsent: Mapping[str, str]) -> str:
 
 
 def omissions(form: Format, spark: SparkSession) -> Omissions | None:
-    """What changes in a format may leave out; most formats have no changes."""
+    """What changes in a format may omit; most formats have no changes."""
     return form.omissions(spark) if isinstance(form, Omitting) else None
 
 
 def with_own(columns: Columns, own: Columns, place: Place) -> Columns:
-    """Both. Error: CONFIG_INVALID for names that cannot be told apart."""
+    """Both. Error: CONFIG_INVALID for names that clash."""
     names = [name.lower() for name, _ in (*columns, *own)]
     twice = sorted({n for n in names if names.count(n) > 1 or n.startswith(HIDDEN_PREFIX)})
     if twice:
@@ -332,7 +332,7 @@ def with_own(columns: Columns, own: Columns, place: Place) -> Columns:
 
 
 def format_of(options: Options, known: Sequence[str]) -> Format:
-    """The format that a source declares, with its options; what is wrong is noted there."""
+    """The format that a source declares, with its options; mistakes are recorded there."""
     from dbt_streamsql.connectors.sources.formats.debezium import debezium_of
 
     name = str(options.format or "")

@@ -1,8 +1,8 @@
-"""What brokers of Kafka say about topics, by their own client in Spark's JVM or, over Spark
-Connect, by small queries of Spark.
+"""What Kafka brokers say about topics, through their own client in Spark's JVM or, over Spark
+Connect, through small Spark queries.
 
-Those know less: not whether a topic was made anew with more records than before, nor when the
-oldest new record was written. A gap is found all the same, when the records are read.
+Queries know less: not whether a topic was recreated with more records than before, nor when the
+oldest new record was written. A gap is still found when the records are read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Refusal = Callable[[str, str, str, str], StreamSqlError]
 PREFIX = "kafka."
 _CLIENTS = "org.apache.kafka.clients"
 _PATIENCE = "20000"
-"""Milliseconds after which brokers that do not answer are given up."""
+"""Timeout in milliseconds for brokers that do not answer."""
 _NO_CONNECTOR = (
     "`connectors: [kafka]` in the profile; a Spark Connect server needs the connector installed"
 )
@@ -39,8 +39,8 @@ _NO_CONNECTOR = (
 
 @dataclass(frozen=True)
 class Seen:
-    """Of every partition: the offset after the newest record, and of the oldest one where that is
-    known. `ids`: which topic has a name, where that is known."""
+    """For each partition: the offset after the newest record, and the offset of the oldest, where
+    known. `ids`: the topic IDs by name, where known."""
 
     latest: dict[Partition, int]
     earliest: dict[Partition, int] = field(default_factory=dict)
@@ -59,27 +59,27 @@ class Brokers(Protocol):
     def since(
         self, wanted: Sequence[Partition], moment: float, seen: Seen
     ) -> dict[Partition, int]:
-        """Offsets of the first records from `moment` (seconds since 1970) on, likewise."""
+        """Offsets of the first records at or after `moment` (seconds since 1970), likewise."""
 
     def oldest(self, begins: Offsets, ends: Offsets) -> float | None:
-        """When the oldest of these records was written, seconds since 1970; None: not known."""
+        """When the oldest of these records was written, seconds since 1970; None: unknown."""
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
 
 
 def of(spark: SparkSession, reader: Mapping[str, str], refusal: Refusal) -> Brokers:
-    """The brokers that Spark's reader has these options for."""
+    """The brokers for these options of Spark's reader."""
     return (Queries if without_jvm(spark) else Client)(spark, reader, refusal)
 
 
 def without_jvm(spark: SparkSession) -> bool:
-    """Whether Kafka's own client is out of reach."""
+    """Whether Kafka's own client is unavailable."""
     return is_connect(spark)
 
 
 class Client:
-    """Kafka's own client, which Spark's connector brings along."""
+    """Kafka's own client, which comes with Spark's connector."""
 
     def __init__(self, spark: SparkSession, reader: Mapping[str, str], refusal: Refusal) -> None:
         self._spark = spark
@@ -123,7 +123,7 @@ class Client:
         self, wanted: Sequence[Partition], moment: float, seen: Seen
     ) -> dict[Partition, int]:
         specs = self._java(f"{_CLIENTS}.admin.OffsetSpec")
-        # By itself Py4J takes a small number for Java's `int`.
+        # Py4J would convert a small number to Java's `int`.
         number = self._java("java.lang.Long").valueOf(str(int(moment * 1000)))
         try:
             found = self._offsets(wanted, specs.forTimestamp(number))
@@ -132,7 +132,7 @@ class Client:
         return {at: offset if offset >= 0 else seen.latest[at] for at, offset in found.items()}
 
     def oldest(self, begins: Offsets, ends: Offsets) -> float | None:
-        """The first new record of each partition tells; one of them is fetched each."""
+        """Fetch the first new record of each partition."""
         wanted = [at for at, begin in begins.items() if begin < ends[at]]
         if not wanted:
             return None
@@ -155,7 +155,7 @@ class Client:
             finally:
                 consumer.close()
         except Py4JError:
-            return None  # it is only told how late the table is
+            return None  # it only shows how late the table is
         return min(written) / 1000 if written else None
 
     def close(self) -> None:
@@ -199,7 +199,7 @@ class Client:
 
 
 class Queries:
-    """Spark's own queries, for a client that has no JVM."""
+    """Spark queries, for a client without a JVM."""
 
     def __init__(self, spark: SparkSession, reader: Mapping[str, str], refusal: Refusal) -> None:
         self._spark = spark
@@ -207,7 +207,7 @@ class Queries:
         self._refusal = refusal
 
     def look(self, topics: Sequence[str]) -> Seen:
-        """A stream that begins at the end says where that is, and reads nothing."""
+        """A stream that starts at the end reports its position and reads nothing."""
         name = f"streamsql_{uuid.uuid4().hex}"
         options = {
             "kafka.default.api.timeout.ms": _PATIENCE,
@@ -257,7 +257,7 @@ class Queries:
     def _firsts(
         self, wanted: Sequence[Partition], seen: Seen, begin: Callable[[Partition], dict[str, str]]
     ) -> dict[Partition, int]:
-        """The offset of the first record that is read from there, partition by partition."""
+        """The offset of the first record read from there, per partition."""
         found = {at: seen.latest[at] for at in wanted}
         asked = [self._one(at, begin(at), seen.latest[at]) for at in wanted]
         if asked:
@@ -280,8 +280,7 @@ class Queries:
 
 
 def _end(progress: str) -> dict[str, dict[str, int]]:
-    """Where a stream has come to, as its progress tells: a JSON object, or over Spark Connect the
-    text of one."""
+    """The end position in a stream's progress: a JSON object, or over Spark Connect its text."""
     (source,) = json.loads(progress)["sources"]
     end = source["endOffset"]
     found: dict[str, dict[str, int]] = json.loads(end) if isinstance(end, str) else end
@@ -293,7 +292,7 @@ def _of(at: Partition, value: int) -> str:
 
 
 def _refused(error: Exception, refusal: Refusal) -> StreamSqlError:
-    """What Kafka or Spark says, as an error of ours."""
+    """An error of Kafka or Spark as one of ours."""
     told = str(error)
     if "UnknownTopicOrPartition" in told:
         return refusal(
@@ -313,7 +312,7 @@ def _refused(error: Exception, refusal: Refusal) -> StreamSqlError:
 
 
 def _cause(told: str) -> str:
-    """The innermost reason that a Java stack trace gives, or its first line."""
+    """The innermost cause in a Java stack trace, or its first line."""
     lines = [line.strip() for line in told.splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith(("Caused by:", ": "))]
     return (causes[-1] if causes else lines[0])[:500]

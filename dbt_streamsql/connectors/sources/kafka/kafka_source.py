@@ -1,9 +1,9 @@
-"""Topics of Kafka: the records between two offsets of every partition.
+"""Kafka topics: the records between two offsets of every partition.
 
-A position has `offsets` (of each topic and partition, the offset after the last record that was
-read), `start` (where reading it began) and `ids` (which topic has the name, where that is known).
-So that the first barrier reads the same again after a crash, `start` is recorded too, instead of
-Kafka's `earliest`, which moves on.
+A position has `offsets` (for each topic and partition, the offset after the last record read),
+`start` (where reading began) and `ids` (the topic IDs by name, where known). `start` is recorded
+in place of Kafka's `earliest`, which moves on, so that the first barrier rereads the same after
+a crash.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _OURS = ("kafka.bootstrap.servers", "kafka.group.id", "kafka.auto.offset.reset")
 _BAD_KEY = "its key is not UTF-8; `key_type: binary` accepts any key"
 _DEFAULTS = {
-    # What a transaction took back was never said.
+    # Skip records of aborted transactions.
     "kafka.isolation.level": "read_committed",
-    # All that is asked for is there. A request for what comes after it, which a consumer makes
-    # ahead, would hold up the next one on its connection for half a second.
+    # All requested records exist. A request for what follows, which a consumer sends ahead, would
+    # block the next one on its connection for half a second.
     "kafka.fetch.max.wait.ms": "10",
 }
 
@@ -82,14 +82,14 @@ class Kafka:
         return decoding.with_own(self.format.columns(spark), self._own, self.place)
 
     def omissions(self, spark: SparkSession) -> Omissions | None:
-        # What is passed over may have changed the value.
+        # A skipped record may have changed the value.
         return decoding.omissions(self.format, spark) if self.on_lost == FAIL else None
 
     def end(self, spark: SparkSession, after: Position | None) -> End | None:
-        """The newest offsets, or as far as the bound goes.
+        """The newest offsets, or those within the bound.
 
         Errors: STREAM_UNREACHABLE, TABLE_MISSING for a topic that does not exist, STREAM_LOST
-        when records after the position are gone or a topic was made anew.
+        when records after the position are gone or a topic was recreated.
         """
         before = _partitions(after["offsets"]) if after else {}
         ids = dict(after["ids"]) if after else {}
@@ -138,7 +138,7 @@ class Kafka:
         return self.format.decode(spark, frame, tuple(name for name, _ in self._own))
 
     def release(self, spark: SparkSession, upto: Position) -> None:
-        """Kafka forgets by time and size, whoever has read."""
+        """Kafka expires records by time and size, read or not."""
 
     @property
     def _own(self) -> tuple[tuple[str, str], ...]:
@@ -149,7 +149,7 @@ class Kafka:
         return ("topic " if len(self.topics) == 1 else "topics ") + ", ".join(self.topics)
 
     def _wants_oldest(self, after: Position | None) -> bool:
-        # What was there before the table does not tell how late the table is.
+        # Records from before the table do not show how late the table is.
         return after is not None
 
     def _brokers(self, spark: SparkSession) -> Brokers:
@@ -158,7 +158,7 @@ class Kafka:
     def _begins(
         self, brokers: Brokers, seen: Seen, before: Offsets, ids: dict[str, str]
     ) -> dict[Partition, int]:
-        """Where reading begins or goes on, of every partition there is. Error: STREAM_LOST."""
+        """Where reading begins or continues in each existing partition. Error: STREAM_LOST."""
         anew = {topic for topic, known in seen.ids.items() if ids.get(topic, known) != known}
         lost = {
             at: "its topic was dropped and recreated"
@@ -188,7 +188,7 @@ class Kafka:
         return begins
 
     def _told(self, lost: Mapping[Partition, str], before: Offsets) -> None:
-        """Refuse, or say in the log what is passed over. Error: STREAM_LOST."""
+        """Refuse, or log what is skipped. Error: STREAM_LOST."""
         told = "; ".join(
             f"partition {at[1]} of {at[0]}, read up to {before[at] - 1}: {why}"
             for at, why in sorted(lost.items())
@@ -209,7 +209,7 @@ class Kafka:
     def _load(self, spark: SparkSession, spans: Mapping[Partition, tuple[int, int]]) -> DataFrame:
         from pyspark.sql import functions as F
 
-        # Over Spark Connect nobody has looked whether records are gone.
+        # Over Spark Connect, no check for lost records has run yet.
         strict = self.on_lost == FAIL or not kafka_brokers.without_jvm(spark)
         assigned: dict[str, list[int]] = {}
         for topic, partition in sorted(spans):
@@ -272,13 +272,13 @@ def source(options: Options) -> Kafka:
 
 
 def _bounded(begins: Offsets, latest: Offsets, most: int | None) -> dict[Partition, int]:
-    """Ends no further than `most` records after the beginnings: each partition that has new ones
-    gives one, and more of them by its share, so that none waits for ever."""
+    """Ends at most `most` records after the beginnings: each partition with new records gives one,
+    and more in proportion to its backlog, so that none waits forever."""
     backlog = {at: latest[at] - begin for at, begin in begins.items() if begin < latest[at]}
     if most is None or sum(backlog.values()) <= most:
         return dict(latest)
     waiting = sorted(backlog)
-    # With fewer to give than there are partitions, they take turns.
+    # With fewer to give than there are partitions, these take turns.
     turn = sum(begins.values()) % len(waiting)
     shares = dict.fromkeys((waiting[turn:] + waiting[:turn])[:most], 1)
     left = most - len(shares)
@@ -293,8 +293,8 @@ def _bounded(begins: Offsets, latest: Offsets, most: int | None) -> dict[Partiti
 
 
 def _first(at: Partition, end: int, after: Position | None, upto: Position) -> int:
-    """The offset of the first record of a partition after a position: where that one ended, unless
-    reading has begun, or begun anew, since."""
+    """The offset of a partition's first record after a position: where that one ended, unless
+    reading has begun, or restarted, since."""
     starts = _partitions(upto["start"])
     before = _partitions(after["offsets"]) if after else {}
     topic = at[0]
@@ -316,7 +316,7 @@ def _partitions(offsets: Mapping[str, Mapping[str, int]]) -> dict[Partition, int
 
 
 def _nested(offsets: Mapping[Partition, int]) -> dict[str, dict[str, int]]:
-    """As Spark's Kafka reader has them in JSON."""
+    """The JSON form of Spark's Kafka reader."""
     found: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         found.setdefault(topic, {})[str(partition)] = offset

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 UNCHANGED = object()
-"""A long value that an update left as it was: PostgreSQL does not send it."""
+"""A long value that an update did not change: PostgreSQL does not send it."""
 
 SINCE_2000 = 946_684_800_000_000
-"""Microseconds from 1970 to where PostgreSQL counts from."""
+"""Microseconds from 1970 to PostgreSQL's epoch."""
 
 Values = tuple[object, ...]
 """Texts, None, or UNCHANGED, in the order of the relation's columns."""
@@ -29,7 +29,7 @@ class Relation:
 
 @dataclass(frozen=True)
 class Change:
-    """`op` is c, u, d or t (truncated: no values). `old` has the key alone, or all columns."""
+    """`op` is c, u, d or t (truncate: no values). `old` has only the key, or all columns."""
 
     op: str
     relation: Relation

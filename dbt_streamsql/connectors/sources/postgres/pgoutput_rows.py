@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 OWN = (("_op", "string"), ("_lsn", "bigint"), ("_seq", "decimal(38,0)"), ("_ts", "timestamp"))
-"""`_lsn` is the log position after the transaction, `_ts` when it was committed; `_seq` is greater
-for each later change, also inside a transaction."""
+"""`_lsn` is the log position after the transaction, `_ts` its commit time; `_seq` is greater for
+each later change, also within a transaction."""
 
 _BROKEN, _NUMBER, _WHY = (f"{HIDDEN_PREFIX}{name}" for name in ("broken", "number", "why"))
 _MOST_IN_ONE = 10**10
-"""Changes of one transaction that `_seq` has room for."""
+"""The number of changes per transaction that `_seq` has room for."""
 
 _IN_A_BATCH = 20_000
 _MODULUS = 1 << 32
@@ -54,7 +54,7 @@ class Snapshot:
 
     @classmethod
     def parse(cls, text: str, until: int = 0) -> Snapshot:
-        """What `pg_current_snapshot()` gives: `lowest:next:running,running`."""
+        """Parse the result of `pg_current_snapshot()`: `lowest:next:running,running`."""
         lowest, following, running = text.split(":")
         ids = frozenset(map(int, running.split(","))) if running else frozenset()
         return cls(int(lowest), int(following), ids, until)
@@ -66,17 +66,17 @@ class Snapshot:
         return cls.parse(position["snapshot"], lsn_of(position["until"]))
 
     def has(self, xid: int, end: int) -> bool:
-        """Whether it saw what a transaction did. `xid` is as changes have it, without epoch."""
+        """Whether it saw a transaction's changes. `xid` is as in changes, without the epoch."""
         if end > self.until:
             return False
-        # Of the numbers that end so, the one nearest to the snapshot's.
+        # Of the ids with this remainder, the one nearest to the snapshot's.
         half = _MODULUS // 2
         whole = self.next + (xid - self.next + half) % _MODULUS - half
         return whole < self.lowest or (whole < self.next and whole not in self.running)
 
 
 class Rows:
-    """Rows of a table as they come in, kept as Arrow; all values are texts of PostgreSQL's."""
+    """Rows of a table as they arrive, kept in Arrow; all values are PostgreSQL's text."""
 
     def __init__(self, table: PgTable) -> None:
         self._table = table
@@ -87,7 +87,7 @@ class Rows:
         self._clear()
 
     def add(self, found: Transaction, refuse: Callable[[str], Any]) -> None:
-        """All changes of a transaction. `refuse` is told of columns that nobody knows."""
+        """All changes of a transaction. `refuse` is called with columns that are unknown."""
         before = len(self._own)
         for change in found.changes:
             for op, values in self._rows_of(change, refuse):
@@ -96,7 +96,7 @@ class Rows:
             self._flush()
 
     def add_initial(self, fetched: Cursor[Any], lsn: int, at: float) -> int:
-        """Rows as they were read from the table; their number."""
+        """Add rows that were read from the table; return their number."""
         result = fetched.pgresult
         assert result is not None
         wide = range(result.nfields)
@@ -137,7 +137,7 @@ class Rows:
         )
 
     def _rows_of(self, change: Change, refuse: Callable[[str], Any]) -> list[tuple[str, Any]]:
-        """One row; an update of the key is two, the old key that went and the row that came."""
+        """One row; an update of the key is two: the old key deleted, and the new row."""
         relation = change.relation
         if self._places is None or self._places[0] is not relation:
             self._places = (relation, self._placed(relation, refuse))
@@ -179,7 +179,7 @@ class Rows:
                 f"column {', '.join(unsent)}: PostgreSQL does not send a long value that an "
                 "update did not change, unless ALTER TABLE … REPLICA IDENTITY FULL is set"
             )
-        # A new key has no row from before that may tell.
+        # A new key has no previous row that may supply the value.
         told = (None, unsent, why) if unsent and op == "u" else (why, None, None)
         for column, value in zip(self._values, values, strict=True):
             column.append(value)
@@ -208,6 +208,6 @@ class Rows:
 
 
 def time_of(commit: bytes) -> float:
-    """When a transaction was committed, seconds since 1970, from its message."""
+    """When a transaction was committed, in seconds since 1970, from its message."""
     (stamp,) = struct.unpack_from(">q", commit, 18)
     return float(stamp + SINCE_2000) / 1_000_000

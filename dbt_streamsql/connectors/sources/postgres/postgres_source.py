@@ -1,13 +1,13 @@
-"""A table of PostgreSQL: its rows at one moment, then every change, by logical decoding.
+"""A PostgreSQL table: its rows at one moment, then every change, by logical decoding.
 
-A position has `lsn` (the log position after the last transaction that was read), `table` (its
-oid) and `system` (which cluster). The first one has also what its snapshot of the table saw:
-`snapshot`, `until` (no transaction that ends later is in it) and `export` (by which others read
+A position has `lsn` (the log position after the last transaction read), `table` (its oid) and
+`system` (which cluster). The first one also has what its snapshot of the table saw: `snapshot`,
+`until` (no transaction that ends later is in it) and `export` (by which other connections read
 the same snapshot while it is held).
 
-The slot is older than the snapshot, so some transactions are in both: they are told by their
-ids. That way a slot can be read from its beginning again, and nothing is lost when the first
-barrier is given up. The changes are only looked at ("peek"); `release` lets the slot go on.
+The slot is older than the snapshot, so some transactions are in both; their ids identify them.
+That way a slot can be read again from its beginning, and nothing is lost when the first barrier
+is aborted. Changes are only peeked at; `release` advances the slot.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 PLUGIN = "pgoutput"
 OPERATIONS = ("insert", "update", "delete", "truncate")
 FAR = 64 << 20
-"""Bytes of log, without a change of the table, after which its position moves on all the same: a
-slot that stands still keeps the server's log from being removed."""
+"""Bytes of log without a change of the table after which its position advances anyway: a slot
+that stands still keeps the server's log from being removed."""
 
 _SHORT = frozenset(server_tables.PLAIN.values()) - {"binary"}
-"""Types whose values are never so long that one is not sent."""
+"""Types whose values are never long enough to be left out."""
 
 _NAME = re.compile(r"[a-z0-9_]{1,63}")
 _AT_ONCE = 10_000
@@ -54,12 +54,12 @@ _PEEK = (
     "'proto_version', '1', 'publication_names', %s)"
 )
 _held: dict[tuple[str, ...], Connection[Any]] = {}
-"""The transaction whose snapshot a first barrier reads, by slot, until that is published."""
+"""The transaction whose snapshot a first barrier reads, by slot, until it is published."""
 
 
 @dataclass(frozen=True)
 class Postgres:
-    """The connector `postgres`. `login` is what libpq connects with; `far`: see `FAR`."""
+    """The connector `postgres`. `login` holds libpq's parameters; `far`: see `FAR`."""
 
     login: dict[str, Any] = field(repr=False)
     schema: str
@@ -88,7 +88,7 @@ class Postgres:
             return self._columns(self._table(connection))
 
     def omissions(self, spark: SparkSession) -> Omissions | None:
-        """Values that may be long (TOAST), unless rows come or change their key unseen."""
+        """Values that may be long (TOAST), unless inserts or key changes go unseen."""
         del spark
         with self._connected() as connection:
             table = self._table(connection)
@@ -98,9 +98,9 @@ class Postgres:
         return Omissions(names, table.key) if is_told and table.key else None
 
     def end(self, spark: SparkSession, after: Position | None) -> End | None:
-        """What is committed by now, in whole transactions, at most about the bound.
+        """What is committed by now, in whole transactions, up to about the bound.
 
-        At the first time publication and slot are made. Errors: STREAM_UNREACHABLE, STREAM_LOST,
+        The first call creates publication and slot. Errors: STREAM_UNREACHABLE, STREAM_LOST,
         STREAM_CHANGED, TABLE_MISSING.
         """
         del spark
@@ -113,7 +113,7 @@ class Postgres:
             return self._changes(connection, table, after)
 
     def read(self, spark: SparkSession, after: Position | None, upto: Position) -> DataFrame:
-        """The rows come through this process."""
+        """The rows pass through this process."""
         with self._connected() as connection:
             table = self._table(connection)
             if after is None:
@@ -126,7 +126,7 @@ class Postgres:
         return rows.frame(spark, self._columns(table), self.place)
 
     def release(self, spark: SparkSession, upto: Position) -> None:
-        """The server may remove its log up to here."""
+        """Let the server remove its log up to here."""
         del spark
         held = _held.pop(self._key, None)
         if held is not None:
@@ -135,7 +135,7 @@ class Postgres:
             self._advance(connection, upto)
 
     def forget(self) -> str:
-        """Remove slot and publication; those that the declaration names are somebody's own."""
+        """Remove slot and publication; those that the declaration names belong to the user."""
         held = _held.pop(self._key, None)
         if held is not None:
             held.close()
@@ -156,7 +156,7 @@ class Postgres:
         return f"the slot {self.slot} of {self.name} is removed"
 
     def _first(self, connection: Connection[Any], table: PgTable) -> End:
-        """The beginning: publication and slot, then a snapshot that is held for `read`."""
+        """The start: publication and slot, then a snapshot that is held for `read`."""
         self._publish(connection, table)
         slot = self._made(connection)
         first = {
@@ -167,8 +167,8 @@ class Postgres:
         if self.start == "latest":
             (now,) = server_tables.one(connection, "SELECT pg_current_wal_flush_lsn()::text")
             return End({**first, "lsn": now}, 0)
-        # A transaction may be written as committed, before the slot begins, and not be visible
-        # yet: neither slot nor snapshot would have it. It is finished before the snapshot.
+        # A transaction may be logged as committed before the slot begins and not be visible yet:
+        # neither slot nor snapshot would have it. So it must finish before the snapshot.
         self._finished(connection)
         held = server_tables.connect(self.login)
         try:
@@ -189,9 +189,9 @@ class Postgres:
         return End({**first, "snapshot": seen, "until": until, "export": export, "at": at})
 
     def _finished(self, connection: Connection[Any]) -> None:
-        """Wait for the transactions that write now. Error: STREAM_UNREACHABLE after `patience`."""
-        # A snapshot does not list those that are newer than all that have ended: hence a number of
-        # our own, which all that began before are below.
+        """Wait for the transactions that now write. Error: STREAM_UNREACHABLE after `patience`."""
+        # A snapshot does not list transactions newer than all that have ended: hence an id of our
+        # own, which is greater than those of all that began before.
         (newest,) = server_tables.one(connection, "SELECT pg_current_xact_id()::text::bigint")
         asked = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
         until = time.monotonic() + self.patience
@@ -232,7 +232,7 @@ class Postgres:
         upto = max((ends[row[0]] for row in new), default=done)
         records = sum(row[1] for row in counted)
         if not records and sum(row[3] for row in found) < self.most:
-            # All of the log was looked at, and nothing in it is of this table.
+            # The whole log was searched, and none of it is about this table.
             upto = lsn_of(now)
             if upto - done <= self.far:
                 return None
@@ -282,7 +282,7 @@ class Postgres:
                 more = rows.add_initial(fetched, lsn_of(upto["lsn"]), upto["at"])
 
     def _publish(self, connection: Connection[Any], table: PgTable) -> None:
-        """Make the publication if it is missing, or check the one that there is."""
+        """Create the publication if it is missing, or check the existing one."""
         from psycopg import sql
 
         if not table.has_identity and {"update", "delete"} & set(self.publish):
@@ -358,7 +358,7 @@ class Postgres:
         return slot
 
     def _check(self, connection: Connection[Any], table: PgTable, after: Position) -> None:
-        """Whether the slot still has what comes after a position."""
+        """Check that the slot still has what follows a position."""
         slot = server_tables.slot_of(connection, self.slot)
         problem = ""
         if slot is None:
@@ -448,7 +448,7 @@ class Postgres:
                 "PostgreSQL cannot be reached, or refused the request",
                 self.options.hide(" ".join(str(error).split())),
                 "docs/sources-databases.md lists what the server and the user need",
-            ) from None  # the cause may tell the password
+            ) from None  # the cause may contain the password
 
 
 def source(options: Options) -> Postgres:
@@ -493,7 +493,7 @@ def source(options: Options) -> Postgres:
 
 
 def _moved(after: Position, lsn: int) -> Position:
-    """A later position. What the snapshot saw matters as long as both may hold a transaction."""
+    """A later position. It keeps what the snapshot saw as long as both may hold a transaction."""
     kept = {key: after[key] for key in ("table", "system")}
     if "until" in after and lsn < lsn_of(after["until"]):
         kept |= {key: after[key] for key in ("snapshot", "until")}

@@ -1,4 +1,4 @@
-"""What PostgreSQL's catalog says about a table that is followed, its publication and its slot."""
+"""What PostgreSQL's catalog says about a followed table, its publication and its slot."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ PLAIN = {
     "timestamp": "timestamp_ntz",
     "timestamptz": "timestamp",
 }
-"""Spark's types; all others are texts, as PostgreSQL writes them."""
+"""Spark's types; all others are text, as PostgreSQL writes them."""
 
 UNBOUNDED = "decimal(38,18)"
-"""The type of a `numeric` that says no digits; what has more is rounded."""
+"""The type of a `numeric` without declared digits; values with more digits are rounded."""
 
 _TABLE = """
     SELECT c.oid::bigint, c.relkind::text, c.relreplident::text, EXISTS (
@@ -61,12 +61,12 @@ _SETTINGS = {
     "idle_in_transaction_session_timeout": "0",
     "statement_timeout": "0",
 }
-"""How values are written as texts does not depend on the user's or the server's settings."""
+"""With these, the text of values does not depend on the user's or the server's settings."""
 
 
 @dataclass(frozen=True)
 class PgTable:
-    """`has_identity`: rows that are updated or deleted can be told. `columns` have Spark's types;
+    """`has_identity`: updated or deleted rows can be identified. `columns` have Spark's types;
     `key` is the primary key."""
 
     oid: int
@@ -89,7 +89,7 @@ class Slot:
 
 
 def login_of(options: Options, known: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """What libpq connects with; `known` is what an address says of it already."""
+    """libpq's parameters; `known` holds those that an address already gives."""
     known = known or {}
     login = {
         "host": known.get("host") or options.text("host"),
@@ -115,7 +115,7 @@ def place_of(options: Options) -> tuple[str, str]:
 
 
 def connect(login: dict[str, Any]) -> Connection[Any]:
-    """A connection without a transaction."""
+    """A connection in autocommit mode."""
     import psycopg
 
     connection = psycopg.connect(**login, autocommit=True)
@@ -126,7 +126,7 @@ def connect(login: dict[str, Any]) -> Connection[Any]:
 
 @contextmanager
 def limited(connection: Connection[Any], seconds: float) -> Iterator[None]:
-    """A statement inside is cancelled after so long."""
+    """A statement inside is cancelled after this time."""
     text = "SELECT set_config('statement_timeout', %s, false)"
     connection.execute(text, (str(max(1, int(seconds * 1000))),))
     try:
@@ -136,12 +136,12 @@ def limited(connection: Connection[Any], seconds: float) -> Iterator[None]:
 
 
 def one(connection: Connection[Any], text: str) -> Any:
-    """The only row of an answer."""
+    """The only row of a result."""
     return connection.execute(text.encode()).fetchone()
 
 
 def system_of(connection: Connection[Any]) -> str:
-    """The number of the cluster; empty for a user who may not ask."""
+    """The identifier of the cluster; empty for a user who may not read it."""
     from psycopg import errors
 
     try:
@@ -183,7 +183,7 @@ def slot_of(connection: Connection[Any], name: str) -> Slot | None:
 
 
 def published(connection: Connection[Any], publication: str, table: PgTable) -> list[str] | None:
-    """What the publication tells of the table's changes; None when it does not know the table."""
+    """What the publication publishes of the table's changes; None when it lacks the table."""
     found = connection.execute(
         "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, to_jsonb(t) -> 'attnames', "
         "to_jsonb(t) ->> 'rowfilter' FROM pg_publication p JOIN pg_publication_tables t USING "

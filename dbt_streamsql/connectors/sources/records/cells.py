@@ -1,6 +1,6 @@
-"""One field of a row in an envelope of Debezium's, as the text of SQL that it stands for.
+"""One field of a row in a Debezium envelope, as the SQL text of its value.
 
-What is given and what comes out are expressions of SQL.
+Inputs and outputs are SQL expressions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SHORT = (
     *("boolean", "tinyint", "smallint", "int", "bigint", "float", "double"),
     *("date", "timestamp", "timestamp_ntz"),
 )
-"""Types whose values are never so long that one is not sent."""
+"""Types whose values are never long enough to be left out."""
 _UNSENT = (
     ": the update did not change it, and Debezium does not know its value; "
     "ALTER TABLE … REPLICA IDENTITY FULL makes PostgreSQL send it"
@@ -40,17 +40,17 @@ _UNSENT = (
 
 @dataclass(frozen=True)
 class Unavailable:
-    """What stands for a value that a change has left as it was and that was not sent again."""
+    """The placeholder for a value that a change left as it was and did not send again."""
 
     word: str
 
     def says(self, given: str, kind: DataType) -> str:
-        """Whether a value of texts is that. Never NULL."""
+        """Whether a value of texts is the placeholder. Never NULL."""
         from pyspark.sql.types import ArrayType, MapType
 
         raw, found = self.word.encode(), "false"
         if isinstance(kind, ArrayType) and not is_nested(kind.elementType):
-            # Of numbers it is the bytes of the word, of UUIDs its hash.
+            # For numbers it is the bytes of the word, for UUIDs its hash.
             hashed = uuid.UUID(bytes=hashlib.md5(raw, usedforsecurity=False).digest(), version=3)
             alone = one_of(f"get({given}, 0)", [*self._forms(), str(hashed)])
             codes = ", ".join(literal(each) for each in raw)
@@ -70,8 +70,8 @@ class Unavailable:
 
 @dataclass(frozen=True)
 class Cell:
-    """The field of one column, in three steps: what one makes is a column for the next, since
-    each uses it several times. `number` tells the columns of cells apart."""
+    """The field of one column, in three steps: the result of each is a column for the next, which
+    uses it several times. `number` distinguishes the columns of cells."""
 
     number: int
     name: str
@@ -80,7 +80,7 @@ class Cell:
     decimals: str | None
 
     def parsed(self, last: str, before: str, mark: str) -> dict[str, str]:
-        """Out of the rows as they were parsed."""
+        """From the parsed rows."""
         shape = as_texts_of(self.kind)
         new, old = field(last, self.name), field(before, self.name)
 
@@ -97,14 +97,14 @@ class Cell:
         return found
 
     def sent(self, operation: str, fields: str) -> dict[str, str]:
-        """The value of the row, or the one before when it was left as it was."""
+        """The value of the row, or the previous one when it was left as it was."""
         new, is_number = self._named("new"), self._named("new_number")
         own = f"get(filter({fields}, x -> x.field = {literal(self.name)}), 0)"
         found = {self._named("field"): own}
         if self.is_always_sent:
             return {**found, self._named("value"): new, self._named("number"): is_number}
         old, unsent = self._named("old"), self.unavailable.says(new, self.kind)
-        # The row before may be its key alone; but no value that is not sent is NULL.
+        # The previous row may be only its key; but no value that is not sent is NULL.
         is_known = f"({old} IS NOT NULL AND NOT {self.unavailable.says(old, self.kind)})"
         is_lost = f"{unsent} AND NOT {is_known} AND {operation} <> 'd'"
         return {
@@ -115,8 +115,8 @@ class Cell:
         }
 
     def stated(self) -> dict[str, str]:
-        """The text of SQL (texts, for a nested type), as the schema of the field says it; of a
-        decimal without one what it is when it is bytes."""
+        """The SQL text (texts, for a nested type) by the schema of the field; for a decimal
+        without one, the value it has as bytes."""
         value, kind = self._named("value"), type_text(self.kind)
         if not self._is_leaf:
             return {self._named("text"): value}
@@ -128,8 +128,7 @@ class Cell:
         return {self._named("text"): text, self._named("bytes"): number}
 
     def text(self, fields: str) -> tuple[str, list[str]]:
-        """The text of SQL, and what is wrong with it. `fields`: the schemas of the row's
-        fields."""
+        """The SQL text, and what is wrong with it. `fields`: the schemas of the row's fields."""
         value, text = self._named("value"), self._named("text")
         kind = type_text(self.kind)
         if not self._is_leaf:
@@ -153,7 +152,7 @@ class Cell:
 
     @property
     def _may_be_bytes(self) -> bool:
-        """Whether it is, where no schema says what it is."""
+        """Whether the value is bytes where no schema describes it."""
         return self.decimals == PRECISE and type_text(self.kind).startswith("decimal")
 
     @property
@@ -166,8 +165,8 @@ class Cell:
 
     @property
     def unsent(self) -> str:
-        """A column of `sent`: what to say of a value that was not sent and that the row before
-        does not have; else NULL. Of cells that are not always sent."""
+        """A column of `sent`: the message for a value that was not sent and that the previous row
+        lacks; else NULL. For cells that are not always sent."""
         return self._named("unsent")
 
     def _named(self, what: str) -> str:

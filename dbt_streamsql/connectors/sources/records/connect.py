@@ -1,7 +1,7 @@
-"""What Kafka Connect's schemas say of values in JSON: bytes, days and counts, as texts of SQL.
+"""JSON values by their Kafka Connect schemas: bytes, days and counts, as SQL text.
 
-All of it is SQL: to make so many expressions one by one takes Python seconds. A value that is used
-more than once is bound as the variable of a lambda.
+All of it is SQL: building so many expressions one by one takes Python seconds. A value that is
+used more than once is bound as a lambda variable.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ HOURS = {
 }
 """Times of day, counted since midnight."""
 FIELD = "struct<field:string,name:string,parameters:map<string,string>>"
-"""What is read of the schema of one field."""
+"""The part of a field's schema that is read."""
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 _DAY = 86_400_000_000
 _WORD = 1 << 32
 _LONGEST = 16
-"""Bytes of a whole number that a decimal may have."""
+"""Maximum bytes of a decimal's unscaled number."""
 
 
 def text(given: str, schema: str, is_number: str, kind: str) -> str:
-    """SQL for the text of a value, for a column of type `kind`; NULL for a value that is not what
-    the schema says. The others are SQL too: the text in the record, a `FIELD`, and whether the
-    text is a number there."""
+    """SQL for the text of a value, for a column of type `kind`; NULL for a value that does not
+    match the schema. The other arguments are SQL too: the text in the record, a `FIELD`, and
+    whether the text is a number there."""
     if kind in ("binary", "boolean"):
         return given
     cases = []
@@ -87,8 +87,8 @@ def text(given: str, schema: str, is_number: str, kind: str) -> str:
 
 
 def decimal_text(base64: str, scale: str) -> str:
-    """SQL for the number whose whole digits are these bytes, the greatest first; NULL for no
-    base64, and for one of more than 38 digits."""
+    """SQL for the decimal with these bytes as its unscaled number, most significant first; NULL
+    for invalid base64, and for more than 38 digits."""
     after = "greatest(s, 0)"
     pointed = (
         f"concat(if(h RLIKE '^[89A-F]', '-', ''), left(w, length(w) - {after}),"
@@ -108,7 +108,7 @@ def _whole() -> str:
     whole = "CAST(0 AS DECIMAL(38,0))"
     for at in range(1, _LONGEST * 2, 8):
         word = f"CAST(conv(substring({wide}, {at}, 8), 16, 10) AS DECIMAL(10,0))"
-        # Of a negative number the complement, so that no step is greater than the number.
+        # For a negative number the complement, so that no step is greater than the number.
         word = f"abs({word} - if({negative}, {_WORD - 1}BD, 0BD))"
         wider = f"try_cast(try_multiply({whole}, {_WORD}BD) AS DECIMAL(38,0))"
         whole = f"try_cast(try_add({wider}, {word}) AS DECIMAL(38,0))"

@@ -1,9 +1,8 @@
-"""JSON objects as structs of texts, in which each number is as it was written.
+"""JSON objects as structs of text, with each number as it was written.
 
-Spark's parser makes a text of a number that has a point or an exponent by way of a double. So such
-numbers are put into quotes first, with a mark on both sides that no text can have, since it is
-made of a hash of the record; and taken out of them again. What is given and what comes out are
-expressions of SQL.
+Spark's parser converts a number with a point or an exponent to text through a double. So such
+numbers are quoted first, with a mark on both sides that no text can contain, since it is made of
+a hash of the record; then unquoted again. Inputs and outputs are SQL expressions.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ if TYPE_CHECKING:
 
 CORRUPT = f"{HIDDEN_PREFIX}corrupt"
 ROW, MARK = f"{HIDDEN_PREFIX}row", f"{HIDDEN_PREFIX}mark"
-"""What a record was parsed to, and the mark of its numbers."""
+"""The parsed record, and the mark of its numbers."""
 _WHOLE = "-?(?:0|[1-9][0-9]*+)"
 _EXPONENT = "[eE][+-]?[0-9]++"
 _NUMBER = rf"{_WHOLE}(?:\.[0-9]++(?:{_EXPONENT})?+|{_EXPONENT})|-0"
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _OTHER = rf"{_WHOLE}(?![.eE0-9])(?<!-0)"
 _NEXT = rf'\G((?:[^"0-9-]++|{_STRING}|{_OTHER})*+)({_NUMBER})(?=[ \t\r\n]*+[,\]}}])'
-"""What comes before the next such number, and the number. Possessive: it takes no stack."""
+"""The text before the next such number, and the number. Possessive: it uses no stack."""
 _MAYBE = r"[0-9][.eE]|-0"
 _ANY = rf"{_WHOLE}(?:\.[0-9]++)?+(?:{_EXPONENT})?+"
 _NEXT_OF_ALL = rf'\G((?:[^"0-9-]++|{_STRING})*+)({_ANY})(?=[ \t\r\n]*+[,\]}}])'
@@ -41,12 +40,12 @@ _NEXT_OF_ALL = rf'\G((?:[^"0-9-]++|{_STRING})*+)({_ANY})(?=[ \t\r\n]*+[,\]}}])'
 
 
 def parse(text: str, kind: DataType, *, all_numbers: bool = False) -> str:
-    """A struct: under `ROW` the object, under `CORRUPT` something when a text is no such object,
-    under `MARK` what `plain` needs to know (NULL: nothing). With `all_numbers`, each number is a
+    """A struct: under `ROW` the object, under `CORRUPT` something when a text is not such an
+    object, under `MARK` what `plain` needs (NULL: nothing). With `all_numbers`, each number is a
     text that `is_number`; else only those with a point or an exponent.
     """
     number, maybe = (_NEXT_OF_ALL, "[0-9]") if all_numbers else (_NEXT, _MAYBE)
-    # Written out wherever it is used: a lambda around it is slower than to make it three times.
+    # Inlined wherever it is used: a lambda around it is slower than computing it three times.
     mark = f"concat('n', md5(CAST({text} AS BINARY)))"
     quoted = f"""concat('$1"', {mark}, '$2', {mark}, '"')"""
     numbers = f"regexp_replace(concat({text}, '}}'), {literal(number)}, {quoted})"
@@ -55,23 +54,23 @@ def parse(text: str, kind: DataType, *, all_numbers: bool = False) -> str:
 
 
 def parse_roughly(text: str, kind: DataType) -> str:
-    """The same in short, for what is only to be shown: numbers may be written otherwise."""
+    """A shorter `parse`, for text that is only shown: numbers may be written differently."""
     return _parsed(_inside(text), kind)
 
 
 def plain(text: str, mark: str) -> str:
-    """A text out of a parsed object, its numbers as they were written."""
+    """A text from a parsed object, with its numbers as written."""
     inside = f"""replace(replace({text}, concat('"', {mark}), ''), concat({mark}, '"'), '')"""
     return f"if(contains({text}, {mark}), replace({inside}, {mark}, ''), {text})"
 
 
 def is_number(text: str, mark: str) -> str:
-    """Whether a text out of an object that was parsed with `all_numbers` is one. Never NULL."""
+    """Whether a text from an object parsed with `all_numbers` is a number. Never NULL."""
     return f"coalesce(startswith({text}, {mark}), false)"
 
 
 def plain_texts(given: str, kind: DataType, mark: str) -> str:
-    """The same of all texts in a value that was parsed as `as_texts(kind)`."""
+    """`plain` for all texts in a value that was parsed as `as_texts(kind)`."""
     from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
     if isinstance(kind, StructType):
@@ -88,9 +87,9 @@ def plain_texts(given: str, kind: DataType, mark: str) -> str:
 
 
 def broken(text: str, parsed: str, types: StructType) -> str:
-    """What is wrong with a text that could not be parsed: no JSON, or which column does not fit.
+    """What is wrong with an unparsable text: not JSON, or which column does not fit.
 
-    Only bad records are parsed again for it.
+    Only bad records are parsed again for this.
     """
     from pyspark.sql.types import StructType
 
@@ -107,15 +106,15 @@ def broken(text: str, parsed: str, types: StructType) -> str:
 
 
 def fields(text: str) -> str:
-    """The fields of an object, as texts, parsed roughly; NULL when it is none."""
+    """The fields of an object, as text, parsed roughly; NULL when it is not an object."""
     from pyspark.sql.types import MapType, StringType
 
     return field(parse_roughly(text, MapType(StringType(), StringType())), ROW)
 
 
 def _inside(text: str) -> str:
-    """Spark's parser takes the first of several objects in a text and leaves the rest, whatever
-    that is. Inside of another object it does not."""
+    """Of several objects in a text, Spark's parser takes the first and ignores the rest, whatever
+    it is. Inside another object it does not."""
     return f"""concat('{{"{ROW}":', {text}, '}}')"""
 
 

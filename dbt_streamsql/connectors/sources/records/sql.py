@@ -1,6 +1,6 @@
-"""Forms of SQL that expressions over records are made of.
+"""Building blocks of the SQL expressions over records.
 
-All of them are texts: to make so many expressions as Spark's objects takes Python seconds.
+All are strings: building so many expressions as Spark objects takes Python seconds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def concat(*parts: str) -> str:
 
 
 def coalesce(parts: Iterable[str]) -> str:
-    """The first that is not NULL; NULL of no part."""
+    """The first that is not NULL; NULL without parts."""
     return f"coalesce({', '.join([*parts, NULL])})"
 
 
@@ -41,5 +41,5 @@ def one_of(value: str, texts: Iterable[str]) -> str:
 
 
 def let(value: str, name: str, use: str) -> str:
-    """`use`, in which `name` is a value that is computed once."""
+    """`use`, where `name` is a value that is computed once."""
     return f"get(transform(array({value}), {name} -> {use}), 0)"

@@ -1,6 +1,6 @@
-"""Texts and numbers as dates and times, by the patterns that a source declares.
+"""Text and numbers as dates and times, by the patterns that a source declares.
 
-What is given and what comes out are expressions of SQL.
+Inputs and outputs are SQL expressions.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EPOCHS = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1, "epoch_ns": 1}
-"""Microseconds in each, of `epoch_ns` a part of one."""
+"""Microseconds in each; for `epoch_ns`, a fraction of one."""
 DAYS = "epoch_days"
 _DATE = r"^\s*[+-]?\d{4,7}-\d{1,2}(?:-\d{1,2})?"
 _UTC = r"(?:\s*(?:Z|UTC|GMT|[+-]00:?00))?"
 _MIDNIGHT = r"(?:0{1,2}:0{1,2}(?::0{1,2}(?:\.0*)?)?)?\s*(?:Z|UTC|[+-][\d:]+)?"
 _DAY = rf"{_DATE}(?:[T ]\s*{_MIDNIGHT})?\s*$"
-"""A date, maybe with a time of day, which is midnight. Spark leaves all that follows the date."""
+"""A date, maybe with a time of day of midnight. Spark ignores all that follows the date."""
 _WALL = rf"{_DATE}(?:[T ][\d:.]*)?{_UTC}\s*$"
-"""A date and a time of no zone, or of UTC. Spark leaves the zone."""
+"""A date and a time without a zone, or in UTC. Spark ignores the zone."""
 _ZONED = re.compile("[VzOXxZ]")
 _QUOTED = re.compile("'[^']*'")
 
 
 def timestamp(text: str, pattern: str | None) -> str:
-    """NULL for what is none. Where times are counted, one may be written as SQL has it too."""
-    # Spark takes `10:00` for a time of today, whatever day that is.
+    """NULL for invalid text. Where times are counted, the SQL form is also accepted."""
+    # Spark would read `10:00` as a time of today.
     written = when(f"{text} RLIKE {literal(_DATE)}", f"try_cast({text} AS TIMESTAMP)")
     if pattern in EPOCHS:
         return f"coalesce(timestamp_micros({micros(text, pattern)}), {written})"
@@ -39,21 +39,21 @@ def timestamp(text: str, pattern: str | None) -> str:
 
 
 def timestamp_ntz(text: str, pattern: str | None) -> str:
-    """NULL for what is none. Counted since 1970, it is the time in UTC."""
+    """NULL for invalid text. Counted since 1970, it is the time in UTC."""
     written = when(f"{text} RLIKE {literal(_WALL)}", f"try_cast({text} AS TIMESTAMP_NTZ)")
     if pattern in EPOCHS:
         return f"coalesce({_ntz_of(micros(text, pattern))}, {written})"
     if pattern and _ZONED.search(_QUOTED.sub("", pattern)):
         return f"CAST({_parsed(text, pattern)} AS TIMESTAMP_NTZ)"
     if pattern:
-        # Read as a time of UTC: every other zone has hours that there are not.
+        # Read as UTC: every other time zone has hours that do not exist.
         in_utc = _parsed(concat(text, "' UTC'"), f"{pattern} VV")
         return _ntz_of(f"unix_micros({in_utc})")
     return written
 
 
 def date(text: str, pattern: str | None) -> str:
-    """NULL for what is none, and for a time of day that is not midnight."""
+    """NULL for invalid text, and for a time of day other than midnight."""
     written = when(f"{text} RLIKE {literal(_DAY)}", f"try_cast({text} AS DATE)")
     if pattern == DAYS:
         return f"coalesce(date_from_unix_date(try_cast({text} AS INT)), {written})"
@@ -61,7 +61,7 @@ def date(text: str, pattern: str | None) -> str:
 
 
 def micros(count: str, unit: str) -> str:
-    """Microseconds in a number of `EPOCHS`, as a text; NULL for what is none."""
+    """Microseconds in a text that counts a unit of `EPOCHS`; NULL for invalid text."""
     number = f"try_cast({count} AS BIGINT)"
     if unit == "epoch_ns":
         return f"CAST(floor(CAST({number} AS DECIMAL(20,0)) / 1000) AS BIGINT)"
@@ -69,12 +69,12 @@ def micros(count: str, unit: str) -> str:
 
 
 def _ntz_of(micros: str) -> str:
-    """The time in UTC, so many microseconds after the beginning of 1970."""
+    """The UTC time this many microseconds after the start of 1970."""
     return f"timestampadd(MICROSECOND, {micros}, TIMESTAMP_NTZ'1970-01-01')"
 
 
 def check(spark: SparkSession, key: str, pattern: str | None, place: Place) -> None:
-    """Error: CONFIG_INVALID for a pattern that Spark does not take."""
+    """Error: CONFIG_INVALID for a pattern that Spark does not accept."""
     if not pattern or pattern in EPOCHS or pattern == DAYS:
         return
     from pyspark.errors import PySparkException
@@ -95,7 +95,7 @@ def check(spark: SparkSession, key: str, pattern: str | None, place: Place) -> N
 
 
 def _parsed(text: str, pattern: str) -> str:
-    # A year that is too great is an error of `try_to_timestamp`; not of `try_add` around it.
+    # A year that is too large is an error of `try_to_timestamp`, not of `try_add` around it.
     return f"try_add(try_to_timestamp({text}, {literal(pattern)}), INTERVAL '0' SECOND)"
 
 

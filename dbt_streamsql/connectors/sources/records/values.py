@@ -1,8 +1,8 @@
-"""One text as a value of a type: the value that the text says, or none.
+"""A text as a value of a type: the value that the text denotes, or none.
 
-A value that would have to be cut or rounded does not fit: `12.345` is no decimal(10,2), a date
-with a time of day is no date. Floating point numbers are as near as they come, and times are cut
-to microseconds: no type holds more. What is given and what comes out are expressions of SQL.
+A value that would have to be truncated or rounded does not fit: `12.345` is not a decimal(10,2),
+a date with a time of day is not a date. Floating-point numbers are as close as possible, and times
+are truncated to microseconds: no type holds more. Inputs and outputs are SQL expressions.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _NESTED = ("struct", "array", "map")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _FRACTION, _DIGITS = r"\.([0-9]*)", r"^\s*[+-]?([0-9.]+)"
 _SHOWN = 100
-"""Characters of a value that does not fit."""
+"""Characters shown of a value that does not fit."""
 
 
 @dataclass(frozen=True)
 class Values:
-    """Makes values of texts; `timestamp_format` and `date_format` as a source declares them."""
+    """Converts text to values; `timestamp_format` and `date_format` as a source declares them."""
 
     timestamp_format: str | None = None
     date_format: str | None = None
 
     def value(self, given: str, kind: DataType) -> str:
-        """The value of a text, or of a struct, array or map of texts; NULL where it is none."""
+        """The value of a text, or of a struct, array or map of texts; NULL if it is invalid."""
         from pyspark.sql.types import ArrayType, MapType, StructType
 
         if isinstance(kind, StructType):
@@ -55,7 +55,7 @@ class Values:
         return self.leaf(given, type_text(kind))
 
     def unfit(self, given: str, kind: DataType) -> str:
-        """Whether `value` does not give all that is there. Never NULL."""
+        """Whether `value` loses some of the input. Never NULL."""
         from pyspark.sql.types import ArrayType, MapType, StructType
 
         if isinstance(kind, StructType):
@@ -73,7 +73,7 @@ class Values:
         return f"({given} IS NOT NULL AND {self.value(given, kind)} IS NULL)"
 
     def leaf(self, text: str, kind: str) -> str:
-        """The value of a text; NULL where it is none of the type."""
+        """The value of a text; NULL if it is not of the type."""
         if kind == "string":
             return text
         if kind == "binary":
@@ -98,10 +98,10 @@ class Values:
 
 
 def converted(given: str, there: str, wanted: str) -> str:
-    """A value of one type as one of another; NULL where it is not the same value."""
+    """A value of one type converted to another; NULL if it is not the same value."""
     value = f"try_cast({given} AS {wanted})"
     if there == "string":
-        # A binary of a text is its bytes, as everywhere but in JSON.
+        # Text as binary is its bytes, as everywhere except in JSON.
         return value if wanted == "binary" else Values().leaf(given, wanted)
     if wanted in ("float", "double"):
         lost = f"{_is_infinite(value)} AND NOT {_is_infinite(f'try_cast({given} AS DOUBLE)')}"
@@ -112,7 +112,7 @@ def converted(given: str, there: str, wanted: str) -> str:
 
 
 _SHORTER = (("timestamp", "date"), ("timestamp_ntz", "date"))
-"""What a cast cuts."""
+"""Casts that truncate."""
 
 
 def unfit(name: str, given: str, kind: DataType) -> str:
@@ -121,7 +121,7 @@ def unfit(name: str, given: str, kind: DataType) -> str:
 
 
 def not_of(name: str, given: str, kind: str) -> str:
-    """The same by the name of a type."""
+    """The same by type name."""
     told = f"left(coalesce({given}, 'NULL'), {_SHOWN})"
     return concat(literal(f"column {name}: "), told, literal(f" is not of type {kind}"))
 
@@ -131,7 +131,7 @@ def is_nested(kind: DataType) -> bool:
 
 
 def as_texts(types: StructType) -> StructType:
-    """The same columns with texts in the place of all that is not nested, inside of it too."""
+    """The same columns with text in place of all that is not nested, also inside of it."""
     return _texts(types)  # type: ignore[return-value]  # a struct gives a struct
 
 
@@ -160,13 +160,13 @@ def _distinct(keys: str) -> str:
 
 
 def _has_scale(text: str, scale: int) -> str:
-    """Whether a number has no more digits after its point than `scale`, zeros apart."""
+    """Whether a number has at most `scale` digits after its point, not counting zeros."""
     plain = literal(rf"^\s*[+-]?\d*\.?\d{{0,{scale}}}0*\s*$")
     fraction = f"length(regexp_extract({text}, {literal(_FRACTION)}, 1))"
     digits = f"replace(regexp_extract({text}, {literal(_DIGITS)}, 1), '.', '')"
     exponent = f"try_cast(regexp_extract({text}, '[eE]([+-]?[0-9]+)', 1) AS BIGINT)"
     zeros = f"(length({digits}) - length(trim(TRAILING '0' FROM {digits})))"
-    # In all of them is one exponent, since nothing else was plain.
+    # Only numbers with an exponent count here; `plain` decides on all others.
     counted = f"({fraction} - {zeros} - {exponent} <= {scale} OR length({digits}) = {zeros})"
     return f"({text} RLIKE {plain} OR coalesce({counted}, false))"
 

@@ -145,7 +145,7 @@ def forget(by: Runner, body: Retain) -> Forgotten:
 
 @router.post("/{barrier}/inputs")
 def add_inputs(by: Runner, barrier: Number, body: Inputs) -> None:
-    """Pin more inputs, or pin an input anew."""
+    """Pin more inputs, or pin an input again."""
     by.store.add_inputs(body.fence, barrier, body.inputs, body.committed)
 
 
@@ -187,7 +187,7 @@ def precommit(by: Runner, barrier: Number, body: Fenced) -> None:
 
 @router.post("/{barrier}/written")
 def written(by: Runner, barrier: Number, body: Written) -> None:
-    """The staged version of a table is visible now; whoever recovers a barrier says so."""
+    """The staged version of a table is visible now; also called by the recovery of a barrier."""
     by.store.written(body.fence, barrier, body.table, body.snapshot)
 
 

@@ -14,7 +14,7 @@ router = APIRouter(prefix="/leader", tags=["leader"])
 
 @router.get("")
 def leader(by: Reader) -> Leader:
-    """Who leads; META_MISSING when nobody does."""
+    """Who leads; META_MISSING when there is no leader."""
     found = by.store.leaders.leader()
     if found is None:
         raise StreamSqlError("META_MISSING", "no runner is the leader")
@@ -23,7 +23,7 @@ def leader(by: Reader) -> Leader:
 
 @router.post("")
 def lead(by: Runner, body: Lead) -> Leader:
-    """Who leads now: the owner, for so long from now on, if nobody else does."""
+    """Who leads now: the owner, for that long from now on, if there is no other leader."""
     return by.store.leaders.lead(body.owner, body.seconds)
 
 

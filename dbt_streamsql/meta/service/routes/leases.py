@@ -18,7 +18,7 @@ LeaseId = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
 
 @router.get("")
 def live(by: Reader) -> list[Lease]:
-    """Those that have not ended. Readers are not told the ids: who knows one may end the lease."""
+    """Leases that have not ended. Readers do not see the ids: an id is enough to end the lease."""
     leases = by.store.leases.live()
     return leases if by.identity.has("run") else [replace(lease, id="") for lease in leases]
 

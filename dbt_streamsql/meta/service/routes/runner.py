@@ -20,7 +20,7 @@ def fence(by: Reader) -> Fence:
 
 @router.get("/holder")
 def holder(by: Runner) -> str:
-    """Who holds the lock; empty when nobody does, or not known."""
+    """Who holds the lock; empty when it is free, or not known."""
     return by.store.holder()
 
 

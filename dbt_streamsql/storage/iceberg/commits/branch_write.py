@@ -1,6 +1,6 @@
-"""Rows replaced by others in one visible change: written on a branch, published by one move.
+"""Rows replaced in one visible change: written on a branch, published by one move.
 
-Iceberg's one statement for it, MERGE, would have to join the whole table.
+Iceberg's single statement for this, MERGE, would have to join the whole table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PREFIX = "streamsql_rows_"
 
 
 def possible(spark: SparkSession, table: TableName) -> bool:
-    """Whether the table has branches, as Iceberg's have."""
+    """Whether the table has branches, as Iceberg tables do."""
     try:
         metadata.load(spark, table)
     except StreamSqlError:
@@ -31,15 +31,15 @@ def possible(spark: SparkSession, table: TableName) -> bool:
 
 @contextmanager
 def branch(spark: SparkSession, table: TableName) -> Iterator[str]:
-    """The target, as SQL, of statements that become visible together when the block ends well.
+    """The target, as SQL, of statements that become visible together when the block succeeds.
 
-    The branches of earlier writers are removed: a dead one's is of no use, a living one is fenced
-    off by it. Error: META_CONFLICT when somebody else has written in the meantime; nothing of this
-    block is in the table then.
+    The branches of earlier writers are removed: that of a dead one is useless, and a living one is
+    fenced off. Error: META_CONFLICT when another writer has written in the meantime; then the
+    table has nothing of this block.
     """
     found = metadata.load(spark, table)
     if found is None or found.current is None:
-        # Nothing can be read yet, and the first rows are one commit.
+        # There is nothing to read yet, and the first rows are one commit.
         yield table.sql
         return
     name = f"{_PREFIX}{uuid.uuid4().hex}"

@@ -1,4 +1,4 @@
-"""The comments of a table that exists, and of its columns."""
+"""The comments of an existing table and its columns."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def keep(
     spark: SparkSession, at: TableName, comment: str | None, columns: Mapping[str, str]
 ) -> list[str]:
-    """Set those comments that are others: each is a new version of the table's metadata.
+    """Set the comments that differ: each is a new version of the table's metadata.
 
-    `comment` None leaves the table's own as it is. Columns that the table has not are returned.
+    `comment` None keeps the table's own. Returns the columns that the table does not have.
     Error: DEFINITION_MISSING.
     """
     table = metadata.load(spark, at)

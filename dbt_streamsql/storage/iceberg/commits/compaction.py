@@ -1,4 +1,4 @@
-"""Small files become few big ones, and old snapshots go with the files that only they need."""
+"""Small files become few big ones; old snapshots are expired with the files only they need."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _PLAIN = re.compile(r"[A-Za-z_]\w*")
 
 
 def compact(spark: SparkSession, table: TableName, key: Sequence[str], small: int) -> None:
-    """Rewrite files below `small` bytes and much-deleted ones, in the order of `key`.
+    """Rewrite files below `small` bytes and files with many deletes, in the order of `key`.
 
-    Keys then lie close together. Row ids and sequence numbers stay. A key whose names are not
-    plain is not ordered by.
+    Similar keys are then stored together. Row ids and sequence numbers stay. A key whose names are
+    not plain does not affect the order.
     """
     given = {"table": _path(table)}
     limits = {
@@ -38,10 +38,10 @@ def compact(spark: SparkSession, table: TableName, key: Sequence[str], small: in
 
 
 def expire(spark: SparkSession, table: TableName, snapshots: Sequence[int]) -> None:
-    """Forget these snapshots, and the files that only they need.
+    """Expire these snapshots, and delete the files that only they need.
 
-    By their ids: nobody's clock decides. One that has got a tag or a branch meanwhile makes it
-    fail, and nothing is forgotten.
+    By id: no clock is involved. If one has got a tag or a branch in the meantime, it
+    fails, and nothing is expired.
     """
     if not snapshots:
         return
@@ -49,7 +49,7 @@ def expire(spark: SparkSession, table: TableName, snapshots: Sequence[int]) -> N
 
 
 def orphans(spark: SparkSession, table: TableName, before: int, *, remove: bool) -> int:
-    """How many files in the table's folder no metadata names, and that were written before a
+    """The number of files in the table's folder that no metadata refers to, written before a
     moment (milliseconds since 1970); `remove` deletes them."""
     found = spark.sql(
         f"CALL {quote(table.catalog)}.system.remove_orphan_files("

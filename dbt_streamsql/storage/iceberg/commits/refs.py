@@ -1,6 +1,6 @@
 """Branches and tags of a table, moved together in one commit.
 
-Over Spark Connect each move is a statement of its own, in an order that is safe to stop in.
+Over Spark Connect each move is its own statement, in an order that is safe to stop in.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dbt_streamsql.storage.iceberg.access import tables_of
 
 @dataclass(frozen=True)
 class RefUpdate:
-    """What to do with the refs of one table.
+    """Changes to the refs of one table.
 
     `branches` and `tags` to make, by name, at a snapshot; `forward`: the branch whose head becomes
     the head of main; then the branches and tags to drop.
@@ -34,14 +34,14 @@ class RefUpdate:
 
 
 def update_refs(spark: SparkSession, name: TableName, moves: RefUpdate) -> None:
-    """Carry out the moves; fails as a whole when main is not an ancestor of `forward`."""
+    """Apply the moves; fails as a whole when main is not an ancestor of `forward`."""
     if not moves:
         return
     tables_of(spark).move(name, moves)
 
 
 def set_current(spark: SparkSession, name: TableName, snapshot: int) -> None:
-    """Make a snapshot the one that main shows, whether main has it in its past or not."""
+    """Make a snapshot the current one of main, whether or not it is in main's history."""
     spark.sql(
         f"CALL {quote(name.catalog)}.system.set_current_snapshot("
         "table => :table, snapshot_id => :snapshot)",

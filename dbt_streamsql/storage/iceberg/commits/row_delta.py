@@ -1,8 +1,8 @@
 """Commit a small change from the driver: one data file, deletion vectors, one new snapshot.
 
 A Spark statement that writes a thousand rows spends its time on planning, tasks and a commit for
-each kind of write. The driver holds the rows already, so it writes them itself, with Iceberg's own
-writers and through the table's own file access. Needs a JVM in reach: not over Spark Connect.
+each kind of write. The driver already has the rows, so it writes them itself, with Iceberg's own
+writers and through the table's own file access. Needs a JVM: not over Spark Connect.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 @dataclass(frozen=True)
 class RowDelta:
-    """Rows to add, with the table's columns, and rows to take away: data file -> positions.
+    """Rows to add, with the table's columns, and rows to remove: data file -> positions.
 
-    A file is told by its path, or by the CRC-32 of that.
+    A file is identified by its path, or by the CRC-32 of the path.
     """
 
     rows: pa.Table
@@ -50,7 +50,7 @@ class RowDelta:
 
 
 class FilesUnknown(Exception):
-    """A snapshot has not one file for each that rows are to be taken from."""
+    """A snapshot does not have exactly one file for each file with rows to remove."""
 
 
 def supported(spark: SparkSession, meta: Metadata) -> bool:
@@ -68,8 +68,8 @@ def commit(
     origin: Provenance,
     delta: RowDelta,
 ) -> str:
-    """Make a branch at the snapshot `base` and put the change on it, in one commit; the path of
-    the file with the new rows ('': there are none).
+    """Create a branch at the snapshot `base` and commit the change to it, in one commit; returns
+    the path of the file with the new rows ('': there are none).
 
     Error: `FilesUnknown`.
     """
@@ -82,7 +82,7 @@ def commit(
 
 
 def _arrow_type(iceberg: Any) -> pa.DataType | None:
-    """The Arrow type that is written for an Iceberg type; None for one that only Spark writes."""
+    """The Arrow type to write for an Iceberg type; None for one that only Spark writes."""
     if not isinstance(iceberg, str):
         return None
     decimal = _DECIMAL.fullmatch(iceberg)

@@ -1,9 +1,9 @@
 """Iceberg: a hidden table becomes the table, by a rename or by a swap of the metadata pointer.
 
-A table that exists is staged as a second entry of the catalog that starts from the same metadata
-file: so the replacement carries the old history, refs, field ids and row ids, and publishing it is
-one compare-and-swap of the pointer. Where the pointer is out of reach, or when somebody else has
-written meanwhile, the staged rows are copied by one CREATE OR REPLACE, which is atomic too.
+An existing table is staged as a second catalog entry that starts from the same metadata file: so
+the replacement carries the old history, refs, field ids and row ids, and publishing it is one
+compare-and-swap of the pointer. Where the pointer is out of reach, or when another writer has
+written in the meantime, the staged rows are copied by one CREATE OR REPLACE, which is atomic too.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _FORGETS = "write.metadata.delete-after-commit.enabled"
 
 @dataclass(frozen=True)
 class IcebergStagedTable:
-    """`base`: the metadata file of the table that is replaced, when its pointer can be swapped.
+    """`base`: the metadata file of the replaced table, when its pointer can be swapped.
 
     `location`: of the published table; `folder`: of the staged files, at or under it. Both are ''
-    when the catalog chooses the place.
+    when the catalog chooses the location.
     """
 
     spec: TableSpec
@@ -50,7 +50,7 @@ class IcebergStagedTable:
     def plan(
         cls, spark: SparkSession, spec: TableSpec, purpose: StagingPurpose, token: str, root: str
     ) -> IcebergStagedTable:
-        """Look at what the name holds now; `root` is the warehouse ('' when unknown)."""
+        """Look up the current table of that name; `root` is the warehouse ('' when unknown)."""
         old = metadata.load(spark, spec.name)
         if old is not None:
             base = tables_of(spark).newest_file(spec.name)
@@ -114,7 +114,7 @@ class IcebergStagedTable:
         """Properties of the hidden table only."""
         if not self.folder or self.folder == self.location:
             return {}
-        # The log of metadata files begins with those that the visible table needs.
+        # The metadata log begins with the files that the visible table needs.
         return {
             _DATA: f"{self.folder}/data",
             _METADATA: f"{self.folder}/metadata",
@@ -122,7 +122,7 @@ class IcebergStagedTable:
         }
 
     def _final(self, before: Mapping[str, str]) -> dict[str, str | None]:
-        """What becomes of the hidden table's own properties; `before`: the old table's."""
+        """The final values of the hidden table's own properties; `before`: the old table's."""
         return {key: self.spec.properties.get(key, before.get(key)) for key in self._own}
 
     def _rename(self, spark: SparkSession) -> None:
@@ -134,7 +134,7 @@ class IcebergStagedTable:
         spark.sql(f"ALTER TABLE {self.at.sql} RENAME TO {quote(name.schema)}.{quote(name.table)}")
 
     def _swap(self, spark: SparkSession) -> bool:
-        """Give the table the staged metadata; False when somebody else has changed it."""
+        """Give the table the staged metadata; False when another writer has changed it."""
         old = metadata.load(spark, self.spec.name)
         before = old.properties if old is not None else {}
         return tables_of(spark).swap(self.spec.name, self.base, self.at, self._final(before))
@@ -168,6 +168,6 @@ def _inside(location: str, token: str) -> str:
 
 
 def _drop_entry(spark: SparkSession, name: TableName) -> None:
-    """Take a name out of the catalog; every file stays."""
+    """Remove a name from the catalog; every file stays."""
     if metadata.load(spark, name) is not None:
         spark.sql(f"DROP TABLE IF EXISTS {name.sql}")

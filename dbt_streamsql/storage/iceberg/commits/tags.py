@@ -1,4 +1,4 @@
-"""Tags that keep the snapshots alive that somebody still has to read."""
+"""Tags that keep snapshots alive for those who still have to read them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _PREFIX = "streamsql_pin_"
 def reconcile(
     spark: SparkSession, name: TableName, meta: Metadata, store: str, wanted: set[int]
 ) -> int:
-    """Make the tags of this store on a table exactly those for `wanted` snapshots; how many moved.
+    """Make the tags of this store on a table exactly those for `wanted` snapshots; returns the
+    number of changes.
 
-    `store` tells one MetaService from another: several may pin the same table.
+    `store` distinguishes one MetaService from another: several may pin the same table.
     """
     change = moves(meta, store, wanted)
     update_refs(spark, name, change)
@@ -24,7 +25,7 @@ def reconcile(
 
 
 def moves(meta: Metadata, store: str, wanted: set[int]) -> RefUpdate:
-    """What `reconcile` does to a table, for who moves more of it in the same commit."""
+    """What `reconcile` does to a table, for callers that move more refs in the same commit."""
     have = of(meta, store)
     new = sorted(wanted - set(have))
     return RefUpdate(

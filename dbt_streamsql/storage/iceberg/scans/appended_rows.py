@@ -1,4 +1,4 @@
-"""New rows of a table by the commits that appended them: one scan of theirs (`recent.py`)."""
+"""New rows of a table from the commits that appended them, in one scan (`sequence_scan.py`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dbt_streamsql.storage.iceberg.scans import changes, summaries
 from dbt_streamsql.storage.iceberg.scans.changes import Change
 
 MANY_COMMITS = 100
-"""The scan of what was appended opens a list of files for each commit."""
+"""The scan of appended rows opens a manifest list for each commit."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,16 @@ class AppendedRows:
         """Nothing was prepared."""
 
     def _between(self, name: TableName, old: int | None, new: int | None) -> DataFrame:
-        """What commits appended after one snapshot, up to another."""
+        """The rows that commits appended after one snapshot, up to another."""
         reader = self.spark.read.option("start-snapshot-id", str(old))
         reader = reader.option("end-snapshot-id", str(new))
         return reader.table(name.sql).select("*", *changes.LINEAGE)
 
 
 def _appends(meta: Metadata, snapshot: int, number: int) -> list[Snapshot]:
-    """The commits after that of a sequence number: none unless all appended or compacted.
+    """The commits after the one with a sequence number: none unless all appended or compacted.
 
-    None either where that commit is not known any more.
+    Also none where that commit is no longer known.
     """
     path: list[Snapshot] = []
     at = meta.snapshots.get(snapshot)

@@ -1,9 +1,9 @@
 """The signed rows between two snapshots of an Iceberg table, however they were written.
 
-Commits are classified, never assumed. From cheap to dear: nothing (only compaction), appended
+Commits are classified, never assumed. From cheap to expensive: nothing (only compaction), appended
 files, Iceberg's own changelog (copy-on-write commits), positions of deleted rows (merge-on-read
-commits), row lineage (format v3), and last the difference of the two snapshots. That alone does
-without the counts of the commits' summaries, where these cannot be believed (`summaries.py`).
+commits), row lineage (format v3), and last the difference of the two snapshots. Only the last one
+works without the counts of the commits' summaries, if these cannot be trusted (`summaries.py`).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from dbt_streamsql.storage.tables.columns import type_text
 
 _STAMP = "_last_updated_sequence_number"
 LINEAGE = ("_row_id", _STAMP)
-"""Columns of format v3 that follow a row: its id, and the number of the commit that wrote it."""
+"""Format v3 columns that track a row: its id, and the number of the commit that wrote it."""
 GONE, FRESH = f"{HIDDEN_PREFIX}gone", f"{HIDDEN_PREFIX}fresh"
-"""Flags of `around`: the row went since the old snapshot, or came."""
+"""Flags of `changes_and_matches`: the row was deleted since the old snapshot, or inserted."""
 
 UNCOUNTED = 1 << 62
-"""The rows of a change that nobody has counted."""
+"""The rows of a change without a count."""
 
 FEW_DELETES = 500_000
 """Positions that may be sent to every task."""
@@ -39,11 +39,10 @@ FEW_DELETES = 500_000
 class Change:
     """How to get from one snapshot to another.
 
-    `kind` is none, append, changelog, positions (no file went, rows went by position), lineage,
-    added (appended rows, found by lineage), difference or lost (the old snapshot is gone); `rows`
-    bounds the number of signed rows from the snapshots' summaries (`UNCOUNTED`: they do not tell).
-    `appended`: all files that
-    came were appended, nothing was rewritten.
+    `kind` is none, append, changelog, positions (no file removed, rows deleted by position),
+    lineage, added (appended rows, found by lineage), difference or lost (the old snapshot is
+    gone); `rows` bounds the number of signed rows from the snapshots' summaries (`UNCOUNTED`: not
+    given there). `appended`: all new files were appended, nothing was rewritten.
     """
 
     kind: str
@@ -82,7 +81,7 @@ def classify(meta: Metadata, old: int | None, new: int | None) -> Change:
         there = meta.told_rows(new)
         return Change("append", None, new, UNCOUNTED if there is None else there)
     if not summaries.believed(meta, old, every):
-        # Who counts wrong may number rows wrong too, or bring back what was deleted.
+        # A writer with wrong counts may also number rows wrong, or bring back deleted ones.
         return Change("difference", old, new, UNCOUNTED)
     if _copy_on_write(meta, path, old):
         return Change("changelog", old, new, rows)
@@ -94,10 +93,10 @@ def classify(meta: Metadata, old: int | None, new: int | None) -> Change:
 
 
 def among_others(meta: Metadata, change: Change) -> Change:
-    """The same change, read in a way that may stand beside other changes of the same table.
+    """The same change, read in a way that may be used with other changes of the same table.
 
     Spark 4.1 gives all reads of one table in one statement the options of the first one, and
-    Iceberg's own ways are told by options which snapshots they lie between.
+    Iceberg's own ways get their two snapshots from options.
     """
     if change.old is None or change.kind not in ("append", "changelog", "positions"):
         return change
@@ -105,21 +104,21 @@ def among_others(meta: Metadata, change: Change) -> Change:
         return change
     if not all(meta.snapshots[at].has_lineage for at in (change.old, change.new) if at):
         return replace(change, kind="difference")
-    # Metadata that was asked for by SQL may lack the number: by 0, all rows are newer.
+    # Metadata that was read by SQL may lack the number: with 0, all rows are newer.
     known = meta.snapshots[change.old].sequence > 0
     return replace(change, kind="added" if change.insert_only and known else "lineage")
 
 
 def _signed_rows(snapshot: Snapshot) -> int:
-    # A deletion vector that grows is removed and added whole.
+    # A growing deletion vector is removed and added as a whole.
     deletes = snapshot.count("added-position-deletes") - snapshot.count("removed-position-deletes")
     return max(0, snapshot.count("added-records") + snapshot.count("deleted-records") + deletes)
 
 
 def _by_position(meta: Metadata, path: list[Snapshot], old: int) -> bool:
-    """Whether rows went by their positions only: no file of rows was removed or rewritten.
+    """Whether rows were deleted by position only: no data file was removed or rewritten.
 
-    Nor did rows go by their values, also before: those are marked and have no position.
+    No rows were deleted by value either, also before: those are marked and have no position.
     """
     return not any(snapshot.count("deleted-data-files") for snapshot in path) and all(
         snapshot.count("total-equality-deletes") == 0 for snapshot in [meta.snapshots[old], *path]
@@ -133,16 +132,16 @@ def _copy_on_write(meta: Metadata, path: list[Snapshot], old: int) -> bool:
 
 
 def version(name: TableName, snapshot: int | None) -> str:
-    """The SQL of a table as it was at a snapshot (None: before its first)."""
+    """The SQL of a table at a snapshot (None: before its first)."""
     if snapshot is None:
         return f"(SELECT * FROM {name.sql} WHERE false)"
     return f"{name.sql} VERSION AS OF {int(snapshot)}"
 
 
 def as_now(spark: SparkSession, name: TableName, meta: Metadata, snapshot: int | None) -> str:
-    """The SQL of a table as it was at a snapshot, with the columns that it has now.
+    """The SQL of a table at a snapshot, with its current columns.
 
-    Fields of all levels are the same by their ids. Error: SQL_UNSUPPORTED where one was added
+    Fields of all levels are matched by their ids. Error: SQL_UNSUPPORTED where one was added
     with a default.
     """
     if snapshot is None or not meta.lags(snapshot):
@@ -165,7 +164,7 @@ def _fields(
     read: Callable[[str], str],
     table: TableName,
 ) -> list[str]:
-    """The values of fields of what was written; `read` gives the SQL of a field by its name."""
+    """The values of the written fields; `read` gives the SQL of a field by its name."""
     known = {field["id"]: field for field in before}
     values = []
     for field in now:
@@ -186,10 +185,10 @@ def _fields(
 
 
 def _value(now: Any, before: Any, sql: str, table: TableName) -> str:
-    """A value of another type by the same ids, but for its name and how wide it is."""
+    """A value converted to a type with the same ids, but other names or wider fields."""
     if not isinstance(now, Mapping) or shape(now) == shape(before):
         return sql
-    # Each level reads nothing but its own x.
+    # Each level reads only its own x.
     if now["type"] == "list":
         return f"transform({sql}, x -> {_value(now['element'], before['element'], 'x', table)})"
     if now["type"] == "map":
@@ -208,7 +207,7 @@ def read(
 ) -> str | None:
     """The change as consolidated signed rows, `columns` and the weight: SQL that may follow FROM.
 
-    None when there is none. Up to `few_deletes` positions are sent to every task.
+    None when there is no change. Up to `few_deletes` positions are sent to every task.
     """
     names = ", ".join(quote(column) for column in columns)
     if change.kind == "none":
@@ -241,10 +240,10 @@ def changes_with_expiry(
 ) -> str | None:
     """The change as signed rows, `columns` and the weight, where old rows expire: SQL or None.
 
-    Rows that went and were last written in a commit up to the sequence number `expired` are left
-    out. Nothing is consolidated: a row that was written again went and came. `written` gives the
+    Deleted rows that were last written in a commit up to the sequence number `expired` are left
+    out. Nothing is consolidated: a rewritten row is a delete and an insert. `written` gives the
     rows of a snapshot that were written after a number, with `LINEAGE`; `appended` are the rows of
-    a change that is nothing else, if they are to be read by another relation.
+    an append-only change, if they are to be read from another relation.
     """
     names = ", ".join(quote(column) for column in columns)
     if change.kind == "none":
@@ -256,7 +255,7 @@ def changes_with_expiry(
     assert change.new is not None
     before = sequence(meta, change)
     of_old = ", ".join(f"o.{quote(column)}" for column in columns)
-    # A row that stayed has the number that it had, so that only such rows need to be looked at.
+    # An unchanged row keeps its number, so only such rows need to be checked.
     return (
         f"(SELECT {names}, 1L AS {WEIGHT} FROM {written(change.new, before)} UNION ALL "
         f"SELECT {of_old}, -1L AS {WEIGHT} FROM {written(change.old, expired)} o LEFT ANTI JOIN "
@@ -271,7 +270,7 @@ def drop_lineage_columns(written: str) -> str:
 
 
 def written_after(rows: str, number: int) -> str:
-    """Of a relation with `LINEAGE`: what was written after a sequence number (0: all), as SQL."""
+    """The rows of a relation with `LINEAGE` written after a sequence number (0: all), as SQL."""
     found = f" WHERE {_STAMP} > {int(number)}" if number > 0 else ""
     return f"(SELECT * FROM {rows}{found})"
 
@@ -282,14 +281,14 @@ def with_lineage(name: TableName, snapshot: int) -> str:
 
 
 def difference(new: str, old: str, names: str) -> str:
-    """A query of `names` and the weight: all rows of one version, less those of another."""
+    """A query of `names` and the weight: all rows of one version minus those of another."""
     return " UNION ALL ".join(
         f"SELECT {names}, {sign}L AS {WEIGHT} FROM {rows}" for sign, rows in ((1, new), (-1, old))
     )
 
 
 def consolidated(signed: str, columns: Sequence[Column]) -> str:
-    """Signed rows with one weight a row and none of weight 0: SQL that may follow FROM."""
+    """Signed rows with one weight per row and none of weight 0: SQL that may follow FROM."""
     shown, keys = likeness.grouped(columns)
     return (
         f"(SELECT {shown}, sum({WEIGHT}) AS {WEIGHT} FROM ({signed}) "
@@ -308,10 +307,10 @@ def _between(name: TableName, change: Change, part: str = "") -> str:
 def _by_positions(
     name: TableName, meta: Metadata, change: Change, names: str, few_deletes: int
 ) -> str:
-    """All rows of files that came, minus the rows that are marked as deleted since.
+    """All rows of new files, minus the rows that have been marked as deleted since.
 
-    What came and went between the two snapshots cancels. Marked rows are told by a flag of the
-    reader, for which no other column has to be looked at.
+    Rows inserted and deleted between the two snapshots cancel. Marked rows are found by a flag of
+    the reader, which requires no other column.
     """
     assert change.old is not None
     gone = f"FROM (SELECT *, _file, _pos FROM {version(name, change.new)} WHERE _deleted"
@@ -331,7 +330,7 @@ def _by_positions(
 
 
 def is_flagged(meta: Metadata, change: Change) -> bool:
-    """Whether each row that came or went is told by flags of its own in the new snapshot."""
+    """Whether flags in the new snapshot show each inserted or deleted row."""
     ends = (change.old, change.new)
     return change.kind == "positions" and all(meta.snapshots[at].has_lineage for at in ends if at)
 
@@ -343,10 +342,10 @@ def changes_and_matches(
     columns: tuple[str, ...],
     keys: Mapping[str, str],
 ) -> str:
-    """What an `is_flagged` change holds, and the rows with some key, by one read: a query.
+    """The rows of an `is_flagged` change, and the rows with some key, from one read: a query.
 
-    `keys`: column -> a relation of one column, without NULLs, each value once. Beside the columns
-    there are `GONE` and `FRESH`; a row with neither was there before and is there now.
+    `keys`: column -> a relation of one column, without NULLs, each value once. In addition to the
+    columns there are `GONE` and `FRESH`; a row with neither existed before and still does.
     """
     assert change.old is not None
     names = ", ".join(f"r.{quote(column)}" for column in columns)
@@ -371,7 +370,7 @@ def changes_and_matches(
 
 
 def changes_from_matches(rows: str, meta: Metadata, columns: tuple[str, ...]) -> str:
-    """The change alone, as `read` gives it, of the relation `rows` of an `around`."""
+    """Only the change, as from `read`, of the relation `rows` of a `changes_and_matches`."""
     names = ", ".join(quote(column) for column in columns)
     return consolidated(
         f"SELECT {names}, IF({GONE}, -1L, 1L) AS {WEIGHT} FROM {rows} WHERE {GONE} OR {FRESH}",
@@ -380,9 +379,9 @@ def changes_from_matches(rows: str, meta: Metadata, columns: tuple[str, ...]) ->
 
 
 def _by_lineage(name: TableName, meta: Metadata, change: Change, names: str) -> str:
-    """Rows newer than the old snapshot, minus the old rows that are gone or were rewritten.
+    """Rows newer than the old snapshot, minus the old rows that are deleted or rewritten.
 
-    Compaction keeps a row's id and sequence number, so it does not show.
+    Compaction keeps a row's id and sequence number, so it has no effect.
     """
     new, old = version(name, change.new), version(name, change.old)
     of_old = ", ".join(f"o.{column}" for column in names.split(", "))
@@ -401,5 +400,5 @@ def _newer(name: TableName, meta: Metadata, change: Change, names: str) -> str:
 
 
 def sequence(meta: Metadata, change: Change) -> int:
-    """The sequence number up to which rows were there before a change."""
+    """The sequence number up to which rows existed before a change."""
     return meta.snapshots[change.old].sequence if change.old is not None else 0

@@ -1,7 +1,7 @@
-"""New rows of a table by the files that have them, planned once and handed to Spark (`recent.py`).
+"""New rows of a table from the files with them, planned once for Spark (`sequence_scan.py`).
 
-The files of a snapshot are planned by Iceberg's own Java, deletes included, and those that are new
-enough are staged as Iceberg's compaction does it.
+Iceberg's own Java plans the files of a snapshot, including deletes, and those that are new enough
+are staged as in Iceberg's compaction.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Files:
 
 @dataclass
 class PlannedFiles:
-    """`NewerRows` with a JVM in reach."""
+    """`NewerRows` with a JVM."""
 
     spark: SparkSession
     _files: dict[tuple[str, int], _Files] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class PlannedFiles:
         return frame_of(self.spark, table(files.table, own))
 
     def appended(self, _: TableName, __: Change) -> None:
-        """A change reads the new rows by its own SQL."""
+        """A change reads the new rows with its own SQL."""
 
     def close(self) -> None:
         for table, key in self._staged:
@@ -91,5 +91,5 @@ def _planned(spark: SparkSession, name: TableName, snapshot: int) -> _Files:
 
 
 def task_sets(spark: SparkSession) -> Any:
-    """Where Iceberg keeps the files that were handed to it, for one read."""
+    """Iceberg's registry of the files staged for one read."""
     return java_class(spark, "org.apache.iceberg.spark.ScanTaskSetManager").get()

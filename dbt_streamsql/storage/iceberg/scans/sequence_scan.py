@@ -1,14 +1,14 @@
-"""The rows of a table that were written after a sequence number, from the files that have them.
+"""The rows of a table that were written after a sequence number, from the files with them.
 
-Spark reads every file for a condition on `_last_updated_sequence_number`, by which Iceberg does
-not prune. But no row is newer than its data file: one without a number of its own has the file's,
-and what updates and compaction carry over has an older one. So files up to the number are left
-out; the condition stays, for the others may hold old rows too.
+Spark reads every file for a filter on `_last_updated_sequence_number`, by which Iceberg does not
+prune. But no row is newer than its data file: a row without its own number has the file's, and
+rows carried over by updates and compaction have older ones. So files up to the number are left
+out; the filter stays, because the other files may contain old rows too.
 
-With the JVM in reach the files of a snapshot are planned once (`planned_files.py`). Without it,
-commits that only appended are read by Iceberg's scan between two snapshots (`appended_rows.py`).
-All else is read by the condition alone: what is small, and what is new for the most part. Only
-such a scan makes use of a query's other conditions when it plans.
+With a JVM the files of a snapshot are planned once (`planned_files.py`). Without it, append-only
+commits are read by Iceberg's scan between two snapshots (`appended_rows.py`). Everything else is
+read with the filter alone: small tables, and mostly new ones. Only such a scan uses a query's
+other filters when it plans.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from dbt_streamsql.storage.iceberg.scans.changes import Change
 class Recent:
     """The reads of one job in its session; `view` gives a frame a temporary name.
 
-    Of the tables `fixed` something else reads what was appended, by options in its SQL. Over Spark
-    Connect they are read by the condition alone: Spark 4.1 gives such a read our options where
-    each stands in a sub-query of its own.
+    Another reader reads the appended rows of the tables `fixed`, by options in SQL. Over Spark
+    Connect these tables are read with the filter alone: Spark 4.1 applies our options to such a
+    read if each is in its own sub-query.
 
-    A table of at most `few_files` and `few_bytes` is read as quickly as it is planned; above the
-    share `worth` of a table's bytes its new files are not read by themselves.
+    A table of at most `few_files` and `few_bytes` is read as fast as it is planned; above the
+    share `worth` of a table's bytes its new files are not read separately.
     """
 
     spark: SparkSession
@@ -51,7 +51,7 @@ class Recent:
     def rows(self, name: TableName, meta: Metadata, snapshot: int, number: int) -> str:
         """The rows of a snapshot that were written after a sequence number (0: all): SQL.
 
-        They have `changes.LINEAGE` beside their columns.
+        They have `changes.LINEAGE` in addition to their columns.
         """
         key = (str(name), snapshot, number)
         if key not in self._known:
@@ -62,26 +62,26 @@ class Recent:
         return self._known[key]
 
     def appended(self, name: TableName, change: Change) -> str | None:
-        """The rows of a change of kind append, where its own SQL would not do beside `rows`."""
+        """The rows of a change of kind append, where its own SQL would conflict with `rows`."""
         if change.kind != "append" or change.old is None:
             return None
         frame = None if str(name) in self.fixed else self._newer.appended(name, change)
         return self.view(frame) if frame is not None else None
 
     def close(self) -> None:
-        """Let Iceberg forget the files that were handed to it."""
+        """Let Iceberg discard the files staged for it."""
         self._newer.close()
 
     def _frame(
         self, name: TableName, meta: Metadata, snapshot: int, number: int
     ) -> DataFrame | None:
-        """Rows written after a number, maybe others too; None: the condition alone is better."""
+        """Rows written after a number, possibly with others; None: the filter alone is better."""
         at = meta.snapshots[snapshot]
         size = at.count("total-files-size")
         if at.count("total-data-files") <= self.few_files and size <= self.few_bytes:
             return None
         if meta.lags(snapshot):
-            # Both ways give the columns that the table has now.
+            # Both ways return the table's current columns.
             return None
         if self._newer.by_options and str(name) in self.fixed:
             return None
