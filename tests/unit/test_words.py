@@ -1,9 +1,10 @@
-"""Messages, help texts and logs use the words of dbt, Spark and Materialize."""
+"""Messages, help texts, logs, docs and docstrings use the words of dbt, Spark and Materialize."""
 
 from __future__ import annotations
 
 import ast
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,37 +13,32 @@ import pytest
 from tests.support.product import root
 
 AVOIDED = re.compile(r"\b(anew|told|tells|nobody|somebody|whoever)\b", re.IGNORECASE)
-"""Say who does what: rebuilt, reported, recorded, another process."""
+"""Write what does what: rebuilt, reported, recorded, another process."""
 
-_DEFINITIONS = (ast.Module, ast.ClassDef, ast.FunctionDef)
+_NAME = re.compile(r"`[^`]*`")
+PAGES = [*sorted((root().parent / "docs").glob("*.md")), root().parent / "README.md"]
 
 
-def _texts(tree: ast.Module) -> Iterator[str]:
-    """All strings but docstrings, and the docstrings of commands, which are their help."""
-    docstrings = set()
-    for node in ast.walk(tree):
-        if isinstance(node, _DEFINITIONS):
-            docstrings |= {
-                id(each.value)
-                for each in getattr(node, "body", ())
-                if isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)
-            }
-        if isinstance(node, ast.FunctionDef):
-            decorators = " ".join(ast.unparse(each) for each in node.decorator_list)
-            if re.search(r"\b(command|group)\(", decorators):
-                yield ast.get_docstring(node) or ""
-    # A single word is a name.
-    yield from (
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and " " in node.value
-        and id(node) not in docstrings
-    )
+def _texts(path: Path) -> Iterator[str]:
+    """All strings and comments of a module. A single word is a name."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield node.value
+    with path.open("rb") as file:
+        yield from (
+            token.string
+            for token in tokenize.tokenize(file.readline)
+            if token.type == tokenize.COMMENT
+        )
 
 
 @pytest.mark.parametrize("path", sorted(root().rglob("*.py")), ids=lambda path: path.stem)
-def test_texts_that_users_see_have_plain_words(path: Path) -> None:
-    texts = _texts(ast.parse(path.read_text(encoding="utf-8")))
+def test_texts_of_the_package_have_plain_words(path: Path) -> None:
+    texts = (_NAME.sub("", text) for text in _texts(path))
     assert [text for text in texts if AVOIDED.search(text)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_pages_have_plain_words(page: Path) -> None:
+    lines = _NAME.sub("", page.read_text(encoding="utf-8")).splitlines()
+    assert [line for line in lines if AVOIDED.search(line)] == []
