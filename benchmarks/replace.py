@@ -23,7 +23,7 @@ from benchmarks.measure import jobs_so_far, settle
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.publish.plain_tables import Build
 from dbt_streamsql.storage.iceberg.staging import create_schema
-from dbt_streamsql.storage.tables.staged_table import TableSpec
+from dbt_streamsql.storage.staged_table import TableSpec
 
 SLOWER = 1.1
 """The target: ours takes at most this share of the time of dbt-spark's statement on Iceberg."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dbt_streamsql.compiler.frontend.ttl_hints import ttl_hints
+from dbt_streamsql.compiler.parsing.ttl_hints import ttl_hints
 from dbt_streamsql.durations import seconds_of
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.state import KINDS, StateTtl

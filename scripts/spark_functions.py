@@ -6,13 +6,13 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from dbt_streamsql.compiler.frontend.builtin_functions import (
+from dbt_streamsql.compiler.binding.aggregate_calls import UNSTABLE
+from dbt_streamsql.compiler.parsing.builtin_functions import (
     AGGREGATES,
     GENERATORS,
     VOLATILE,
     WINDOWS,
 )
-from dbt_streamsql.compiler.lowering.aggregate_calls import UNSTABLE
 from dbt_streamsql.engine import Engine
 
 FILE = Path(__file__).parents[1] / "docs" / "spark_functions.md"

@@ -23,7 +23,11 @@ def main() -> int:
     modules = {_dotted(root, path): path for path in sorted(root.rglob("*.py"))}
     trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in modules.items()}
     arrows = {name: set(_imported(name, tree, modules)) for name, tree in trees.items()}
-    rooms = _between(arrows)
+    running = {
+        name: set(_imported(name, _without_types(tree), modules)) for name, tree in trees.items()
+    }
+    packages = {name for name, path in modules.items() if path.stem == "__init__"}
+    rooms = _between(running, packages)
     folders = Counter(path.parent.relative_to(root.parent) for path in modules.values())
     stems = Counter(path.stem for path in modules.values() if path.stem[0] != "_")
     texts = [path.read_text(encoding="utf-8") for path in modules.values()]
@@ -32,7 +36,8 @@ def main() -> int:
         "rooms (folders)": len({room for pair in rooms for room in pair}),
         "arrows between rooms": len(rooms),
         "levels of rooms": _levels(rooms),
-        "import circles of modules": len(list(_circles(arrows))),
+        "import circles of modules": len(list(_circles(running))),
+        "the same, with imports for types alone": len(list(_circles(arrows))),
         "import circles of rooms": len(list(_circles(_grouped(rooms)))),
         f"folders of more than {MANY_FILES} files": sum(n > MANY_FILES for n in folders.values()),
         "files of the largest folders": ", ".join(
@@ -66,14 +71,27 @@ def _imported(name: str, tree: ast.Module, known: Iterable[str]) -> Iterator[str
                     yield found
 
 
-def _room(module: str) -> str:
+def _without_types(tree: ast.Module) -> ast.Module:
+    """The tree without what only type checkers import; it is changed for that."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = [ast.Pass()]
+    return tree
+
+
+def _room(module: str, packages: set[str]) -> str:
     """A file at the top is a room of its own."""
     parts = module.split(".")
-    return module if len(parts) <= 2 else ".".join(parts[:-1])
+    inside = module not in packages and len(parts) > 2
+    return ".".join(parts[:-1]) if inside else module
 
 
-def _between(arrows: dict[str, set[str]]) -> set[tuple[str, str]]:
-    pairs = {(_room(name), _room(other)) for name, every in arrows.items() for other in every}
+def _between(arrows: dict[str, set[str]], packages: set[str]) -> set[tuple[str, str]]:
+    pairs = {
+        (_room(name, packages), _room(other, packages))
+        for name, every in arrows.items()
+        for other in every
+    }
     return {pair for pair in pairs if pair[0] != pair[1]}
 
 
@@ -123,8 +141,9 @@ def _wide(tree: ast.Module) -> int:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             given = node.args
-            names = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
-            found += len([name for name in names if name not in ("self", "cls")]) >= MANY_PARAMETERS
+            every = (*given.posonlyargs, *given.args, *given.kwonlyargs)
+            names = [each.arg for each in every if each.arg not in ("self", "cls")]
+            found += len(names) >= MANY_PARAMETERS
     return found
 
 

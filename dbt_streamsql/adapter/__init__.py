@@ -6,8 +6,8 @@ from pathlib import Path
 
 from dbt.adapters.base import AdapterPlugin
 
-from dbt_streamsql.adapter.credentials import StreamSqlCredentials
 from dbt_streamsql.adapter.impl import StreamSqlAdapter
+from dbt_streamsql.adapter.profile.credentials import StreamSqlCredentials
 
 _PACKAGE = Path(__file__).parent.parent
 _SHIPPED = _PACKAGE / "macros"

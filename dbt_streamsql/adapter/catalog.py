@@ -14,7 +14,7 @@ from dbt_common.contracts.metadata import (
     TableMetadata,
 )
 
-from dbt_streamsql.adapter.relation import StreamSqlRelation
+from dbt_streamsql.adapter.common.relation import StreamSqlRelation
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
 

@@ -16,10 +16,10 @@ from dbt.adapters.exceptions import FailedToConnectError
 from dbt.adapters.spark.connections import SparkConnectionManager
 from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 
+from dbt_streamsql.adapter.common.error_messages import cause_of, trace_of
+from dbt_streamsql.adapter.common.secrets import scrub
 from dbt_streamsql.adapter.config.model_config import Reads
-from dbt_streamsql.adapter.error_messages import cause_of, trace_of
 from dbt_streamsql.adapter.host import SparkHost, host_of_profile, project_root
-from dbt_streamsql.adapter.secrets import scrub
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.spark.session import set_pool
@@ -278,7 +278,7 @@ class StreamSqlConnectionManager(SparkConnectionManager):
 
 
 def _rows(frame: Any) -> list[tuple[Any, ...]]:
-    from dbt_streamsql.storage.tables.columns import collected
+    from dbt_streamsql.storage.columns import collected
 
     return [tuple(map(_plain, row)) for row in collected(frame)]
 

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from dbt_streamsql.adapter.error_messages import cause_of
+from dbt_streamsql.adapter.common.error_messages import cause_of
+from dbt_streamsql.adapter.common.secrets import scrub
 from dbt_streamsql.adapter.host import SparkHost
-from dbt_streamsql.adapter.secrets import scrub
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime.spark import jars
 from dbt_streamsql.runtime.spark.java import find_java
-from dbt_streamsql.storage.iceberg.java import is_connect
+from dbt_streamsql.storage.java import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,6 +13,8 @@ from dbt.adapters.events.logging import AdapterLogger
 from dbt_common.exceptions import DbtRuntimeError
 
 from dbt_streamsql.adapter import plan_files
+from dbt_streamsql.adapter.common.error_messages import listed
+from dbt_streamsql.adapter.common.relation import StreamSqlRelation
 from dbt_streamsql.adapter.config import (
     model_config,
     partial_update,
@@ -22,14 +24,12 @@ from dbt_streamsql.adapter.config import (
 )
 from dbt_streamsql.adapter.config.folder_config import own_config
 from dbt_streamsql.adapter.connections import named_by, reads_rows
-from dbt_streamsql.adapter.credentials import DEFAULT_WAREHOUSE
-from dbt_streamsql.adapter.error_messages import listed
 from dbt_streamsql.adapter.host import project_root
-from dbt_streamsql.adapter.relation import StreamSqlRelation
+from dbt_streamsql.adapter.profile.credentials import DEFAULT_WAREHOUSE
 from dbt_streamsql.adapter.run_operations import OperationsAdapter
 from dbt_streamsql.adapter.run_results import check_policy
 from dbt_streamsql.adapter.waiting import WaitingList
-from dbt_streamsql.compiler.frontend.names import written_by
+from dbt_streamsql.compiler.parsing.names import written_by
 from dbt_streamsql.errors import Place, StreamSqlError
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from dbt_streamsql.runtime.spark.session import (
     new_session,
     open_session,
 )
-from dbt_streamsql.storage.iceberg.java import is_connect
+from dbt_streamsql.storage.java import is_connect
 from dbt_streamsql.warm import discover
 
 if TYPE_CHECKING:

@@ -17,13 +17,13 @@ from dbt_common.events.event_manager_client import add_callback_to_manager
 from dbt_common.exceptions import DbtBaseException
 
 from dbt_streamsql.adapter import debug, python_models, seeds
+from dbt_streamsql.adapter.common.error_messages import cause_of, trace_of
+from dbt_streamsql.adapter.common.relation import StreamSqlColumn, StreamSqlRelation
 from dbt_streamsql.adapter.config import model_config, partial_update, plain_table
 from dbt_streamsql.adapter.config.folder_config import own_config
 from dbt_streamsql.adapter.config.layout import partition_fields
 from dbt_streamsql.adapter.connections import named_in
 from dbt_streamsql.adapter.engine_models import MaintainedAdapter
-from dbt_streamsql.adapter.error_messages import cause_of, trace_of
-from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
 from dbt_streamsql.adapter.run_results import Outcomes
 from dbt_streamsql.plan.operators import HEADINGS, cells
 from dbt_streamsql.quoting import (

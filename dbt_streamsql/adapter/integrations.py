@@ -8,9 +8,9 @@ from typing import Any
 from dbt.adapters.catalogs import CatalogIntegration, CatalogIntegrationConfig
 from dbt_common.exceptions import DbtRuntimeError
 
-from dbt_streamsql.adapter import secrets
-from dbt_streamsql.adapter.credentials import texts
-from dbt_streamsql.adapter.error_messages import listed
+from dbt_streamsql.adapter.common import secrets
+from dbt_streamsql.adapter.common.error_messages import listed
+from dbt_streamsql.adapter.profile.credentials import texts
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import check_name
 from dbt_streamsql.runtime.spark.session import SessionSettings

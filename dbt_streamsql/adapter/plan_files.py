@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dbt.adapters.events.logging import AdapterLogger
 from dbt.flags import get_flags
 
-from dbt_streamsql.adapter.error_messages import cause_of
+from dbt_streamsql.adapter.common.error_messages import cause_of
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.document import PlanDocument
 from dbt_streamsql.plan.state import StateTtl

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.storage.iceberg.java import moved
+from dbt_streamsql.storage.java import moved
 from dbt_streamsql.storage.python_code import execute
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _to_spark(result: Any, session: SparkSession) -> DataFrame:
 def _of_pandas(frame: Any, session: SparkSession) -> DataFrame:
     import pyarrow as pa
 
-    from dbt_streamsql.storage.tables.columns import arrow_frame
+    from dbt_streamsql.storage.columns import arrow_frame
 
     if len(frame):
         return session.createDataFrame(frame)

@@ -18,10 +18,10 @@ from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 from dbt_common.utils.executor import executor
 
 from dbt_streamsql.adapter import catalog
+from dbt_streamsql.adapter.common.relation import StreamSqlColumn, StreamSqlRelation
 from dbt_streamsql.adapter.connections import StreamSqlConnectionManager, reads_rows
 from dbt_streamsql.adapter.host import SparkHost, project_root
 from dbt_streamsql.adapter.integrations import IcebergCatalog
-from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
 from dbt_streamsql.meta.inspect.system_tables import PREFIX
 from dbt_streamsql.quoting import TableName, check_name, quote
 from dbt_streamsql.storage.locations import Roots
@@ -195,7 +195,7 @@ class RelationsAdapter(SparkAdapter):
         elif relation.is_view:
             super().drop_relation(relation)
         else:
-            from dbt_streamsql.storage.tables.emptied import location_of, swept
+            from dbt_streamsql.storage.emptied import location_of, swept
 
             with swept(location_of(self.session, relation.render())):
                 super().drop_relation(relation)

@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Any
 from dbt.adapters.events.logging import AdapterLogger
 
 from dbt_streamsql.adapter.config.folder_config import KEYS
+from dbt_streamsql.adapter.profile.credentials import POLICIES
 from dbt_streamsql.errors import StreamSqlError
 
 if TYPE_CHECKING:
     from dbt_streamsql.engine import Engine
 
 logger = AdapterLogger("StreamSQL")
-
-POLICIES = ("run", "passed_subgraph", "model")
-"""When a run is published: at its end if nothing failed; at its end, without what failed and what
-depends on it; each view as soon as it is built."""
 
 _FAILED = frozenset({"error", "fail", "runtime error", "partial success"})
 

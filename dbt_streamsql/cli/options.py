@@ -12,7 +12,7 @@ from typing import Any
 import click
 from pyspark.errors import PySparkException
 
-from dbt_streamsql.adapter.error_messages import cause_of
+from dbt_streamsql.adapter.common.error_messages import cause_of
 from dbt_streamsql.adapter.host import SparkHost, host_of, host_of_profile
 from dbt_streamsql.engine import Engine
 from dbt_streamsql.errors import StreamSqlError
@@ -117,7 +117,7 @@ def print_json(body: dict[str, Any]) -> None:
 def _settings(warehouse: Path | None, *named: str | None) -> SessionSettings:
     if warehouse is not None:
         return SessionSettings(warehouse=str(warehouse))
-    from dbt_streamsql.adapter.profiles import settings_of
+    from dbt_streamsql.adapter.profile.profiles import settings_of
 
     return settings_of(*named)
 
@@ -131,7 +131,7 @@ def _host(warehouse: Path | None, *named: str | None) -> SparkHost:
     if warehouse is not None:
         meta, _ = _meta(warehouse)
         return host_of(SessionSettings(warehouse=str(warehouse)), meta)
-    from dbt_streamsql.adapter.profiles import credentials_of
+    from dbt_streamsql.adapter.profile.profiles import credentials_of
 
     credentials, root = credentials_of(*named)
     return host_of_profile(credentials, root)
@@ -140,6 +140,6 @@ def _host(warehouse: Path | None, *named: str | None) -> SparkHost:
 def _meta(warehouse: Path | None, *named: str | None) -> tuple[str, str]:
     if warehouse is not None:
         return in_file(warehouse / STORE_FILE), ""
-    from dbt_streamsql.adapter.profiles import meta_of
+    from dbt_streamsql.adapter.profile.profiles import meta_of
 
     return meta_of(*named)

@@ -17,7 +17,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import LEVELS, open_store
 from dbt_streamsql.meta.inspect.wait import wait_for, wait_for_lag, wait_for_table
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.tables.columns import collected
+from dbt_streamsql.storage.columns import collected
 
 
 @click.command()

@@ -16,7 +16,7 @@ import click
 
 from dbt_streamsql.adapter.dbt_commands import Invocation
 from dbt_streamsql.adapter.host import host_of_profile
-from dbt_streamsql.adapter.profiles import credentials_of
+from dbt_streamsql.adapter.profile.profiles import credentials_of
 from dbt_streamsql.cli.options import FOLDER, engine_of_warehouse, errors_as_text, of_a_project
 from dbt_streamsql.cli.progress import told_on
 from dbt_streamsql.durations import seconds_of

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import click
 from click.core import ParameterSource
 
-from dbt_streamsql.adapter import secrets
+from dbt_streamsql.adapter.common import secrets
 from dbt_streamsql.cli.options import PROJECT, errors_as_text
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.model.addresses import STORE_FILE, file_of, in_file
@@ -110,7 +110,7 @@ for _option in PROJECT:
 
 def _of_profile(*named: str | None) -> tuple[str, int]:
     """The store and the port of a project's profile."""
-    from dbt_streamsql.adapter.profiles import credentials_of
+    from dbt_streamsql.adapter.profile.profiles import credentials_of
 
     credentials, root = credentials_of(*named)
     url = credentials.meta_url(root)

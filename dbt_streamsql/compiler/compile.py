@@ -9,23 +9,23 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from dbt_streamsql.__version__ import version
+from dbt_streamsql.compiler.binding.aggregate_calls import UNSTABLE
+from dbt_streamsql.compiler.binding.bind import Opened, bind, open_views
+from dbt_streamsql.compiler.binding.scalar import is_volatile
 from dbt_streamsql.compiler.codegen.emitter import Emitter
 from dbt_streamsql.compiler.codegen.render_sql import plain, render
 from dbt_streamsql.compiler.codegen.tree_json import node_of, tree_of
 from dbt_streamsql.compiler.compiler_version import parser_version
 from dbt_streamsql.compiler.explain import describe
-from dbt_streamsql.compiler.frontend.bind import Opened, bind, open_views
-from dbt_streamsql.compiler.frontend.depth import deeply
-from dbt_streamsql.compiler.frontend.scalar import is_volatile
-from dbt_streamsql.compiler.frontend.unsupported import Reason, Unsupported
-from dbt_streamsql.compiler.frontend.zeros import one_zero
-from dbt_streamsql.compiler.lowering.aggregate_calls import UNSTABLE
 from dbt_streamsql.compiler.lowering.builder import Built, build
 from dbt_streamsql.compiler.lowering.schemas import Remembering, Schemas
+from dbt_streamsql.compiler.lowering.view import View, top, under_names
+from dbt_streamsql.compiler.parsing.depth import deeply
+from dbt_streamsql.compiler.parsing.unsupported import Reason, Unsupported
 from dbt_streamsql.compiler.passes.merge_projections import merge
+from dbt_streamsql.compiler.passes.one_zero import one_zero
 from dbt_streamsql.compiler.passes.prune_columns import prune
 from dbt_streamsql.compiler.rules.incrementalize import incrementalize
-from dbt_streamsql.compiler.rules.view import View, top, under_names
 from dbt_streamsql.compiler.state.ttl import still_forgetting, with_ttls
 from dbt_streamsql.compiler.wide.wide_query import build_wide, wide_in
 from dbt_streamsql.errors import Place, StreamSqlError

@@ -6,8 +6,8 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from dbt_streamsql.compiler.frontend.names import table_uses
-from dbt_streamsql.compiler.frontend.parse import statements
+from dbt_streamsql.compiler.parsing.names import table_uses
+from dbt_streamsql.compiler.parsing.parse import statements
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName, quote
 

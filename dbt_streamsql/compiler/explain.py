@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 
+from dbt_streamsql.compiler.lowering.view import View, top
 from dbt_streamsql.compiler.rules import fold, folded, limit
 from dbt_streamsql.compiler.rules.match import by_key
-from dbt_streamsql.compiler.rules.view import View, top
 from dbt_streamsql.compiler.state.ttl import slots
 from dbt_streamsql.plan.operators import APPEND, RETRACT, UPSERT, Operator
 from dbt_streamsql.plan.relational import (

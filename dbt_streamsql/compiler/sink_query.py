@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from dbt_streamsql.compiler.frontend.builtin_functions import GENERATORS
-from dbt_streamsql.compiler.frontend.names import table_uses
-from dbt_streamsql.compiler.frontend.parse import parse
-from dbt_streamsql.compiler.frontend.scalar import called
+from dbt_streamsql.compiler.binding.scalar import called
+from dbt_streamsql.compiler.parsing.builtin_functions import GENERATORS
+from dbt_streamsql.compiler.parsing.names import table_uses
+from dbt_streamsql.compiler.parsing.parse import parse
 from dbt_streamsql.compiler.stream_query import compile_stream
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog, TableInfo

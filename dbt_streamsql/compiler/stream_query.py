@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dbt_streamsql.compiler.compile import compile_view
-from dbt_streamsql.compiler.frontend.names import replace_tables, table_uses
-from dbt_streamsql.compiler.frontend.parse import parse as parsed
+from dbt_streamsql.compiler.parsing.names import replace_tables, table_uses
+from dbt_streamsql.compiler.parsing.parse import parse as parsed
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog, TableInfo
 from dbt_streamsql.plan.compiled import CompiledPlan

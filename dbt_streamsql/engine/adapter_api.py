@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dbt_streamsql.compiler.frontend.parse import statements
-from dbt_streamsql.compiler.frontend.sql_functions import Function, Parameter
+from dbt_streamsql.compiler.parsing.parse import statements
+from dbt_streamsql.compiler.parsing.sql_functions import Function, Parameter
 from dbt_streamsql.engine.consistent_reads import ConsistentReads, Earlier
 from dbt_streamsql.engine.current import CurrentEpoch
 from dbt_streamsql.engine.definitions import configuration_of

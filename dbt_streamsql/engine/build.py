@@ -17,13 +17,14 @@ from dbt_streamsql.engine.options import EngineOptions
 from dbt_streamsql.engine.queries import Queries
 from dbt_streamsql.engine.revisions import Revisions
 from dbt_streamsql.engine.sinks import SinkManager
+from dbt_streamsql.engine.spark_catalog import SparkCatalog
 from dbt_streamsql.engine.tables import TableDefiner
 from dbt_streamsql.engine.user_sql import expanded
 from dbt_streamsql.meta import open_store
 from dbt_streamsql.meta.model.addresses import store_of
 from dbt_streamsql.runtime.core.clock import SystemClock
 from dbt_streamsql.runtime.core.epoch_state import Warehouse
-from dbt_streamsql.runtime.spark.catalog import SparkCatalog
+from dbt_streamsql.runtime.refresh.spark_program import SparkProgram
 from dbt_streamsql.runtime.spark.session_pool import SessionPool
 
 
@@ -56,6 +57,7 @@ def parts_of(spark: SparkSession, catalog: str, meta: str, options: EngineOption
         options.connections,
         options.tuning,
         options.clock or SystemClock(),
+        programs=SparkProgram,
     )
     current = CurrentEpoch(store)
 

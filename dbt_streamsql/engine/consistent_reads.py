@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from dbt_streamsql.compiler.frontend.names import replace_tables
-from dbt_streamsql.compiler.frontend.parse import parse, writes
+from dbt_streamsql.compiler.parsing.names import replace_tables
+from dbt_streamsql.compiler.parsing.parse import parse, writes
 from dbt_streamsql.engine.current import CurrentEpoch
+from dbt_streamsql.engine.spark_catalog import SparkCatalog
 from dbt_streamsql.engine.user_sql import has_own_tables, written_out
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import (
@@ -31,11 +32,10 @@ from dbt_streamsql.runtime.core.epoch_state import EpochState, Warehouse, readab
 from dbt_streamsql.runtime.reads import staleness
 from dbt_streamsql.runtime.reads.lease_keeper import LeaseKeeper
 from dbt_streamsql.runtime.reads.published_views import CURRENT
-from dbt_streamsql.runtime.spark.catalog import SparkCatalog
+from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import metadata, staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.inputs import delta_log, inputs
-from dbt_streamsql.storage.tables.columns import type_text
 
 if TYPE_CHECKING:
     from typing_extensions import Self

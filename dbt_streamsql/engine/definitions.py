@@ -9,14 +9,15 @@ from dataclasses import asdict, replace
 from hashlib import sha256
 from typing import Any
 
+from dbt_streamsql.compiler.binding.bind import open_views
 from dbt_streamsql.compiler.compile import compile_view
 from dbt_streamsql.compiler.compiler_version import identity
-from dbt_streamsql.compiler.frontend.bind import open_views
 from dbt_streamsql.compiler.redefinition.redefine import redefinition
 from dbt_streamsql.compiler.sink_query import compile_sink
 from dbt_streamsql.compiler.stream_query import Upserts, compile_stream, timed_columns
 from dbt_streamsql.compiler.unsent_values import OPERATION, carrying_of
 from dbt_streamsql.connectors.sources.source import Omitting, Source
+from dbt_streamsql.engine.spark_catalog import SparkCatalog
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Job, Sink
 from dbt_streamsql.plan import drift
@@ -43,7 +44,6 @@ from dbt_streamsql.runtime.ingest.stream_definition import (
     opened,
     stream_of,
 )
-from dbt_streamsql.runtime.spark.catalog import SparkCatalog
 from dbt_streamsql.state_ttl import as_data, state_ttl_of
 from dbt_streamsql.storage.conf import settings_of
 

@@ -8,6 +8,7 @@ from dbt_streamsql.compiler.plan_file import document_of
 from dbt_streamsql.compiler.state import ttl_oracle
 from dbt_streamsql.engine.consistent_reads import ConsistentReads, Reader
 from dbt_streamsql.engine.current import CurrentEpoch
+from dbt_streamsql.engine.spark_catalog import SparkCatalog
 from dbt_streamsql.meta.inspect.wait import wait_for
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.document import PlanDocument
@@ -16,7 +17,6 @@ from dbt_streamsql.runtime.changelog import changelog_query
 from dbt_streamsql.runtime.core import cost
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, plan_of, registered
 from dbt_streamsql.runtime.reads import verification
-from dbt_streamsql.runtime.spark.catalog import SparkCatalog
 
 
 class Queries:

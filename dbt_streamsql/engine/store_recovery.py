@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.engine.definitions import Definitions
+from dbt_streamsql.engine.spark_catalog import SparkCatalog
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Barrier, Fence, Job, TableVersion
 from dbt_streamsql.meta.model.records import Pin
@@ -30,9 +31,8 @@ from dbt_streamsql.runtime.ingest import stream_definition
 from dbt_streamsql.runtime.publish import publish
 from dbt_streamsql.runtime.revise import catalog_scan
 from dbt_streamsql.runtime.revise.catalog_scan import CatalogScan
-from dbt_streamsql.runtime.spark.catalog import SparkCatalog
+from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import files
-from dbt_streamsql.storage.tables.columns import type_text
 
 if TYPE_CHECKING:
     from dbt_streamsql.engine.consistent_reads import ConsistentReads

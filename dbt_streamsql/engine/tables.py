@@ -26,6 +26,7 @@ from dbt_streamsql.engine.options import (
     ViewOptions,
     WideOptions,
 )
+from dbt_streamsql.engine.spark_catalog import SparkCatalog
 from dbt_streamsql.engine.user_sql import expanded_to_store
 from dbt_streamsql.errors import Place
 from dbt_streamsql.plan.compiled import CompiledPlan
@@ -41,7 +42,6 @@ from dbt_streamsql.runtime.ingest.stream_definition import Stream, forget, side_
 from dbt_streamsql.runtime.publish import plain_tables, publish
 from dbt_streamsql.runtime.publish.plain_tables import Build
 from dbt_streamsql.runtime.report import TableReport, reports_of
-from dbt_streamsql.runtime.spark.catalog import SparkCatalog
 from dbt_streamsql.state_ttl import state_ttl_of
 from dbt_streamsql.storage.iceberg import staging
 

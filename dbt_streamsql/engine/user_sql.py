@@ -8,15 +8,15 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from dbt_streamsql.compiler.frontend.changelog_function import (
+from dbt_streamsql.compiler.parsing.changelog_function import (
     changelog_calls,
     refuse_calls,
     write_out,
 )
-from dbt_streamsql.compiler.frontend.names import replace_tables
-from dbt_streamsql.compiler.frontend.parse import without_qualify
-from dbt_streamsql.compiler.frontend.sql_functions import Function, expand
-from dbt_streamsql.compiler.frontend.ttl_hints import without_ttl_hints
+from dbt_streamsql.compiler.parsing.names import replace_tables
+from dbt_streamsql.compiler.parsing.parse import without_qualify
+from dbt_streamsql.compiler.parsing.sql_functions import Function, expand
+from dbt_streamsql.compiler.parsing.ttl_hints import without_ttl_hints
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore
 from dbt_streamsql.meta.inspect import system_tables as meta_tables

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.storage.iceberg.java import is_connect, write_file
+from dbt_streamsql.storage.java import is_connect, write_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,7 +6,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
-from dbt_streamsql.storage.iceberg.java import items, java_class
+from dbt_streamsql.storage.java import items, java_class
 from dbt_streamsql.warm import process
 from dbt_streamsql.warm.record import State
 

@@ -6,7 +6,7 @@ import pytest
 
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.document import PlanDocument
-from dbt_streamsql.runtime.spark.program import SparkProgram
+from dbt_streamsql.runtime.refresh.spark_program import SparkProgram
 
 INCREMENTAL = {
     "filter": "SELECT id, amount FROM {s}.orders WHERE qty > 1",

@@ -23,8 +23,8 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.publish.constraints import Constraint
 from dbt_streamsql.runtime.publish.plain_tables import Build
 from dbt_streamsql.runtime.spark.session import new_session
+from dbt_streamsql.storage.staged_table import StagingPurpose, TableSpec
 from dbt_streamsql.storage.tables import registry
-from dbt_streamsql.storage.tables.staged_table import StagingPurpose, TableSpec
 
 REPLACES = 50
 ROWS = 1000

@@ -12,8 +12,8 @@ from dbt_streamsql.runtime.publish.plain_tables import Build
 from dbt_streamsql.runtime.spark.session import new_session
 from dbt_streamsql.runtime.spark.session_pool import JobCount
 from dbt_streamsql.storage.iceberg import metadata, staging
+from dbt_streamsql.storage.staged_table import StagingPurpose, TableSpec
 from dbt_streamsql.storage.tables import registry
-from dbt_streamsql.storage.tables.staged_table import StagingPurpose, TableSpec
 
 pytestmark = pytest.mark.spark
 

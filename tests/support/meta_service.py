@@ -18,9 +18,9 @@ from fastapi import FastAPI
 from dbt_streamsql.meta import MetaStore, open_store
 from dbt_streamsql.meta.client import local_tokens
 from dbt_streamsql.meta.model import tokens
+from dbt_streamsql.meta.service.access.state import Service
 from dbt_streamsql.meta.service.app import create_app
 from dbt_streamsql.meta.service.listen import Address, listening, server_of
-from dbt_streamsql.meta.service.state import Service
 from tests.support import patience
 
 

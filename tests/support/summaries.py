@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg.files import parquet
-from dbt_streamsql.storage.iceberg.java import java_class, java_table
+from dbt_streamsql.storage.java import java_class, java_table
 
 Summary = Mapping[str, str]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dbt_streamsql.storage.iceberg.access import CLASSIC, WAYS
-from dbt_streamsql.storage.iceberg.jvm import JvmTables
-from dbt_streamsql.storage.iceberg.sql import SqlTables
+from dbt_streamsql.storage.iceberg.strategies.jvm import JvmTables
+from dbt_streamsql.storage.iceberg.strategies.sql import SqlTables
 
 
 def by_sql(monkeypatch, method):

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbt_streamsql.adapter import seeds
+from dbt_streamsql.adapter.common.error_messages import cause_of
+from dbt_streamsql.adapter.common.relation import StreamSqlColumn, StreamSqlRelation
 from dbt_streamsql.adapter.config import model_config
 from dbt_streamsql.adapter.connections import is_query
-from dbt_streamsql.adapter.error_messages import cause_of
 from dbt_streamsql.adapter.impl import StreamSqlAdapter
-from dbt_streamsql.adapter.relation import StreamSqlColumn, StreamSqlRelation
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.report import TableReport
 from dbt_streamsql.storage.locations import Roots

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbt_streamsql.compiler.frontend.changelog_function import (
+from dbt_streamsql.compiler.parsing.changelog_function import (
     changelog_calls,
     refuse_calls,
     write_out,

@@ -6,7 +6,7 @@ import pytest
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from dbt_streamsql.compiler.frontend.dialect import parse_all, to_sql, unfaithful
+from dbt_streamsql.compiler.parsing.dialect import parse_all, to_sql, unfaithful
 
 EXPRESSIONS = r"""
 to_char(price, '099.9')

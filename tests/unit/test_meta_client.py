@@ -21,7 +21,7 @@ from dbt_streamsql.meta.client.client import (
     MetaClient,
     StagedClient,
 )
-from dbt_streamsql.meta.service.holds import Holds
+from dbt_streamsql.meta.service.access.holds import Holds
 from dbt_streamsql.meta.store.api import Leaders, Leases, StagedLedger
 from dbt_streamsql.meta.store.schema import SCHEMA_VERSION
 from tests.support import patience

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbt_streamsql.compiler.frontend.names import replace_tables, uses_without_tree
+from dbt_streamsql.compiler.parsing.names import replace_tables, uses_without_tree
 
 REPLACED = """
 SELECT t.id FROM c.s.t

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbt_streamsql.adapter import secrets
+from dbt_streamsql.adapter.common import secrets
 
 SECRET = "s3cr3t-word"  # noqa: S105 - made up
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from dbt_streamsql.adapter.profiles import credentials_of
+from dbt_streamsql.adapter.profile.profiles import credentials_of
 from dbt_streamsql.cli import main
 
 PROFILE = """

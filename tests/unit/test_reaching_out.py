@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dbt_streamsql.compiler.frontend.dialect import parse_all, to_sql
 from dbt_streamsql.compiler.lowering.outer_references import reaching_out
+from dbt_streamsql.compiler.parsing.dialect import parse_all, to_sql
 
 
 @pytest.mark.parametrize(

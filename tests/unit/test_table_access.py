@@ -9,8 +9,8 @@ import pytest
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.storage.iceberg import metadata
 from dbt_streamsql.storage.iceberg.access import CLASSIC, CONNECT, WAYS, full_name, tables_of
-from dbt_streamsql.storage.iceberg.jvm import JvmTables
-from dbt_streamsql.storage.iceberg.sql import SqlTables
+from dbt_streamsql.storage.iceberg.strategies.jvm import JvmTables
+from dbt_streamsql.storage.iceberg.strategies.sql import SqlTables
 
 
 def without_init(name):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dbt_streamsql import StreamSqlError
-from dbt_streamsql.compiler.frontend.ttl_hints import ttl_hints, without_ttl_hints
+from dbt_streamsql.compiler.parsing.ttl_hints import ttl_hints, without_ttl_hints
 
 
 @pytest.mark.parametrize(

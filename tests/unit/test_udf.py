@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dbt_streamsql.compiler.frontend.parse import statements
-from dbt_streamsql.compiler.frontend.sql_functions import Function, Parameter, expand
+from dbt_streamsql.compiler.parsing.parse import statements
+from dbt_streamsql.compiler.parsing.sql_functions import Function, Parameter, expand
 from dbt_streamsql.errors import StreamSqlError
 
 DOUBLE = Function("l.s.double", "scalar", (Parameter("x", "int"),), "int", "select x * 2 -- twice")

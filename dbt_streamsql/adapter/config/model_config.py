@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.spark.impl import SparkConfig
 
+from dbt_streamsql.adapter.common.error_messages import listed
 from dbt_streamsql.adapter.config.layout import NOT_MAINTAINED, unmaintained
-from dbt_streamsql.adapter.error_messages import listed
 from dbt_streamsql.durations import seconds_of
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import check_level

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from dbt_streamsql.adapter.common.relation import StreamSqlRelation
 from dbt_streamsql.adapter.config import model_config
-from dbt_streamsql.adapter.relation import StreamSqlRelation
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import column
 

@@ -9,12 +9,12 @@ from dbt.adapters.events.logging import AdapterLogger
 
 from dbt_streamsql.adapter.config.layout import partition_fields
 from dbt_streamsql.adapter.config.model_config import TABLE_PROPERTIES, located
-from dbt_streamsql.adapter.credentials import texts
+from dbt_streamsql.adapter.profile.credentials import texts
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName, expression
 from dbt_streamsql.runtime.publish.constraints import KINDS, Constraint
 from dbt_streamsql.storage.locations import Roots
-from dbt_streamsql.storage.tables.staged_table import TableSpec
+from dbt_streamsql.storage.staged_table import TableSpec
 
 ATOMIC = "atomic"
 FLIP_OPTION = "table.ctas.atomicity-enabled"

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dbt_streamsql.adapter.common.error_messages import listed
 from dbt_streamsql.adapter.config import model_config
-from dbt_streamsql.adapter.error_messages import listed
 from dbt_streamsql.connectors.sources.registry import PYTHON
 from dbt_streamsql.durations import event_times
 from dbt_streamsql.errors import Place, StreamSqlError

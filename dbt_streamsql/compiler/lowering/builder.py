@@ -7,27 +7,28 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from dbt_streamsql.compiler.frontend.bind import Bound
-from dbt_streamsql.compiler.frontend.builtin_functions import GENERATORS
-from dbt_streamsql.compiler.frontend.scalar import called, conjuncts, direction
-from dbt_streamsql.compiler.frontend.unsupported import Reason, Unsupported, obstacle
-from dbt_streamsql.compiler.lowering import (
-    from_clause,
-    group_by,
-    subqueries,
-    windows,
-)
-from dbt_streamsql.compiler.lowering.aggregate_calls import (
+from dbt_streamsql.compiler.binding.aggregate_calls import (
     Calls,
     Found,
     find_calls,
     told_apart,
 )
-from dbt_streamsql.compiler.lowering.constants import rows_of
+from dbt_streamsql.compiler.binding.bind import Bound
+from dbt_streamsql.compiler.binding.constants import rows_of
+from dbt_streamsql.compiler.binding.scalar import called, conjuncts, direction
+from dbt_streamsql.compiler.lowering import (
+    from_clause,
+    group_by,
+    lateral,
+    subqueries,
+    windows,
+)
 from dbt_streamsql.compiler.lowering.correlated import rows_said
 from dbt_streamsql.compiler.lowering.outer_references import in_brackets
 from dbt_streamsql.compiler.lowering.schemas import Schemas
 from dbt_streamsql.compiler.lowering.select_block import Block
+from dbt_streamsql.compiler.parsing.builtin_functions import GENERATORS
+from dbt_streamsql.compiler.parsing.unsupported import Reason, Unsupported, obstacle
 from dbt_streamsql.plan.catalog import Catalog
 from dbt_streamsql.plan.expression import Expr
 from dbt_streamsql.plan.likeness import has_likeness
@@ -198,6 +199,24 @@ class Builder:
             )
         finally:
             self.ctes = outer
+
+    # -- what the parts ask of each other ------------------------------------------------------
+
+    def conditions(self, block: Block, terms: list[exp.Expr]) -> None:
+        """`subqueries.conditions`."""
+        subqueries.conditions(self, block, terms)
+
+    def values(self, block: Block, items: list[exp.Expr]) -> None:
+        """`subqueries.values`."""
+        subqueries.values(self, block, items)
+
+    def in_on(self, left: Block, right: Block, on: list[exp.Expr]) -> list[exp.Expr]:
+        """`subqueries.in_on`."""
+        return subqueries.in_on(self, left, right, on)
+
+    def lateral_join(self, block: Block, join: exp.Join, how: str) -> None:
+        """`lateral.lateral_join`."""
+        lateral.lateral_join(self, block, join, how)
 
     def _with(self, tree: exp.Expr) -> None:
         with_ = tree.args.get("with_")

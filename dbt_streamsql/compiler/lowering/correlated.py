@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dbt_streamsql.compiler.frontend.scalar import conjuncts
-from dbt_streamsql.compiler.frontend.unsupported import obstacle
+from dbt_streamsql.compiler.binding.aggregate_calls import find_calls
+from dbt_streamsql.compiler.binding.scalar import conjuncts
 from dbt_streamsql.compiler.lowering import from_clause, group_by, windows
-from dbt_streamsql.compiler.lowering.aggregate_calls import find_calls
 from dbt_streamsql.compiler.lowering.outer_references import (
     in_brackets,
     reaching_here,
     reaching_out,
 )
 from dbt_streamsql.compiler.lowering.select_block import Block
+from dbt_streamsql.compiler.parsing.unsupported import obstacle
 from dbt_streamsql.plan.expression import Expr
 from dbt_streamsql.plan.relational import Aggregate, Node, Output
 
@@ -66,9 +66,7 @@ def inner_of(builder: Builder, block: Block, query: exp.Expr, purpose: str) -> I
     inside = from_clause.read(builder, tree, block)
     terms = conjuncts(tree.args["where"].this if tree.args.get("where") else None)
     reaching = [term for term in terms if inside.correlated(term)]
-    from dbt_streamsql.compiler.lowering.subqueries import conditions
-
-    conditions(builder, inside, [term for term in terms if term not in reaching])
+    builder.conditions(inside, [term for term in terms if term not in reaching])
     inner = Inner(inside, [item.unalias() for item in tree.expressions], reaching)
     if any(tree.args.get(key) for key in _AFTER_WHERE):
         return _by_keys(builder, block, inner, tree)
@@ -206,10 +204,8 @@ def _by_keys(builder: Builder, block: Block, inner: Inner, tree: exp.Select) -> 
     inside = inner.block
     if group is not None:
         inside = _grouped(builder, inside, [*keys.own, *groups], [*inner.items, *having, *ordered])
-    from dbt_streamsql.compiler.lowering.subqueries import conditions, values
-
-    conditions(builder, inside, having)
-    values(builder, inside, [*inner.items, *ordered])
+    builder.conditions(inside, having)
+    builder.values(inside, [*inner.items, *ordered])
     wanted = {f"k{index}": key for index, key in enumerate(keys.own)}
     wanted |= {f"v{index}": item for index, item in enumerate(inner.items)}
     distinct = tree.args.get("distinct") is not None
@@ -242,12 +238,10 @@ def _bare(item: exp.Expr) -> exp.Expr:
 def _grouped(
     builder: Builder, inside: Block, keys: list[exp.Expr], items: list[exp.Expr]
 ) -> Block:
-    from dbt_streamsql.compiler.lowering.subqueries import values
-
     calls = find_calls(items)
     builder.chosen |= any(found.chosen for found in calls.values())
     for found in calls.values():
-        values(builder, inside, list(found.args))
+        builder.values(inside, list(found.args))
     return group_by.calls_over(builder, inside, list(dict.fromkeys(keys)), calls)
 
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dbt_streamsql.compiler.frontend.dialect import to_sql
-from dbt_streamsql.compiler.frontend.scalar import conjuncts
-from dbt_streamsql.compiler.frontend.unsupported import Reason, Unsupported, obstacle
+from dbt_streamsql.compiler.binding.scalar import conjuncts
 from dbt_streamsql.compiler.lowering.select_block import Block, fresh
-from dbt_streamsql.compiler.rules.view import refuse_incomparable
+from dbt_streamsql.compiler.lowering.view import refuse_incomparable
+from dbt_streamsql.compiler.parsing.dialect import to_sql
+from dbt_streamsql.compiler.parsing.unsupported import Reason, Unsupported, obstacle
 from dbt_streamsql.plan.expression import Expr, Ref
 from dbt_streamsql.plan.relational import (
     Constant,
@@ -128,8 +128,6 @@ def _refuse_modifiers(source: exp.Expr) -> None:
 
 
 def _join(builder: Builder, block: Block, join: exp.Join) -> None:
-    from dbt_streamsql.compiler.lowering.subqueries import conditions, in_on
-
     side, kind = (join.side or "").upper(), (join.kind or "").upper()
     method = (join.args.get("method") or "").upper()
     how = _KINDS.get((side, kind))
@@ -145,15 +143,15 @@ def _join(builder: Builder, block: Block, join: exp.Join) -> None:
     alone = _bracketed(join.this) is None and not join.this.args.get("joins")
     if how == "inner" and alone:
         _read(builder, block, join.this)
-        conditions(builder, block, on)
+        builder.conditions(block, on)
         return
     right = builder.block(None)
     _read(builder, right, join.this)
     if how == "inner":
         block.take(right)
-        conditions(builder, block, on)
+        builder.conditions(block, on)
         return
-    match(builder, block, how, right, in_on(builder, block, right, on))
+    match(builder, block, how, right, builder.in_on(block, right, on))
 
 
 def match(
@@ -262,9 +260,7 @@ def _lateral(builder: Builder, block: Block, join: exp.Join, how: str) -> None:
     if how not in {"inner", "left"}:
         raise obstacle(join, f"{how} JOIN LATERAL", "this join is not maintained from changes")
     if isinstance(lateral.this, exp.Subquery):
-        from dbt_streamsql.compiler.lowering.lateral import lateral_join
-
-        lateral_join(builder, block, join, how)
+        builder.lateral_join(block, join, how)
         return
     on = [term for term in conjuncts(join.args.get("on")) if term != exp.true()]
     if on and how == "left":

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dbt_streamsql.compiler.frontend.dialect import to_sql
-from dbt_streamsql.compiler.frontend.scalar import called
-from dbt_streamsql.compiler.frontend.unsupported import obstacle
-from dbt_streamsql.compiler.lowering.aggregate_calls import Calls, find_calls
+from dbt_streamsql.compiler.binding.aggregate_calls import Calls, find_calls
+from dbt_streamsql.compiler.binding.scalar import called
 from dbt_streamsql.compiler.lowering.select_block import Block, fresh
+from dbt_streamsql.compiler.parsing.dialect import to_sql
+from dbt_streamsql.compiler.parsing.unsupported import obstacle
 from dbt_streamsql.plan.expression import Expr
 from dbt_streamsql.plan.relational import Call, Generate, Input, Output, Select, Session
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dbt_streamsql.compiler.frontend.scalar import conjuncts
-from dbt_streamsql.compiler.frontend.unsupported import obstacle
+from dbt_streamsql.compiler.binding.aggregate_calls import find_calls
+from dbt_streamsql.compiler.binding.scalar import conjuncts
 from dbt_streamsql.compiler.lowering import from_clause
-from dbt_streamsql.compiler.lowering.aggregate_calls import find_calls
 from dbt_streamsql.compiler.lowering.correlated import inner_of, of_one_group
 from dbt_streamsql.compiler.lowering.outer_references import in_brackets, reaching_out
 from dbt_streamsql.compiler.lowering.select_block import Block
 from dbt_streamsql.compiler.lowering.subqueries import scalar
+from dbt_streamsql.compiler.parsing.unsupported import obstacle
 from dbt_streamsql.plan.expression import Expr
 from dbt_streamsql.plan.relational import Output
 

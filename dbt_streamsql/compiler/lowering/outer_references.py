@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dbt_streamsql.compiler.frontend.unsupported import obstacle
 from dbt_streamsql.compiler.lowering.select_block import Block
+from dbt_streamsql.compiler.parsing.unsupported import obstacle
 from dbt_streamsql.plan.relational import Aggregate, Output
 
 if TYPE_CHECKING:

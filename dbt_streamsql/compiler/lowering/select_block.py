@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from dbt_streamsql.compiler.frontend.dialect import to_sql
-from dbt_streamsql.compiler.frontend.scalar import check_scalar, to_expr
-from dbt_streamsql.compiler.frontend.unsupported import obstacle
+from dbt_streamsql.compiler.binding.scalar import check_scalar, to_expr
+from dbt_streamsql.compiler.parsing.dialect import to_sql
+from dbt_streamsql.compiler.parsing.unsupported import obstacle
 from dbt_streamsql.plan.expression import Expr, Ref
 from dbt_streamsql.plan.relational import Input, Node, Output, Select
 

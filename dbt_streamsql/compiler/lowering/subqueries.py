@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dbt_streamsql.compiler.frontend.scalar import to_expr
-from dbt_streamsql.compiler.frontend.unsupported import obstacle
+from dbt_streamsql.compiler.binding.aggregate_calls import Calls, find_calls
+from dbt_streamsql.compiler.binding.scalar import to_expr
 from dbt_streamsql.compiler.lowering import from_clause
-from dbt_streamsql.compiler.lowering.aggregate_calls import Calls, find_calls
 from dbt_streamsql.compiler.lowering.correlated import (
     QUERY,
     Inner,
@@ -31,6 +30,7 @@ from dbt_streamsql.compiler.lowering.outer_references import (
     reaching_out,
 )
 from dbt_streamsql.compiler.lowering.select_block import Block, fresh
+from dbt_streamsql.compiler.parsing.unsupported import obstacle
 from dbt_streamsql.plan.expression import Expr
 from dbt_streamsql.plan.relational import Call, Input, Node, Output, Select
 

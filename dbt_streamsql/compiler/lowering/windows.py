@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dbt_streamsql.compiler.frontend.dialect import to_sql
-from dbt_streamsql.compiler.frontend.scalar import (
+from dbt_streamsql.compiler.binding.aggregate_calls import WRAPPERS
+from dbt_streamsql.compiler.binding.scalar import (
     called,
     check_scalar,
     direction,
     to_expr,
 )
-from dbt_streamsql.compiler.frontend.unsupported import obstacle
-from dbt_streamsql.compiler.lowering.aggregate_calls import WRAPPERS
 from dbt_streamsql.compiler.lowering.select_block import Block, fresh
-from dbt_streamsql.compiler.rules.view import refuse_incomparable
+from dbt_streamsql.compiler.lowering.view import refuse_incomparable
+from dbt_streamsql.compiler.parsing.dialect import to_sql
+from dbt_streamsql.compiler.parsing.unsupported import obstacle
 from dbt_streamsql.plan.expression import Expr
 from dbt_streamsql.plan.relational import Output, Over, Window
 

@@ -19,6 +19,7 @@ from typing import Any
 from dbt_streamsql.compiler.codegen.emitter import Emitter
 from dbt_streamsql.compiler.codegen.render_sql import render
 from dbt_streamsql.compiler.codegen.tree_json import node_of
+from dbt_streamsql.compiler.lowering.view import View
 from dbt_streamsql.compiler.redefinition.equivalence import (
     NotEquivalentError,
     call_in_words_of,
@@ -31,7 +32,6 @@ from dbt_streamsql.compiler.redefinition.other_branches import rebranched
 from dbt_streamsql.compiler.rules import fold
 from dbt_streamsql.compiler.rules.components import ALL, Components, formula, unfolded
 from dbt_streamsql.compiler.rules.incrementalize import incrementalize
-from dbt_streamsql.compiler.rules.view import View
 from dbt_streamsql.compiler.state.ttl import forgets_all
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog

@@ -5,17 +5,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
 from dbt_streamsql.compiler.codegen.emitter import Emitter
 from dbt_streamsql.plan.relational import (
     Aggregate,
-    Branches,
     Constant,
     Generate,
+    Limit,
     Match,
     Node,
     Scan,
     Select,
     UnionAll,
+    Window,
 )
 
 
@@ -30,22 +35,30 @@ def delta(node: Node, emitter: Emitter) -> str:
     return found
 
 
-def _delta(node: Node, emitter: Emitter) -> str:
-    from dbt_streamsql.compiler.rules import folded, generate, keyed, match, select, union_all
+_RULES: Mapping[type[Any], str] = {
+    Aggregate: "keyed",
+    Generate: "generate",
+    Limit: "keyed",
+    Match: "match",
+    Select: "select",
+    UnionAll: "union_all",
+    Window: "keyed",
+}
+"""The module of each operator's rule. Rules call `delta` for what they read, so they are imported
+when they are first used."""
 
+
+def _delta(node: Node, emitter: Emitter) -> str:
     if isinstance(node, Scan):
         return emitter.changes(node.table, node.ttl)
     if isinstance(node, Constant):
         return emitter.changes("")
-    if isinstance(node, Select):
-        return select.delta(node, emitter)
-    if isinstance(node, Match):
-        return match.delta(node, emitter)
-    if isinstance(node, Generate):
-        return generate.delta(node, emitter)
-    if isinstance(node, UnionAll):
-        return union_all.delta(node, emitter)
-    assert not isinstance(node, Branches), "a wide table is the whole of a view"
-    if isinstance(node, Aggregate) and folded.applies(node):
-        return folded.delta(node, emitter)
-    return keyed.delta(node, emitter)
+    name = _RULES[type(node)]
+    if isinstance(node, Aggregate) and _rule("folded").applies(node):
+        name = "folded"
+    found: str = _rule(name).delta(node, emitter)
+    return found
+
+
+def _rule(name: str) -> Any:
+    return import_module(f"{__package__}.{name}")

@@ -22,8 +22,8 @@ from dbt_streamsql.compiler.codegen.wide_sql import (
     layout,
     values,
 )
+from dbt_streamsql.compiler.lowering.view import View, refuse_incomparable
 from dbt_streamsql.compiler.rules import delta as delta_of
-from dbt_streamsql.compiler.rules.view import View, refuse_incomparable
 from dbt_streamsql.plan.expression import escape, hole, ident
 from dbt_streamsql.plan.relational import Branches
 from dbt_streamsql.plan.schema import WEIGHT, Column

@@ -9,6 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dbt_streamsql.compiler.codegen.emitter import Emitter
+from dbt_streamsql.compiler.lowering.view import (
+    Key,
+    View,
+    keyed_view,
+    top,
+)
 from dbt_streamsql.compiler.rules.components import (
     ALL,
     Components,
@@ -16,7 +22,6 @@ from dbt_streamsql.compiler.rules.components import (
     group_changes,
     unfolded,
 )
-from dbt_streamsql.compiler.rules.view import Key, View, keyed_view, top
 from dbt_streamsql.plan.expression import Expr, hole
 from dbt_streamsql.plan.fold_values import WRITTEN
 from dbt_streamsql.plan.relational import CLOCK, Aggregate, Call, Input, Output, Scan, Select

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dbt_streamsql.compiler.codegen.emitter import Emitter
+from dbt_streamsql.compiler.lowering.view import (
+    View,
+    refuse_collated,
+    refuse_incomparable,
+    top,
+)
 from dbt_streamsql.compiler.rules import branches, fold, limit, replace, rows
-from dbt_streamsql.compiler.rules.view import View, refuse_collated, refuse_incomparable, top
 from dbt_streamsql.plan.relational import Aggregate, Branches, scans
 from dbt_streamsql.plan.schema import Column
 

@@ -22,8 +22,8 @@ from dbt_streamsql.compiler.codegen.render_sql import (
     render,
 )
 from dbt_streamsql.compiler.codegen.render_sql import select as select_sql
+from dbt_streamsql.compiler.lowering.view import View, keyed_view, refuse_incomparable
 from dbt_streamsql.compiler.rules import delta as delta_of
-from dbt_streamsql.compiler.rules.view import View, keyed_view, refuse_incomparable
 from dbt_streamsql.plan.expression import Expr, escape, ident
 from dbt_streamsql.plan.relational import Keyed, Limit, Output, Select
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT

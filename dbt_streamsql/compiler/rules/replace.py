@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from dbt_streamsql.compiler.codegen.emitter import Emitter
 from dbt_streamsql.compiler.codegen.render_sql import aliased, indent, select
+from dbt_streamsql.compiler.lowering.view import View, keyed_view, refuse_unlike
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules.keyed import restricted, touched
-from dbt_streamsql.compiler.rules.view import View, keyed_view, refuse_unlike
 from dbt_streamsql.plan.expression import dotted, escape, ident
 from dbt_streamsql.plan.relational import Aggregate, Output, Select, keys_of, scans
 from dbt_streamsql.plan.steps import Replace

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dbt_streamsql.compiler.codegen.emitter import Emitter
+from dbt_streamsql.compiler.lowering.view import View, refuse_unlike
 from dbt_streamsql.compiler.rules import delta as delta_of
-from dbt_streamsql.compiler.rules.view import View, refuse_unlike
 from dbt_streamsql.plan.expression import escape, ident
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.plan.steps import Apply

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from dbt_streamsql.compiler.lowering.view import top
 from dbt_streamsql.compiler.rules import fold
-from dbt_streamsql.compiler.rules.view import top
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.relational import (
     CLOCK,

@@ -18,8 +18,8 @@ from dataclasses import replace
 
 from dbt_streamsql.compiler.codegen.render_sql import Source, listed, render
 from dbt_streamsql.compiler.codegen.tree_json import node_of
+from dbt_streamsql.compiler.lowering.view import View, keyed_view, under_names
 from dbt_streamsql.compiler.rules.fold import Folded, folded
-from dbt_streamsql.compiler.rules.view import View, keyed_view, under_names
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import escape, fill, ident

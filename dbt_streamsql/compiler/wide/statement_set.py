@@ -10,9 +10,9 @@ from __future__ import annotations
 from sqlglot import Token, TokenType
 from sqlglot.errors import SqlglotError
 
-from dbt_streamsql.compiler.frontend.dialect import tokens_of
-from dbt_streamsql.compiler.frontend.names import replace_tables, table_uses
-from dbt_streamsql.compiler.frontend.parse import parse, statements
+from dbt_streamsql.compiler.parsing.dialect import tokens_of
+from dbt_streamsql.compiler.parsing.names import replace_tables, table_uses
+from dbt_streamsql.compiler.parsing.parse import parse, statements
 from dbt_streamsql.compiler.wide.branches import Branch
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from dbt_streamsql.compiler.binding.bind import Opened, bind
 from dbt_streamsql.compiler.codegen.wide_sql import branches_sql, side_sql, sum_type
-from dbt_streamsql.compiler.frontend.bind import Opened, bind
-from dbt_streamsql.compiler.frontend.parse import parse
 from dbt_streamsql.compiler.lowering.builder import Builder, Built
+from dbt_streamsql.compiler.parsing.parse import parse
 from dbt_streamsql.compiler.wide.branches import Branch, Wide
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog

@@ -22,7 +22,7 @@ from dbt_streamsql.connectors.sources.rows import columns_of, records
 from dbt_streamsql.connectors.sources.source import End, Position
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import quote
-from dbt_streamsql.storage.tables.columns import collected, type_text
+from dbt_streamsql.storage.columns import collected, type_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

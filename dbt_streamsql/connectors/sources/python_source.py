@@ -28,10 +28,10 @@ from dbt_streamsql.connectors.sources.source import (
 )
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import quote
+from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import files
-from dbt_streamsql.storage.iceberg.java import is_connect
+from dbt_streamsql.storage.java import is_connect
 from dbt_streamsql.storage.python_code import execute, failed, given
-from dbt_streamsql.storage.tables.columns import type_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,7 +16,7 @@ from dbt_streamsql.connectors.sources.source import (
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import quote
-from dbt_streamsql.storage.tables.columns import type_text
+from dbt_streamsql.storage.columns import type_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -15,11 +15,11 @@ from dbt_streamsql.connectors.sources.source import End, Position
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
 from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.scans import summaries
 from dbt_streamsql.storage.iceberg.scans.changes import UNCOUNTED, Change
 from dbt_streamsql.storage.inputs import delta_log, file_tables, inputs
-from dbt_streamsql.storage.tables.columns import type_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

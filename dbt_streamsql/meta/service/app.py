@@ -17,6 +17,7 @@ from starlette.routing import compile_path
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.client.protocol import API, STATUS, Problem
 from dbt_streamsql.meta.model.tokens import Tokens
+from dbt_streamsql.meta.service.access.state import OWNER_SECONDS, RUNNER_SECONDS, Service
 from dbt_streamsql.meta.service.gate import Gate
 from dbt_streamsql.meta.service.routes import (
     barriers,
@@ -29,7 +30,6 @@ from dbt_streamsql.meta.service.routes import (
     staged,
     tables,
 )
-from dbt_streamsql.meta.service.state import OWNER_SECONDS, RUNNER_SECONDS, Service
 from dbt_streamsql.meta.store.store import SqlMetaStore
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")

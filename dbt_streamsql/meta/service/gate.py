@@ -13,7 +13,7 @@ from pydantic_core import from_json
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.client.protocol import API, Problem
-from dbt_streamsql.meta.service.state import Service
+from dbt_streamsql.meta.service.access.state import Service
 
 BODY_BYTES = 16 << 20
 """A definition with its plan has about ten thousand, a barrier of 10,000 tables four million."""

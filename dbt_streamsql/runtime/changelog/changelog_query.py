@@ -24,11 +24,11 @@ from dbt_streamsql.plan import likeness
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, registered
+from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import metadata
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.scans import changes
 from dbt_streamsql.storage.inputs import inputs
-from dbt_streamsql.storage.tables.columns import type_text
 
 MODES = ("retract", "upsert", "append")
 BARRIER = "_barrier"

@@ -32,6 +32,7 @@ from dbt_streamsql.runtime.core.epoch_state import (
 from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.refresh.change_feed import Feed
 from dbt_streamsql.runtime.spark.scratch import Scratch
+from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import metadata, provenance, staging
 from dbt_streamsql.storage.iceberg.commits import refs
 from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate
@@ -39,7 +40,6 @@ from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.provenance import Provenance
 from dbt_streamsql.storage.iceberg.scans import changes
 from dbt_streamsql.storage.inputs import inputs
-from dbt_streamsql.storage.tables.columns import type_text
 
 SUFFIX = "__changelog"
 _ONE_FILE = 100_000

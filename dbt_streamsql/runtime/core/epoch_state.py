@@ -28,7 +28,6 @@ from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.core.row_expiry import APPROXIMATE, EXPIRED
 from dbt_streamsql.runtime.core.stored_rows import KnownRows
 from dbt_streamsql.runtime.core.ways import Costs
-from dbt_streamsql.runtime.spark.program import Programs, SparkProgram
 from dbt_streamsql.runtime.spark.session_pool import SessionPool
 from dbt_streamsql.runtime.spark.shared_relations import SharedRelations
 from dbt_streamsql.storage.iceberg import staging
@@ -64,8 +63,8 @@ class Warehouse:
     `connections`: options of streams by name, with what must not be kept in a definition.
     `tuning`: the limits by which ways are chosen. `clock`, `new_name` and `workers`: the time,
     unique names, and threads.
-    `programs`: how jobs run the programs of their views. `costs`: what that has taken so far,
-    `known_rows`: the rows of small views.
+    `programs`: what runs the programs of views (`refresh/spark_program.Programs`). `costs`: what
+    that has taken so far, `known_rows`: the rows of small views.
     `unswept`: an epoch was published and could not remove what it had staged. `untagged`: tables
     of other owners that refused a tag; they are not tried again.
     """
@@ -79,7 +78,7 @@ class Warehouse:
     clock: Clock = field(default_factory=SystemClock)
     new_name: Callable[[], str] = drawn
     workers: Workers = threads
-    programs: Programs = SparkProgram
+    programs: Callable[..., Any] = field(kw_only=True)
     costs: Costs = field(default_factory=Costs, init=False)
     known_rows: KnownRows = field(init=False)
     unswept: bool = field(default=False, init=False)

@@ -25,10 +25,10 @@ from dbt_streamsql.runtime.changelog import changelog_query
 from dbt_streamsql.runtime.core.epoch_state import Warehouse
 from dbt_streamsql.runtime.refresh.view_refresh import Rewrite
 from dbt_streamsql.runtime.spark.scratch import Scratch
+from dbt_streamsql.storage.columns import collected
 from dbt_streamsql.storage.iceberg import metadata
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.inputs import inputs
-from dbt_streamsql.storage.tables.columns import collected
 
 _SIGN, _CAME = f"{HIDDEN_PREFIX}sign", f"{HIDDEN_PREFIX}came"
 

@@ -74,7 +74,7 @@ def verify(spark: SparkSession, rows: str, constraints: Sequence[Constraint], ta
 def _violated(
     spark: SparkSession, constraint: Constraint, count: int, example: str, table: str
 ) -> StreamSqlError:
-    from dbt_streamsql.storage.tables.columns import collected
+    from dbt_streamsql.storage.columns import collected
 
     row = collected(spark.sql(example))[0].asDict()
     shown = ", ".join(f"{name} = {_shown(value)}" for name, value in row.items())

@@ -13,14 +13,14 @@ from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
 from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.publish.constraints import KINDS, Constraint, verify
 from dbt_streamsql.storage.iceberg import staging
-from dbt_streamsql.storage.tables import registry
-from dbt_streamsql.storage.tables.staged_table import (
+from dbt_streamsql.storage.staged_table import (
     StagedTable,
     StagingPurpose,
     TableSpec,
     already_there,
     comment_columns,
 )
+from dbt_streamsql.storage.tables import registry
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ from dbt_streamsql.runtime.core.row_expiry import APPROXIMATE, CLOCKED, expired_
 from dbt_streamsql.runtime.refresh import row_diff
 from dbt_streamsql.runtime.refresh.program_runner import clock_row
 from dbt_streamsql.runtime.refresh.view_refresh import Rewrite
+from dbt_streamsql.storage.columns import collected
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.scans import changes
 from dbt_streamsql.storage.inputs import inputs, unversioned
-from dbt_streamsql.storage.tables.columns import collected
 
 _CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
 

@@ -23,6 +23,7 @@ from dbt_streamsql.runtime.core.cost import (
     dear,
 )
 from dbt_streamsql.runtime.core.epoch_state import EpochState, Version
+from dbt_streamsql.runtime.core.table_wear import scattered
 from dbt_streamsql.runtime.core.ways import (
     CHANGES,
     COMPARE,
@@ -34,7 +35,6 @@ from dbt_streamsql.runtime.core.ways import (
     expected_from_changes,
     expected_in_full,
 )
-from dbt_streamsql.runtime.upkeep import compaction
 from dbt_streamsql.storage.iceberg.commits import row_delta
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.scans.changes import Change
@@ -185,7 +185,7 @@ class Choice:
             and tuning.driver_rows > 0
             and stored.live_bytes(stored.current) <= tuning.compared_bytes
             and row_delta.supported(spark, stored)
-            and not compaction.scattered(stored, tuning)
+            and not scattered(stored, tuning)
         )
 
     def _sizes(self) -> Estimate:

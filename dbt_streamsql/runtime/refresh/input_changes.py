@@ -11,7 +11,7 @@ from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime.core.epoch_state import EpochState, Version
 from dbt_streamsql.runtime.refresh.change_feed import Feed
-from dbt_streamsql.runtime.spark.relations import InputChange
+from dbt_streamsql.runtime.refresh.spark_relations import InputChange
 from dbt_streamsql.runtime.spark.scratch import Scratch
 from dbt_streamsql.runtime.spark.shared_relations import (
     SHARED_ROWS,

@@ -41,24 +41,24 @@ from dbt_streamsql.runtime.core.foreign import foreign_write, table_moved
 from dbt_streamsql.runtime.core.oldest_change import oldest_changes
 from dbt_streamsql.runtime.core.row_expiry import Expiry, expiry_of, has_unknown_age
 from dbt_streamsql.runtime.core.storage_errors import branch_refusal, brief, is_of_a_query
+from dbt_streamsql.runtime.core.table_wear import scattered
 from dbt_streamsql.runtime.core.ways import COMPARE
 from dbt_streamsql.runtime.refresh.choice import Choice
 from dbt_streamsql.runtime.refresh.comparison import Comparison
 from dbt_streamsql.runtime.refresh.input_changes import readings, version_of
 from dbt_streamsql.runtime.refresh.program_runner import clock_row
+from dbt_streamsql.runtime.refresh.spark_program import RunsPrograms
 from dbt_streamsql.runtime.refresh.stager import Stager, loaded
 from dbt_streamsql.runtime.refresh.write_result import Mismatch, Outcome
 from dbt_streamsql.runtime.refresh.writer import Writer
-from dbt_streamsql.runtime.spark.program import RunsPrograms
 from dbt_streamsql.runtime.spark.scratch import Scratch
-from dbt_streamsql.runtime.upkeep import compaction
+from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.commits import refs, row_delta
 from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.scans.changes import Change
 from dbt_streamsql.storage.inputs import inputs, unversioned
-from dbt_streamsql.storage.tables.columns import type_text
 
 MAIN = "main"
 """The branch that readers of a table see; a staging table has no readers."""
@@ -372,7 +372,7 @@ class ViewRefresh:
             tuple(column.name for column in self._columns),
             tuple(column.name for column in self.plan.columns),
             feed,
-            row_delta.supported(spark, meta) and (aged or not compaction.scattered(meta, tuning)),
+            row_delta.supported(spark, meta) and (aged or not scattered(meta, tuning)),
             aged=aged,
             tuning=tuning,
             types={column.name: column.type for column in self._columns},

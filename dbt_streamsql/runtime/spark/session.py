@@ -25,7 +25,7 @@ from dbt_streamsql.quoting import check_name, quote
 from dbt_streamsql.runtime.spark import jars
 from dbt_streamsql.runtime.spark.java import find_java, launch_home
 from dbt_streamsql.storage.conf import to_carry
-from dbt_streamsql.storage.iceberg.java import is_connect
+from dbt_streamsql.storage.java import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,11 +13,7 @@ from dbt_streamsql.runtime.spark.session import new_session
 from dbt_streamsql.runtime.spark.timeout import limited
 from dbt_streamsql.storage.conf import own_settings
 from dbt_streamsql.storage.iceberg.gateway_work import jobs_of
-from dbt_streamsql.storage.iceberg.java import (
-    is_connect,
-    reopen_catalogs,
-    settings_digest,
-)
+from dbt_streamsql.storage.java import is_connect, reopen_catalogs, settings_digest
 
 
 class SessionPool:

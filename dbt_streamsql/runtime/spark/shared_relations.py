@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from dbt_streamsql.storage.tables.columns import nullable_within, type_text
+from dbt_streamsql.storage.columns import nullable_within, type_text
 
 SHARED_ROWS = 100_000
 """Changes up to this size are kept in the driver, bigger ones in Spark's cache."""

@@ -17,15 +17,11 @@ from dbt_streamsql.meta import Fence, TableVersion
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log, reads_ages
 from dbt_streamsql.runtime.core.failpoints import failpoint
+from dbt_streamsql.runtime.core.table_wear import FULL_FILE, scattered, wear
 from dbt_streamsql.storage.iceberg import metadata
 from dbt_streamsql.storage.iceberg.commits import compaction, tags
 from dbt_streamsql.storage.iceberg.metadata import Metadata
-from dbt_streamsql.tuning import Tuning
 
-DELETED_SHARE = 0.3
-"""Of the rows in the files, the share at which a table is worn."""
-
-_FULL_FILE = 64 << 20
 _PARTS = 8
 """Files smaller than one in so many parts of a small table are merged."""
 
@@ -51,29 +47,6 @@ def upkeep(warehouse: Warehouse, fence: Fence, published: Iterable[TableVersion]
             _compact(warehouse, tables[worst], metas[worst], key)
 
 
-def wear(meta: Metadata, tuning: Tuning) -> float:
-    """How worn a table is; from 1 on it pays to compact it.
-
-    A small table is not: an epoch that finds it in many files rewrites it, unless its rows must
-    keep their ages.
-    """
-    current = meta.snapshots.get(meta.current) if meta.current is not None else None
-    if current is None or meta.live_rows(meta.current) <= tuning.compacted_above:
-        return 0.0
-    warranted = -(-current.count("total-files-size") // _FULL_FILE)
-    small = current.count("total-data-files") - warranted
-    deleted = current.count("total-position-deletes") / current.count("total-records")
-    return max(small / tuning.small_files, deleted / DELETED_SHARE)
-
-
-def scattered(meta: Metadata, tuning: Tuning) -> bool:
-    """Whether a small table has so many files that it is better rewritten."""
-    current = meta.snapshots.get(meta.current) if meta.current is not None else None
-    files = current.count("total-data-files") if current is not None else 0
-    small = meta.live_rows(meta.current) <= tuning.compacted_above
-    return small and files > tuning.many_files
-
-
 def _compact(
     warehouse: Warehouse, version: TableVersion, meta: Metadata, key: tuple[str, ...]
 ) -> None:
@@ -86,6 +59,6 @@ def _compact(
     try:
         # It will no longer be the head of main, and snapshot expiry would remove it.
         tags.reconcile(spark, name, meta, warehouse.store_id, kept)
-        compaction.compact(spark, name, key, min(size // _PARTS, _FULL_FILE))
+        compaction.compact(spark, name, key, min(size // _PARTS, FULL_FILE))
     except (PySparkException, Py4JError) as error:
         log.warning("%s could not be compacted: %s", name, str(error).splitlines()[0])

@@ -7,6 +7,7 @@ Connect has statements, and the catalog's own files where they are on this machi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dbt_streamsql.errors import StreamSqlError
@@ -117,25 +118,25 @@ class IcebergTables(Protocol):
         """
 
 
-# Imported on first use: importers of this module do not need Spark yet.
+def _strategy(module: str, name: str) -> Callable[[Any], IcebergTables]:
+    """A strategy, imported on first use: importers of this module do not need Spark yet."""
 
+    def make(spark: SparkSession) -> IcebergTables:
+        found: IcebergTables = getattr(import_module(f"{__package__}.strategies.{module}"), name)(
+            spark
+        )
+        return found
 
-def _jvm(spark: SparkSession) -> IcebergTables:
-    from dbt_streamsql.storage.iceberg.jvm import JvmTables
-
-    return JvmTables(spark)
-
-
-def _sql(spark: SparkSession) -> IcebergTables:
-    from dbt_streamsql.storage.iceberg.sql import SqlTables
-
-    return SqlTables(spark)
+    return make
 
 
 CLASSIC = "pyspark.sql.session.SparkSession"
 CONNECT = "pyspark.sql.connect.session.SparkSession"
 
-WAYS: dict[str, Callable[[Any], IcebergTables]] = {CLASSIC: _jvm, CONNECT: _sql}
+WAYS: dict[str, Callable[[Any], IcebergTables]] = {
+    CLASSIC: _strategy("jvm", "JvmTables"),
+    CONNECT: _strategy("sql", "SqlTables"),
+}
 """The function that gives a session its tables, by the full name of its class or a base class.
 
 By name, since the class of Spark Connect imports gRPC, which most processes never need.

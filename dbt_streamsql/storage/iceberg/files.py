@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.storage.iceberg.access import tables_of
-from dbt_streamsql.storage.iceberg.java import java_class
+from dbt_streamsql.storage.java import java_class
 
 
 def parquet(rows: pa.Table) -> bytes:

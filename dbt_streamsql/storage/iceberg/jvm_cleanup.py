@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dbt_streamsql.storage.iceberg.java import is_connect, items, java_class
+from dbt_streamsql.storage.java import is_connect, items, java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

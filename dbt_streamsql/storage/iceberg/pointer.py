@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from dbt_streamsql.storage.iceberg.java import (
+from dbt_streamsql.storage.java import (
     instance_of,
     java_catalog,
     java_class,

@@ -18,12 +18,12 @@ from pyspark.sql import SparkSession
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.conf import snapshot_properties
+from dbt_streamsql.storage.emptied import swept
 from dbt_streamsql.storage.iceberg import metadata, provenance
 from dbt_streamsql.storage.iceberg.access import tables_of
-from dbt_streamsql.storage.iceberg.java import is_connect
 from dbt_streamsql.storage.iceberg.provenance import Provenance
-from dbt_streamsql.storage.tables.emptied import swept
-from dbt_streamsql.storage.tables.staged_table import TableSpec
+from dbt_streamsql.storage.java import is_connect
+from dbt_streamsql.storage.staged_table import TableSpec
 
 STAGING_SCHEMA = "__streamsql_staging"
 OWN_PROPERTIES = "streamsql."

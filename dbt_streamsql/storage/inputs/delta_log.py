@@ -21,9 +21,9 @@ from pyspark.sql import SparkSession
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.iceberg import files
-from dbt_streamsql.storage.iceberg.java import is_connect, java_class
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot
 from dbt_streamsql.storage.iceberg.scans.changes import Change
+from dbt_streamsql.storage.java import is_connect, java_class
 
 FORMAT = "delta"
 CHANGE_FEED = "delta.enableChangeDataFeed"

@@ -20,12 +20,6 @@ from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import TableName, literal, quote
 from dbt_streamsql.storage.iceberg.files import place
-from dbt_streamsql.storage.iceberg.java import (
-    is_connect,
-    java_class,
-    partitions_of,
-    reads_files,
-)
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot
 from dbt_streamsql.storage.iceberg.scans.changes import UNCOUNTED, Change
 from dbt_streamsql.storage.inputs.file_listing import (
@@ -36,6 +30,12 @@ from dbt_streamsql.storage.inputs.file_listing import (
 )
 from dbt_streamsql.storage.inputs.file_rows import RowCount
 from dbt_streamsql.storage.inputs.unversioned import LISTED
+from dbt_streamsql.storage.java import (
+    is_connect,
+    java_class,
+    partitions_of,
+    reads_files,
+)
 
 FORMAT = "files"
 _CATALOG = "spark_catalog"

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg.files import place
-from dbt_streamsql.storage.iceberg.java import is_connect
+from dbt_streamsql.storage.java import is_connect
 from dbt_streamsql.storage.tables import metastore
 
 LISTED = frozenset({"avro", "csv", "json", "orc", "parquet", "text"})

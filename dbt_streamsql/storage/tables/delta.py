@@ -15,13 +15,13 @@ from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.files import delete_folder
-from dbt_streamsql.storage.tables import metastore
-from dbt_streamsql.storage.tables.staged_table import (
+from dbt_streamsql.storage.staged_table import (
     StagingPurpose,
     TableSpec,
     already_there,
     comment_columns,
 )
+from dbt_streamsql.storage.tables import metastore
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 

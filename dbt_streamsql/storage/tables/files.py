@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from dbt_streamsql.quoting import TableName, literal, quote
+from dbt_streamsql.storage.columns import same_columns, type_ddl
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.files import delete_folder
+from dbt_streamsql.storage.staged_table import StagingPurpose, TableSpec, already_there
 from dbt_streamsql.storage.tables import metastore
-from dbt_streamsql.storage.tables.columns import same_columns, type_ddl
-from dbt_streamsql.storage.tables.staged_table import StagingPurpose, TableSpec, already_there
 
 PREVIOUS = "streamsql.previous"
 """Table property: the folder of the previous version, or of this one during its replacement."""

@@ -16,8 +16,8 @@ from pyspark.sql.types import DecimalType, StructType
 
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.tables import sql_functions
-from dbt_streamsql.storage.tables.columns import type_text
 from dbt_streamsql.storage.tables.listing import listed
 
 SCHEMA = "information_schema"

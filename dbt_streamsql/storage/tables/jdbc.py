@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.storage.columns import type_ddl
 from dbt_streamsql.storage.conf import settings_of
-from dbt_streamsql.storage.iceberg.java import is_connect, java_class
-from dbt_streamsql.storage.tables.columns import type_ddl
-from dbt_streamsql.storage.tables.staged_table import (
+from dbt_streamsql.storage.java import is_connect, java_class
+from dbt_streamsql.storage.staged_table import (
     StagingPurpose,
     TableSpec,
     already_there,

@@ -11,7 +11,7 @@ from pyspark.sql import Row, SparkSession
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.storage.tables.staged_table import TableSpec
+from dbt_streamsql.storage.staged_table import TableSpec
 
 
 def described(spark: SparkSession, name: TableName) -> dict[str, str]:

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.storage.iceberg.commits.staged_iceberg import IcebergStagedTable
+from dbt_streamsql.storage.staged_table import StagedTable, StagingPurpose, TableSpec
 from dbt_streamsql.storage.tables.delta import DeltaStagedTable
 from dbt_streamsql.storage.tables.files import FilesStagedTable
 from dbt_streamsql.storage.tables.jdbc import JdbcStagedTable
-from dbt_streamsql.storage.tables.staged_table import StagedTable, StagingPurpose, TableSpec
 
 IMPLEMENTATIONS: dict[str, Any] = {
     "delta": DeltaStagedTable,

@@ -10,8 +10,8 @@ import pytest
 from dbt_streamsql.meta.store.staged_tables import SqlStagedLedger
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.spark import jars
+from dbt_streamsql.storage.staged_table import StagingPurpose, TableSpec
 from dbt_streamsql.storage.tables import jdbc, registry
-from dbt_streamsql.storage.tables.staged_table import StagingPurpose, TableSpec
 from tests.support.postgres import POSTGRESQL_JAR, server
 
 pytestmark = pytest.mark.spark

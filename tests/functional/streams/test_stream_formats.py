@@ -12,7 +12,8 @@ import fastavro
 import pytest
 
 from dbt_streamsql.connectors.options import Options
-from dbt_streamsql.connectors.sources.formats.decoding import VALUE, format_of
+from dbt_streamsql.connectors.sources.formats.decoding import VALUE
+from dbt_streamsql.connectors.sources.formats.registry import format_of
 from dbt_streamsql.connectors.sources.source import AT, PROBLEM, RAW
 from dbt_streamsql.errors import Place, StreamSqlError
 from tests.support.streams import SPARSE

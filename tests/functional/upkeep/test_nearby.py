@@ -8,7 +8,8 @@ import pytest
 
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.spark.session import CATALOG_FILE
-from dbt_streamsql.storage.iceberg import metadata, sql, sqlite_catalog
+from dbt_streamsql.storage.iceberg import metadata, sqlite_catalog
+from dbt_streamsql.storage.iceberg.strategies import sql
 
 MERGE_ON_READ = "'format-version' = '3', 'write.delete.mode' = 'merge-on-read'"
 

@@ -13,7 +13,7 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.upkeep import compaction
 from dbt_streamsql.storage.iceberg import jvm_cleanup, metadata
 from dbt_streamsql.storage.iceberg.commits import tags
-from dbt_streamsql.storage.iceberg.java import java_class
+from dbt_streamsql.storage.java import java_class
 
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg.java import java_class
+from dbt_streamsql.storage.java import java_class
 from dbt_streamsql.storage.tables.metastore import described
 from tests.staged import targets
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbt_streamsql.storage.tables.columns import collected
+from dbt_streamsql.storage.columns import collected
 
 pytestmark = pytest.mark.spark
 

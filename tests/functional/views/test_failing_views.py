@@ -9,7 +9,7 @@ import pytest
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg import metadata
 from dbt_streamsql.storage.iceberg.access import tables_of
-from dbt_streamsql.storage.iceberg.java import is_connect
+from dbt_streamsql.storage.java import is_connect
 from tests.support.steps import observing
 
 pytestmark = pytest.mark.spark

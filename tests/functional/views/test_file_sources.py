@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.storage.iceberg.java import is_connect
+from dbt_streamsql.storage.java import is_connect
 from tests.functional.views.file_folders import Folder
 from tests.support.clock import ahead
 from tests.support.steps import observing

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from dbt_streamsql.storage.iceberg.java import is_connect
+from dbt_streamsql.storage.java import is_connect
 from tests.support import foreign_writers
 from tests.support.catalogs import configured
 

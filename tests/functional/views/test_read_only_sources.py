@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dbt_streamsql.storage.iceberg.java import is_connect
+from dbt_streamsql.storage.java import is_connect
 from tests.support.catalogs import configured, own_catalog
 from tests.support.rest_catalog import read_only
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg.java import java_table
+from dbt_streamsql.storage.java import java_table
 
 EVERY_TYPE = """
     SELECT k, k % 2 = 0 AS flag, CAST(k AS INT) AS small, CAST(k AS FLOAT) AS f, CAST(k AS DOUBLE) / 3 AS d,

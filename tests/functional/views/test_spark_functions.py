@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbt_streamsql.compiler.frontend.builtin_functions import (
+from dbt_streamsql.compiler.parsing.builtin_functions import (
     AGGREGATES,
     GENERATORS,
     VOLATILE,

@@ -9,9 +9,9 @@ from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.spark.scratch import Scratch
 from dbt_streamsql.storage.iceberg import metadata
-from dbt_streamsql.storage.iceberg.java import is_connect, java_table
 from dbt_streamsql.storage.iceberg.scans import changes, sequence_scan
 from dbt_streamsql.storage.iceberg.scans.planned_files import task_sets
+from dbt_streamsql.storage.java import is_connect, java_table
 from tests.support.clock import ahead
 from tests.support.table_access import by_sql
 

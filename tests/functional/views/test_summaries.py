@@ -8,9 +8,9 @@ import pytest
 
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg import metadata
-from dbt_streamsql.storage.iceberg.java import is_connect
 from dbt_streamsql.storage.iceberg.scans import changes
 from dbt_streamsql.storage.inputs import inputs
+from dbt_streamsql.storage.java import is_connect
 from tests.support import summaries
 
 pytestmark = pytest.mark.spark

@@ -9,7 +9,7 @@ import uuid
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.storage.iceberg.java import is_connect
+from dbt_streamsql.storage.java import is_connect
 
 pytestmark = pytest.mark.spark
 

@@ -18,6 +18,7 @@ from dbt_streamsql.connectors.sources.formats.decoding import (
     Declared,
     Format,
 )
+from dbt_streamsql.connectors.sources.formats.registry import format_of
 from dbt_streamsql.connectors.sources.records.json_text import CORRUPT, ROW
 from dbt_streamsql.connectors.sources.records.sql import field, struct, when
 from dbt_streamsql.connectors.sources.records.values import as_texts
@@ -26,7 +27,7 @@ from dbt_streamsql.connectors.sources.source import AT, Omissions
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import literal
-from dbt_streamsql.storage.tables.columns import type_text
+from dbt_streamsql.storage.columns import type_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -216,7 +217,7 @@ def reader_of(options: Options, known: Sequence[str]) -> Reader:
         path = options.text("schema_file", allowed="the path of a file with an Avro schema")
         schema = avro.text_of(options, "schema_file", path) if path else ""
         return Typed(kind, decoding.declared_of(options, kind), schema, options.place)
-    form = decoding.format_of(options, known)
+    form = format_of(options, known)
     if isinstance(form, Csv):
         header = options.flag("header", default=True)
         return CsvFiles(form, header, options.flag("multi_line", default=False))

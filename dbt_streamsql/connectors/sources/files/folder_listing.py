@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.storage.iceberg.files import delete_folder
-from dbt_streamsql.storage.iceberg.java import is_connect
+from dbt_streamsql.storage.java import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -41,7 +41,7 @@ from dbt_streamsql.connectors.sources.source import (
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import literal, quote
-from dbt_streamsql.storage.tables.columns import type_text
+from dbt_streamsql.storage.columns import type_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -329,29 +329,6 @@ def with_own(columns: Columns, own: Columns, place: Place) -> Columns:
             place=place,
         )
     return columns + own
-
-
-def format_of(options: Options, known: Sequence[str]) -> Format:
-    """The format that a source declares, with its options; mistakes are recorded there."""
-    from dbt_streamsql.connectors.sources.formats.debezium import debezium_of
-
-    name = str(options.format or "")
-    if name not in known:
-        options.wrong(
-            f"`format` is {name!r}, not one of {', '.join(known)}"
-            if name
-            else f"`format` is missing: one of {', '.join(known)}"
-        )
-    given = declared_of(options, name)
-    if name == "raw":
-        return Text(dict(options.columns).get("value", "string"))
-    if name == "text":
-        return Text()
-    if name == "avro":
-        return Avro(avro.schemas_of(options), given)
-    if name == "csv":
-        return Csv(given, csv_options(options))
-    return debezium_of(options, given) if name == "debezium" else Json(given)
 
 
 def declared_of(options: Options, name: str) -> Declared:

@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.storage.iceberg.java import is_connect, java_class
+from dbt_streamsql.storage.java import is_connect, java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from dbt_streamsql.connectors.options import LATEST, Options
 from dbt_streamsql.connectors.sources.formats import decoding
+from dbt_streamsql.connectors.sources.formats.registry import format_of
 from dbt_streamsql.connectors.sources.kafka import kafka_brokers
 from dbt_streamsql.connectors.sources.kafka.kafka_brokers import (
     Brokers,
@@ -254,7 +255,7 @@ def source(options: Options) -> Kafka:
     for name in _OURS:
         if name in given:
             options.wrong(f"`{name}` cannot be set; use `bootstrap_servers`")
-    form = decoding.format_of(options, FORMATS)
+    form = format_of(options, FORMATS)
     options.check()
     reader = {**_DEFAULTS, **given, "kafka.bootstrap.servers": servers}
     return Kafka(

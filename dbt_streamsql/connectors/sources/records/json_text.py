@@ -18,7 +18,7 @@ from dbt_streamsql.connectors.sources.records.sql import (
 from dbt_streamsql.connectors.sources.records.values import as_texts, is_nested, unfit
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import literal, quote
-from dbt_streamsql.storage.tables.columns import type_ddl
+from dbt_streamsql.storage.columns import type_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

@@ -20,7 +20,7 @@ from dbt_streamsql.connectors.sources.records.sql import (
     when,
 )
 from dbt_streamsql.quoting import literal
-from dbt_streamsql.storage.tables.columns import type_text
+from dbt_streamsql.storage.columns import type_text
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

@@ -11,7 +11,7 @@ from dbt_streamsql.meta.model.records import (
     Span,
     TableVersion,
 )
-from dbt_streamsql.meta.service.callers import Reader, Runner
+from dbt_streamsql.meta.service.access.callers import Reader, Runner
 from dbt_streamsql.meta.service.routes.bodies import (
     AtNumber,
     Definition,

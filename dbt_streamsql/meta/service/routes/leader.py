@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.model.records import Leader
-from dbt_streamsql.meta.service.callers import Reader, Runner
+from dbt_streamsql.meta.service.access.callers import Reader, Runner
 from dbt_streamsql.meta.service.routes.bodies import Lead, Resign
 
 router = APIRouter(prefix="/leader", tags=["leader"])

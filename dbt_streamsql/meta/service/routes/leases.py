@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from dbt_streamsql.meta.model.records import Lease
-from dbt_streamsql.meta.service.callers import Reader, Runner
+from dbt_streamsql.meta.service.access.callers import Reader, Runner
 from dbt_streamsql.meta.service.routes.bodies import Lasting, Leases, TakeLease
 
 router = APIRouter(prefix="/leases", tags=["leases"])

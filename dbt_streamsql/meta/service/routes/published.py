@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from dbt_streamsql.meta.model.records import Published
-from dbt_streamsql.meta.service.callers import Reader, Runner
+from dbt_streamsql.meta.service.access.callers import Reader, Runner
 from dbt_streamsql.meta.service.routes.bodies import OfSchema, Views
 
 router = APIRouter(prefix="/published", tags=["published views"])

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from dbt_streamsql.meta.client.protocol import Grant
 from dbt_streamsql.meta.model.records import Fence
-from dbt_streamsql.meta.service.callers import Reader, Runner
+from dbt_streamsql.meta.service.access.callers import Reader, Runner
 from dbt_streamsql.meta.service.routes.bodies import Fenced, Note, Owner
 
 router = APIRouter(prefix="/runner", tags=["runner"])

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 
 from dbt_streamsql.meta.client.protocol import Greeting, Health
 from dbt_streamsql.meta.model.records import Entry
-from dbt_streamsql.meta.service.callers import Admin, Reader
+from dbt_streamsql.meta.service.access.callers import Admin, Reader
 from dbt_streamsql.meta.store.kept import States
 from dbt_streamsql.meta.store.schema import SCHEMA_VERSION
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.client.protocol import StagedOwner, Sweep
-from dbt_streamsql.meta.service.callers import Runner
+from dbt_streamsql.meta.service.access.callers import Runner
 from dbt_streamsql.meta.service.routes.bodies import Owner, Stage, StagedToken
 from dbt_streamsql.meta.store.staged_tables import StagedRecord
 

@@ -12,7 +12,7 @@ from dbt_streamsql.meta.model.records import (
     Pin,
     TableVersion,
 )
-from dbt_streamsql.meta.service.callers import Reader, Runner
+from dbt_streamsql.meta.service.access.callers import Reader, Runner
 from dbt_streamsql.meta.service.routes.bodies import (
     AtNumber,
     Change,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg import metadata
-from dbt_streamsql.storage.tables.staged_table import comment_columns
+from dbt_streamsql.storage.staged_table import comment_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.conf import snapshot_properties
 from dbt_streamsql.storage.iceberg import files, metadata, staging
 from dbt_streamsql.storage.iceberg.access import tables_of
-from dbt_streamsql.storage.tables.staged_table import (
+from dbt_streamsql.storage.staged_table import (
     StagingPurpose,
     TableSpec,
     already_there,

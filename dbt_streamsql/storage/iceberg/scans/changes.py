@@ -18,9 +18,9 @@ from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan import likeness
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
 from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot, shape
 from dbt_streamsql.storage.iceberg.scans import summaries
-from dbt_streamsql.storage.tables.columns import type_text
 
 _STAMP = "_last_updated_sequence_number"
 LINEAGE = ("_row_id", _STAMP)

@@ -13,10 +13,15 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg.java import frame_of, java_class, java_table, number_of
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.scans import changes
 from dbt_streamsql.storage.iceberg.scans.changes import Change
+from dbt_streamsql.storage.java import (
+    frame_of,
+    java_class,
+    java_table,
+    number_of,
+)
 
 _TASK, _FILE = "org.apache.iceberg.ContentScanTask", "org.apache.iceberg.ContentFile"
 

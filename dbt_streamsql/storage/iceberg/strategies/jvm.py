@@ -18,10 +18,10 @@ from dbt_streamsql.storage.iceberg.commits import row_delta
 from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate
 from dbt_streamsql.storage.iceberg.commits.row_delta import RowDelta
 from dbt_streamsql.storage.iceberg.files import place
-from dbt_streamsql.storage.iceberg.java import items, java_class, java_table
 from dbt_streamsql.storage.iceberg.metadata import Metadata, check_absent, from_json
 from dbt_streamsql.storage.iceberg.provenance import Provenance
 from dbt_streamsql.storage.iceberg.scans.planned_files import PlannedFiles
+from dbt_streamsql.storage.java import items, java_class, java_table
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.model.records import Fence
 from dbt_streamsql.meta.model.tokens import Tokens
-from dbt_streamsql.meta.service.holds import LOOK_SECONDS, Hold, Holds
+from dbt_streamsql.meta.service.access.holds import LOOK_SECONDS, Hold, Holds
 from dbt_streamsql.meta.store.staged_tables import SqlStagedLedger, StagedRecord, cleaned_up
 from dbt_streamsql.meta.store.store import SqlMetaStore
 

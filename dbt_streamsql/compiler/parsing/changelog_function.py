@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sqlglot import Token, TokenType
 from sqlglot.errors import SqlglotError
 
-from dbt_streamsql.compiler.frontend.dialect import tokens_of
+from dbt_streamsql.compiler.parsing.dialect import tokens_of
 from dbt_streamsql.errors import Place, StreamSqlError
 
 CHANGELOG = "streamsql_changelog"

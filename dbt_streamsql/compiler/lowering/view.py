@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dbt_streamsql.compiler.frontend.unsupported import Reason, Unsupported
+from dbt_streamsql.compiler.parsing.unsupported import Reason, Unsupported
 from dbt_streamsql.plan.expression import Expr
 from dbt_streamsql.plan.likeness import has_likeness
 from dbt_streamsql.plan.relational import (

@@ -7,7 +7,7 @@ import re
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
-from dbt_streamsql.compiler.frontend.dialect import parse_all, to_sql, tokens_of
+from dbt_streamsql.compiler.parsing.dialect import parse_all, to_sql, tokens_of
 from dbt_streamsql.errors import Place, StreamSqlError
 
 _QUALIFY = re.compile(r"\bqualify\b", re.IGNORECASE)

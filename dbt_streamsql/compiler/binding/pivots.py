@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from dbt_streamsql.compiler.frontend.dialect import DIALECT, to_sql
-from dbt_streamsql.compiler.frontend.unsupported import obstacle
-from dbt_streamsql.compiler.lowering.aggregate_calls import find_calls
+from dbt_streamsql.compiler.binding.aggregate_calls import find_calls
+from dbt_streamsql.compiler.parsing.dialect import DIALECT, to_sql
+from dbt_streamsql.compiler.parsing.unsupported import obstacle
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog
 from dbt_streamsql.plan.schema import Column

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from dbt_streamsql.compiler.frontend.dialect import to_sql
-from dbt_streamsql.compiler.frontend.scalar import called, is_volatile
-from dbt_streamsql.compiler.frontend.unsupported import obstacle
+from dbt_streamsql.compiler.binding.scalar import called, is_volatile
+from dbt_streamsql.compiler.parsing.dialect import to_sql
+from dbt_streamsql.compiler.parsing.unsupported import obstacle
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog
 from dbt_streamsql.plan.expression import escape

@@ -11,9 +11,8 @@ from typing import Any, ClassVar, Dict, List, Optional  # noqa: UP035 - evaluate
 from dbt.adapters.contracts.connection import Credentials
 from dbt_common.exceptions import DbtRuntimeError
 
-from dbt_streamsql.adapter import secrets
-from dbt_streamsql.adapter.error_messages import listed
-from dbt_streamsql.adapter.run_results import POLICIES
+from dbt_streamsql.adapter.common import secrets
+from dbt_streamsql.adapter.common.error_messages import listed
 from dbt_streamsql.durations import retention_of
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import LEVELS, Retention
@@ -22,6 +21,10 @@ from dbt_streamsql.quoting import check_name
 from dbt_streamsql.runtime.spark.jars import CONNECTORS
 from dbt_streamsql.runtime.spark.session import METHODS, SessionSettings
 from dbt_streamsql.storage.locations import Roots
+
+POLICIES = ("run", "passed_subgraph", "model")
+"""When a run is published: at its end if nothing failed; at its end, without what failed and what
+depends on it; each view as soon as it is built."""
 
 DEFAULT_CATALOG = "lake"
 DEFAULT_WAREHOUSE = "warehouse"

@@ -16,8 +16,8 @@ from functools import cached_property
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
-from dbt_streamsql.compiler.frontend.builtin_functions import AGGREGATES, VOLATILE
-from dbt_streamsql.compiler.frontend.dialect import parse_all, tokens_of
+from dbt_streamsql.compiler.parsing.builtin_functions import AGGREGATES, VOLATILE
+from dbt_streamsql.compiler.parsing.dialect import parse_all, tokens_of
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName, quote
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from dbt_streamsql.compiler.frontend.builtin_functions import AGGREGATES
-from dbt_streamsql.compiler.frontend.dialect import to_sql
-from dbt_streamsql.compiler.frontend.scalar import called, direction, to_expr
-from dbt_streamsql.compiler.frontend.unsupported import obstacle
+from dbt_streamsql.compiler.binding.scalar import called, direction, to_expr
+from dbt_streamsql.compiler.parsing.builtin_functions import AGGREGATES
+from dbt_streamsql.compiler.parsing.dialect import to_sql
+from dbt_streamsql.compiler.parsing.unsupported import obstacle
 from dbt_streamsql.plan.likeness import stand_in
 from dbt_streamsql.plan.relational import Call
 from dbt_streamsql.plan.schema import Column

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from sqlglot import Token, TokenType
 
-from dbt_streamsql.compiler.frontend.dialect import tokens_of
+from dbt_streamsql.compiler.parsing.dialect import tokens_of
 from dbt_streamsql.errors import Place, StreamSqlError
 
 _NAME = "state_ttl"

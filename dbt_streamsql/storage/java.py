@@ -43,7 +43,6 @@ def java_catalog(spark: SparkSession, name: str) -> Any:
 def partitions_of(spark: SparkSession, name: TableName) -> list[tuple[str, Callable[[], Any]]]:
     """The partitions of a table of Spark's own catalog: an identifier for each, and a function
     that lists its folder."""
-    """Let a session recreate its catalogs on next use; what `USE` has chosen stays."""
     session: Any = spark._jsparkSession
     options = java_class(spark, "scala.Option")
     of = java_class(spark, "org.apache.spark.sql.catalyst.TableIdentifier")

@@ -9,7 +9,7 @@ from pathlib import Path
 from dbt_common.context import set_invocation_context, try_get_invocation_context
 from dbt_common.exceptions import DbtBaseException
 
-from dbt_streamsql.adapter.credentials import StreamSqlCredentials
+from dbt_streamsql.adapter.profile.credentials import StreamSqlCredentials
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.spark.session import SessionSettings
 

@@ -15,7 +15,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
 
-from dbt_streamsql.compiler.frontend import pipes, tokens
+from dbt_streamsql.compiler.parsing import pipes, tokens
 from dbt_streamsql.errors import StreamSqlError
 
 _RAW = "raw"

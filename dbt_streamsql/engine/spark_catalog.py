@@ -16,13 +16,13 @@ from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.schema import Column, visible
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.core import definition_property
+from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import sqlite_catalog
-from dbt_streamsql.storage.iceberg.java import is_connect
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.inputs import file_tables, inputs
 from dbt_streamsql.storage.inputs.file_tables import NoVersionsError
+from dbt_streamsql.storage.java import is_connect
 from dbt_streamsql.storage.tables import information_schema
-from dbt_streamsql.storage.tables.columns import type_text
 
 _AS = re.compile(r"\nAS\n", re.MULTILINE)
 _SPOT = re.compile(r"line (\d+),? pos (\d+)")

@@ -11,26 +11,26 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.schema import MappingSchema
 
-from dbt_streamsql.compiler.frontend.builtin_functions import AGGREGATES
-from dbt_streamsql.compiler.frontend.dialect import (
+from dbt_streamsql.compiler.binding.constants import Rows, put_aside
+from dbt_streamsql.compiler.binding.orders import settle_orders
+from dbt_streamsql.compiler.binding.pivots import without_pivots
+from dbt_streamsql.compiler.binding.scalar import called
+from dbt_streamsql.compiler.binding.using import without_using
+from dbt_streamsql.compiler.parsing.builtin_functions import AGGREGATES
+from dbt_streamsql.compiler.parsing.dialect import (
     DIALECT,
     parse_all,
     to_sql,
     unfaithful,
 )
-from dbt_streamsql.compiler.frontend.names import table_uses, uses_without_tree
-from dbt_streamsql.compiler.frontend.orders import settle_orders
-from dbt_streamsql.compiler.frontend.parse import parse, unreadable
-from dbt_streamsql.compiler.frontend.scalar import called
-from dbt_streamsql.compiler.frontend.unsupported import (
+from dbt_streamsql.compiler.parsing.names import table_uses, uses_without_tree
+from dbt_streamsql.compiler.parsing.parse import parse, unreadable
+from dbt_streamsql.compiler.parsing.unsupported import (
     Reason,
     Unsupported,
     obstacle,
     written_in,
 )
-from dbt_streamsql.compiler.lowering.constants import Rows, put_aside
-from dbt_streamsql.compiler.lowering.pivots import without_pivots
-from dbt_streamsql.compiler.lowering.using import without_using
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.catalog import Catalog, TableInfo
 from dbt_streamsql.plan.expression import ident

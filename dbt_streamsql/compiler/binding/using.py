@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from dbt_streamsql.compiler.frontend.unsupported import obstacle
+from dbt_streamsql.compiler.parsing.unsupported import obstacle
 
 Columns = Callable[[exp.Expr], list[str]]
 """The names of the columns of a relation in a FROM clause, in lower case and in order."""

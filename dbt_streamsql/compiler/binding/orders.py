@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from dbt_streamsql.compiler.frontend.unsupported import obstacle
-from dbt_streamsql.compiler.lowering.aggregate_calls import find_calls
+from dbt_streamsql.compiler.binding.aggregate_calls import find_calls
+from dbt_streamsql.compiler.parsing.unsupported import obstacle
 
 _MIXED = ("joins", "laterals", "group", "having", "distinct", "pivots")
 """Clauses after which the rows of a sub-query are no longer ordered."""

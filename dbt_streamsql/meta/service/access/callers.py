@@ -11,7 +11,7 @@ from fastapi.security import HTTPBearer
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.model.tokens import Identity, Role
-from dbt_streamsql.meta.service.state import Service
+from dbt_streamsql.meta.service.access.state import Service
 from dbt_streamsql.meta.store.store import SqlMetaStore
 
 V = TypeVar("V")

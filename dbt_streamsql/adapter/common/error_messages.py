@@ -6,7 +6,7 @@ import re
 import traceback
 from collections.abc import Iterator
 
-from dbt_streamsql.adapter.secrets import scrub
+from dbt_streamsql.adapter.common.secrets import scrub
 from dbt_streamsql.errors import StreamSqlError
 
 # An analyzed plan follows the sentence; the JVM's trace follows everything.

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
-from dbt_streamsql.compiler.frontend.dialect import to_sql, tokens_of
-from dbt_streamsql.compiler.frontend.parse import WRITERS, parse_reading, unreadable
-from dbt_streamsql.compiler.frontend.pipes import BARE
+from dbt_streamsql.compiler.parsing.dialect import to_sql, tokens_of
+from dbt_streamsql.compiler.parsing.parse import WRITERS, parse_reading, unreadable
+from dbt_streamsql.compiler.parsing.pipes import BARE
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName, quote
 

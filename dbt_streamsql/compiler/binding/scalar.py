@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from dbt_streamsql.compiler.frontend.builtin_functions import (
+from dbt_streamsql.compiler.parsing.builtin_functions import (
     AGGREGATES,
     GENERATORS,
     RAISING,
     VOLATILE,
     WINDOWS,
 )
-from dbt_streamsql.compiler.frontend.dialect import KNOWN, to_sql
-from dbt_streamsql.compiler.frontend.unsupported import Unsupported, obstacle
+from dbt_streamsql.compiler.parsing.dialect import KNOWN, to_sql
+from dbt_streamsql.compiler.parsing.unsupported import Unsupported, obstacle
 from dbt_streamsql.plan.expression import Expr, Ref, escape
 
 _CLOCKLESS = frozenset({"unix_timestamp", "to_unix_timestamp"})
