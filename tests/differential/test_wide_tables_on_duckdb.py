@@ -38,7 +38,7 @@ def test_a_wide_table_is_what_its_branches_say(capsys):
 
 def _play(seed: int, tally: Counter[str]) -> None:
     wide, other = World(seed, "s"), Random(seed)
-    known = {name: [tuple(c.split()) for c in COLUMNS] for name in wide.tables}
+    known = {name: [tuple(c.lower().split()) for c in COLUMNS] for name in wide.tables}
     world = DuckWorld(known, {})
     catalog = DuckCatalog(world.connection, world.tables)
     filling = [line for line in wide.create() if not line.startswith("CREATE")]
