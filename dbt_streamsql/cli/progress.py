@@ -69,7 +69,7 @@ class Board:
             self._heads[target] = f"{head}{event.kind} " + " ".join(map(str, told.values()))
             return
         self._heads[target] = (
-            f"{head}barrier {told['barrier']}, {told['seconds']:.1f} s, {told['looked_at']} tables"
+            f"{head}barrier {told['barrier']}, {told['seconds']:.1f} s, {told['checked']} tables"
         )
         for name, table in told["tables"].items():
             delay = table["delay"]

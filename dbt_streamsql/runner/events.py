@@ -42,11 +42,11 @@ def of_tick(report: Report, seconds: float, resting: Collection[str]) -> dict[st
     return {
         "barrier": report.barrier,
         "seconds": round(seconds, 3),
-        "looked_at": len(report.tables),
+        "checked": len(report.tables),
         "tables": changed,
         "failed": {name: of_error(error) for name, error in report.failed.items()},
         "waiting": dict(report.waiting),
-        "resting": sorted(resting),
+        "backing_off": sorted(resting),
         "sinks": {
             name: {
                 "target": done.target,

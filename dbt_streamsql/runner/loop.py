@@ -98,7 +98,7 @@ class Runner:
                 pause = self._pace.asks
             except StreamSqlError as error:
                 pause = self._patience.failed(_EPOCH)
-                self._say("error", **events.of_error(error), again_in=round(pause, 1))
+                self._say("error", **events.of_error(error), retry_in=round(pause, 1))
             if stop.wait(pause):
                 return False
         self._say("leading", owner=leadership.owner)
@@ -134,7 +134,7 @@ class Runner:
         except Exception as error:
             self._failed = True
             pause = self._patience.failed(_EPOCH)
-            self._say("error", **events.of_error(error), again_in=round(pause, 1))
+            self._say("error", **events.of_error(error), retry_in=round(pause, 1))
             if isinstance(error, (ConnectionError, Py4JNetworkError)):
                 raise StreamSqlError(
                     "CONNECTION",

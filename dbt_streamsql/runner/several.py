@@ -80,7 +80,7 @@ class Several:
                 Event(
                     "error",
                     time.time(),
-                    {"target": name, "code": "", "message": message, "again_in": round(pause, 1)},
+                    {"target": name, "code": "", "message": message, "retry_in": round(pause, 1)},
                 )
             )
             stop.wait(pause)

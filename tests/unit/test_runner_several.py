@@ -109,7 +109,7 @@ def test_one_that_dies_is_told_and_started_again_while_the_others_go_on(
     several = runs({"sales": child(DIES_ONCE, str(tmp_path / "died")), "stock": child(STAYS)})
     error = several.heard("error", "sales").told
     assert "exited with code 2" in error["message"]
-    assert 0 < error["again_in"] <= 1
+    assert 0 < error["retry_in"] <= 1
     assert several.heard("leading", "sales", times=2).told["owner"] == "True"
     assert several.end() == 0
     assert [e.kind for e in several.told if e.told["target"] == "stock"] == ["leading", "stopping"]
@@ -126,5 +126,5 @@ def test_a_target_that_rests_does_not_hold_back_the_end(runs, monkeypatch) -> No
     monkeypatch.setattr(rests, "FIRST_SECONDS", 1e6)
     monkeypatch.setattr(rests, "LONGEST_SECONDS", 1e6)
     several = runs({"sales": child("raise SystemExit(2)")})
-    assert several.heard("error", "sales").told["again_in"] > patience.LONGEST_SECONDS
+    assert several.heard("error", "sales").told["retry_in"] > patience.LONGEST_SECONDS
     assert several.end() == 0

@@ -18,8 +18,8 @@ from dbt_streamsql.runner.project import DbtProject
 
 
 def tick(at: float = 0.0, **told: Any) -> Event:
-    empty = {"barrier": 7, "seconds": 1.5, "looked_at": 2, "tables": {}, "failed": {}}
-    return Event("tick", at, {**empty, "waiting": {}, "resting": [], "sinks": {}, **told})
+    empty = {"barrier": 7, "seconds": 1.5, "checked": 2, "tables": {}, "failed": {}}
+    return Event("tick", at, {**empty, "waiting": {}, "backing_off": [], "sinks": {}, **told})
 
 
 CITIES = {"mode": "append", "rows_inserted": 3, "rows_deleted": 1, "seconds": 0.5, "delay": 2.25}

@@ -120,8 +120,8 @@ def test_what_fails_waits_with_its_readers_while_the_others_go_on(
 def test_what_failed_is_left_alone_for_a_while(spark, shop, told, running):
     running()
     spark.sql(f"INSERT INTO {shop}.orders VALUES (2, 0)")
-    resting = told.wait(lambda event: event.kind == "tick" and event.told["resting"]).told
-    assert resting["resting"] == [f"{shop}.shares"]
+    resting = told.wait(lambda event: event.kind == "tick" and event.told["backing_off"]).told
+    assert resting["backing_off"] == [f"{shop}.shares"]
     assert resting["failed"] == {}
     assert f"{shop}.best" not in resting["tables"]
 
