@@ -50,7 +50,7 @@ class AdapterApi:
         """
         epoch = self._current.epoch
         if epoch is not None and consistency is None:
-            return self._reads.in_run(sql, epoch.open)
+            return self._reads.in_run(sql, epoch.state)
         return self._reads.at(
             sql, consistency, max_staleness=max_staleness, beside=beside, earlier=earlier
         )

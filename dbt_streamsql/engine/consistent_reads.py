@@ -161,7 +161,7 @@ class ConsistentReads:
         Without one, pinned to no version: MetaService is not asked, and SQL views
         are left to Spark."""
         if epoch.epoch is not None:
-            return self.in_run(asked, epoch.epoch.open)
+            return self.in_run(asked, epoch.epoch.state)
         sql, jobs = self._expanded(asked), self._warehouse.store.jobs()
         if not jobs:
             return sql

@@ -21,7 +21,7 @@ class CurrentEpoch:
     def jobs(self) -> Mapping[str, Job]:
         """The definitions in the open epoch, or the committed ones."""
         epoch = self.epoch
-        return epoch.open.jobs if epoch is not None else self._store.jobs()
+        return epoch.state.jobs if epoch is not None else self._store.jobs()
 
     def staged(self, name: TableName) -> Version | None:
         """The unpublished version of a table."""

@@ -76,7 +76,7 @@ class EpochControl:
             if epoch is None:
                 return Report(self._warehouse.store.last_committed(), {})
             versions = epoch.publish(leave_out)
-        if epoch.open.number:
+        if epoch.state.number:
             spark = self._warehouse.sessions.main
             jvm_cleanup.close_idle(spark, self._warehouse.tuning.idle_readers)
         barrier = self._warehouse.store.last_committed()
@@ -125,7 +125,7 @@ class EpochControl:
             self.publish()
             self.begin()
             if self.current.epoch is not None:
-                self.current.epoch.keep_pins(epoch.open)
+                self.current.epoch.keep_pins(epoch.state)
 
     @translate_storage_errors
     def advance(
@@ -144,8 +144,8 @@ class EpochControl:
         """
         with self.joined(leave_out) as epoch:
             errors = epoch.advance_what_can(tables, leave_out)
-            versions = list(epoch.open.done.values())
-            blamed = blame(errors, epoch.open.jobs)
+            versions = list(epoch.state.done.values())
+            blamed = blame(errors, epoch.state.jobs)
         barrier = self._warehouse.store.last_committed()
         if errors and not keep_going:
             log.warning(
@@ -189,7 +189,7 @@ class EpochControl:
         """The right to write: of the open epoch, or one for the block."""
         with self.lock:
             if self.current.epoch is not None:
-                yield self.current.epoch.open.fence
+                yield self.current.epoch.state.fence
             else:
                 with self.outside() as fence:
                     yield fence

@@ -100,9 +100,9 @@ class Revisions:
                 spark, store = self._warehouse.sessions.main, self._warehouse.store_id
                 root_correction.correct(spark, asked.table, store, found.root, root)
             epoch.revise(found.replay, definition)
-            versions = [epoch.open.done[view] for view in found.replay.views]
+            versions = [epoch.state.done[view] for view in found.replay.views]
             revision_plan.check(found, versions)
-            self._warehouse.store.note(epoch.open.fence, "revise", _audited(found))
+            self._warehouse.store.note(epoch.state.fence, "revise", _audited(found))
         except BaseException:
             epoch.abort()
             raise

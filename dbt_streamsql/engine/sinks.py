@@ -64,7 +64,7 @@ class SinkManager:
         }
         own = self._epochs.opened is None
         with self._epochs.joined() as epoch:
-            job = epoch.open.jobs.get(read)
+            job = epoch.state.jobs.get(read)
             place = Place(unique_id or at)
             if job is None:
                 raise StreamSqlError(
@@ -75,7 +75,7 @@ class SinkManager:
                     hint="create a materialized view over it, and read that view in the sink",
                     place=place,
                 )
-            if at in epoch.open.jobs:
+            if at in epoch.state.jobs:
                 raise StreamSqlError(
                     "DUPLICATE_WRITER",
                     f"{at} is a table that this warehouse maintains",

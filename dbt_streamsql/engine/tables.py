@@ -137,7 +137,7 @@ class TableDefiner:
         # Inside: what happens to the rows depends on the definition that made them, and another
         # run may end only now.
         with self._epochs.joined() as epoch:
-            current = epoch.open.jobs.get(str(table))
+            current = epoch.state.jobs.get(str(table))
             job, made, change = self.definitions.define(
                 *(current, str(table), sql, view.refresh_mode),
                 *(options.unique_id, options.properties),
@@ -209,7 +209,7 @@ class TableDefiner:
         )
         sql = self._stored(sql)
         with self._epochs.joined() as epoch:
-            current = epoch.open.jobs.get(str(table))
+            current = epoch.state.jobs.get(str(table))
             job, plan, change = self.definitions.define_stream(
                 None if options.full_refresh else current,
                 *(str(table), sql, wanted, self._warehouse.connections, options.unique_id),
@@ -247,7 +247,7 @@ class TableDefiner:
         registered(store.jobs(), table)
         with self._epochs.lock:
             opened = self._epochs.opened
-            fence = opened.open.fence if opened is not None else store.acquire(wait=True)
+            fence = opened.state.fence if opened is not None else store.acquire(wait=True)
             try:
                 if opened is None:
                     publish.recover(self._warehouse, fence)

@@ -62,7 +62,7 @@ class Epoch:
             if crashed or warehouse.unswept or store.unfinished():
                 publish.recover(warehouse, fence)
                 warehouse.unswept = False
-            self.open = EpochState(warehouse, fence, store.jobs(), store.latest_all())
+            self.state = EpochState(warehouse, fence, store.jobs(), store.latest_all())
         except BaseException:
             store.release(fence)
             raise
@@ -75,11 +75,11 @@ class Epoch:
 
     def pin_roots(self) -> None:
         """Fix the version of every outside input of every view, at one moment."""
-        jobs = self.open.jobs
+        jobs = self.state.jobs
         for source in dict.fromkeys(s for job in jobs.values() for s in job.sources):
-            if source not in jobs and source not in self.open.latest:
+            if source not in jobs and source not in self.state.latest:
                 try:
-                    pin(self.open, source)
+                    pin(self.state, source)
                 except NoVersionsError:
                     pass  # it had versions: its readers are recompiled
                 except StreamSqlError as error:
@@ -88,33 +88,33 @@ class Epoch:
 
     def touch(self, table: str) -> None:
         """The same run wrote this table by other means: read its new version from here on."""
-        repin(self.open, table)
+        repin(self.state, table)
 
     def keep_pins(self, before: EpochState) -> None:
         """Continue at the moment of an earlier epoch of the same run: its pins and its clock."""
-        with self.open.lock:
-            ours = {*self.open.jobs, *self.open.latest}
+        with self.state.lock:
+            ours = {*self.state.jobs, *self.state.latest}
             kept = {name: at for name, at in before.pins.items() if name not in ours}
-            self.open.pins.update(kept)
-            self.open.clock = before.clock
+            self.state.pins.update(kept)
+            self.state.clock = before.clock
 
     def forget(self, table: str) -> None:
         """A view was dropped."""
-        with self.open.lock:
-            for known in (self.open.jobs, self.open.staged, self.open.done, self.open.latest):
+        with self.state.lock:
+            for known in (self.state.jobs, self.state.staged, self.state.done, self.state.latest):
                 known.pop(table, None)
                 known.pop(str(changelog_table.table_of(table)), None)
             self._running.pop(table, None)
 
     def staged(self, table: str) -> Version | None:
         """The version that this epoch staged and has not published."""
-        with self.open.lock:
-            return self.open.staged.get(table)
+        with self.state.lock:
+            return self.state.staged.get(table)
 
     def known(self, table: str) -> Metadata | None:
         """The metadata that this epoch has already loaded of a table."""
-        with self.open.lock:
-            version = self.open.staged.get(table) or self.open.pins.get(table)
+        with self.state.lock:
+            version = self.state.staged.get(table) or self.state.pins.get(table)
         return version.meta if version is not None else None
 
     # -- views -------------------------------------------------------------------------------
@@ -127,19 +127,19 @@ class Epoch:
         Error: DUPLICATE_WRITER when the table has a version by another definition in this epoch.
         """
 
-        if self.open.jobs.get(job.table) != job:
+        if self.state.jobs.get(job.table) != job:
             self._check_free(job)
-            ordered = changelog_table.in_order({**self.open.jobs, job.table: job})
+            ordered = changelog_table.in_order({**self.state.jobs, job.table: job})
             topology.order_of(ordered)
 
         def run() -> TableVersion:
             # In here: if it fails, MetaService may know the definition anyway.
-            if self.open.jobs.get(job.table) != job:
+            if self.state.jobs.get(job.table) != job:
                 self._stage(job)
             return self._run(job, plan, change, why)
 
         version = self._once(job.table, run)
-        if self.open.jobs.get(job.table) == job:
+        if self.state.jobs.get(job.table) == job:
             return version
         if change is not None and change.verdict != METADATA:
             # Its readers have seen that version, and a barrier has one version of each table.
@@ -153,8 +153,8 @@ class Epoch:
 
     def ensure(self, table: str) -> TableVersion:
         """Bring a registered view to this epoch, once, whichever caller comes first."""
-        job = registered(self.open.jobs, table)
-        why = self.open.replay.anew.get(table, "") if self.open.replay is not None else ""
+        job = registered(self.state.jobs, table)
+        why = self.state.replay.anew.get(table, "") if self.state.replay is not None else ""
         return self._once(table, lambda: self._run(*self._current(job), why))
 
     def define_sink(self, sink: Sink, current: Sink | None) -> None:
@@ -164,27 +164,27 @@ class Epoch:
         of the table is new; then it is only checked whether the target can take it.
         Errors: those of a delivery.
         """
-        with self.open.lock:
-            self.open.sinks[sink.name] = sink
-            new = sink.table in self.open.definitions
+        with self.state.lock:
+            self.state.sinks[sink.name] = sink
+            new = sink.table in self.state.definitions
         if new or not deliver.same(current, sink) or not sink.delivered:
             deliver.check(self.warehouse, sink)
         else:
-            deliver.deliver(self.warehouse, self.open.fence, self._rewrite, sink)
+            deliver.deliver(self.warehouse, self.state.fence, self._rewrite, sink)
 
     def revise(
         self, replay: Replay, definition: tuple[Job, CompiledPlan, Redefinition | None] | None
     ) -> None:
         """Recompute views from an earlier barrier, one of them with a new definition if that is
         given; no other table is touched."""
-        self.open.replay = replay
+        self.state.replay = replay
         if definition is not None:
             self.define(*definition, replay.anew.get(definition[0].table, ""))
         self.advance(replay.views)
 
     def advance(self, tables: Iterable[str] | None = None) -> None:
         """Bring views (all by default) to this epoch; independent ones in parallel."""
-        jobs = self.open.jobs
+        jobs = self.state.jobs
         wanted = set(jobs if tables is None else tables)
         levels = topology.order_of(changelog_table.in_order(jobs))
         with self._pool() as pool:
@@ -198,7 +198,7 @@ class Epoch:
 
         Readers of a failed table have the same error object.
         """
-        jobs = self.open.jobs
+        jobs = self.state.jobs
         wanted = set(jobs if tables is None else tables) - set(self._cone(leave_out))
         errors: dict[str, Exception] = {}
 
@@ -218,7 +218,7 @@ class Epoch:
 
     def _cone(self, tables: Collection[str]) -> list[str]:
         """These views and all their readers, in dependency order."""
-        jobs = self.open.jobs
+        jobs = self.state.jobs
         out: dict[str, None] = {}
         for level in topology.order_of(jobs):
             for table in level:
@@ -235,13 +235,13 @@ class Epoch:
     def _stage(self, job: Job) -> None:
         """Register a definition that takes effect at this barrier."""
         with failpoint("job.stage"):
-            self.warehouse.store.stage_job(self.open.fence, self.open.barrier(), job)
-        with self.open.lock:
-            self.open.jobs = {**self.open.jobs, job.table: job}
-            self.open.definitions[job.table] = job
+            self.warehouse.store.stage_job(self.state.fence, self.state.barrier(), job)
+        with self.state.lock:
+            self.state.jobs = {**self.state.jobs, job.table: job}
+            self.state.definitions[job.table] = job
 
     def _once(self, table: str, run: Callable[[], TableVersion]) -> TableVersion:
-        with self.open.lock:
+        with self.state.lock:
             future = self._running.get(table)
             mine = future is None
             if future is None:
@@ -254,7 +254,7 @@ class Epoch:
                 # First of all: waiting threads must not wait forever if undoing fails too.
                 error = translate_error(caught)
                 future.set_exception(error)
-                job = self.open.jobs.get(table)
+                job = self.state.jobs.get(table)
                 self._unstage(table)
                 reopen(error, self.warehouse.sessions)
                 if job is not None:
@@ -265,9 +265,9 @@ class Epoch:
     def _run(
         self, job: Job, plan: CompiledPlan, change: Redefinition | None, why: str = ""
     ) -> TableVersion:
-        replay = self.open.replay
-        taking_part = self.open.jobs if replay is None else replay.views
-        for source in changelog_table.runs_first(job, self.open.jobs):
+        replay = self.state.replay
+        taking_part = self.state.jobs if replay is None else replay.views
+        for source in changelog_table.runs_first(job, self.state.jobs):
             if source in taking_part and source != job.table:
                 self.ensure(source)
         if stream_definition.is_side_table(job):
@@ -275,8 +275,8 @@ class Epoch:
         stream = stream_definition.stream_of(job)
         if stream is not None:
             return self._run_stream(job, plan, stream, change, why)
-        version = RefreshTask(self.open, job, plan, change, why, self._rewrite).run()
-        told = changelog_table.stage(self.open, job, version)
+        version = RefreshTask(self.state, job, plan, change, why, self._rewrite).run()
+        told = changelog_table.stage(self.state, job, version)
         if told is not None and version.mode != NOOP:
             jobs = version.jobs + told.jobs if min(version.jobs, told.jobs) >= 0 else -1
             version = replace(version, jobs=jobs, seconds=version.seconds + told.seconds)
@@ -284,9 +284,9 @@ class Epoch:
         staged += [version] if version.mode != NOOP else []
         if staged:
             with failpoint("table.processed"):
-                self.warehouse.store.processed_many(self.open.fence, staged)
-        with self.open.lock:
-            self.open.done[job.table] = version
+                self.warehouse.store.processed_many(self.state.fence, staged)
+        with self.state.lock:
+            self.state.done[job.table] = version
         return version
 
     def _run_stream(
@@ -294,36 +294,36 @@ class Epoch:
     ) -> TableVersion:
         """Run a streaming table, with its side tables."""
         for other in stream_definition.side_tables(job):
-            known = self.open.jobs.get(other.table)
+            known = self.state.jobs.get(other.table)
             if known is None or (known.config, known.columns) != (other.config, other.columns):
                 self._check_free(other)
                 self._stage(other)
         version, *others = StreamIngest(
-            self.open, job, plan, stream, why, change.reason if change else "", self._rewrite
+            self.state, job, plan, stream, why, change.reason if change else "", self._rewrite
         ).run()
         staged = [each for each in (version, *others) if each.mode != NOOP]
         if staged:
             with failpoint("table.processed"):
-                self.warehouse.store.processed_many(self.open.fence, staged)
-        with self.open.lock:
-            self.open.done |= {each.table: each for each in (version, *others)}
+                self.warehouse.store.processed_many(self.state.fence, staged)
+        with self.state.lock:
+            self.state.done |= {each.table: each for each in (version, *others)}
         return version
 
     def _beside(self, job: Job) -> TableVersion:
         """The version of a side table, which its streaming table writes."""
         self.ensure(job.config[stream_definition.BESIDE])
-        with self.open.lock:
-            known = self.open.done.get(job.table)
+        with self.state.lock:
+            known = self.state.done.get(job.table)
             if known is None:
-                known = unchanged(self.open.latest[job.table], {})
-                self.open.done[job.table] = known
+                known = unchanged(self.state.latest[job.table], {})
+                self.state.done[job.table] = known
         return known
 
     def _check_free(self, job: Job) -> None:
         """Refuse to take over a table or view that was not created by a view of this warehouse."""
-        if job.table in self.open.jobs:
+        if job.table in self.state.jobs:
             return
-        if job.table in self.open.latest or job.table in self.open.staged:
+        if job.table in self.state.latest or job.table in self.state.staged:
             owner = changelog_table.view_of(job.table)
             raise StreamSqlError(
                 "DUPLICATE_WRITER",
@@ -358,8 +358,8 @@ class Epoch:
 
     def _unstage(self, table: str) -> None:
         """A view failed: the others go on, and nothing of it is published."""
-        with self.open.lock:
-            job = self.open.jobs.get(table)
+        with self.state.lock:
+            job = self.state.jobs.get(table)
             others = (
                 [other.table for other in stream_definition.side_tables(job)]
                 if job is not None
@@ -368,9 +368,9 @@ class Epoch:
             names = (table, str(changelog_table.table_of(table)), *others)
             self._held.update(names)
             for name in names:
-                self.open.staged.pop(name, None)
-            number = self.open.number
-        store, fence = self.warehouse.store, self.open.fence
+                self.state.staged.pop(name, None)
+            number = self.state.number
+        store, fence = self.warehouse.store, self.state.fence
         for name in names if number else ():
             paths = store.unstage(fence, number, name)
             gone = publish.delete_changes(self.warehouse.sessions.main, paths)
@@ -383,19 +383,19 @@ class Epoch:
     def publish(self, leave_out: Collection[str] = ()) -> list[TableVersion]:
         """Publish everything that was staged as one barrier, deliver it to sinks except those in
         `leave_out`, and close the epoch."""
-        store, fence, number = self.warehouse.store, self.open.fence, self.open.number
-        done = self.open.done
+        store, fence, number = self.warehouse.store, self.state.fence, self.state.number
+        done = self.state.done
         moved = [
             version
             for version in done.values()
             if version.mode == "noop"
             and (
-                version.table in self.open.definitions
-                or version.inputs != self.open.latest[version.table].inputs
-                or stream_definition.moved(version, self.open.latest[version.table])
+                version.table in self.state.definitions
+                or version.inputs != self.state.latest[version.table].inputs
+                or stream_definition.moved(version, self.state.latest[version.table])
             )
         ]
-        if self._held and not moved and not self.open.staged:
+        if self._held and not moved and not self.state.staged:
             # Everything that had something to do failed.
             try:
                 self._deliver(leave_out)
@@ -404,18 +404,18 @@ class Epoch:
             return list(done.values())
         try:
             if moved and not number:
-                number = self.open.barrier()
+                number = self.state.barrier()
             if number:
-                store.add_inputs(fence, number, *self.open.pinned())
+                store.add_inputs(fence, number, *self.state.pinned())
                 store.processed_many(fence, [replace(v, barrier=number) for v in moved])
                 if self._held:
                     publish.clear(self.warehouse, number, self._held)
                 with failpoint("barrier.precommit"):
                     store.precommit(fence, number)
                 self.warehouse.unswept = True
-                publish.roll_forward(self.warehouse, fence, number, self.open.definitions)
+                publish.roll_forward(self.warehouse, fence, number, self.state.definitions)
                 published = store.versions(number)
-                stream_definition.release(self.warehouse, self.open.jobs, number)
+                stream_definition.release(self.warehouse, self.state.jobs, number)
             self._deliver(leave_out)
             if number:
                 publish.sweep(self.warehouse, fence, None if self._held else published)
@@ -431,8 +431,8 @@ class Epoch:
 
     def _deliver(self, leave_out: Collection[str]) -> None:
         held = self._held
-        new = [sink for sink in self.open.sinks.values() if sink.table not in held]
-        fence = self.open.fence
+        new = [sink for sink in self.state.sinks.values() if sink.table not in held]
+        fence = self.state.fence
         deliver.register(self.warehouse, fence, self._as_they_are(new))
         self.delivered = deliver.deliver_all(self.warehouse, fence, self._rewrite, leave_out)
 
@@ -444,37 +444,37 @@ class Epoch:
 
     def withdraw(self, nodes: Collection[str]) -> list[str]:
         """Take the views with these ids, and all their readers, out of the epoch."""
-        jobs = self.open.jobs
+        jobs = self.state.jobs
         named = {table for table, job in jobs.items() if job.unique_id in nodes}
-        held = sorted(self.open.done.keys() & self._cone(named))
+        held = sorted(self.state.done.keys() & self._cone(named))
         for table in held:
             self._unstage(table)
             for beside in stream_definition.side_tables(jobs[table]):
-                self.open.done.pop(beside.table, None)
-            self.open.done.pop(table, None)
-            self.open.definitions.pop(table, None)
+                self.state.done.pop(beside.table, None)
+            self.state.done.pop(table, None)
+            self.state.definitions.pop(table, None)
         return held
 
     def leave(self) -> int:
         """Close the epoch with its barrier open: what is staged waits for the next process."""
         self._end()
-        return self.open.number
+        return self.state.number
 
     def abort(self) -> None:
         """Undo everything that was staged, and close the epoch."""
         try:
-            if self.open.number:
-                publish.roll_back(self.warehouse, self.open.fence, self.open.number)
-                publish.sweep(self.warehouse, self.open.fence)
+            if self.state.number:
+                publish.roll_back(self.warehouse, self.state.fence, self.state.number)
+                publish.sweep(self.warehouse, self.state.fence)
         finally:
             self._end()
 
     def _end(self) -> None:
         try:
-            self.open.changes.close()
-            self.open.versions.close()
+            self.state.changes.close()
+            self.state.versions.close()
         finally:
-            self.warehouse.store.release(self.open.fence)
+            self.warehouse.store.release(self.state.fence)
 
 
 def waiting(owner: str) -> None:

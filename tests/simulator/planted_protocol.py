@@ -226,7 +226,7 @@ def _rows_by_number(self: MemoryStore, rows: Any, barrier: int) -> list[tuple[in
 
 
 def _define_outside(self: Any, given: Any, plan: Any, change: Any, why: str = "") -> TableVersion:
-    if self.open.jobs.get(given.table) != given:
+    if self.state.jobs.get(given.table) != given:
         self._stage(given)
     found: TableVersion = self._once(given.table, lambda: self._run(given, plan, change, why))
     return found

@@ -236,7 +236,7 @@ def run_models(models: Sequence[tuple[Job, str]]) -> Task:
         failed: list[BaseException] = []
         lost: list[str] = []
         for model, why in models:
-            known = opened.open.jobs.get(model.table)
+            known = opened.state.jobs.get(model.table)
             change = None
             if known is not None and known != model:
                 change = Redefinition(SHADOW, "another query")
