@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dbt_streamsql import Engine, definitions
+from dbt_streamsql import Engine
+from dbt_streamsql.engine import definitions
 
 pytestmark = pytest.mark.spark
 
