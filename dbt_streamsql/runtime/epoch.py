@@ -36,7 +36,7 @@ from dbt_streamsql.runtime.ingest.stream_definition import Stream
 from dbt_streamsql.runtime.ingest.stream_ingest import StreamIngest
 from dbt_streamsql.runtime.publish import openlineage, publish
 from dbt_streamsql.runtime.refresh.view_refresh import RefreshTask, Rewrite
-from dbt_streamsql.runtime.upkeep import compaction, retention
+from dbt_streamsql.runtime.upkeep import retention, worn_tables
 from dbt_streamsql.storage.iceberg import metadata, provenance, staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.inputs.file_tables import NoVersionsError
@@ -420,7 +420,7 @@ class Epoch:
             if number:
                 publish.sweep(self.warehouse, fence, None if self._held else published)
                 self.warehouse.unswept = False
-                compaction.upkeep(self.warehouse, fence, published)
+                worn_tables.upkeep(self.warehouse, fence, published)
                 retention.after_run(self.warehouse, fence)
         finally:
             self._end()

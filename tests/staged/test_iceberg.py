@@ -118,7 +118,7 @@ def test_cleaning_up_after_a_death_in_the_middle_of_publishing_keeps_the_files(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("dbt_streamsql.storage.iceberg.commits.staged_iceberg._drop_entry", die)
+        patched.setattr("dbt_streamsql.storage.tables.iceberg_table._drop_entry", die)
         with pytest.raises(KeyboardInterrupt):
             staged.commit(spark)
     expected = [(0, "b"), (1, "b")]

@@ -30,7 +30,7 @@ from dbt_streamsql.runtime.core import definition_property
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
 from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.storage.iceberg import metadata, staging
-from dbt_streamsql.storage.iceberg.commits import compaction, tags
+from dbt_streamsql.storage.iceberg.commits import table_maintenance, tags
 from dbt_streamsql.storage.inputs import inputs
 
 CURRENT = "__streamsql_current"
@@ -193,7 +193,7 @@ class _Shelf:
         meta = metadata.load(self.spark, self.current)
         if meta is not None and meta.current is not None and len(meta.snapshots) > _SNAPSHOTS:
             past = [snapshot for snapshot in meta.snapshots if snapshot != meta.current]
-            compaction.expire(self.spark, self.current, past)
+            table_maintenance.expire(self.spark, self.current, past)
 
     def remove(self) -> list[str]:
         """Drop everything; returns the names of the views."""

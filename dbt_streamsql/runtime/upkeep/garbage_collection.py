@@ -23,7 +23,7 @@ from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.publish import plain_tables, publish
 from dbt_streamsql.runtime.upkeep import retention
 from dbt_streamsql.storage.iceberg import files, metadata, staging
-from dbt_streamsql.storage.iceberg.commits import compaction
+from dbt_streamsql.storage.iceberg.commits import table_maintenance
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 _CHANGES = re.compile(r"b(\d+)-[0-9a-f]{8}")
@@ -148,9 +148,9 @@ def _orphans(
     spark, name = warehouse.sessions.main, TableName.parse(table)
     try:
         if not remove:
-            return compaction.orphans(spark, name, before, remove=False)
+            return table_maintenance.orphans(spark, name, before, remove=False)
         with failpoint("sweep.orphans"):
-            return compaction.orphans(spark, name, before, remove=True)
+            return table_maintenance.orphans(spark, name, before, remove=True)
     except (PySparkException, Py4JError) as error:
         log.warning(
             "the folder of %s could not be cleaned up: %s", table, str(error).splitlines()[0]

@@ -22,7 +22,7 @@ from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
 from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.publish import publish
 from dbt_streamsql.storage.iceberg import metadata
-from dbt_streamsql.storage.iceberg.commits import compaction, tags
+from dbt_streamsql.storage.iceberg.commits import table_maintenance, tags
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 
@@ -51,7 +51,7 @@ def expire(warehouse: Warehouse, kept: int, tables: Iterable[str]) -> dict[str, 
     for table, old in found.items():
         try:
             with failpoint("table.expire"):
-                compaction.expire(warehouse.sessions.main, TableName.parse(table), old)
+                table_maintenance.expire(warehouse.sessions.main, TableName.parse(table), old)
         except (PySparkException, Py4JError) as error:
             log.warning(
                 "old versions of %s could not be expired: %s", table, str(error).splitlines()[0]

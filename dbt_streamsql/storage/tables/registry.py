@@ -10,10 +10,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.storage.iceberg.commits.staged_iceberg import IcebergStagedTable
 from dbt_streamsql.storage.staged_table import StagedTable, StagingPurpose, TableSpec
 from dbt_streamsql.storage.tables.delta import DeltaStagedTable
 from dbt_streamsql.storage.tables.files import FilesStagedTable
+from dbt_streamsql.storage.tables.iceberg_table import IcebergStagedTable
 from dbt_streamsql.storage.tables.jdbc import JdbcStagedTable
 
 IMPLEMENTATIONS: dict[str, Any] = {

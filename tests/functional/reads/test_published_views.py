@@ -15,7 +15,7 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.reads import published_views
 from dbt_streamsql.runtime.spark.session import embedded
 from dbt_streamsql.storage.iceberg import metadata
-from dbt_streamsql.storage.iceberg.commits import compaction
+from dbt_streamsql.storage.iceberg.commits import table_maintenance
 from tests.support.steps import dying
 
 pytestmark = pytest.mark.spark
@@ -140,7 +140,9 @@ def test_what_the_views_show_outlives_an_expiry(shop):
     name = TableName("lake", "shop", "counted")
     assert len(shop.tags()) == 2
     meta = metadata.load(shop.spark, name)
-    compaction.expire(shop.spark, name, sorted(set(meta.snapshots) - set(meta.refs.values())))
+    table_maintenance.expire(
+        shop.spark, name, sorted(set(meta.snapshots) - set(meta.refs.values()))
+    )
     assert shop.shown() == 3
     shop.reopen()
     shop.engine.sweep()
@@ -158,7 +160,7 @@ def test_views_of_versions_that_are_gone_show_the_newest_again(shop):
     meta = metadata.load(shop.spark, name)
     for tag in set(meta.refs) - {"main"}:
         shop.spark.sql(f"ALTER TABLE {name.sql} DROP TAG `{tag}`")
-    compaction.expire(shop.spark, name, [at for at in meta.snapshots if at != meta.current])
+    table_maintenance.expire(shop.spark, name, [at for at in meta.snapshots if at != meta.current])
     shop.reopen()
     shop.engine.sweep()
     assert shop.shown() == shop.orders

@@ -11,7 +11,7 @@ import pytest
 from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg.commits import compaction
+from dbt_streamsql.storage.iceberg.commits import table_maintenance
 from tests.support.catalogs import own_catalog
 from tests.support.clock import ahead
 
@@ -302,7 +302,7 @@ def test_where_a_version_has_expired_the_table_is_computed_in_full(shop):
     top = f"{shop.base}.top"
     then = shop.store.latest_all(barriers[0])[top].snapshot
     shop.engine.sweep()  # The version that was replaced last has a tag until then.
-    compaction.expire(shop.engine.spark, TableName.parse(top), [then])
+    table_maintenance.expire(shop.engine.spark, TableName.parse(top), [then])
     shop.sql("DELETE FROM {b}.by_customer")
     done = shop.revise("by_customer", to_barrier=barriers[0])
     assert done.modes["top"] == "full"

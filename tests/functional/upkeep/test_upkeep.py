@@ -10,7 +10,7 @@ import pytest
 
 from dbt_streamsql.meta import Retention
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.upkeep import compaction
+from dbt_streamsql.runtime.upkeep import worn_tables
 from dbt_streamsql.storage.iceberg import jvm_cleanup, metadata
 from dbt_streamsql.storage.iceberg.commits import tags
 from dbt_streamsql.storage.java import java_class
@@ -124,7 +124,7 @@ def test_a_compaction_that_fails_harms_nothing(spark, engine, views, tune, monke
     base, groups, totals = views
     tune(engine, small_files=1)
     monkeypatch.setattr(
-        compaction.compaction,
+        worn_tables.compaction,
         "compact",
         lambda *_: spark.sql("SELECT raise_error('no room')").collect(),
     )

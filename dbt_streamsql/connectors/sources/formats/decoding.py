@@ -26,7 +26,7 @@ from dbt_streamsql.connectors.sources.records.values import (
     converted,
     is_nested,
     not_of,
-    unfit,
+    unfit_message,
 )
 from dbt_streamsql.connectors.sources.rows import Columns
 from dbt_streamsql.connectors.sources.source import (
@@ -126,7 +126,7 @@ class Declared:
             told = f"CAST({given} AS STRING)"
             if is_nested(kind):
                 bad, told = made.unfit(given, kind), f"to_json({given})"
-            problems.append(when(bad, unfit(each.name, told, kind)))
+            problems.append(when(bad, unfit_message(each.name, told, kind)))
         return values, problems
 
 

@@ -158,7 +158,7 @@ class Postgres:
     def _first(self, connection: Connection[Any], table: PgTable) -> End:
         """The start: publication and slot, then a snapshot that is held for `read`."""
         self._publish(connection, table)
-        slot = self._made(connection)
+        slot = self._slot_created(connection)
         first = {
             "lsn": lsn_text(slot.confirmed),
             "table": table.oid,
@@ -322,7 +322,7 @@ class Postgres:
                 f"let it publish {', '.join(wanted)} of all columns and rows, or change `publish`",
             )
 
-    def _made(self, connection: Connection[Any]) -> Slot:
+    def _slot_created(self, connection: Connection[Any]) -> Slot:
         from psycopg import errors
 
         (level,) = server_tables.one(connection, "SHOW wal_level")

@@ -15,7 +15,7 @@ from dbt_streamsql.connectors.sources.records.sql import (
     struct,
     when,
 )
-from dbt_streamsql.connectors.sources.records.values import as_texts, is_nested, unfit
+from dbt_streamsql.connectors.sources.records.values import as_texts, is_nested, unfit_message
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import literal, quote
 from dbt_streamsql.storage.columns import type_ddl
@@ -98,7 +98,7 @@ def broken(text: str, parsed: str, types: StructType) -> str:
     for each in types:
         if is_nested(each.dataType):
             alone = parse_roughly(text, as_texts(StructType([each])))
-            why = unfit(each.name, f"{found}[{literal(each.name)}]", each.dataType)
+            why = unfit_message(each.name, f"{found}[{literal(each.name)}]", each.dataType)
             reasons.append(when(f"{field(alone, CORRUPT)} IS NOT NULL", why))
     reasons.append("'it is not a JSON object as declared'")
     bad = f"({field(parsed, CORRUPT)} IS NOT NULL OR {field(parsed, ROW)} IS NULL)"

@@ -115,7 +115,7 @@ _SHORTER = (("timestamp", "date"), ("timestamp_ntz", "date"))
 """Casts that truncate."""
 
 
-def unfit(name: str, given: str, kind: DataType) -> str:
+def unfit_message(name: str, given: str, kind: DataType) -> str:
     """What is wrong with a record whose column does not fit."""
     return not_of(name, given, type_text(kind))
 

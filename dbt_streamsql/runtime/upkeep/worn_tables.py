@@ -19,7 +19,7 @@ from dbt_streamsql.runtime.core.epoch_state import Warehouse, log, reads_ages
 from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.core.table_wear import FULL_FILE, scattered, wear
 from dbt_streamsql.storage.iceberg import metadata
-from dbt_streamsql.storage.iceberg.commits import compaction, tags
+from dbt_streamsql.storage.iceberg.commits import table_maintenance, tags
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
 _PARTS = 8
@@ -59,6 +59,6 @@ def _compact(
     try:
         # It will no longer be the head of main, and snapshot expiry would remove it.
         tags.reconcile(spark, name, meta, warehouse.store_id, kept)
-        compaction.compact(spark, name, key, min(size // _PARTS, FULL_FILE))
+        table_maintenance.compact(spark, name, key, min(size // _PARTS, FULL_FILE))
     except (PySparkException, Py4JError) as error:
         log.warning("%s could not be compacted: %s", name, str(error).splitlines()[0])
