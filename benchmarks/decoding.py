@@ -21,7 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks import data
 from dbt_streamsql.connectors.options import Options
-from dbt_streamsql.connectors.sources.formats.decoding import VALUE, format_of
+from dbt_streamsql.connectors.sources.formats.decoding import VALUE
+from dbt_streamsql.connectors.sources.formats.registry import format_of
 from dbt_streamsql.connectors.sources.source import AT
 from dbt_streamsql.errors import Place
 

@@ -237,8 +237,8 @@ def test_separated_values_are_read_in_order(spark):
 def test_separated_values_that_do_not_fit_are_told(spark):
     found = declared("csv", [("a", "int"), ("b", "string")])
     rows = decoded(spark, found, ["1", "1,2,3", "x,y"])
-    assert "has not 2 fields" in rows[0][PROBLEM]
-    assert "has not 2 fields" in rows[1][PROBLEM]
+    assert "does not have 2 fields" in rows[0][PROBLEM]
+    assert "does not have 2 fields" in rows[1][PROBLEM]
     assert rows[2][PROBLEM] == "column a: x is not of type int"
 
 

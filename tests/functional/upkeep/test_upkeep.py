@@ -124,7 +124,7 @@ def test_a_compaction_that_fails_harms_nothing(spark, engine, views, tune, monke
     base, groups, totals = views
     tune(engine, small_files=1)
     monkeypatch.setattr(
-        worn_tables.compaction,
+        worn_tables.table_maintenance,
         "compact",
         lambda *_: spark.sql("SELECT raise_error('no room')").collect(),
     )
