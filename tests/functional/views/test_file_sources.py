@@ -310,7 +310,7 @@ def test_a_stream_of_a_table_of_files_is_refused_with_the_other_ways(engine, sch
     source = {"connector": "table", "options": {"table": one.name}}
     with pytest.raises(StreamSqlError) as caught:
         engine.create_streaming_table(
-            f"lake.{schema}.s", "SELECT k, v FROM source", stream="source", source=source
+            f"lake.{schema}.s", f"SELECT k, v FROM {one.name}", stream=one.name, source=source
         )
     assert caught.value.code == "SQL_UNSUPPORTED"
     assert "connector `files`" in str(caught.value)
