@@ -38,6 +38,10 @@ class Tuning:
     strategies are equally fast. With more rows of all inputs, a change that joins too many is
     given up."""
 
+    untried_rows: int = 2_000_000
+    """Rows of the changed inputs above which an estimate alone does not choose a full refresh: the
+    changes are tried first, unless they are more than a quarter of the rows."""
+
     compared_rows: int = 1_000_000
     """Rows of all inputs, and of the view, up to which its query may be recomputed and compared
     with the stored rows; -1: none is."""

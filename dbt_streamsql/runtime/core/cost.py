@@ -35,6 +35,9 @@ ESTIMATED: dict[Way, str] = {
 
 _BY: dict[Way, str] = {CHANGES: "from changes", COMPARE: "by comparison", FULL: "in full"}
 
+COLD = 2.0
+"""Seconds of a first run that are the start of Spark and of its Java."""
+
 _REMEMBERED = 20
 """Past runs that are considered."""
 
@@ -42,12 +45,14 @@ _REMEMBERED = 20
 @dataclass(frozen=True)
 class Estimate:
     """What is known before an epoch: rows that changed, rows of the changed inputs and of `every`
-    input, and what `past` runs took, relative to what was expected."""
+    input, what `past` runs took, relative to what was expected, and the seconds in which the view
+    was `built` (0: not known)."""
 
     changed: int
     total: int
     every: int
     past: Mapping[Way, list[float]] = field(default_factory=dict)
+    built: float = 0.0
 
 
 def dear(seconds: Mapping[Way, float], changed: int, worth: float = WORTH) -> str:

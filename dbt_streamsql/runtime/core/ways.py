@@ -107,6 +107,11 @@ class Costs:
             self._of_view[view, way].append(seconds / expected)
             self._of_all[way].append(seconds / expected)
 
+    def knows(self, view: View) -> bool:
+        """Whether this process has brought a view up to date in another way than in full."""
+        with self._lock:
+            return any(self._of_view.get((view, way)) for way in (CHANGES, COMPARE))
+
     def meets(self, view: View, moved: frozenset[str], changed: float, shown: int) -> None:
         """`changed` rows of the inputs `moved` changed, and so did `shown` rows of the view."""
         with self._lock:

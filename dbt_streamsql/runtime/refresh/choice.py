@@ -14,6 +14,7 @@ from dbt_streamsql.plan.redefinition import FROM_STORED
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.work import Work, of_program
 from dbt_streamsql.runtime.core.cost import (
+    COLD,
     ESTIMATED,
     EXPECTED,
     WORTH,
@@ -86,11 +87,11 @@ class Choice:
             known = held and self._is_known(stored)
             expected = expected_by_comparing(text, every, rows, held=held, known=known)
             self._expected[COMPARE] = expected
-        if self._may_be_full(self._estimate.total):
+        if self._may_be_full(self._estimate.total) and self._is_tried:
             self._expected[FULL] = expected_in_full(text, every, rows)
         if len(self._expected) == 1:
             return ""
-        self._seconds = costs.seconds(self._view, self._expected, self._estimate.past)
+        self._seconds = costs.seconds(self._view, self._expected, self._past)
         if COMPARE in self._seconds:
             short = {way: each for way, each in self._seconds.items() if way != FULL}
             self.way = cheapest(short, tuning.comparing)
@@ -133,6 +134,30 @@ class Choice:
         """Whether this process has the stored rows."""
         known, at = self.epoch.warehouse.known_rows, stored.current
         return at is not None and known.get(self.job.table, (at, stored.schema_id)) is not None
+
+    @property
+    def _is_big(self) -> bool:
+        return self._estimate.total > self.epoch.warehouse.tuning.untried_rows
+
+    @property
+    def _is_tried(self) -> bool:
+        """Whether an estimate may give up the changes. Over big tables a wrong one is expensive,
+        and the first run from changes shows what they cost."""
+        if not self._is_big or 4 * self._estimate.changed > self._estimate.total:
+            return True
+        past = self._estimate.past
+        return CHANGES in past or COMPARE in past or self.epoch.warehouse.costs.knows(self._view)
+
+    @property
+    def _past(self) -> Mapping[Way, list[float]]:
+        """What past runs took. Of a view over big tables that was built once and never refreshed
+        in full, the build says what that takes."""
+        past, built = self._estimate.past, self._estimate.built - COLD
+        expected = self._expected.get(FULL, 0.0)
+        if FULL in past or not self._is_big or not 0 < expected < built:
+            return past
+        # One run alone would not count, since it may have been cold: that is subtracted here.
+        return {**past, FULL: 2 * [built / expected]}
 
     def _may_be_full(self, rows: int) -> bool:
         """Whether cost may lead to a full refresh, over inputs of `rows` rows."""
@@ -206,4 +231,6 @@ class Choice:
             if run.stats.get("plan") == self.plan.fingerprint
             and run.stats.get("definition") not in FROM_STORED
         ]
-        return Estimate(changed, total, every, by_past_runs(own))
+        builds = [run for run in own if run.mode == "full" and EXPECTED not in run.stats]
+        built = builds[0].seconds if builds else 0.0
+        return Estimate(changed, total, every, by_past_runs(own), built)
