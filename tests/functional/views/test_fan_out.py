@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dbt_streamsql.runtime.core import ways
 from dbt_streamsql.runtime.core.ways import Costs
+from dbt_streamsql.runtime.refresh import choice
 
 pytestmark = [pytest.mark.spark, pytest.mark.hunts]
 
@@ -84,3 +86,36 @@ def test_for_its_readers_a_view_is_written_anew_later(engine, tables):
     report = engine.advance().tables
     assert report[view].mode == report[above].mode == "incremental"
     assert engine.verify(view) == engine.verify(above) == []
+
+
+def change_one(engine, s, key):
+    engine.spark.sql(f"UPDATE {s}.facts SET d = d + 1 WHERE k = {key}")
+
+
+@pytest.mark.parametrize(("untried", "mode"), [(100, "incremental"), (1_000_000, "full")])
+def test_over_a_big_table_the_changes_are_tried_before_an_estimate_gives_them_up(
+    engine, tables, tune, monkeypatch, untried, mode
+):
+    tune(engine, untried_rows=untried)
+    view = joined(engine, tables, "tried")
+    monkeypatch.setattr(ways, "STEP", 100.0)
+    change_one(engine, tables, 1)
+    assert engine.advance().tables[view].mode == mode
+    if mode == "incremental":
+        # What they took is known now.
+        change_one(engine, tables, 3)
+        assert engine.advance().tables[view].mode == mode
+
+
+def test_over_a_big_table_the_build_says_what_a_full_refresh_takes(
+    engine, tables, tune, monkeypatch
+):
+    tune(engine, untried_rows=100)
+    monkeypatch.setattr(choice, "COLD", 0.0)
+    view = joined(engine, tables, "built")
+    built = engine.store.latest(view).seconds
+    for key in (1, 3):
+        change_one(engine, tables, key)
+        engine.advance()
+    stats = engine.store.latest(view).stats
+    assert stats["estimated_full"] == pytest.approx(max(built, 0.3), rel=0.3)
