@@ -13,10 +13,10 @@ from click.core import ParameterSource
 from dbt_streamsql.adapter.common import secrets
 from dbt_streamsql.cli.options import PROJECT, errors_as_text
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta.client.open_store import open_database
 from dbt_streamsql.meta.model.addresses import STORE_FILE, file_of, in_file
 from dbt_streamsql.meta.model.tokens import Tokens
-from dbt_streamsql.meta.store.database import Database, redact
-from dbt_streamsql.meta.store.store import SqlMetaStore
+from dbt_streamsql.meta.store.database import redact
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -88,7 +88,7 @@ def serve(
         click.echo(f"  token file: {tokens}")
         click.echo("Press Ctrl-C to stop.")
 
-    opened = SqlMetaStore(Database(url))
+    opened = open_database(url)
 
     def pages(known: Tokens) -> APIRouter:
         def verify(token: str) -> web.Sees | None:

@@ -21,8 +21,7 @@ from dbt_streamsql.engine.options import (
     Upsert,
     ViewOptions,
     WideOptions,
-    refuse_unknown,
-    taken,
+    values_of,
 )
 from dbt_streamsql.engine.store_recovery import RecoveryReport
 from dbt_streamsql.errors import StreamSqlError
@@ -119,9 +118,8 @@ class Engine:
     def create_materialized_view(self, name: str, sql: str, **config: Any) -> TableReport:
         """`TableDefiner.create_materialized_view`; `config`: the fields of `ViewOptions` and
         `TableOptions`."""
-        view, options = taken(ViewOptions, config), taken(TableOptions, config)
-        refuse_unknown(config)
-        return self.tables.create_materialized_view(name, sql, view, options)
+        values = values_of(config, ViewOptions, TableOptions)
+        return self.tables.create_materialized_view(name, sql, *values)
 
     def create_partial_update(
         self,
@@ -133,9 +131,7 @@ class Engine:
     ) -> TableReport:
         """`TableDefiner.create_partial_update`; `config`: the fields of `WideOptions`,
         `ViewOptions` and `TableOptions`."""
-        wide, view = taken(WideOptions, config), taken(ViewOptions, config)
-        options = taken(TableOptions, config)
-        refuse_unknown(config)
+        wide, view, options = values_of(config, WideOptions, ViewOptions, TableOptions)
         return self.tables.create_partial_update(
             name, key=key, branches=branches, wide=wide, view=view, options=options
         )
@@ -146,10 +142,8 @@ class Engine:
         """`TableDefiner.create_streaming_table`; `config`: the other fields of `StreamSource`, and
         those of `Upsert`, `EventTime` and `TableOptions`."""
         config |= {"stream": stream, "source": source}
-        values = (taken(StreamSource, config), taken(Upsert, config), taken(EventTime, config))
-        options = taken(TableOptions, config)
-        refuse_unknown(config)
-        return self.tables.create_streaming_table(name, sql, *values, options)
+        values = values_of(config, StreamSource, Upsert, EventTime, TableOptions)
+        return self.tables.create_streaming_table(name, sql, *values)
 
     def create_table_as(
         self, build: Build, *, spark: SparkSession | None = None, atomic: bool = True
@@ -159,9 +153,7 @@ class Engine:
 
     def compile(self, sql: str, *, into: str = "", **config: Any) -> CompiledPlan:
         """`TableDefiner.compile`; `config`: the fields of `ViewOptions`."""
-        view = taken(ViewOptions, config)
-        refuse_unknown(config)
-        return self.tables.compile(sql, view, into=into)
+        return self.tables.compile(sql, *values_of(config, ViewOptions), into=into)
 
     def execute(self, plan: PlanDocument | str, *, into: str = "") -> TableReport:
         """`TableDefiner.execute`."""
@@ -248,6 +240,14 @@ class Engine:
     def lag(self, name: str) -> float:
         """`Queries.lag`."""
         return self.queries.lag(name)
+
+    def views(self) -> frozenset[str]:
+        """`Queries.views`."""
+        return self.queries.views()
+
+    def knows(self, name: str) -> bool:
+        """`Queries.knows`."""
+        return self.queries.knows(name)
 
     def plan(self, name: str) -> CompiledPlan:
         """`Queries.plan`."""

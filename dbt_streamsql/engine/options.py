@@ -5,17 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import Any
 
 from dbt_streamsql.durations import retention_of
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Retention, check_level
-from dbt_streamsql.plan.compiled import REFRESH_MODES
 from dbt_streamsql.plan.document import PlanDocument
 from dbt_streamsql.runtime.core.clock import Clock
 from dbt_streamsql.tuning import Tuning
-
-Options = TypeVar("Options")
 
 
 @dataclass(frozen=True)
@@ -151,19 +148,21 @@ class EventTime:
     idle_after: float | str | None = None
 
 
-def taken(kind: type[Options], config: dict[str, Any]) -> Options:
-    """A value from the keywords that are its fields; these are removed from `config`."""
-    names = [each.name for each in fields(kind) if each.name in config]  # type: ignore[arg-type]
-    return kind(**{name: config.pop(name) for name in names})
+def values_of(config: Mapping[str, Any], *kinds: type[Any]) -> tuple[Any, ...]:
+    """A value of each kind, of the keywords that are its fields.
 
-
-def refuse_unknown(config: Mapping[str, Any]) -> None:
-    """CONFIG_INVALID when keywords are left that no option uses."""
-    if config:
-        modes = ", ".join(REFRESH_MODES)
+    Error: CONFIG_INVALID, with all keywords that no kind has.
+    """
+    names = {kind: [each.name for each in fields(kind)] for kind in kinds}
+    known = [name for every in names.values() for name in every]
+    if unknown := sorted(config.keys() - set(known)):
         raise StreamSqlError(
             "CONFIG_INVALID",
             "unknown config keys",
-            given=", ".join(sorted(config)),
-            allowed=f"refresh_mode ({modes}), changelog (true, false), state_ttl",
+            given=", ".join(unknown),
+            allowed=", ".join(known),
         )
+    return tuple(
+        kind(**{name: config[name] for name in every if name in config})
+        for kind, every in names.items()
+    )

@@ -22,4 +22,9 @@ def open_store(url: str, clock: Callable[[], float] = time.time, *, token: str =
         from dbt_streamsql.meta.client.client import MetaClient
 
         return MetaClient(url, token)
+    return open_database(url, clock)
+
+
+def open_database(url: str, clock: Callable[[], float] = time.time) -> SqlMetaStore:
+    """`open_store`, of one that no service serves yet."""
     return SqlMetaStore(Database(url), clock)

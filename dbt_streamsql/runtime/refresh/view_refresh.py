@@ -122,8 +122,9 @@ class RefreshTask:
     @property
     def redefined(self) -> str:
         """Why none of the stored rows can be kept."""
-        shadow = self.change is not None and self.change.verdict == SHADOW
-        return self.asked or (self.change.reason if shadow and self.change is not None else "")
+        change = self.change
+        shadow = change.reason if change is not None and change.verdict == SHADOW else ""
+        return self.asked or shadow
 
     @property
     def is_forgetful(self) -> bool:
