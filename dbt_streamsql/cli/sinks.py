@@ -12,6 +12,7 @@ from dbt_streamsql.cli.status import of_one_store
 from dbt_streamsql.cli.tables import console, print_table
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore, Sink
+from dbt_streamsql.meta.model.stored_definition import stored_sink
 
 
 @click.command()
@@ -53,7 +54,7 @@ def _row(sink: Sink, behind: str) -> tuple[str, ...]:
     return (
         sink.name,
         sink.table,
-        str(sink.config["target"].get("connector")),
+        str(stored_sink(sink).target.get("connector")),
         str(sink.delivered or ""),
         behind,
         time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at is not None else "",

@@ -13,8 +13,9 @@ from dbt_streamsql.engine.current import CurrentEpoch
 from dbt_streamsql.engine.definitions import configuration_of
 from dbt_streamsql.engine.user_sql import expanded, expanded_to_store
 from dbt_streamsql.meta import Job
+from dbt_streamsql.meta.model.stored_definition import plan_of
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.core.epoch_state import Warehouse, plan_of
+from dbt_streamsql.runtime.core.epoch_state import Warehouse
 from dbt_streamsql.runtime.core.row_expiry import APPROXIMATE
 from dbt_streamsql.storage.iceberg.commits import comments
 from dbt_streamsql.storage.tables import sql_functions

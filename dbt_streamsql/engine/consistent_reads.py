@@ -25,6 +25,7 @@ from dbt_streamsql.meta import (
     check_level,
 )
 from dbt_streamsql.meta.inspect.consistent_cut import cut
+from dbt_streamsql.meta.model.stored_definition import definition_of
 from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.schema import Column, visible
 from dbt_streamsql.quoting import TableName, quote
@@ -409,7 +410,7 @@ class Reader:
 
 
 def _visible(job: Job | None, name: TableName) -> str | None:
-    return readable(job, name.sql) if job is not None and job.config.get("hidden") else None
+    return readable(job, name.sql) if job is not None and definition_of(job).hidden else None
 
 
 def _can_name(sql: str, tables: Iterable[str]) -> bool:

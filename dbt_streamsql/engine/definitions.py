@@ -4,7 +4,7 @@ again only when some of that has changed."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from hashlib import sha256
 from typing import Any
@@ -20,6 +20,15 @@ from dbt_streamsql.connectors.sources.source import Omitting, Source
 from dbt_streamsql.engine.spark_catalog import SparkCatalog
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Job, Sink
+from dbt_streamsql.meta.model.stored_definition import (
+    StoredDefinition,
+    columns_of,
+    definition_of,
+    named,
+    plan_of,
+    stored_sink,
+    tree_of,
+)
 from dbt_streamsql.plan import drift
 from dbt_streamsql.plan.catalog import TableInfo
 from dbt_streamsql.plan.compiled import CompiledPlan
@@ -29,18 +38,11 @@ from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.plan.state import KEPT, StateTtl
 from dbt_streamsql.plan.unsent import Carrying
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime.core.epoch_state import plan_of
 from dbt_streamsql.runtime.deliver import deliver
 from dbt_streamsql.runtime.ingest.sequenced import extended
 from dbt_streamsql.runtime.ingest.stream_definition import (
-    CARRIES,
-    MAKES,
-    READS,
-    STREAM,
-    WAITING,
     Stream,
     check_stream,
-    is_side_table,
     opened,
     stream_of,
 )
@@ -77,13 +79,13 @@ class Definitions:
         Errors: those of `compile_view`.
         """
         kept = as_data(state_ttl)
-        options = _options(properties, changelog=changelog, state_ttl=kept)
-        before = current.plan["plan"]["tree"] if current is not None else None
+        stored = StoredDefinition(properties, changelog=changelog, state_ttl=kept)
+        before = tree_of(current) if current is not None else None
         known = self.known(current, sql, refresh_mode, state_ttl, anew=anew)
         if current is not None and known is not None:
-            config = {"hidden": current.config["hidden"], **options}
+            stored = replace(stored, hidden=definition_of(current).hidden)
             unique_id = unique_id or current.unique_id
-            return replace(current, unique_id=unique_id, config=config), known, None
+            return replace(current, unique_id=unique_id, config=stored.as_config()), known, None
         plan = compile_view(
             *(sql, self._known),
             table=table,
@@ -93,7 +95,7 @@ class Definitions:
             before=None if anew else before,
         )
         unique_id = unique_id or (current.unique_id if current is not None else "")
-        job = self._job(plan, refresh_mode, unique_id, options)
+        job = self._job(plan, refresh_mode, unique_id, stored)
         return job, plan, self._change(current, job, plan) if current is not None else None
 
     def known(
@@ -108,7 +110,7 @@ class Definitions:
         """The plan of `job`, if compiling this view would produce it again; `anew`: without
         stored rows, which may have expired under an earlier definition."""
         wanted = (sql, refresh_mode, as_data(state_ttl))
-        if job is None or (job.sql, job.refresh_mode, _ttl(job)) != wanted:
+        if job is None or (job.sql, job.refresh_mode, definition_of(job).state_ttl) != wanted:
             return None
         plan = plan_of(job)
         if anew and any(ttl == KEPT for _, ttl in plan.reads):
@@ -143,33 +145,33 @@ class Definitions:
         made, change = plan.columns, None
         if current is not None:
             _refuse_other_rows(stream, stream_of(current), plan, current, place)
-            old = [Column(column["name"], column["type"]) for column in current.columns]
+            old = columns_of(current.columns)
             columns_now = drift.settled(stream.on_schema_change, old, made, stream.key, place)
             plan = replace(plan, columns=columns_now)
             if reason := drift.describe_drift(old, columns_now):
                 change = Redefinition(SHADOW, f"columns changed: {reason}")
-        waiting = {}
+        waits: Sequence[Column] = ()
         if stream.by_event_time:
-            timed = timed_columns(sql, stream.event_time, info, self._known, table=table)
-            waiting[WAITING] = [{"name": c.name, "type": c.type} for c in timed]
-        omitted = self._carrying(plan, stream, source, info, text)
+            waits = timed_columns(sql, stream.event_time, info, self._known, table=table)
+        stored = StoredDefinition(
+            properties,
+            hidden=tuple(column.name for column in plan.hidden),
+            stream=asdict(stream),
+            reads=columns,
+            makes=made,
+            sequence=plan.hidden[0].type if plan.hidden else "",
+            waits=tuple(waits),
+            carries=self._carrying(plan, stream, source, info, text),
+            compiler=self._compiler,
+        )
         job = Job(
             table=table,
             unique_id=unique_id or (current.unique_id if current is not None else ""),
             sql=sql,
-            config={
-                "hidden": [column.name for column in plan.hidden],
-                **({"sequence": plan.hidden[0].type} if plan.hidden else {}),
-                **_options(properties, changelog=False),
-                **waiting,
-                **({CARRIES: omitted.to_json()} if omitted is not None else {}),
-                STREAM: asdict(stream),
-                READS: [[column.name, column.type] for column in columns],
-                MAKES: [[column.name, column.type] for column in made],
-            },
+            config=stored.as_config(),
             fingerprint=plan.fingerprint,
-            plan={"plan": json.loads(plan.to_stored()), "stamps": {}, "compiler": self._compiler},
-            columns=[{"name": c.name, "type": c.type} for c in plan.columns],
+            plan=stored.as_plan(plan),
+            columns=named(plan.columns),
         )
         if current is not None:
             kept = (current.created_barrier, current.table_uuid)
@@ -216,15 +218,11 @@ class Definitions:
         """
         place = Place(sink.unique_id or sink.name)
         target = deliver.opened(sink, connections)
-        columns = tuple(Column(column["name"], column["type"]) for column in job.columns)
-        info = TableInfo(TableName.parse(job.table), columns, versioned=True)
-        key = sink.config["key"]
-        found = compile_sink(sink.sql, info, self._known, name=sink.name, key=key)
-        sink = replace(
-            sink,
-            config={**sink.config, "plain": dict(found.plain)},
-            columns=[{"name": c.name, "type": c.type} for c in found.columns],
-        )
+        info = TableInfo(TableName.parse(job.table), columns_of(job.columns), versioned=True)
+        options = stored_sink(sink)
+        found = compile_sink(sink.sql, info, self._known, name=sink.name, key=options.key)
+        options = replace(options, plain=found.plain)
+        sink = replace(sink, config=options.as_config(), columns=named(found.columns))
         sink = replace(sink, fingerprint=deliver.fingerprint(sink, target))
         if current is None:
             return replace(sink, replaces=full_refresh)
@@ -250,56 +248,54 @@ class Definitions:
         self, job: Job, connections: Mapping[str, Mapping[str, str]]
     ) -> tuple[Job, CompiledPlan, Redefinition | None]:
         """The definition to run now, in the form that `define` returns."""
-        stream = stream_of(job)
+        stream, known = stream_of(job), definition_of(job)
         if stream is not None:
             place = Place(job.unique_id or job.table)
             columns = opened(stream, connections, place, job.table).columns(self._known.spark)
-            if [list(column) for column in columns] == job.config.get(READS):
+            if tuple(Column(*each) for each in columns) == known.reads:
                 return job, plan_of(job), None
-            known = configuration_of(job)["properties"]
             return self.define_stream(
-                job, job.table, job.sql, stream, connections, job.unique_id, known
+                job, job.table, job.sql, stream, connections, job.unique_id, known.properties
             )
-        if is_side_table(job):
+        if known.side_of:
             return job, plan_of(job), None
-        known = configuration_of(job)
         return self.define(
             job,
             job.table,
             job.sql,
             job.refresh_mode,
             job.unique_id,
-            known["properties"],
-            changelog=known["changelog"],
-            state_ttl=state_ttl_of(_ttl(job), "", Place(job.table)),
+            known.properties,
+            changelog=known.changelog,
+            state_ttl=state_ttl_of(known.state_ttl, "", Place(job.table)),
         )
 
     def _change(self, current: Job, job: Job, plan: CompiledPlan) -> Redefinition | None:
         """What happens to the rows of `current` when it becomes `job`."""
-        before, now = current.plan, job.plan
+        before, now = definition_of(current), definition_of(job)
         # Earlier releases did not record the settings that the rows were made with.
-        if other := differing(before.get("meaning", now["meaning"]), now["meaning"]):
+        if before.meaning and (other := differing(before.meaning, now.meaning or {})):
             return Redefinition(SHADOW, other)
         if current.fingerprint == job.fingerprint:
             another = Redefinition(METADATA, "different SQL text with the same meaning")
             return another if current.sql != job.sql else None
-        if before.get("compiler") != now["compiler"]:
+        if before.compiler != now.compiler:
             why = "the plan was made by a different version or with different Spark settings"
             return Redefinition(SHADOW, why)
-        stamps = [(before["stamps"].get(name), now["stamps"][name]) for name in plan.sources]
+        stamps = [(before.stamps.get(name), now.stamps[name]) for name in plan.sources]
         if any(was not in (None, stamp) for was, stamp in stamps):
             return Redefinition(SHADOW, "an input of the view was redefined")
         return redefinition(plan_of(current), plan, self._known)
 
     def _holds(self, job: Job) -> bool:
         """Whether compiling again would produce the same plan."""
-        stamps: Mapping[str, str] = job.plan["stamps"]
+        known, plan = definition_of(job), plan_of(job)
         return (
-            job.plan.get("compiler") == self._compiler
+            known.compiler == self._compiler
             # An input without a stamp may be a different table by now.
-            and not job.plan["plan"]["volatile"]
-            and not job.plan["plan"].get("unversioned")
-            and all(self._known.stamp(TableName.parse(n)) == stamp for n, stamp in stamps.items())
+            and not plan.volatile
+            and not plan.unversioned
+            and all(self._known.stamp(TableName.parse(n)) == s for n, s in known.stamps.items())
         )
 
     def follow_settings(self) -> None:
@@ -326,23 +322,25 @@ class Definitions:
         plan: CompiledPlan,
         refresh_mode: str,
         unique_id: str,
-        options: Mapping[str, Any],
+        stored: StoredDefinition,
     ) -> Job:
         stamped = (*plan.sources, *open_views(plan.sql, self._known).views)
+        stored = replace(
+            stored,
+            hidden=tuple(column.name for column in plan.hidden),
+            stamps={name: self._known.stamp(TableName.parse(name)) for name in stamped},
+            compiler=self._compiler,
+            meaning=meaning(self._known.spark.version, settings_of(self._known.spark)),
+        )
         return Job(
             table=plan.table,
             unique_id=unique_id,
             sql=plan.sql,
             refresh_mode=refresh_mode,
             fingerprint=plan.fingerprint,
-            config={"hidden": [column.name for column in plan.hidden], **options},
-            plan={
-                "plan": json.loads(plan.to_stored()),
-                "stamps": {name: self._known.stamp(TableName.parse(name)) for name in stamped},
-                "compiler": self._compiler,
-                "meaning": meaning(self._known.spark.version, settings_of(self._known.spark)),
-            },
-            columns=[{"name": c.name, "type": c.type} for c in plan.columns],
+            config=stored.as_config(),
+            plan=stored.as_plan(plan),
+            columns=named(plan.columns),
             sources=plan.sources,
         )
 
@@ -357,7 +355,7 @@ def _refuse_other_rows(
     parts = {
         "key": (before.key, stream.key),
         "sequence_by": (before.sequence_by, stream.sequence_by),
-        "type of sequence_by": (current.config.get("sequence", ""), sequence),
+        "type of sequence_by": (definition_of(current).sequence, sequence),
         "event_time": tuple(s.event_time if s.by_event_time else "" for s in (before, stream)),
         "mode": tuple("snapshot" * s.whole or "incremental" for s in (before, stream)),
         "connector": (before.spec.get("connector"), stream.spec.get("connector")),
@@ -376,23 +374,10 @@ def _refuse_other_rows(
 
 def configuration_of(job: Job) -> dict[str, Any]:
     """The configuration of a view: `refresh_mode`, `properties`, `changelog` and `state_ttl`."""
+    known = definition_of(job)
     return {
         "refresh_mode": job.refresh_mode,
-        "properties": dict(job.config.get("properties", {})),
-        "changelog": bool(job.config.get("changelog")),
-        "state_ttl": _ttl(job),
+        "properties": dict(known.properties),
+        "changelog": known.changelog,
+        "state_ttl": dict(known.state_ttl),
     }
-
-
-def _ttl(job: Job) -> dict[str, Any]:
-    known: dict[str, Any] = job.config.get("state_ttl", {})
-    return known
-
-
-def _options(
-    properties: Mapping[str, str], *, changelog: bool, state_ttl: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """The stored part of a definition's config; unset options are left out."""
-    found: dict[str, Any] = {"properties": dict(properties)}
-    found |= {"changelog": True} if changelog else {}
-    return found | ({"state_ttl": dict(state_ttl)} if state_ttl else {})

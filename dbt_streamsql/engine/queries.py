@@ -10,12 +10,13 @@ from dbt_streamsql.engine.consistent_reads import ConsistentReads, Reader
 from dbt_streamsql.engine.current import CurrentEpoch
 from dbt_streamsql.engine.spark_catalog import SparkCatalog
 from dbt_streamsql.meta.inspect.wait import wait_for
+from dbt_streamsql.meta.model.stored_definition import plan_of
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.document import PlanDocument
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.changelog import changelog_query
 from dbt_streamsql.runtime.core import cost
-from dbt_streamsql.runtime.core.epoch_state import Warehouse, plan_of, registered
+from dbt_streamsql.runtime.core.epoch_state import Warehouse, registered
 from dbt_streamsql.runtime.reads import verification
 
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dbt_streamsql.compiler.correction_statements import correction
-from dbt_streamsql.engine.definitions import Definitions, configuration_of
+from dbt_streamsql.engine.definitions import Definitions
 from dbt_streamsql.engine.epochs import EpochControl
 from dbt_streamsql.engine.user_sql import expanded_to_store
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
+from dbt_streamsql.meta.model.stored_definition import definition_of
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import SHADOW, Redefinition
 from dbt_streamsql.quoting import TableName
@@ -132,12 +133,12 @@ class Revisions:
 
     def _definition(self, asked: Revision, current: Job) -> Definition:
         """The new definition of a view."""
-        known = configuration_of(current)
+        known = definition_of(current)
         return self._definitions.define(
             *(current, current.table, asked.sql, current.refresh_mode, current.unique_id),
-            known["properties"],
-            changelog=known["changelog"],
-            state_ttl=state_ttl_of(known["state_ttl"], asked.sql, Place(current.table)),
+            known.properties,
+            changelog=known.changelog,
+            state_ttl=state_ttl_of(known.state_ttl, asked.sql, Place(current.table)),
         )
 
 

@@ -11,6 +11,7 @@ from dbt_streamsql.engine.epochs import EpochControl
 from dbt_streamsql.engine.user_sql import expanded_to_store
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Sink
+from dbt_streamsql.meta.model.stored_definition import StoredSink
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core.epoch_state import Warehouse
 from dbt_streamsql.runtime.core.storage_errors import translate_storage_errors
@@ -56,12 +57,7 @@ class SinkManager:
         at = str(TableName.parse(name, self._warehouse.catalog).checked())
         sql = expanded_to_store(self._warehouse.sessions.main, sql)
         read = table_of(sql, unique_id or at, self._warehouse.catalog)
-        config = {
-            "target": dict(target),
-            "connection": connection,
-            "key": list(key),
-            "mode": mode,
-        }
+        options = StoredSink(target, connection, tuple(key), mode)
         own = self._epochs.opened is None
         with self._epochs.joined() as epoch:
             job = epoch.state.jobs.get(read)
@@ -86,7 +82,7 @@ class SinkManager:
             sink = self._definitions.define_sink(
                 current,
                 job,
-                Sink(at, read, unique_id, sql, config),
+                Sink(at, read, unique_id, sql, options.as_config()),
                 self._warehouse.connections,
                 full_refresh=full_refresh,
             )

@@ -7,7 +7,6 @@ that leaves an empty store, and tables that the next attempt can start from.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from dbt_streamsql.engine.spark_catalog import SparkCatalog
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Barrier, Fence, Job, TableVersion
 from dbt_streamsql.meta.model.records import Pin
+from dbt_streamsql.meta.model.stored_definition import definition_of, named, plan_of
 from dbt_streamsql.meta.store.recovery import Ledger
 from dbt_streamsql.plan import drift
 from dbt_streamsql.plan.compiled import CompiledPlan
@@ -189,22 +189,22 @@ class _StoreRecovery:
         stream, connections = stream_definition.from_json(kept.stream), self.warehouse.connections
         fields = self.spark.table(TableName.parse(name).sql).schema
         has = visible(tuple(Column(f.name, type_text(f.dataType)) for f in fields))
-        named = [{"name": c.name, "type": c.type} for c in has]
-        table = Job(name, kept.unique_id, kept.sql, columns=named)
+        table = Job(name, kept.unique_id, kept.sql, columns=named(has))
         follows = drift.FAIL if stream.by_event_time else drift.APPEND
         lenient = replace(stream, on_schema_change=follows)
         job, plan, change = compiler.define_stream(
             table, name, kept.sql, lenient, connections, kept.unique_id, kept.properties
         )
-        job = replace(job, config={**job.config, stream_definition.STREAM: asdict(stream)})
+        known = replace(definition_of(job), stream=asdict(stream))
+        job = replace(job, config=known.as_config())
         if change is None:
             return job
         # New stream columns are left to the next run: the table does not have them.
         plan = replace(plan, columns=has)
         return replace(
             job,
-            plan={**job.plan, "plan": json.loads(plan.to_stored())},
-            config={**job.config, stream_definition.READS: []},
+            plan=known.as_plan(plan),
+            config=replace(known, reads=()).as_config(),
             columns=table.columns,
         )
 
@@ -254,7 +254,8 @@ def _compiled(define: Define, name: str, kept: Definition) -> tuple[Job, str]:
     if job.fingerprint == kept.fingerprint:
         return job, ""
     # As if compiled by another compiler, so that the existing rows are not reused.
-    stale = replace(job, fingerprint=kept.fingerprint, plan={**job.plan, "compiler": ""})
+    unknown = replace(definition_of(job), compiler="")
+    stale = replace(job, fingerprint=kept.fingerprint, plan=unknown.as_plan(plan_of(job)))
     return stale, "its query now compiles to a different plan"
 
 

@@ -29,6 +29,7 @@ from dbt_streamsql.engine.options import (
 from dbt_streamsql.engine.spark_catalog import SparkCatalog
 from dbt_streamsql.engine.user_sql import expanded_to_store
 from dbt_streamsql.errors import Place
+from dbt_streamsql.meta.model.stored_definition import definition_of
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.document import PlanDocument
 from dbt_streamsql.plan.state import StateTtl
@@ -147,7 +148,7 @@ class TableDefiner:
             )
             if view.plan is not None:
                 check_fit(view.plan, document_of(made, self.known), place)
-            self._set_properties(table, job.config["properties"])
+            self._set_properties(table, definition_of(job).properties)
             asked = "full refresh requested" if options.full_refresh else ""
             version = epoch.define(job, made, change, asked)
         return reports_of([version], version.barrier)[job.table]
@@ -215,7 +216,7 @@ class TableDefiner:
                 *(str(table), sql, wanted, self._warehouse.connections, options.unique_id),
                 options.properties,
             )
-            self._set_properties(table, job.config["properties"])
+            self._set_properties(table, definition_of(job).properties)
             again = options.full_refresh and current is not None
             version = epoch.define(job, plan, change, "full refresh requested" if again else "")
         return reports_of([version], version.barrier)[job.table]
@@ -289,7 +290,7 @@ class TableDefiner:
         job = self._current.jobs().get(str(table))
         if job is None:
             return
-        known = configuration_of(job)["properties"]
+        known = definition_of(job).properties
         if known != wanted:
             gone = [key for key in known if key not in wanted]
             staging.set_properties(self._spark, table, wanted, gone)

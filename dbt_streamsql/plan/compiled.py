@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan import steps as step_types
@@ -24,6 +24,10 @@ from dbt_streamsql.plan.tags import STEP_KINDS, tag_of
 REFRESH_MODES = ("auto", "incremental", "incremental_strict", "full")
 """auto: incremental where possible. incremental: the same, but a full refresh is logged as a
 warning. incremental_strict: a query that cannot be incremental is refused. full: always full."""
+
+PlanMode = Literal["incremental", "full", "streaming", "beside"]
+Strategy = Literal["", "rows", "fold", "replace", "append", "upsert"]
+"""How a plan's rows are kept: see `CompiledPlan.headline`. ``: in full, or by another table."""
 
 PLAN_VERSION = 7
 """Incremented when the meaning of a plan's JSON changes; an older plan is compiled again."""
@@ -44,8 +48,8 @@ class CompiledPlan:
     """
 
     sql: str
-    mode: str
-    strategy: str
+    mode: PlanMode
+    strategy: Strategy
     reasons: tuple[str, ...]
     tables: tuple[str, ...]
     columns: tuple[Column, ...]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from dbt_streamsql.plan.expression import holes
 
@@ -140,6 +141,9 @@ class Together:
     key: tuple[str, ...]
 
 
+ComponentKind = Literal["add", "least", "greatest", "claims", "cell"]
+
+
 @dataclass(frozen=True)
 class Component:
     """One folded column of the state.
@@ -151,7 +155,7 @@ class Component:
     """
 
     column: str
-    kind: str
+    kind: ComponentKind
     type: str
     null_when_zero: str = ""
     of: str = ""

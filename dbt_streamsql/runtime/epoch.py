@@ -10,6 +10,7 @@ from dataclasses import replace
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import NOOP, Job, Sink, TableVersion
 from dbt_streamsql.meta.model import topology
+from dbt_streamsql.meta.model.stored_definition import definition_of
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import METADATA, Redefinition
 from dbt_streamsql.quoting import TableName
@@ -311,7 +312,7 @@ class Epoch:
 
     def _beside(self, job: Job) -> TableVersion:
         """The version of a side table, which its streaming table writes."""
-        self.ensure(job.config[stream_definition.BESIDE])
+        self.ensure(definition_of(job).side_of)
         with self.state.lock:
             known = self.state.done.get(job.table)
             if known is None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from dbt_streamsql.meta import NOOP, Job, TableVersion
 from dbt_streamsql.meta.inspect.history import OLDEST_CHANGE
+from dbt_streamsql.meta.model.stored_definition import definition_of
 from dbt_streamsql.runtime.changelog import changelog_table
 from dbt_streamsql.runtime.deliver.deliver import Delivered
-from dbt_streamsql.runtime.ingest.stream_definition import BESIDE
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ def blame(errors: Mapping[str, Exception], jobs: Mapping[str, Job]) -> dict[str,
     def by(table: str) -> str:
         job = jobs.get(table)
         read = changelog_table.runs_first(job, jobs) if job is not None else []
-        beside = [str(jobs[source].config.get(BESIDE, "")) for source in read if source in jobs]
-        for source in (*read, *beside):
+        writers = [definition_of(jobs[source]).side_of for source in read if source in jobs]
+        for source in (*read, *writers):
             if source != table and errors.get(source) is errors[table]:
                 return by(source)
         return table

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.meta.inspect import delay, overview
 from dbt_streamsql.meta.inspect.delay import Delay
 from dbt_streamsql.meta.inspect.history import History
-from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.meta.model.stored_definition import known_plan
 
 
 def describe(history: History, table: str) -> dict[str, Any] | None:
@@ -56,13 +53,8 @@ def _definition(job: Job) -> dict[str, Any]:
 
 def _explain(job: Job) -> str:
     """How the view is maintained; '' when no plan is stored, or one of another version."""
-    stored: Mapping[str, Any] | None = job.plan.get("plan")
-    if not stored:
-        return ""
-    try:
-        return CompiledPlan.from_stored(json.dumps(stored)).explain()
-    except StreamSqlError:
-        return ""
+    plan = known_plan(job)
+    return plan.explain() if plan is not None else ""
 
 
 def _number(snapshot: int | None) -> str | None:

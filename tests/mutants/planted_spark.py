@@ -130,6 +130,41 @@ SPARK: dict[str, Planted] = {
         "of several equal rows in the process one goes",
         "held",
     ),
+    "held-null-is-empty": (
+        ("_keys", "Met"),
+        "pc.is_null(column)",
+        "pc.is_valid(pc.is_null(column))",
+        "a group by NULL is taken for the one by zero",
+        "looked up",
+    ),
+    "held-dead-group": (
+        ("folded", "Met"),
+        "living = pc.greater(alive, 0)",
+        "living = pc.greater_equal(alive, 0)",
+        "of groups in the process those without rows stay",
+        "looked up",
+    ),
+    "held-null-sum": (
+        ("_combined", "Met"),
+        "pc.if_else(empty, pa.scalar(None, total.type), total)",
+        "total",
+        "the sum of no values is zero",
+        "looked up",
+    ),
+    "held-copies-go": (
+        "_numbers_of",
+        "wanted = {at: -weights[row] for at, row in enumerate(lost)}",
+        "wanted = dict.fromkeys(range(len(lost)), 1)",
+        "of several equal rows to go, of which the process knows the places, one goes",
+        "looked up",
+    ),
+    "held-as-before": (
+        ("_known", "Outcome"),
+        "held.after(lost, come, outcome.file)",
+        "held",
+        "the process takes the rows before a write for those after it",
+        "looked up",
+    ),
     "held-of-any-snapshot": (
         "KnownRows.get",
         "found is None or found[0] != at",
@@ -281,17 +316,9 @@ SPARK: dict[str, Planted] = {
     ),
     # -- merge-on-read commits --------------------------------------------------------------------
     "positions-known": (
-        "_by_positions",
-        (
-            "if known:\n"
-            "    before = f\"{name.child('position_deletes')} VERSION AS OF {int(change.old)}\"\n"
-            '    gone += f" LEFT ANTI JOIN {before} p ON r._pos = p.pos AND r._file = p.file_path"'
-        ),
-        (
-            "if known < 0:\n"
-            "    before = f\"{name.child('position_deletes')} VERSION AS OF {int(change.old)}\"\n"
-            '    gone += f" LEFT ANTI JOIN {before} p ON r._pos = p.pos AND r._file = p.file_path"'
-        ),
+        ("_gone", "is_flagged"),
+        'meta.snapshots[change.old].count("total-position-deletes")',
+        "0",
         "rows that were deleted before are deleted again",
         "foreign_writers",
     ),
@@ -300,6 +327,27 @@ SPARK: dict[str, Planted] = {
         'gone += f" AND {_STAMP} <= {sequence(meta, change)}"',
         'gone += ""',
         "rows that came and went in between are taken away",
+        "foreign_writers",
+    ),
+    "files-without-deletes": (
+        "_in_files",
+        "parts.append(_gone(name, meta, change, names, marked))",
+        "None",
+        "what was deleted is not read",
+        "foreign_writers",
+    ),
+    "files-that-are-live": (
+        "_in_files",
+        Text("FROM {files.marked} WHERE _deleted)"),
+        "FROM {files.marked})",
+        "every row of a file that lost one is taken back",
+        "foreign_writers",
+    ),
+    "files-by-lineage": (
+        "_newer",
+        "files.fresh if files is not None else version(name, change.new)",
+        "files.marked if files is not None else version(name, change.new)",
+        "rows that are newer than the last epoch are looked for in the old files",
         "foreign_writers",
     ),
     "positions-with-files": (

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from tests.property.grammar import Scenario
 
-DRIVER, COMPARE, HELD, REWRITE, MERGE = (
+DRIVER, LOOK_UP, COMPARE, HELD, REWRITE, MERGE = (
     "the driver writes",
+    "the process looks rows up",
     "the query is compared",
     "rows in the process are compared",
     "small tables are rewritten",
@@ -24,6 +25,10 @@ _ROWS = (
 _GROUPS = (
     "SELECT k, COUNT(*) AS n, SUM(v) AS total, MAX(s) AS last FROM {schema}.t1 GROUP BY k",
     "SELECT k, AVG(v) AS mean FROM {schema}.t1 GROUP BY k",
+)
+_SUMS = (
+    "SELECT k, COUNT(*) AS n, COUNT(v) AS c, SUM(v) AS total FROM {schema}.t1 GROUP BY k",
+    "SELECT s, k, SUM(v) AS total, COUNT(*) AS n FROM {schema}.t1 GROUP BY s, k",
 )
 _PLACES = "SELECT k, s, rank() OVER (PARTITION BY k ORDER BY s) AS place FROM {schema}.t1"
 _COPIES = "SELECT k, s FROM {schema}.t1 WHERE v >= 0"
@@ -41,6 +46,19 @@ _CHANGES = (
         "UPDATE {schema}.t1 SET s = 'y' WHERE k = 4",
         "DELETE FROM {schema}.t1 WHERE k IN (3, 7)",
     ),
+)
+
+
+_COMPACT = (
+    "CALL lake.system.rewrite_data_files("
+    "table => '{schema}.t1', options => map('rewrite-all', 'true'))"
+)
+_COMPACTED = tuple(
+    (
+        *statements,
+        _COMPACT,
+    )
+    for statements in _CHANGES
 )
 
 
@@ -142,8 +160,11 @@ _CHAIN = (
 SMALL: dict[str, tuple[str, Scenario]] = {
     "lineage": (DRIVER, _over_t1(100, (_COPIES,))),
     "changelog": (DRIVER, _over_t1(101, (_COPIES,), version=2, mode="copy-on-write")),
-    "difference": (DRIVER, _over_t1(102, (_COPIES,), version=2)),
+    "positions": (DRIVER, _over_t1(118, (_COPIES,), version=2)),
+    "difference": (DRIVER, _over_t1(102, (_COPIES,), _COMPACTED, version=2)),
     "driver groups": (DRIVER, _over_t1(103, _GROUPS)),
+    "looked up": (LOOK_UP, _over_t1(116, (_COPIES, *_SUMS))),
+    "looked up chain": (LOOK_UP, _over_t1(117, _CHAIN)),
     "rewritten copies": (REWRITE, _over_t1(104, (_COPIES,))),
     "rewritten groups": (REWRITE, _over_t1(105, _GROUPS)),
     "merged groups": (MERGE, _over_t1(106, _GROUPS)),

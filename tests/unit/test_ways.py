@@ -9,6 +9,7 @@ from dbt_streamsql.runtime.core.ways import (
     COMPARE,
     FULL,
     Costs,
+    Query,
     cheapest,
     expected_by_comparing,
     expected_from_changes,
@@ -68,7 +69,7 @@ def test_rows_that_only_come_are_not_looked_up():
 def test_long_programs_and_long_tables_cost_more():
     few, many = (expected_from_changes(work, 5, 5, 9) for work in (Work(2, 10), Work(9, 9000)))
     assert few < many
-    sizes = ((10, 100, 10), (10, 10**7, 10**5))
+    sizes = ((Query(10, 0, 100), 10), (Query(10, 0, 10**7), 10**5))
     for held, known in ((False, False), (True, False), (True, True)):
         short, long = (expected_by_comparing(*size, held=held, known=known) for size in sizes)
         assert short < long
@@ -76,7 +77,7 @@ def test_long_programs_and_long_tables_cost_more():
 
 def test_rows_that_the_process_has_are_compared_for_less():
     spark, read, known = (
-        expected_by_comparing(10, 1000, 10**5, held=held, known=known)
+        expected_by_comparing(Query(10, 0, 1000), 10**5, held=held, known=known)
         for held, known in ((False, False), (True, False), (True, True))
     )
     assert known < read < spark
@@ -89,10 +90,22 @@ def test_many_changed_rows_of_a_view_cost_more_than_of_its_inputs():
 
 def test_a_full_refresh_grows_with_what_is_read_and_written():
     small, read, written = (
-        expected_in_full(10, every, stored)
+        expected_in_full(Query(10, 0, every), stored)
         for every, stored in ((10, 10), (10**7, 10), (10, 10**7))
     )
     assert small < min(read, written)
+
+
+def test_a_query_that_joins_costs_more_than_one_that_filters():
+    filters, joins = (expected_in_full(Query(10, count, 10**6), 10**5) for count in (0, 1))
+    assert filters < joins
+
+
+def test_changes_that_are_searched_for_cost_more_than_those_that_were_appended():
+    appended, searched = (
+        expected_from_changes(Work(2, 10), 5, 5, 9, rows) for rows in ([], [10.0**6])
+    )
+    assert appended < searched
 
 
 def test_a_run_without_work_is_learnt_too():
@@ -168,7 +181,8 @@ def test_a_factor_makes_a_way_dearer_or_free():
 
 def test_a_change_is_expected_to_meet_as_many_rows_as_the_last_one_of_its_inputs():
     costs = Costs()
-    assert costs.shown(VIEW, frozenset("a"), 3) == 3
+    assert costs.met(VIEW, frozenset("a")) is None
     costs.meets(VIEW, frozenset("a"), 2, 1000)
-    assert costs.shown(VIEW, frozenset("a"), 3) == 1500
-    assert costs.shown(VIEW, frozenset("ab"), 3) == costs.shown(OTHER, frozenset("a"), 3) == 3
+    assert costs.met(VIEW, frozenset("a")) == 500
+    assert costs.met(VIEW, frozenset("ab")) is costs.met(OTHER, frozenset("a")) is None
+    assert costs.fade(VIEW, frozenset("a"), 500) == costs.met(VIEW, frozenset("a")) < 500

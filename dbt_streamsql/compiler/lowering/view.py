@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dbt_streamsql.compiler.parsing.unsupported import Reason, Unsupported
+from dbt_streamsql.plan.compiled import Strategy
 from dbt_streamsql.plan.expression import Expr
 from dbt_streamsql.plan.likeness import has_likeness
 from dbt_streamsql.plan.relational import (
@@ -32,7 +33,7 @@ class View:
 
     root: Node
     columns: tuple[Column, ...]
-    strategy: str = ""
+    strategy: Strategy = ""
     key: tuple[str, ...] = ()
     full: Node | None = None
 

@@ -21,7 +21,7 @@ from dbt_streamsql.plan.expression import escape, hole, ident
 from dbt_streamsql.plan.fold_values import LOST, MOVED, exact_column
 from dbt_streamsql.plan.relational import Aggregate, Call, scans
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
-from dbt_streamsql.plan.steps import Component
+from dbt_streamsql.plan.steps import Component, ComponentKind
 
 ALL = Call("", "COUNT", None, False, "bigint", False, "bigint")
 """COUNT(*): a group lives while it is above zero."""
@@ -72,7 +72,7 @@ class Components:
     hidden: list[tuple[Column, Call]] = field(default_factory=list)
     _columns: dict[Call, str] = field(default_factory=dict)
 
-    def component(self, call: Call, kind: str, null_when_zero: str = "") -> str:
+    def component(self, call: Call, kind: ComponentKind, null_when_zero: str = "") -> str:
         """The column that stores `call`, added when it is new."""
         bare = replace(call, name="")
         if bare in self._columns:

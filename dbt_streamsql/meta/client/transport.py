@@ -10,6 +10,7 @@ import json
 import ssl
 import time
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from types import NoneType
 from typing import Any, TypeVar
 
@@ -164,6 +165,7 @@ def _unusable(url: str, message: str, allowed: str) -> StreamSqlError:
 def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
-    if hasattr(value, "__dataclass_fields__"):
-        return vars(value)
+    if is_dataclass(value):
+        # Not all that is in its dict: a job keeps what was read from it there.
+        return {each.name: getattr(value, each.name) for each in fields(value)}
     raise TypeError(f"{type(value).__name__} is not JSON")

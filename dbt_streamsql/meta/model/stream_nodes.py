@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dbt_streamsql.meta.model.records import Job
+from dbt_streamsql.meta.model.stored_definition import definition_of
 
 _PLACES = ("topic", "table", "path")
 """Options that identify a stream within its system; the first one present counts."""
@@ -15,8 +14,8 @@ def parts(job: Job) -> tuple[str, str] | None:
 
     The place is the connector and the connection name in the profile: definitions hold no hosts.
     """
-    known: dict[str, Any] | None = job.config.get("stream")
-    if not known:
+    known = definition_of(job).stream
+    if known is None:
         return None
     spec = known["spec"]
     options = spec.get("options") or {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import (
@@ -229,7 +230,7 @@ def to_version(row: RowMapping) -> TableVersion:
 
 
 def from_job(record: Job) -> dict[str, Any]:
-    row = dict(vars(record))
+    row = {each.name: getattr(record, each.name) for each in fields(record)}
     row["table_name"] = row.pop("table")
     row["sources"] = _dump(sorted(set(record.sources)))
     row["config"] = _dump(dict(record.config))

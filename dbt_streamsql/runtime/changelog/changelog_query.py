@@ -20,6 +20,8 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
+from dbt_streamsql.meta.model import stored_definition
+from dbt_streamsql.meta.model.stored_definition import plan_of
 from dbt_streamsql.plan import likeness
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
 from dbt_streamsql.quoting import TableName, quote
@@ -81,7 +83,7 @@ def names_of(job: Job) -> tuple[str, ...]:
 
 def columns_of(job: Job) -> list[Column]:
     """The visible columns of a view with their types."""
-    return [Column(column["name"], column["type"]) for column in job.columns]
+    return list(stored_definition.columns_of(job.columns))
 
 
 def check_columns(job: Job) -> None:
@@ -246,8 +248,8 @@ class _History:
 
 def _key(job: Job) -> tuple[str, ...]:
     """The visible columns that identify a row of the view. Error: CHANGELOG_MODE."""
-    plan = job.plan["plan"]
-    if plan["strategy"] not in ("fold", "replace"):
+    plan = plan_of(job)
+    if plan.strategy not in ("fold", "replace"):
         raise StreamSqlError(
             "CHANGELOG_MODE",
             f"the rows of {job.table} have no key",
@@ -255,7 +257,7 @@ def _key(job: Job) -> tuple[str, ...]:
             allowed="a view that is maintained from changes and grouped at its top",
             hint="use mode 'retract'",
         )
-    key = tuple(plan["key"])
+    key = plan.key
     if any(name.startswith(HIDDEN_PREFIX) for name in key):
         raise StreamSqlError(
             "CHANGELOG_MODE",

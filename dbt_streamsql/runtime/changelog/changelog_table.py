@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import NOOP, ROLLED_BACK, Fence, Job, TableVersion
+from dbt_streamsql.meta.model.stored_definition import definition_of
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.changelog import changelog_query
@@ -61,7 +62,7 @@ def view_of(table: str) -> str:
 
 def wanted(jobs: Mapping[str, Job], view: str) -> bool:
     """Whether this is a view that has a changelog table."""
-    return view in jobs and bool(jobs[view].config.get("changelog"))
+    return view in jobs and definition_of(jobs[view]).changelog
 
 
 def in_order(jobs: Mapping[str, Job]) -> dict[str, Job]:
@@ -255,8 +256,7 @@ class _Table:
         new = self.meta is None
         location = self.epoch.warehouse.place_of(self.name) if new else ""
         kept = definition_property.properties(str(self.name), self.epoch.warehouse.store_id, None)
-        columns = len(self.job.plan["plan"]["columns"])
-        properties = {**staging.view_properties(columns), **kept}
+        properties = {**staging.view_properties(len(self.job.columns)), **kept}
         with failpoint("table.build"), staging.stamped(self.spark, self._origin()):
             snapshot = staging.build(self.spark, at, self._told(rows), location, properties)
         staged = metadata.load(self.spark, at)

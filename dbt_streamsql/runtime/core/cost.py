@@ -17,11 +17,14 @@ from dbt_streamsql.runtime.core.ways import (
 MARGIN = 1.1
 """How much more expensive an epoch from changes must look: the next one may be cheaper again."""
 
-WORTH = 0.3
+WORTH = 0.1
 """Seconds that a full refresh must save."""
 
 WORTH_TO_READERS = 3.0
 """The same for a view with readers: to them it is a new version of every row."""
+
+MET, MOVED = "met", "moved"
+"""How many rows of the view changed for each changed row of the inputs, and which had changed."""
 
 EXPECTED = "expected"
 """What was expected of the way of a run, before adjusting to the speed of the machine."""
@@ -45,14 +48,15 @@ _REMEMBERED = 20
 @dataclass(frozen=True)
 class Estimate:
     """What is known before an epoch: rows that changed, rows of the changed inputs and of `every`
-    input, what `past` runs took, relative to what was expected, and the seconds in which the view
-    was `built` (0: not known)."""
+    input, what `past` runs took, relative to what was expected, the seconds in which the view was
+    `built` (0: not known), and how many rows of it a changed row `met` (None: not known)."""
 
     changed: int
     total: int
     every: int
     past: Mapping[Way, list[float]] = field(default_factory=dict)
     built: float = 0.0
+    met: float | None = None
 
 
 def dear(seconds: Mapping[Way, float], changed: int, worth: float = WORTH) -> str:

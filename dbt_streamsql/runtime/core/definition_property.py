@@ -17,6 +17,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.meta import Job
+from dbt_streamsql.meta.model.stored_definition import definition_of
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg import metadata, staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
@@ -54,15 +55,16 @@ class Definition:
 
 def encode(job: Job) -> str:
     """The definition of a job as a property; the same text for the same definition."""
+    known = definition_of(job)
     kept = Definition(
         job.sql,
         job.refresh_mode,
         job.unique_id,
         job.fingerprint,
-        bool(job.config.get("changelog")),
-        dict(job.config.get("properties", {})),
-        dict(job.config.get("stream", {})),
-        str(job.config.get("beside", "")),
+        known.changelog,
+        known.properties,
+        known.stream or {},
+        known.side_of,
     )
     told = {key: value for key, value in asdict(kept).items() if value or key in _ALWAYS}
     text = json.dumps(told, sort_keys=True)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import posixpath
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Fence, Job, MetaStore, Retention, Sink, TableVersion
-from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.meta.model.stored_definition import definition_of, known_plan
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.plan.steps import Changes
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.core.clock import (
     Clock,
@@ -207,7 +206,7 @@ class EpochState:
             and (found := _changes_of(job, table))
         ]
         columns = dict.fromkeys(
-            column for steps in users for step in steps for column in step["columns"]
+            column for steps in users for step in steps for column in step.columns
         )
         return tuple(columns) if len(users) > 1 else ()
 
@@ -222,10 +221,9 @@ class EpochState:
 def reads_ages(jobs: Mapping[str, Job], table: str) -> bool:
     """Whether a view forgets rows of a table, whose age it derives from their commits."""
     return any(
-        step.get("table") == table and step.get("ttl")
+        table in dict(plan.ttls)
         for job in jobs.values()
-        if table in job.sources
-        for step in job.plan["plan"]["steps"]
+        if table in job.sources and (plan := known_plan(job)) is not None
     )
 
 
@@ -235,17 +233,6 @@ def registered(jobs: Mapping[str, Job], table: str) -> Job:
     if job is None:
         raise StreamSqlError("DEFINITION_MISSING", f"{table} is not a materialized view")
     return job
-
-
-def plan_of(job: Job) -> CompiledPlan:
-    """The plan that was stored with a definition."""
-    return _plan(json.dumps(job.plan["plan"]))
-
-
-@lru_cache(maxsize=1024)
-def _plan(text: str) -> CompiledPlan:
-    """An epoch needs the plan of each view several times."""
-    return CompiledPlan.from_stored(text)
 
 
 def pin(epoch: EpochState, table: str) -> Version:
@@ -283,7 +270,8 @@ def readable(job: Job | None, text: str, meta: Metadata | None = None) -> str:
     Without a `job` it may be a view of another boundary, as `meta` shows.
     """
     if job is not None:
-        names = [column["name"] for column in job.columns] if job.config.get("hidden") else []
+        hidden = definition_of(job).hidden
+        names = [column["name"] for column in job.columns] if hidden else []
     else:
         names = _visible(meta) if meta is not None else []
     return f"(SELECT {', '.join(map(quote, names))} FROM {text})" if names else text
@@ -322,13 +310,14 @@ def unchanged(version: TableVersion, inputs: dict[str, int | None]) -> TableVers
     )
 
 
-def _changes_of(job: Job, table: str) -> list[dict[str, Any]]:
+def _changes_of(job: Job, table: str) -> list[Changes]:
     """The steps of a view's program that read all that changed in a table.
 
     Where old rows expire, each view reads the unexpired ones for itself.
     """
+    plan = known_plan(job)
     return [
         step
-        for step in job.plan["plan"]["steps"]
-        if step["step"] == "Changes" and step["table"] == table and not step.get("ttl")
+        for step in (plan.steps if plan is not None else ())
+        if isinstance(step, Changes) and step.table == table and not step.ttl
     ]

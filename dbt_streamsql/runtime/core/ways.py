@@ -30,8 +30,14 @@ STEP = 0.2
 """The same for a statement of a program: it reads the result of the one before."""
 CHARACTER = 1.2e-5
 """Seconds to plan a character of its text."""
+FIND = 0.15
+"""The same for a statement that finds the rows that a change deleted or rewrote."""
 ROW = 3e-7
 """Seconds per row that is read."""
+SCANNED = 1.2e-7
+"""The same of a whole query, which does nothing with most of them but filter and project."""
+WORKED = 2e-7
+"""What each stateful operator of the query adds to that."""
 ANSWER = 3e-5
 """Seconds per changed row of the view: it comes to the driver and is written."""
 AROUND = 500
@@ -43,6 +49,9 @@ HELD = 1e-6
 WRITTEN = 1.5e-7
 """Seconds per row that a full refresh writes."""
 
+FADING = 0.25
+"""What a full refresh leaves of the rows that a change is expected to meet."""
+
 _OWN, _OTHERS = 5, 50
 """Runs that are remembered: of a view, and of all views."""
 _LIKE: dict[Way, Way] = {COMPARE: FULL, FULL: COMPARE}
@@ -51,32 +60,50 @@ _ENOUGH = 5
 """Runs of other ways that suffice to estimate the speed of the machine."""
 
 
-def expected_from_changes(program: Work, changed: int, shown: float, stored: int) -> float:
+def expected_from_changes(
+    program: Work, changed: int, shown: float, stored: int, searched: Sequence[float] = ()
+) -> float:
     """Seconds of a program over `changed` rows that changes `shown` rows of the view, looked up
-    among `stored` rows; of a program without work, a little."""
+    among `stored` rows; of a program without work, a little. `searched`: the rows of each input
+    that are read to find those that changed."""
     statements = max(1, program.statements)
+    found = FIND * len(searched) + ROW * sum(searched)
     text = CHARACTER * program.characters
     rows = program.rows + changed + OF_CUT * stored
-    return STEP * statements + text + ROW * rows + ANSWER * shown
+    return STEP * statements + text + found + ROW * rows + ANSWER * shown
 
 
-def expected_by_comparing(
-    characters: int, every: int, stored: int, *, held: bool, known: bool
-) -> float:
-    """Seconds of a query of `characters` over `every` rows, which returns about `stored`.
+@dataclass(frozen=True)
+class Query:
+    """The size of a view's query: the characters of its text, its stateful operators, and the rows
+    of all its inputs."""
+
+    characters: int
+    operators: int
+    every: int
+
+    @property
+    def seconds(self) -> float:
+        """Expected for its text and the rows that it reads."""
+        return CHARACTER * self.characters + (SCANNED + WORKED * self.operators) * self.every
+
+
+def expected_by_comparing(query: Query, stored: int, *, held: bool, known: bool) -> float:
+    """Seconds of a query which returns about `stored` rows.
 
     `held`: the rows are compared in the process, which has them already if they are `known`.
     """
     if held:
-        statements, text, each = (2 if known else 3), characters, HELD
+        statements, each = (2 if known else 3), HELD
     else:
-        statements, text, each = 2, characters + AROUND, COMPARED
-    return statements * STATEMENT + CHARACTER * text + ROW * every + each * stored
+        statements, each = 2, COMPARED
+    around = 0.0 if held else CHARACTER * AROUND
+    return statements * STATEMENT + query.seconds + around + each * stored
 
 
-def expected_in_full(characters: int, every: int, stored: int) -> float:
+def expected_in_full(query: Query, stored: int) -> float:
     """Seconds to write the result of the same query."""
-    return 3 * STATEMENT + CHARACTER * characters + ROW * every + WRITTEN * stored
+    return 3 * STATEMENT + query.seconds + WRITTEN * stored
 
 
 def cheapest(seconds: Mapping[Way, float], comparing: float = 1.0) -> Way:
@@ -112,16 +139,25 @@ class Costs:
         with self._lock:
             return any(self._of_view.get((view, way)) for way in (CHANGES, COMPARE))
 
-    def meets(self, view: View, moved: frozenset[str], changed: float, shown: int) -> None:
-        """`changed` rows of the inputs `moved` changed, and so did `shown` rows of the view."""
+    def meets(self, view: View, moved: frozenset[str], changed: float, shown: int) -> float:
+        """`changed` rows of the inputs `moved` changed, and so did `shown` rows of the view: how
+        many for each."""
         with self._lock:
-            self._met[view, moved] = shown / max(1.0, changed)
+            met = self._met[view, moved] = shown / max(1.0, changed)
+            return met
 
-    def shown(self, view: View, moved: frozenset[str], changed: float) -> float:
-        """The rows of the view that change: as when those inputs last changed, else equally
-        many."""
+    def fade(self, view: View, moved: frozenset[str], met: float) -> float:
+        """A full refresh shows nothing of what the changes would have met: what is known of it
+        counts less, so that they are tried again after some."""
         with self._lock:
-            return self._met.get((view, moved), 1.0) * changed
+            self._met[view, moved] = FADING * met
+            return FADING * met
+
+    def met(self, view: View, moved: frozenset[str]) -> float | None:
+        """The rows of the view that changed for each changed row of those inputs, the last time
+        (None: not known)."""
+        with self._lock:
+            return self._met.get((view, moved))
 
     def seconds(
         self,

@@ -13,7 +13,6 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any
 
 from dbt_streamsql.connectors.sinks.registry import open_target
 from dbt_streamsql.connectors.sinks.target import (
@@ -27,6 +26,7 @@ from dbt_streamsql.connectors.sinks.target import (
 )
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Fence, Job, Sink, TableVersion
+from dbt_streamsql.meta.model.stored_definition import known_plan, stored_sink
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
 from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.deliver.sink_rows import DoubleKeyError, SinkRows, readable
@@ -57,7 +57,8 @@ class Delivered:
 def opened(sink: Sink, connections: Mapping[str, Mapping[str, str]]) -> Target:
     """The target of a sink, with the options of its connection. Error: CONFIG_INVALID."""
     place = Place(sink.unique_id or sink.name)
-    connection = sink.config["connection"]
+    wanted = stored_sink(sink)
+    connection = wanted.connection
     if connection and connection not in connections:
         raise StreamSqlError(
             "CONFIG_INVALID",
@@ -66,15 +67,13 @@ def opened(sink: Sink, connections: Mapping[str, Mapping[str, str]]) -> Target:
             allowed=", ".join(sorted(connections)) or "`connections` is empty",
             place=place,
         )
-    spec: Mapping[str, Any] = sink.config["target"]
-    options = {**connections.get(connection, {}), **(spec.get("options") or {})}
-    key = tuple(sink.config["key"])
-    return open_target({**spec, "options": options}, sink.config["mode"], key, place)
+    options = {**connections.get(connection, {}), **(wanted.target.get("options") or {})}
+    return open_target({**wanted.target, "options": options}, wanted.mode, wanted.key, place)
 
 
 def fingerprint(sink: Sink, target: Target) -> str:
     """Changes when the target would have to hold different records."""
-    parts = [sink.table, sink.sql, sink.columns, sink.config["key"], target.identity]
+    parts = [sink.table, sink.sql, sink.columns, list(stored_sink(sink).key), target.identity]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
@@ -137,7 +136,7 @@ def check(warehouse: Warehouse, sink: Sink) -> None:
 
 def layout_of(warehouse: Warehouse, sink: Sink) -> Layout:
     columns = tuple((column["name"], column["type"]) for column in sink.columns)
-    key = tuple(sink.config["key"])
+    key = stored_sink(sink).key
     return Layout(sink.name, warehouse.store_id, columns, key, sink.fingerprint)
 
 
@@ -248,7 +247,8 @@ class _Sinking:
         session = ends.enter_context(self._warehouse.sessions.use())
         local = Scratch(session)
         ends.callback(local.close)
-        sure = is_sure(job, self._sink.config["key"], self._sink.config["plain"])
+        options = stored_sink(self._sink)
+        sure = is_sure(job, options.key, options.plain)
         rows = SinkRows(session, local, self._rewrite, self._sink, job, sure)
         meta, old = None, self._since(mark)
         if old is not None:
@@ -363,6 +363,8 @@ class _Sinking:
 
 def is_sure(job: Job, key: Collection[str], plain: Mapping[str, str]) -> bool:
     """Whether the table has one row at most for each key of the sink."""
-    plan = job.plan["plan"]
-    own = set(plan["key"])
-    return plan["strategy"] in _KEYED and bool(own) and own <= {plain.get(k) for k in key}
+    plan = known_plan(job)
+    if plan is None or plan.strategy not in _KEYED:
+        return False
+    own = set(plan.key)
+    return bool(own) and own <= {plain.get(k) for k in key}

@@ -6,7 +6,6 @@ change of the table, the change of what was delivered is `Q(plus) - Q(minus)`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,8 +17,9 @@ from dbt_streamsql.connectors.sinks.target import (
     OPERATION,
 )
 from dbt_streamsql.meta import Job, Sink, TableVersion
+from dbt_streamsql.meta.model.stored_definition import columns_of, stored_sink
 from dbt_streamsql.plan import likeness
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
+from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
 from dbt_streamsql.quoting import TableName, literal, quote
 from dbt_streamsql.runtime.changelog import changelog_query
 from dbt_streamsql.runtime.core.epoch_state import Warehouse
@@ -70,7 +70,7 @@ class SinkRows:
             for sign in (1, -1)
         ]
         signed = " UNION ALL ".join(parts)
-        columns = [Column(c["name"], c["type"]) for c in self.sink.columns]
+        columns = columns_of(self.sink.columns)
         if all(map(likeness.has_likeness, columns)):
             names, keys = likeness.grouped(columns)
             total = f"sum({quote(_SIGN)})"
@@ -112,7 +112,7 @@ class SinkRows:
             return self.spark.sql(
                 f"SELECT {names}, explode({copies}) AS {OPERATION} FROM ({signed})"
             )
-        key: Sequence[str] = self.sink.config["key"]
+        key = stored_sink(self.sink).key
         columns = [column["name"] for column in self.sink.columns]
         row = "named_struct(" + ", ".join(f"{literal(c)}, {quote(c)}" for c in columns) + ")"
         by, sign = _names(key), quote(_SIGN)
@@ -133,7 +133,7 @@ class SinkRows:
 
     def _check(self, changed: DataFrame, new: TableVersion) -> None:
         """The key of a changed row must be that of one row only, changed or not."""
-        key: Sequence[str] = self.sink.config["key"]
+        key = stored_sink(self.sink).key
         by, seen = _names(key), self.local.view(changed)
         same = " AND ".join(f"a.{quote(k)} = c.{quote(k)}" for k in key)
         double = (

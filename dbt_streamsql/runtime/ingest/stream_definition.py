@@ -14,25 +14,13 @@ from dbt_streamsql.connectors.sources.source import Keeping, Source
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.meta.inspect.history import EVENT_TIME
+from dbt_streamsql.meta.model.stored_definition import StoredDefinition, definition_of, named
 from dbt_streamsql.plan import drift
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.unsent import Carrying
 from dbt_streamsql.quoting import TableName, expression
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
 from dbt_streamsql.runtime.core.event_time import IDLE_AFTER, LATE_DATA, TIME
 from dbt_streamsql.runtime.core.failpoints import failpoint
-
-STREAM = "stream"
-"""The key of `Job.config` that holds the `Stream` of a streaming table."""
-
-READS, MAKES = "reads", "makes"
-"""Keys of `Job.config`: the columns of the stream, and those of the query that are stored."""
-
-CARRIES = "carries"
-"""The key of `Job.config` that says how values that a record lacks are handled, as `Carrying`."""
-
-BESIDE = "beside"
-"""The key of `Job.config` that names the table that writes this one."""
 
 POSITION = "position"
 """The key of `TableVersion.stats`: how far the stream was read for it."""
@@ -44,15 +32,22 @@ LOST = "__lost"
 """The suffix of one more: keys of quarantined records, whose stored rows give later records no
 values."""
 
-WAITING = "early"
-"""The key of `Job.config` with the columns, as `Job.columns`, of records that may have to wait."""
-
 SEQUENCE = "__streamsql_sequence"
 """The hidden column of a table with a key: the sequence of the record that a row comes from."""
 
-BESIDE_MODE = "beside"
 _NO_PLAN = CompiledPlan(
-    *("", BESIDE_MODE, "", (), (), (), (), (), "", (), {}, ""),
+    sql="",
+    mode="beside",
+    strategy="",
+    reasons=(),
+    tables=(),
+    columns=(),
+    hidden=(),
+    key=(),
+    full_sql="",
+    steps=(),
+    tree={},
+    fingerprint="",
 )
 """The plan of a table that another one writes."""
 
@@ -196,14 +191,8 @@ def _problems_of_time(stream: Stream) -> list[str]:
 
 def stream_of(job: Job) -> Stream | None:
     """The stream of a streaming table; None for a view."""
-    known = job.config.get(STREAM)
-    return from_json(known) if known else None
-
-
-def carrying_in(job: Job) -> Carrying | None:
-    """How values that a record lacks are handled; None where every record has all."""
-    known = job.config.get(CARRIES)
-    return Carrying.of(known) if known else None
+    known = definition_of(job).stream
+    return from_json(known) if known is not None else None
 
 
 def from_json(known: Mapping[str, Any]) -> Stream:
@@ -214,7 +203,7 @@ def from_json(known: Mapping[str, Any]) -> Stream:
 
 def is_side_table(job: Job) -> bool:
     """Whether another job writes this one's table."""
-    return BESIDE in job.config
+    return bool(definition_of(job).side_of)
 
 
 def beside(job: Job, suffix: str) -> Job:
@@ -223,7 +212,7 @@ def beside(job: Job, suffix: str) -> Job:
     table = str(replace(name, table=name.table + suffix))
     columns, key = [{"name": name, "type": kind} for name, kind in _QUARANTINED], tuple[str, ...]()
     if suffix == EARLY:
-        columns = [*job.config[WAITING], {"name": TIME, "type": "timestamp"}]
+        columns = [*named(definition_of(job).waits), {"name": TIME, "type": "timestamp"}]
     if suffix in (TOMBSTONES, LOST):
         stream = stream_of(job)
         assert stream is not None
@@ -232,13 +221,13 @@ def beside(job: Job, suffix: str) -> Job:
         kept = [(name, types[name]) for name in key]
         columns = [
             {"name": name, "type": kind}
-            for name, kind in (*kept, (SEQUENCE, job.config["sequence"]))
+            for name, kind in (*kept, (SEQUENCE, definition_of(job).sequence))
         ]
     return Job(
         table=table,
         unique_id=f"{job.unique_id}{suffix}" if job.unique_id else "",
         sql="",
-        config={BESIDE: job.table, "hidden": [], "properties": {}},
+        config=StoredDefinition(side_of=job.table).as_config(),
         fingerprint=job.fingerprint,
         plan={"plan": json.loads(replace(_NO_PLAN, key=key, table=table).to_stored())},
         columns=columns,
@@ -253,7 +242,7 @@ def side_tables(job: Job) -> list[Job]:
     suffixes = [TOMBSTONES] if stream.key and not stream.whole else []
     suffixes += [QUARANTINE] if stream.quarantines else []
     suffixes += [EARLY] if stream.by_event_time else []
-    carries = carrying_in(job)
+    carries = definition_of(job).carries
     suffixes += [LOST] if stream.forgives and carries is not None and not carries.reason else []
     return [beside(job, suffix) for suffix in suffixes]
 

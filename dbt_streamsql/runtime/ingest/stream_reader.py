@@ -21,17 +21,16 @@ from dbt_streamsql.connectors.sources.source import (
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.meta.inspect.history import EVENT_TIME
+from dbt_streamsql.meta.model.stored_definition import definition_of, plan_of
 from dbt_streamsql.plan import drift
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.expression import fill
-from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.plan.unsent import LACKS, Carrying
 from dbt_streamsql.quoting import TableName, literal, quote
 from dbt_streamsql.runtime.core.epoch_state import (
     EpochState,
     log,
     pin,
-    plan_of,
 )
 from dbt_streamsql.runtime.core.event_time import (
     TIME,
@@ -44,12 +43,9 @@ from dbt_streamsql.runtime.ingest.sequenced import bad_record, or_fail
 from dbt_streamsql.runtime.ingest.stream_definition import (
     BAD,
     EARLY,
-    MAKES,
     POSITION,
-    WAITING,
     Stream,
     beside,
-    carrying_in,
     opened,
     stream_of,
     timed,
@@ -145,7 +141,7 @@ class StreamReading:
             select = self.rewrite(
                 self.job.sql, lambda name: rows if str(name) == self.stream.name else None
             )
-        made = [Column(*each) for each in self.job.config.get(MAKES, [])] or self.plan.columns
+        made = definition_of(self.job).makes or self.plan.columns
         return drift.conformed(select, made, self.plan.columns)
 
     def _sparse(self, records: str, columns: Sequence[str], carrying: Carrying) -> str:
@@ -180,7 +176,7 @@ class StreamReading:
 
     @property
     def carrying(self) -> Carrying | None:
-        return carrying_in(self.job)
+        return definition_of(self.job).carries
 
     @property
     def _problem(self) -> str:
@@ -216,7 +212,7 @@ class StreamReading:
             waited = inputs.version(TableName.parse(kept.table), meta.current)
         late = progress.late(lateness) if self.stream.late_data == "quarantine" else None
         split = Split(
-            tuple(column["name"] for column in self.job.config[WAITING]),
+            tuple(column.name for column in definition_of(self.job).waits),
             fresh,
             waited,
             self.watermark(spark, progress, seen, new=new),

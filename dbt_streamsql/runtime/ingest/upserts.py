@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from dbt_streamsql.meta import TableVersion
+from dbt_streamsql.meta.model.stored_definition import definition_of
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import TableName, quote
@@ -247,7 +248,7 @@ def write(
     )
     branch = staging.branch_name(barrier)
     visible = tuple(column["name"] for column in stager.job.columns)
-    hidden = tuple(name for name in stager.job.config["hidden"] if name not in visible)
+    hidden = tuple(name for name in definition_of(stager.job).hidden if name not in visible)
     writer = Writer(
         spark,
         local,

@@ -8,6 +8,7 @@ from pyspark.sql import Row
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
+from dbt_streamsql.meta.model.stored_definition import plan_of
 from dbt_streamsql.plan import likeness
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.moments import AFTER, BEFORE, Moments
@@ -16,7 +17,7 @@ from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.changelog.changelog_query import columns_of
-from dbt_streamsql.runtime.core.epoch_state import Warehouse, plan_of, readable, registered
+from dbt_streamsql.runtime.core.epoch_state import Warehouse, readable, registered
 from dbt_streamsql.runtime.core.row_expiry import APPROXIMATE, CLOCKED, expired_at
 from dbt_streamsql.runtime.refresh import row_diff
 from dbt_streamsql.runtime.refresh.program_runner import clock_row

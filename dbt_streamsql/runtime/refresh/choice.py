@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.meta import Job, TableVersion
+from dbt_streamsql.meta.model.stored_definition import definition_of
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.redefinition import FROM_STORED
 from dbt_streamsql.plan.relational import CLOCK
@@ -17,6 +18,8 @@ from dbt_streamsql.runtime.core.cost import (
     COLD,
     ESTIMATED,
     EXPECTED,
+    MET,
+    MOVED,
     WORTH,
     WORTH_TO_READERS,
     Estimate,
@@ -29,6 +32,7 @@ from dbt_streamsql.runtime.core.ways import (
     CHANGES,
     COMPARE,
     FULL,
+    Query,
     View,
     Way,
     cheapest,
@@ -44,6 +48,9 @@ _SHARE = 0.25
 """Signed rows of a view's change, as a share of its rows, above which all rows are rewritten."""
 _FEW = 10_000
 """A change of up to this many signed rows never rewrites all rows."""
+_SEARCHED = {"positions": 0.5, "lineage": 2.0, "difference": 2.0}
+"""The share of an input's rows that is read to find those that changed, by the kind of the change:
+of deletes by position only files that have some, else both versions."""
 _REWRITTEN = 0.01
 """Of the rows of copy-on-write commits, the share that changed; the rest lie in the same files."""
 
@@ -66,6 +73,7 @@ class Choice:
     way: Way = field(default=CHANGES, init=False)
     _expected: dict[Way, float] = field(default_factory=dict, init=False)
     _seconds: dict[Way, float] = field(default_factory=dict, init=False)
+    _exceeded: int | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._estimate = self._sizes()
@@ -77,18 +85,26 @@ class Choice:
         moved, appends = self._moved, self._appends
         clock = {CLOCK} & set(self.plan.tables)
         program = of_program(self.plan.steps, moved | clock, self._rows, appends=appends)
-        rows, text = stored.live_rows(stored.current), len(self.plan.full_sql)
+        rows = stored.live_rows(stored.current)
+        stateful = sum(bool(each.states) for each in self.plan.operators)
+        query = Query(len(self.plan.full_sql), stateful, every)
+        met = self._met
         # At most every row in its old and in its new version.
-        shown = min(costs.shown(self._view, moved, self._others), 2 * rows)
+        shown = min((1.0 if met is None else met) * self._others, 2 * rows)
         looked_up = 0 if appends else rows
-        self._expected = {CHANGES: expected_from_changes(program, changed, shown, looked_up)}
+        searched = self._searched
+        self._expected = {
+            CHANGES: expected_from_changes(program, changed, shown, looked_up, searched)
+        }
         if self._may_compare(spark, stored, program):
             held = rows <= tuning.held_rows
             known = held and self._is_known(stored)
-            expected = expected_by_comparing(text, every, rows, held=held, known=known)
+            expected = expected_by_comparing(query, rows, held=held, known=known)
             self._expected[COMPARE] = expected
-        if self._may_be_full(self._estimate.total) and self._is_tried:
-            self._expected[FULL] = expected_in_full(text, every, rows)
+        # How many rows of the view a change meets does not follow from the size of its input.
+        weighed = self._estimate.total if met is None else self._estimate.every
+        if self._may_be_full(weighed) and self._is_tried:
+            self._expected[FULL] = expected_in_full(query, rows)
         if len(self._expected) == 1:
             return ""
         self._seconds = costs.seconds(self._view, self._expected, self._past)
@@ -113,11 +129,16 @@ class Choice:
         read, its strategy, and what was expected."""
         way: Way = FULL if version.mode == "full" else self.way
         expected, costs = self._expected.get(way), self.epoch.warehouse.costs
-        if way is not FULL:
-            shown = version.rows_inserted + version.rows_deleted
-            costs.meets(self._view, self._moved, self._others, shown)
+        shown = version.rows_inserted + version.rows_deleted if way is not FULL else self._exceeded
         strategy = self.plan.strategy if way is CHANGES else way
         stats: dict[str, Any] = {"rows_read": self._estimate.changed, "strategy": strategy}
+        met = self._met
+        if shown is not None:
+            met = costs.meets(self._view, self._moved, self._others, shown)
+        elif met is not None:
+            met = costs.fade(self._view, self._moved, met)
+        if met is not None:
+            stats |= {MET: round(met, 3), MOVED: sorted(self._moved)}
         if expected is not None:
             costs.learn(self._view, way, expected, version.seconds)
             stats[EXPECTED] = round(expected, 3)
@@ -125,10 +146,14 @@ class Choice:
             stats[ESTIMATED[each]] = round(seconds, 3)
         return stats
 
+    def give_up(self, most: int) -> None:
+        """The change of the view has more than `most` signed rows."""
+        self._exceeded = most
+
     @property
     def is_read(self) -> bool:
         """Whether another view or a changelog consumes the changes of this one."""
-        return self.epoch.readers(self.job.table) or bool(self.job.config.get("changelog"))
+        return self.epoch.readers(self.job.table) or definition_of(self.job).changelog
 
     def _is_known(self, stored: Metadata) -> bool:
         """Whether this process has the stored rows."""
@@ -159,6 +184,13 @@ class Choice:
         # One run alone would not count, since it may have been cold: that is subtracted here.
         return {**past, FULL: 2 * [built / expected]}
 
+    @property
+    def _met(self) -> float | None:
+        """How many rows of the view changed for each changed row of the same inputs, in this
+        process or before."""
+        known = self.epoch.warehouse.costs.met(self._view, self._moved)
+        return self._estimate.met if known is None else known
+
     def _may_be_full(self, rows: int) -> bool:
         """Whether cost may lead to a full refresh, over inputs of `rows` rows."""
         start = self.epoch.start(self.job.table)
@@ -171,6 +203,16 @@ class Choice:
     def _rows(self) -> dict[str, int]:
         """The rows of each input."""
         return {source: at.meta.live_rows(at.snapshot) for source, at in self.inputs.items()}
+
+    @property
+    def _searched(self) -> list[float]:
+        """The rows of each input that are read to find those that changed."""
+        rows = self._rows
+        return [
+            _SEARCHED[move.kind] * rows[source]
+            for source, move in self.moves.items()
+            if move.kind in _SEARCHED
+        ]
 
     @property
     def _appends(self) -> bool:
@@ -221,7 +263,7 @@ class Choice:
         if self.previous is None:
             return Estimate(total, total, every)
         changed = sum(self.moves[s].rows for s in moved if self.moves[s].counted)
-        if not self._guards(total):
+        if not self._guards(every):
             return Estimate(changed, total, every)
         # Runs of another query of that name, or that derived its rows from stored ones, say
         # nothing here.
@@ -233,4 +275,8 @@ class Choice:
         ]
         builds = [run for run in own if run.mode == "full" and EXPECTED not in run.stats]
         built = builds[0].seconds if builds else 0.0
-        return Estimate(changed, total, every, by_past_runs(own), built)
+        met = next(
+            (run.stats[MET] for run in own if run.stats.get(MOVED) == sorted(moved)),
+            None,
+        )
+        return Estimate(changed, total, every, by_past_runs(own), built, met)

@@ -59,9 +59,7 @@ class Comparison:
         return replace(outcome, stored=after)
 
     def _stored(self) -> StoredRows:
-        place = ", ".join(f"{value} AS {name}" for name, value in PLACE_IN_NUMBERS.items())
-        rows = f"SELECT {self._names}, {place} FROM {driver_writer.stored(self.writer)}"
-        stored = StoredRows(fetch(self.writer.spark, rows).data)
+        stored = driver_writer.all_stored(self.writer)
         self.known.put(str(self.writer.table), self.at, stored)
         return stored
 

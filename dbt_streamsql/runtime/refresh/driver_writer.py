@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
+from dataclasses import replace as replace_fields
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,7 +22,15 @@ from dbt_streamsql.plan.fold_values import fold_values
 from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
 from dbt_streamsql.plan.steps import Fold
 from dbt_streamsql.quoting import quote
-from dbt_streamsql.runtime.core.stored_rows import COPIES, FILE, POSITION
+from dbt_streamsql.runtime.core.stored_rows import (
+    COPIES,
+    FILE,
+    PLACE_IN_NUMBERS,
+    POSITION,
+    StoredRows,
+)
+from dbt_streamsql.runtime.refresh import held_rows
+from dbt_streamsql.runtime.refresh.held_rows import Folded
 from dbt_streamsql.runtime.refresh.write_result import Mismatch, Outcome
 from dbt_streamsql.runtime.spark.join_conditions import match
 from dbt_streamsql.runtime.spark.scratch import TempRelation
@@ -45,9 +54,42 @@ field."""
 
 def signed(writer: Writer, change: DriverRows) -> Outcome:
     """Add consolidated signed rows over the visible columns."""
-    lost = _lost(change)
+    lost, come = _lost(change), _come_rows(change, writer.visible)
+    whole = writer.columns == writer.visible
+    held = writer.held(writer.visible, read=bool(lost)) if whole else None
+    if held is not None:
+        numbers = pa.array(_numbers_of(held, change, lost, writer.visible), pa.int64())
+        outcome = _write(writer, come, held.rows.take(numbers), change)
+        return _known(outcome, held, numbers, come)
     gone = _places_of(writer, change, lost, writer.visible) if lost else None
-    return _write(writer, _come_rows(change, writer.visible), gone, change)
+    return _write(writer, come, gone, change)
+
+
+def _known(outcome: Outcome, held: StoredRows, lost: pa.Array, come: pa.Table) -> Outcome:
+    """The outcome with the rows that the view has now."""
+    if not outcome.changed:
+        return outcome
+    return replace_fields(outcome, stored=held.after(lost, come, outcome.file))
+
+
+def _numbers_of(
+    held: StoredRows, change: DriverRows, lost: list[int], names: tuple[str, ...]
+) -> list[int]:
+    """The numbers of as many stored rows as a change removes. Error: `Mismatch` when there are
+    fewer."""
+    if not lost:
+        return []
+    met = held_rows.met(held, _take(change.data, lost), names)
+    weights = change.data.column(WEIGHT).to_pylist()
+    wanted = {at: -weights[row] for at, row in enumerate(lost)}
+    chosen = []
+    for at, number in zip(met.asked.to_pylist(), met.stored.to_pylist(), strict=True):
+        if wanted[at]:
+            wanted[at] -= 1
+            chosen.append(number)
+    if any(wanted.values()):
+        raise Mismatch
+    return chosen
 
 
 def different(writer: Writer, change: DriverRows) -> Outcome:
@@ -145,6 +187,11 @@ def replace(writer: Writer, new: DriverRows, keys: str, key: tuple[str, ...]) ->
 
 def fold(writer: Writer, source: DriverRows, spec: Fold) -> Outcome:
     """Combine the changes of groups with the stored groups."""
+    held = writer.held(spec.key)
+    if held is not None:
+        found = held_rows.folded(held, source.data, spec, writer.columns, writer.types)
+        if found is not None:
+            return _exchanged(writer, source, held, found)
     asked = _numbered(writer, source, range(source.data.num_rows))
     condition, literals = match(asked, spec.key)
     values = fold_values(spec, "t", "s")
@@ -178,6 +225,15 @@ def fold(writer: Writer, source: DriverRows, spec: Fold) -> Outcome:
     return _write(writer, rows, gone, _feed(writer, schema, rows, gone))
 
 
+def _exchanged(writer: Writer, source: DriverRows, held: StoredRows, found: Folded) -> Outcome:
+    gone = held.rows.take(found.lost)
+    come = found.come.cast(gone.select(list(writer.columns)).schema)
+    types = {item.name: item for item in source.schema}
+    schema = StructType([types[name] for name in writer.columns])
+    outcome = _write(writer, come, gone, _feed(writer, schema, come, gone))
+    return _known(outcome, held, found.lost, come)
+
+
 def _born(writer: Writer, source: DriverRows, numbers: Sequence[int], spec: Fold) -> pa.Table:
     """The rows of groups that did not exist."""
     groups = writer.local.rows(DriverRows(_take(source.data, numbers), source.schema))
@@ -204,6 +260,13 @@ def _look_up(writer: Writer, sql: str, literals: dict[str, Any]) -> DriverRows:
 def stored(writer: Writer) -> str:
     """The rows of the view as SQL that may follow FROM."""
     return version(writer.table, writer.base)
+
+
+def all_stored(writer: Writer) -> StoredRows:
+    """All rows of the view, with their places."""
+    names = ", ".join(quote(name) for name in writer.columns)
+    place = ", ".join(f"{value} AS {name}" for name, value in PLACE_IN_NUMBERS.items())
+    return StoredRows(fetch(writer.spark, f"SELECT {names}, {place} FROM {stored(writer)}").data)
 
 
 def _numbered(writer: Writer, rows: DriverRows, numbers: Sequence[int]) -> TempRelation:

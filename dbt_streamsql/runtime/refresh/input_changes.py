@@ -22,6 +22,7 @@ from dbt_streamsql.runtime.spark.shared_relations import (
 )
 from dbt_streamsql.storage.conf import over_few_rows
 from dbt_streamsql.storage.iceberg import provenance
+from dbt_streamsql.storage.iceberg.access import tables_of
 from dbt_streamsql.storage.iceberg.scans.changes import Change
 from dbt_streamsql.storage.inputs import inputs
 
@@ -86,16 +87,18 @@ def _shared(
         return None
 
     def compute() -> Shared:
-        local = Scratch(spark)
+        local, newer = Scratch(spark), tables_of(spark).newer_rows()
         try:
             if reading.feed is not None:
                 change = local.view(reading.feed.read(spark))
             else:
-                change = str(inputs.read(reading.name, reading.meta, move, columns))
+                files = newer.changed(reading.name, reading.meta, move)
+                change = str(inputs.read(reading.name, reading.meta, move, columns, files))
             names = ", ".join(quote(column) for column in columns)
             how = keep if small else hold
             return how(spark, f"SELECT {names}, {WEIGHT} FROM {change}")
         finally:
+            newer.close()
             local.close()
 
     return epoch.changes.get((source, move.old, move.new), compute)

@@ -152,7 +152,8 @@ class SparkRelations:
         return kept if count else None
 
     def _read(self, read: InputChange, columns: tuple[str, ...]) -> Frame:
-        found = inputs.read(read.name, read.meta, read.change, columns)
+        files = self.recent.changed(read.name, read.meta, read.change)
+        found = inputs.read(read.name, read.meta, read.change, columns, files)
         hint = self._single(read)
         if read.change.kind != "append" or not hint:
             return found

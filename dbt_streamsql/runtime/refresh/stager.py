@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import ChangeFile, Job, TableVersion
+from dbt_streamsql.meta.model.stored_definition import definition_of
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core import definition_property
 from dbt_streamsql.runtime.core.epoch_state import EpochState, Version
@@ -50,10 +51,10 @@ class Stager:
         name = TableName.parse(self.job.table)
         at = self.epoch.staging_place(name)
         location = "" if meta is not None else self.epoch.warehouse.place_of(name)
-        plan = self.job.plan["plan"]
+        known = definition_of(self.job)
         properties = {
-            **staging.view_properties(len(plan["columns"]) + len(plan["hidden"])),
-            **self.job.config.get("properties", {}),
+            **staging.view_properties(len(self.job.columns) + len(known.hidden)),
+            **known.properties,
             **definition_property.properties(
                 self.job.table, self.epoch.warehouse.store_id, self.job
             ),

@@ -49,7 +49,7 @@ from dbt_streamsql.runtime.refresh.input_changes import readings, version_of
 from dbt_streamsql.runtime.refresh.program_runner import clock_row
 from dbt_streamsql.runtime.refresh.spark_program import RunsPrograms
 from dbt_streamsql.runtime.refresh.stager import Stager, loaded
-from dbt_streamsql.runtime.refresh.write_result import Mismatch, Outcome
+from dbt_streamsql.runtime.refresh.write_result import Mismatch, Outcome, TooManyRowsError
 from dbt_streamsql.runtime.refresh.writer import Writer
 from dbt_streamsql.runtime.spark.scratch import Scratch
 from dbt_streamsql.storage.columns import type_text
@@ -237,6 +237,8 @@ class ViewRefresh:
                 return self._restore(spark, follows, meta, previous)
             return self._incremental(spark, meta, previous)
         except Mismatch as found:
+            if isinstance(found, TooManyRowsError):
+                self.choice.give_up(found.most)
             return self._full(spark, str(found), meta)
         except Exception as error:
             if not self._may_pass_in_full(error):
@@ -378,6 +380,8 @@ class ViewRefresh:
             tuning=tuning,
             types={column.name: column.type for column in self._columns},
             most=self.choice.most(meta),
+            known=self.epoch.warehouse.known_rows,
+            schema_id=meta.schema_id,
         )
         program: RunsPrograms
         if self.choice.way is COMPARE:

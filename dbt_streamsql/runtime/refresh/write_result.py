@@ -15,6 +15,14 @@ class Mismatch(Exception):
         super().__init__(reason)
 
 
+class TooManyRowsError(Mismatch):
+    """The change of a view has more than `most` signed rows."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"its change has more than {most:,} rows: recomputing is cheaper")
+        self.most = most
+
+
 @dataclass(frozen=True)
 class Outcome:
     """Rows that the view gained and lost. `feed` is that change as signed visible rows, `file` the

@@ -22,8 +22,9 @@ from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
 from dbt_streamsql.plan.steps import Fold
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.core.failpoints import failpoint
-from dbt_streamsql.runtime.refresh import driver_writer, merge_writer
-from dbt_streamsql.runtime.refresh.write_result import Mismatch, Outcome
+from dbt_streamsql.runtime.core.stored_rows import KnownRows, StoredRows
+from dbt_streamsql.runtime.refresh import driver_writer, held_rows, merge_writer
+from dbt_streamsql.runtime.refresh.write_result import Mismatch, Outcome, TooManyRowsError
 from dbt_streamsql.runtime.spark.join_conditions import same
 from dbt_streamsql.runtime.spark.scratch import Scratch, TempRelation
 from dbt_streamsql.runtime.spark.shared_relations import DriverRows, rows_of, travels
@@ -36,6 +37,8 @@ from dbt_streamsql.storage.iceberg.scans.changes import version
 from dbt_streamsql.tuning import Tuning
 
 _ROW_ID = f"{HIDDEN_PREFIX}row_id"
+_FEW = 50_000
+"""Rows of a view that are read as fast as a few of them are found."""
 _MET = f"{HIDDEN_PREFIX}met"
 """The number of rows of a change that are equal to this one."""
 
@@ -50,6 +53,7 @@ class Writer:
     driver, `driver` that the driver can write the table, `aged` that unchanged rows must not be
     rewritten, since a view derives their age from their commits; `types` are the column types by
     name; `most` are the signed rows above which rewriting all rows is cheaper (0: it never is).
+    `known` are the rows of views that the process has, read by the schema `schema_id`.
     """
 
     spark: SparkSession
@@ -68,6 +72,8 @@ class Writer:
     tuning: Tuning = field(default_factory=Tuning)
     types: Mapping[str, str] = field(default_factory=dict)
     most: int = 0
+    known: KnownRows | None = None
+    schema_id: int = 0
     _open: bool = False
 
     def _typed(self, names: Iterable[str]) -> list[Column]:
@@ -112,12 +118,28 @@ class Writer:
         old = self._stored(groups, spec.key).name
         return self._exchange(old, f"({folded(spec, self.columns, groups, old)})", spec.key)
 
+    def held(self, names: Sequence[str], *, read: bool = True) -> StoredRows | None:
+        """All rows of the view, to be looked up by these columns; None where Spark has to.
+
+        `read`: whether they are worth a statement where the process does not know them.
+        """
+        if self.known is None or not held_rows.agree(names, self.types):
+            return None
+        at = (self.base, self.schema_id)
+        found = self.known.get(str(self.table), at)
+        if found is None and read and self.live <= min(_FEW, self.tuning.held_rows):
+            found = driver_writer.all_stored(self)
+            self.known.put(str(self.table), at, found)
+        return found
+
     def then(self, before: Outcome, write: Callable[[], Outcome]) -> Outcome:
         """Write on top of `before`; returns the combined outcome."""
         if before.changed:
             meta = metadata.load(self.spark, self.table)
             assert meta is not None
             self.base = meta.refs[self.branch]
+            # Of the version in between nothing is known, and reading all of it would not pay.
+            self.known = None
             self.live = meta.live_rows(self.base)
         after = write()
         if not before.changed or not after.changed:
@@ -275,7 +297,7 @@ class Writer:
             return None
         rows = rows_of(frame)
         if (pc.sum(rows.data.column(_MET)).as_py() or 0) > most:
-            raise Mismatch(f"its change has more than {most:,} rows: recomputing is cheaper")
+            raise TooManyRowsError(most)
         left = rows.data.filter(pc.not_equal(rows.data.column(WEIGHT), 0)).drop_columns([_MET])
         return self.local.keep(DriverRows(left, StructType(rows.schema.fields[:-1])))
 

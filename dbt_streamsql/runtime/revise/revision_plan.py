@@ -14,10 +14,11 @@ from typing import Literal
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import NOOP, Job, TableVersion
 from dbt_streamsql.meta.model import topology
+from dbt_streamsql.meta.model.stored_definition import plan_of
 from dbt_streamsql.plan.relational import CLOCK
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.changelog import changelog_table
-from dbt_streamsql.runtime.core.epoch_state import Replay, Warehouse, plan_of
+from dbt_streamsql.runtime.core.epoch_state import Replay, Warehouse
 from dbt_streamsql.runtime.core.row_expiry import APPROXIMATE
 from dbt_streamsql.runtime.ingest import stream_definition
 from dbt_streamsql.storage.iceberg.metadata import Metadata

@@ -14,6 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from dbt_streamsql.meta import Fence, TableVersion
+from dbt_streamsql.meta.model.stored_definition import known_plan
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log, reads_ages
 from dbt_streamsql.runtime.core.failpoints import failpoint
@@ -42,7 +43,8 @@ def upkeep(warehouse: Warehouse, fence: Fence, published: Iterable[TableVersion]
     worst = max(worn, key=lambda table: worn[table], default="")
     if worst and worn[worst] >= 1:
         job = warehouse.store.jobs().get(worst)
-        key = tuple(job.plan["plan"]["key"]) if job is not None else ()
+        plan = known_plan(job) if job is not None else None
+        key = plan.key if plan is not None else ()
         with failpoint("table.compact"):
             _compact(warehouse, tables[worst], metas[worst], key)
 

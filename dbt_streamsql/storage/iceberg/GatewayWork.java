@@ -4,6 +4,7 @@ import java.io.DataInputStream;
 import java.io.OutputStream;
 import java.io.OutputStreamWriter;
 import java.lang.reflect.Method;
+import java.util.ArrayList;
 import java.util.Base64;
 import java.util.Collections;
 import java.util.HashMap;
@@ -45,10 +46,19 @@ import org.apache.iceberg.relocated.com.google.common.util.concurrent.MoreExecut
 import org.apache.iceberg.shaded.org.apache.parquet.ParquetReadOptions;
 import org.apache.iceberg.shaded.org.apache.parquet.conf.PlainParquetConfiguration;
 import org.apache.iceberg.shaded.org.apache.parquet.hadoop.ParquetFileReader;
+import org.apache.iceberg.spark.ScanTaskSetManager;
 import org.apache.iceberg.spark.Spark3Util;
+import org.apache.iceberg.spark.source.SparkRewriteTable;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
  * What takes many calls of Java, as one call of the gateway that Python reaches it by.
@@ -160,6 +170,98 @@ public class GatewayWork {
         change.commit();
         transaction.commitTransaction();
         return path;
+    }
+
+    /**
+     * Stage the files of a snapshot that a sequence number does not cover, under temporary views:
+     * `fresh` shows the files that were added since, `marked` those of the others from which rows
+     * were deleted since, each with where its rows are and whether they are deleted. Returns the
+     * bytes of both; where there are no files there is no view.
+     */
+    public String changed(
+            Object session, String name, long snapshot, long sequence, String fresh, String marked)
+            throws Exception {
+        Table table = table(session, name);
+        List<FileScanTask> added = new ArrayList<FileScanTask>();
+        List<FileScanTask> others = new ArrayList<FileScanTask>();
+        TableScan scan = (TableScan) table.newScan().useSnapshot(snapshot).planWith(here());
+        CloseableIterable<FileScanTask> tasks = scan.planFiles();
+        try {
+            for (Iterator<FileScanTask> it = tasks.iterator(); it.hasNext();) {
+                FileScanTask task = (FileScanTask) it.next();
+                if (task.file().dataSequenceNumber().longValue() > sequence) {
+                    added.add(task);
+                } else if (isMarked(task, sequence)) {
+                    others.add(task);
+                }
+            }
+        } finally {
+            tasks.close();
+        }
+        return stage(session, table, fresh, added) + " " + stage(session, table, marked, others);
+    }
+
+    private boolean isMarked(FileScanTask task, long sequence) {
+        for (Iterator<DeleteFile> it = task.deletes().iterator(); it.hasNext();) {
+            if (((DeleteFile) it.next()).dataSequenceNumber().longValue() > sequence) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    private long stage(Object session, Table table, String view, List<FileScanTask> tasks)
+            throws Exception {
+        if (tasks.isEmpty()) {
+            return 0;
+        }
+        ScanTaskSetManager.get().stageTasks(table, view, tasks);
+        DataSourceV2Relation relation = DataSourceV2Relation.create(
+                new Staged(new SparkRewriteTable(table, view)),
+                scala.Option.empty(), scala.Option.empty());
+        Dataset.ofRows((SparkSession) session, relation).createOrReplaceTempView(view);
+        long bytes = 0;
+        for (Iterator<FileScanTask> it = tasks.iterator(); it.hasNext();) {
+            bytes += ((FileScanTask) it.next()).length();
+        }
+        return bytes;
+    }
+
+    /** Forget what `changed` has staged. */
+    public void unstage(Object session, String name, String fresh, String marked) throws Exception {
+        Table table = table(session, name);
+        ScanTaskSetManager.get().removeTasks(table, fresh);
+        ScanTaskSetManager.get().removeTasks(table, marked);
+        ((SparkSession) session).catalog().dropTempView(fresh);
+        ((SparkSession) session).catalog().dropTempView(marked);
+    }
+
+    /** Staged files, whose rows also show where they are and whether they are deleted. */
+    public static final class Staged implements SupportsRead {
+        private final SparkRewriteTable files;
+
+        public Staged(SparkRewriteTable files) {
+            this.files = files;
+        }
+
+        public String name() {
+            return files.name();
+        }
+
+        public StructType schema() {
+            return files.schema()
+                    .add("_file", DataTypes.StringType)
+                    .add("_pos", DataTypes.LongType)
+                    .add("_deleted", DataTypes.BooleanType);
+        }
+
+        public java.util.Set capabilities() {
+            return files.capabilities();
+        }
+
+        public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+            return files.newScanBuilder(options);
+        }
     }
 
     private Table table(Object session, String name) throws Exception {

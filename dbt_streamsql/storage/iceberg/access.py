@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dbt_streamsql.storage.iceberg.commits.row_delta import RowDelta
     from dbt_streamsql.storage.iceberg.metadata import Metadata
     from dbt_streamsql.storage.iceberg.provenance import Provenance
-    from dbt_streamsql.storage.iceberg.scans.changes import Change
+    from dbt_streamsql.storage.iceberg.scans.changes import Change, ChangedFiles
 
 
 class Folders(Protocol):
@@ -58,6 +58,12 @@ class NewerRows(Protocol):
 
     def appended(self, name: TableName, change: Change) -> DataFrame | None:
         """The rows of a change of kind append; None where its own SQL suffices."""
+
+    def changed(self, name: TableName, meta: Metadata, change: Change) -> ChangedFiles | None:
+        """The files that a change is in, as relations of this session.
+
+        None where the whole version is to be read.
+        """
 
     def close(self) -> None:
         """Discard what was prepared for the reads."""

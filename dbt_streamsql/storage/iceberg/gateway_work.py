@@ -75,6 +75,25 @@ def commit(
     return None if found is None else str(found)
 
 
+def stage_changed(
+    spark: SparkSession, name: TableName, snapshot: int, sequence: int, fresh: str, marked: str
+) -> tuple[int, int]:
+    """Stage the files of a snapshot that were added after a sequence number as the temporary view
+    `fresh`, and the others from which rows were deleted after it as `marked`.
+
+    In addition to the columns both have `_file`, `_pos` and `_deleted`, and those of row lineage,
+    where the table has it. Returns the bytes of the files of each.
+    """
+    bytes_of = _work(spark).changed(_session(spark), name.sql, snapshot, sequence, fresh, marked)
+    of_fresh, of_marked = str(bytes_of).split()
+    return int(of_fresh), int(of_marked)
+
+
+def unstage_changed(spark: SparkSession, name: TableName, fresh: str, marked: str) -> None:
+    """Discard the views of `stage_changed`, and what they show."""
+    _work(spark).unstage(_session(spark), name.sql, fresh, marked)
+
+
 def jobs_of(spark: SparkSession, group: str) -> tuple[int, int]:
     """The Spark jobs that a group has started, and the bytes of input that their stages read."""
     context: Any = spark.sparkContext._jsc

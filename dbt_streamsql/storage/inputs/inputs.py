@@ -16,7 +16,7 @@ from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.iceberg import metadata
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.scans import changes
-from dbt_streamsql.storage.iceberg.scans.changes import Change
+from dbt_streamsql.storage.iceberg.scans.changes import Change, ChangedFiles
 from dbt_streamsql.storage.inputs import delta_log, file_tables
 from dbt_streamsql.storage.inputs.file_tables import FileTable, NoVersionsError
 from dbt_streamsql.storage.inputs.unversioned import LISTED
@@ -118,13 +118,19 @@ def as_now(spark: SparkSession, name: TableName, meta: Metadata, number: int | N
     return changes.as_now(spark, name, meta, number)
 
 
-def read(name: TableName, meta: Metadata, change: Change, columns: tuple[str, ...]) -> str | None:
+def read(
+    name: TableName,
+    meta: Metadata,
+    change: Change,
+    columns: tuple[str, ...],
+    files: ChangedFiles | None = None,
+) -> str | None:
     """The change as consolidated signed rows, `columns` and the weight: SQL that may follow FROM.
 
-    None when there is no change.
+    None when there is no change. `files`: those that it is in, see `changes.read`.
     """
     if meta.format == "iceberg":
-        return changes.read(name, meta, change, columns)
+        return changes.read(name, meta, change, columns, files)
     if change.kind == "none":
         return None
     if isinstance(meta, FileTable):

@@ -41,8 +41,8 @@ def test_many_views_of_one_source_read_its_change_once(engine, schema, orders):
     epoch()
     done = epoch()
     assert {report.mode for report in done} == {"incremental"}
-    # Of their own tables they read a few rows.
-    reading = [report for report in done if report.bytes_read > 50_000]
+    # Of their own tables they read nothing: the process has their rows.
+    reading = [report for report in done if report.bytes_read > 0]
     assert len(reading) == 1, [report.bytes_read for report in done]
     assert all(engine.verify(name) == [] for name in names)
 
@@ -77,7 +77,9 @@ def test_a_change_too_big_for_the_driver_is_computed_once_too(engine, schema):
     for name in names[2:]:
         engine.drop(name)
     by_two = read_by(names[:2])
-    assert by_all < 1.5 * by_two, f"{by_all:,} and {by_two:,} bytes"
+    # What two views read is mostly the change; another view reads its own rows.
+    another = (by_all - by_two) / (VIEWS - 2)
+    assert another < by_two / 4, f"{by_all:,} and {by_two:,} bytes"
     assert not engine.spark.sparkContext._jsc.getPersistentRDDs(), "what was shared is let go"
 
 

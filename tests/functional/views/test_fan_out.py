@@ -18,6 +18,8 @@ def tables(engine, schema, tune, monkeypatch):
     """Facts of which half read the first name and a few read another."""
     tune(engine, guarded_rows=200, driver_rows=20, compared_rows=-1)
     monkeypatch.setattr(engine.warehouse, "costs", Costs())
+    # Of tables as small as these, a full refresh is expected to be the cheapest way.
+    monkeypatch.setattr(choice, "WORTH", 30.0)
     s = f"lake.{schema}"
     for name, text in (
         ("facts", f"SELECT id AS k, if(id % 2 = 0, 0, id % 101) AS d FROM range({FACTS})"),
@@ -49,6 +51,25 @@ def test_a_change_that_meets_many_rows_is_given_up_for_a_full_refresh(engine, ta
             "its change has more than 100 rows: recomputing is cheaper",
         )
         assert engine.verify(view) == []
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_what_a_change_met_counts_the_next_times_and_fades(engine, tables, monkeypatch, forgotten):
+    monkeypatch.setattr(ways, "ANSWER", 10.0)
+    view = joined(engine, tables, "v")
+    reasons = []
+    for _ in range(12):
+        rename(engine, tables, READ_BY_MANY)
+        reasons.append(engine.advance().tables[view].reason)
+        if forgotten:
+            # As in another process.
+            monkeypatch.setattr(engine.warehouse, "costs", Costs())
+    given_up = ["more than 100 rows" in reason for reason in reasons]
+    assert given_up[:2] == [True, False]
+    assert "are expected to take" in reasons[1]
+    assert any(given_up[2:]), "the changes are tried again some time"
+    assert sum(given_up) < len(given_up) / 2
+    assert engine.verify(view) == []
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg import metadata
+from dbt_streamsql.storage.iceberg.access import tables_of
 from dbt_streamsql.storage.iceberg.scans import changes
 from dbt_streamsql.storage.inputs import inputs
 
@@ -31,10 +32,15 @@ _HISTORIES = {
 @pytest.fixture
 def table(spark, schema):
     """Two files of rows in a merge-on-read table; the rows of the first go as a file."""
+    return _made(spark, schema, 3)
+
+
+def _made(spark, schema, version):
     name = TableName("lake", schema, "written")
     modes = ", ".join(f"'write.{w}.mode' = 'merge-on-read'" for w in ("delete", "update", "merge"))
     spark.sql(
-        f"CREATE TABLE {name} (k BIGINT, v STRING) TBLPROPERTIES ('format-version' = '3', {modes})"
+        f"CREATE TABLE {name} (k BIGINT, v STRING) "
+        f"TBLPROPERTIES ('format-version' = '{version}', {modes})"
     )
     for low in (0, 500):
         spark.sql(
@@ -50,8 +56,12 @@ def _rows(spark, relation):
     return sorted(map(tuple, found.collect()))
 
 
+@pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("history", _HISTORIES)
-def test_the_change_of_a_foreign_table_is_the_difference_of_its_versions(spark, table, history):
+def test_the_change_of_a_foreign_table_is_the_difference_of_its_versions(
+    spark, schema, history, version
+):
+    table = _made(spark, schema, version)
     statements, kinds = _HISTORIES[history]
     rng = random.Random(history)
     for _ in range(6):
@@ -62,8 +72,11 @@ def test_the_change_of_a_foreign_table_is_the_difference_of_its_versions(spark, 
         change = inputs.classify(meta, old, meta.current)
         versions = (changes.version(table, at) for at in (meta.current, old))
         expected = _rows(spark, f"({changes.difference(*versions, 'k, v')})")
-        read = inputs.read(table, meta, change, ("k", "v"))
-        assert (_rows(spark, read) if read else []) == expected, change
+        newer = tables_of(spark).newer_rows()
+        for files in (None, newer.changed(table, meta, change)):
+            read = inputs.read(table, meta, change, ("k", "v"), files)
+            assert (_rows(spark, read) if read else []) == expected, change
+        newer.close()
         assert sum(abs(weight) for _, _, weight in expected) <= change.rows
         assert kinds is None or change.kind in kinds
 
@@ -91,12 +104,55 @@ def test_a_file_that_was_dropped_with_its_rows_is_noticed(spark, table):
     assert {weight for _, _, weight in gone} == {-1}
 
 
+def test_only_the_files_with_news_are_read(spark, table):
+    spark.sql(f"DELETE FROM {table} WHERE k = 1")
+    old = metadata.load(spark, table).current
+    spark.sql(f"DELETE FROM {table} WHERE k = 700")
+    spark.sql(f"INSERT INTO {table} VALUES (7000, 'here')")
+    meta = metadata.load(spark, table)
+    change = inputs.classify(meta, old, meta.current)
+    newer = tables_of(spark).newer_rows()
+    files = newer.changed(table, meta, change)
+    fresh, marked = (
+        {k for (k,) in spark.sql(f"SELECT k FROM {view}").collect()}
+        for view in (files.fresh, files.marked)
+    )
+    # The file with the row that was deleted before is not there.
+    assert fresh == {7000}
+    assert marked < set(range(500, 1000)) - {700}
+    assert _rows(spark, inputs.read(table, meta, change, ("k", "v"), files)) == [
+        (700, "x0", -1),
+        (7000, "here", 1),
+    ]
+    newer.close()
+    assert not spark.catalog.tableExists(files.fresh)
+
+
+def test_a_change_without_deletes_or_without_new_rows_is_in_one_kind_of_file(spark, table):
+    for statement, kinds in (
+        ("DELETE FROM {t} WHERE k IN (5, 900)", (False, True)),
+        ("UPDATE {t} SET v = 'u' WHERE k = 6", (True, True)),
+    ):
+        old = metadata.load(spark, table).current
+        spark.sql(statement.format(t=table))
+        meta = metadata.load(spark, table)
+        newer = tables_of(spark).newer_rows()
+        files = newer.changed(table, meta, inputs.classify(meta, old, meta.current))
+        assert (bool(files.fresh), bool(files.marked)) == kinds
+        newer.close()
+
+
 @pytest.mark.parametrize("few", [0, 500_000])
-def test_rows_that_were_deleted_before_do_not_go_again(spark, table, few):
+@pytest.mark.parametrize("staged", [False, True])
+def test_rows_that_were_deleted_before_do_not_go_again(spark, table, few, staged, monkeypatch):
+    monkeypatch.setattr(changes, "FEW_DELETES", few)
     spark.sql(f"DELETE FROM {table} WHERE k IN (1, 2, 3)")
     old = metadata.load(spark, table).current
     spark.sql(f"DELETE FROM {table} WHERE k = 4")
     meta = metadata.load(spark, table)
     change = changes.classify(meta, old, meta.current)
-    read = changes.read(table, meta, change, ("k", "v"), few)
+    newer = tables_of(spark).newer_rows()
+    files = newer.changed(table, meta, change) if staged else None
+    read = changes.read(table, meta, change, ("k", "v"), files)
     assert _rows(spark, read) == [(4, "x4", -1)]
+    newer.close()

@@ -42,7 +42,9 @@ def reads(monkeypatch, tune, engine, spark, schema):
     found = []
     around = changes.changes_and_matches
     monkeypatch.setattr(
-        changes, "around", lambda name, *args: found.append(name) or around(name, *args)
+        changes,
+        "changes_and_matches",
+        lambda name, *args: found.append(name) or around(name, *args),
     )
     return found
 

@@ -177,7 +177,9 @@ def test_verify_says_why_it_cannot_tell_what_a_view_that_forgot_should_be(world)
         "CALL lake.system.expire_snapshots(table => '{s}.shipments', retain_last => 1,"
         " older_than => TIMESTAMP '2999-01-01 00:00:00')"
     )
-    with pytest.raises(StreamSqlError, match="shipments before the last barrier is gone"):
+    with pytest.raises(
+        StreamSqlError, match="shipments that it read before the last barrier is gone"
+    ):
         world.verified("tracked")
     world.views.clear()
 

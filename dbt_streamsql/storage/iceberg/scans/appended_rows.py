@@ -36,6 +36,9 @@ class AppendedRows:
     def appended(self, name: TableName, change: Change) -> DataFrame:
         return self._between(name, change.old, change.new)
 
+    def changed(self, _: TableName, __: Metadata, ___: Change) -> None:
+        """Without a JVM no files can be staged."""
+
     def close(self) -> None:
         """Nothing was prepared."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 
@@ -34,6 +34,15 @@ UNCOUNTED = 1 << 62
 FEW_DELETES = 500_000
 """Positions that may be sent to every task."""
 
+FEW_BYTES = 8 << 20
+"""Of files that one task reads as fast as several do."""
+
+ChangeKind = Literal[
+    "none", "append", "changelog", "positions", "lineage", "added", "difference", "lost"
+]
+
+_IN_FILES = ("positions", "lineage", "added")
+
 
 @dataclass(frozen=True)
 class Change:
@@ -45,7 +54,7 @@ class Change:
     given there). `appended`: all new files were appended, nothing was rewritten.
     """
 
-    kind: str
+    kind: ChangeKind
     old: int | None
     new: int | None
     rows: int = 0
@@ -58,6 +67,21 @@ class Change:
     @property
     def insert_only(self) -> bool:
         return self.kind in ("append", "added")
+
+
+@dataclass(frozen=True)
+class ChangedFiles:
+    """The files of the new snapshot in which a change is, as relations.
+
+    In addition to the columns they have `_file`, `_pos` and `_deleted`, and `LINEAGE`.
+
+    `fresh`: files that were added since the old snapshot; `marked`: others from which rows were
+    deleted since ('': there are none). `bytes`: of both together.
+    """
+
+    fresh: str
+    marked: str
+    bytes: int
 
 
 def classify(meta: Metadata, old: int | None, new: int | None) -> Change:
@@ -87,7 +111,7 @@ def classify(meta: Metadata, old: int | None, new: int | None) -> Change:
         return Change("changelog", old, new, rows)
     by_lineage = all(meta.snapshots[at].has_lineage for at in (old, new))
     appended = all(not s.count("added-records") or s.operation == "append" for s in path)
-    if not compacted and (appended or by_lineage) and _by_position(meta, path, old):
+    if not compacted and _by_position(meta, path, old):
         return Change("positions", old, new, rows, appended)
     return Change("lineage" if by_lineage else "difference", old, new, rows)
 
@@ -102,7 +126,7 @@ def among_others(meta: Metadata, change: Change) -> Change:
         return change
     if change.kind == "positions" and not change.appended:
         return change
-    if not all(meta.snapshots[at].has_lineage for at in (change.old, change.new) if at):
+    if not _has_lineage(meta, change):
         return replace(change, kind="difference")
     # Metadata that was read by SQL may lack the number: with 0, all rows are newer.
     known = meta.snapshots[change.old].sequence > 0
@@ -203,11 +227,11 @@ def read(
     meta: Metadata,
     change: Change,
     columns: tuple[str, ...],
-    few_deletes: int = FEW_DELETES,
+    files: ChangedFiles | None = None,
 ) -> str | None:
     """The change as consolidated signed rows, `columns` and the weight: SQL that may follow FROM.
 
-    None when there is no change. Up to `few_deletes` positions are sent to every task.
+    None when there is no change. With `files`, a change whose kind `is_in_files` reads no others.
     """
     names = ", ".join(quote(column) for column in columns)
     if change.kind == "none":
@@ -216,17 +240,35 @@ def read(
         new = version(name, change.new) if change.old is None else _between(name, change)
         return f"(SELECT {names}, 1L AS {WEIGHT} FROM {new})"
     if change.kind == "added":
-        return f"({_newer(name, meta, change, names)})"
+        return f"({_newer(name, meta, change, names, files)})"
     if change.kind == "changelog":
         log = _between(name, change, "changes")
         signed = f"SELECT {names}, IF(_change_type = 'INSERT', 1L, -1L) AS {WEIGHT} FROM {log}"
-    elif change.kind == "positions":
-        signed = _by_positions(name, meta, change, names, few_deletes)
+    elif change.kind == "positions" and files is not None:
+        signed = _in_files(name, meta, change, names, files)
+    elif change.kind == "positions" and (change.appended or _has_lineage(meta, change)):
+        signed = _by_positions(name, meta, change, names)
     elif change.kind == "lineage":
-        signed = _by_lineage(name, meta, change, names)
+        signed = _by_lineage(name, meta, change, names, files)
     else:
         signed = difference(version(name, change.new), version(name, change.old), names)
+    if files is not None and files.bytes <= FEW_BYTES:
+        # One task groups its rows without a shuffle.
+        signed = f"SELECT /*+ COALESCE(1) */ * FROM ({signed})"
     return consolidated(signed, meta.typed(columns))
+
+
+def is_in_files(meta: Metadata, change: Change) -> bool:
+    """Whether some of the files of the new snapshot suffice to read a change.
+
+    No row is newer than its file, and rows are deleted by the files that are attached to it."""
+    if meta.format != "iceberg" or change.old is None or change.new is None:
+        return False
+    if change.kind not in _IN_FILES:
+        return False
+    # Files are read with the table's current columns. Metadata that was read by SQL may lack the
+    # number.
+    return meta.snapshots[change.old].sequence > 0 and not meta.lags(change.new)
 
 
 def changes_with_expiry(
@@ -304,35 +346,56 @@ def _between(name: TableName, change: Change, part: str = "") -> str:
     )
 
 
-def _by_positions(
-    name: TableName, meta: Metadata, change: Change, names: str, few_deletes: int
-) -> str:
+def _by_positions(name: TableName, meta: Metadata, change: Change, names: str) -> str:
     """All rows of new files, minus the rows that have been marked as deleted since.
 
     Rows inserted and deleted between the two snapshots cancel. Marked rows are found by a flag of
     the reader, which requires no other column.
     """
-    assert change.old is not None
-    gone = f"FROM (SELECT *, _file, _pos FROM {version(name, change.new)} WHERE _deleted"
+    gone = f"(SELECT *, _file, _pos FROM {version(name, change.new)} WHERE _deleted"
     if change.appended:
         came = f"SELECT {names}, 1L AS {WEIGHT} FROM {_between(name, change)}"
     else:
         came = _newer(name, meta, change, names)
         gone += f" AND {_STAMP} <= {sequence(meta, change)}"
-    gone += ") r"
+    return f"{came} UNION ALL {_gone(name, meta, change, names, gone + ')')}"
+
+
+def _in_files(
+    name: TableName, meta: Metadata, change: Change, names: str, files: ChangedFiles
+) -> str:
+    """The same from the files alone: no number of an epoch is in the text, since Spark would
+    generate other code for it, and Java compile that."""
+    parts = []
+    if files.fresh:
+        parts.append(f"SELECT {names}, 1L AS {WEIGHT} FROM {files.fresh}")
+    if files.marked:
+        marked = f"(SELECT * FROM {files.marked} WHERE _deleted)"
+        parts.append(_gone(name, meta, change, names, marked))
+    nothing = f"SELECT {names}, 1L AS {WEIGHT} FROM {version(name, None)}"
+    return " UNION ALL ".join(parts) or nothing
+
+
+def _gone(name: TableName, meta: Metadata, change: Change, names: str, deleted: str) -> str:
+    """Those of the deleted rows that were not deleted in the old snapshot yet: a query."""
+    assert change.old is not None
     known = meta.snapshots[change.old].count("total-position-deletes")
-    hint = "/*+ BROADCAST(p) */ " if 0 < known <= few_deletes else ""
+    hint = "/*+ BROADCAST(p) */ " if 0 < known <= FEW_DELETES else ""
+    deleted += " r"
     if known:
         before = f"{name.child('position_deletes')} VERSION AS OF {int(change.old)}"
-        gone += f" LEFT ANTI JOIN {before} p ON r._pos = p.pos AND r._file = p.file_path"
+        deleted += f" LEFT ANTI JOIN {before} p ON r._pos = p.pos AND r._file = p.file_path"
     read = ", ".join(f"r.{column}" for column in names.split(", "))
-    return f"{came} UNION ALL SELECT {hint}{read}, -1L AS {WEIGHT} {gone}"
+    return f"SELECT {hint}{read}, -1L AS {WEIGHT} FROM {deleted}"
 
 
 def is_flagged(meta: Metadata, change: Change) -> bool:
     """Whether flags in the new snapshot show each inserted or deleted row."""
-    ends = (change.old, change.new)
-    return change.kind == "positions" and all(meta.snapshots[at].has_lineage for at in ends if at)
+    return change.kind == "positions" and _has_lineage(meta, change)
+
+
+def _has_lineage(meta: Metadata, change: Change) -> bool:
+    return all(meta.snapshots[at].has_lineage for at in (change.old, change.new) if at)
 
 
 def changes_and_matches(
@@ -378,7 +441,9 @@ def changes_from_matches(rows: str, meta: Metadata, columns: tuple[str, ...]) ->
     )
 
 
-def _by_lineage(name: TableName, meta: Metadata, change: Change, names: str) -> str:
+def _by_lineage(
+    name: TableName, meta: Metadata, change: Change, names: str, files: ChangedFiles | None
+) -> str:
     """Rows newer than the old snapshot, minus the old rows that are deleted or rewritten.
 
     Compaction keeps a row's id and sequence number, so it has no effect.
@@ -386,16 +451,24 @@ def _by_lineage(name: TableName, meta: Metadata, change: Change, names: str) -> 
     new, old = version(name, change.new), version(name, change.old)
     of_old = ", ".join(f"o.{column}" for column in names.split(", "))
     return (
-        f"{_newer(name, meta, change, names)} UNION ALL "
+        f"{_newer(name, meta, change, names, files)} UNION ALL "
         f"SELECT {of_old}, -1L AS {WEIGHT} FROM (SELECT *, _row_id AS _id FROM {old}) o LEFT ANTI "
         f"JOIN (SELECT _row_id AS _id FROM {new} WHERE {_STAMP} <= {sequence(meta, change)}) n "
         "ON o._id = n._id"
     )
 
 
-def _newer(name: TableName, meta: Metadata, change: Change, names: str) -> str:
+def _newer(
+    name: TableName,
+    meta: Metadata,
+    change: Change,
+    names: str,
+    files: ChangedFiles | None = None,
+) -> str:
     """Rows that were added or rewritten after the old snapshot."""
-    new = version(name, change.new)
+    if files is not None and not files.fresh:
+        return f"SELECT {names}, 1L AS {WEIGHT} FROM {version(name, None)}"
+    new = files.fresh if files is not None else version(name, change.new)
     return f"SELECT {names}, 1L AS {WEIGHT} FROM {new} WHERE {_STAMP} > {sequence(meta, change)}"
 
 

@@ -13,9 +13,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from dbt_streamsql.quoting import TableName
+from dbt_streamsql.storage.iceberg import gateway_work
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.scans import changes
-from dbt_streamsql.storage.iceberg.scans.changes import Change
+from dbt_streamsql.storage.iceberg.scans.changes import Change, ChangedFiles
 from dbt_streamsql.storage.java import (
     frame_of,
     java_class,
@@ -43,6 +44,7 @@ class PlannedFiles:
     spark: SparkSession
     _files: dict[tuple[str, int], _Files] = field(default_factory=dict)
     _staged: list[tuple[Any, str]] = field(default_factory=list)
+    _views: list[tuple[TableName, str, str]] = field(default_factory=list)
     by_options = False
 
     def after(
@@ -75,7 +77,23 @@ class PlannedFiles:
     def appended(self, _: TableName, __: Change) -> None:
         """A change reads the new rows with its own SQL."""
 
+    def changed(self, name: TableName, meta: Metadata, change: Change) -> ChangedFiles | None:
+        if not changes.is_in_files(meta, change):
+            return None
+        assert change.new is not None
+        fresh, marked = (f"streamsql_{uuid.uuid4().hex}" for _ in range(2))
+        self._views.append((name, fresh, marked))
+        of_fresh, of_marked = gateway_work.stage_changed(
+            self.spark, name, change.new, changes.sequence(meta, change), fresh, marked
+        )
+        return ChangedFiles(
+            fresh if of_fresh else "", marked if of_marked else "", of_fresh + of_marked
+        )
+
     def close(self) -> None:
+        for name, fresh, marked in self._views:
+            gateway_work.unstage_changed(self.spark, name, fresh, marked)
+        self._views.clear()
         for table, key in self._staged:
             task_sets(self.spark).removeTasks(table, key)
         self._staged.clear()

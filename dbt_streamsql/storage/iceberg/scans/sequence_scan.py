@@ -22,7 +22,7 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg.access import tables_of
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.scans import changes
-from dbt_streamsql.storage.iceberg.scans.changes import Change
+from dbt_streamsql.storage.iceberg.scans.changes import Change, ChangedFiles
 
 
 @dataclass
@@ -44,6 +44,7 @@ class Recent:
     few_bytes: int = 16 << 20
     worth: float = 0.5
     _known: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    _changed: dict[str, ChangedFiles | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._newer = tables_of(self.spark).newer_rows()
@@ -67,6 +68,13 @@ class Recent:
             return None
         frame = None if str(name) in self.fixed else self._newer.appended(name, change)
         return self.view(frame) if frame is not None else None
+
+    def changed(self, name: TableName, meta: Metadata, change: Change) -> ChangedFiles | None:
+        """The files that a change is in; None where the whole version is to be read."""
+        key = str(name)
+        if key not in self._changed:
+            self._changed[key] = self._newer.changed(name, meta, change)
+        return self._changed[key]
 
     def close(self) -> None:
         """Let Iceberg discard the files staged for it."""

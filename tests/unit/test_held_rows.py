@@ -1,0 +1,149 @@
+"""Stored rows that the process has are found and combined as Spark would do it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from dbt_streamsql.plan.steps import Component, Derived, Fold
+from dbt_streamsql.runtime.core.stored_rows import FILE, POSITION, StoredRows
+from dbt_streamsql.runtime.refresh import held_rows
+
+ADD = (
+    Component("n", "add", "bigint"),
+    Component("c", "add", "bigint"),
+    Component("total", "add", "bigint", null_when_zero="c"),
+)
+SPEC = Fold("g", ("k", "l"), ADD, (), "n")
+TYPES = {"k": "string", "l": "int", "n": "bigint", "c": "bigint", "total": "bigint"}
+COLUMNS = ("k", "l", "n", "c", "total")
+SCHEMA = pa.schema(
+    [("k", pa.string()), ("l", pa.int32()), *((name, pa.int64()) for name in COLUMNS[2:])]
+)
+
+
+def held(rows, schema=SCHEMA):
+    """Rows as they are stored."""
+    data = pa.Table.from_pylist(
+        [dict(zip(schema.names, row, strict=True)) for row in rows], schema
+    )
+    numbers = pa.array(range(len(rows)), pa.int64())
+    return StoredRows(data.append_column(FILE, numbers).append_column(POSITION, numbers))
+
+
+def table(rows, schema=SCHEMA):
+    return pa.Table.from_pylist(
+        [dict(zip(schema.names, row, strict=True)) for row in rows], schema
+    )
+
+
+def summed(old, change):
+    """The group after a change, as SQL says it; None when it is gone."""
+    n, c, total = (a + b for a, b in zip(old, change, strict=True))
+    return (n, c, None if c == 0 else total) if n > 0 else None
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_groups_are_combined_as_sql_says(seed):
+    rng = random.Random(seed)
+    keys = [(k, n) for k in ("a", "b", "", None) for n in (0, 1, None)]
+    groups = {key: (rng.randint(1, 3), rng.randint(0, 3), 5) for key in keys if rng.random() < 0.6}
+    stored = [(*key, n, c, None if c == 0 else t) for key, (n, c, t) in groups.items()]
+    changes = {
+        key: (rng.randint(-2, 2), rng.choice((0, 0, 1)), rng.randint(-3, 3))
+        for key in keys
+        if rng.random() < 0.6
+    }
+    rows = held(stored)
+    changed = table([(*key, *change) for key, change in changes.items()])
+    found = held_rows.folded(rows, changed, SPEC, COLUMNS, TYPES)
+    left = [row for at, row in enumerate(stored) if at not in set(found.lost.to_pylist())]
+    now = left + [tuple(row.values()) for row in found.come.to_pylist()]
+    expected = {key: (*key, *row[2:]) for key, row in zip(groups, stored, strict=True)}
+    for key, change in changes.items():
+        n, c, total = groups.get(key, (0, 0, 0))
+        group = summed((n, c, total if c else 0), change)
+        expected.pop(key, None)
+        if group is not None:
+            expected[key] = (*key, *group)
+    assert Counter(now) == Counter(expected.values())
+    untouched = set(stored) & set(expected.values())
+    assert not untouched & {tuple(row.values()) for row in found.come.to_pylist()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "values"),
+    [
+        (pa.string(), "string", ["a", "", None, "b"]),
+        (pa.int8(), "tinyint", [1, None, 0, -1]),
+        (pa.bool_(), "boolean", [True, None, False]),
+        (pa.date32(), "date", [date(1970, 1, 1), None, date(2020, 2, 29)]),
+        (
+            pa.timestamp("us", "UTC"),
+            "timestamp",
+            [datetime(1970, 1, 1, tzinfo=UTC), None, datetime(2026, 1, 1, 1, tzinfo=UTC)],
+        ),
+        (pa.decimal128(10, 2), "decimal(10,2)", [Decimal("0.00"), None, Decimal("1.50")]),
+    ],
+)
+def test_rows_are_found_by_values_of_each_type_and_null_is_one(kind, name, values):
+    schema = pa.schema([("v", kind)])
+    assert held_rows.agree(["v"], {"v": name})
+    rows = held([(value,) for value in values], schema)
+    found = held_rows.met(rows, table([(value,) for value in values[1:]], schema), ["v"])
+    pairs = dict(zip(found.asked.to_pylist(), found.stored.to_pylist(), strict=True))
+    assert pairs == {at: at + 1 for at in range(len(values) - 1)}
+    assert found.missing.to_pylist() == []
+    nothing = held_rows.met(rows.__class__(rows.rows.slice(0, 0)), rows.rows.select(["v"]), ["v"])
+    assert sorted(nothing.missing.to_pylist()) == list(range(len(values)))
+    alone = held_rows.met(rows, table([(None,)], schema), ["v"])
+    assert alone.stored.to_pylist() == [values.index(None)]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["double", "float", "array<int>", "struct<a:int>", "binary", "string collate UTF8_LCASE", ""],
+)
+def test_of_other_types_spark_says_what_is_equal(kind):
+    assert not held_rows.agree(["v"], {"v": kind})
+
+
+def test_every_copy_of_a_row_is_found():
+    schema = pa.schema([("v", pa.int32())])
+    found = held_rows.met(held([(1,), (1,), (2,)], schema), table([(1,)], schema), ["v"])
+    assert found.asked.to_pylist() == [0, 0]
+    assert sorted(found.stored.to_pylist()) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        Fold("g", (), ADD, (), "n"),
+        Fold("g", ("k", "l"), ADD, (), ""),
+        Fold("g", ("k", "l"), ADD, (Derived("x", "{n}"),), "n"),
+        Fold("g", ("k", "l"), ADD, (), "n", lacking=("c",)),
+        Fold("g", ("k", "l"), ADD, (), "n", ttl=5),
+        Fold("g", ("k", "l"), (*ADD[:2], Component("total", "least", "bigint")), (), "n"),
+        Fold("g", ("k", "l"), (*ADD[:2], Component("total", "add", "double")), (), "n"),
+        Fold("g", ("k", "l"), (*ADD[:2], Component("total", "add", "decimal(38,2)")), (), "n"),
+    ],
+)
+def test_what_is_more_than_sums_of_integers_is_left_to_spark(spec):
+    rows, change = held([("a", 1, 1, 1, 1)]), table([("a", 1, 1, 1, 1)])
+    assert held_rows.folded(rows, change, spec, COLUMNS, TYPES) is None
+
+
+def test_a_sum_that_overflows_is_left_to_spark():
+    rows, change = held([("a", 1, 1, 1, 2**63 - 1)]), table([("a", 1, 0, 0, 1)])
+    assert held_rows.folded(rows, change, SPEC, COLUMNS, TYPES) is None
+    assert held_rows.folded(rows, table([("a", 1, 0, 0, 0)]), SPEC, COLUMNS, TYPES) is not None
+
+
+def test_two_stored_rows_of_a_group_are_left_to_spark():
+    rows, change = held([("a", 1, 1, 1, 1)] * 2), table([("a", 1, 1, 0, 0)])
+    assert held_rows.folded(rows, change, SPEC, COLUMNS, TYPES) is None
