@@ -96,7 +96,7 @@ SPARK: dict[str, Planted] = {
         "lineage",
     ),
     "driver-copies-go": (
-        "_places_of",
+        ("_chosen", "DriverRows"),
         "wanted = {row: -weights[row] for row in lost}",
         "wanted = dict.fromkeys(lost, 1)",
         "of several equal rows to go one goes",
@@ -118,7 +118,7 @@ SPARK: dict[str, Planted] = {
     ),
     "held-rows-stay": (
         "StoredRows.after",
-        "left = left.filter(pc.invert(pc.is_in(_numbers(left.num_rows), lost)))",
+        "left = left.filter(pc.invert(pc.is_in(numbers(left.num_rows), lost)))",
         "pass",
         "rows that went are known for ever",
         "held",
@@ -149,13 +149,6 @@ SPARK: dict[str, Planted] = {
         "pc.if_else(empty, pa.scalar(None, total.type), total)",
         "total",
         "the sum of no values is zero",
-        "looked up",
-    ),
-    "held-copies-go": (
-        "_numbers_of",
-        "wanted = {at: -weights[row] for at, row in enumerate(lost)}",
-        "wanted = dict.fromkeys(range(len(lost)), 1)",
-        "of several equal rows to go, of which the process knows the places, one goes",
         "looked up",
     ),
     "held-as-before": (

@@ -32,10 +32,12 @@ _SUMS = (
 )
 _PLACES = "SELECT k, s, rank() OVER (PARTITION BY k ORDER BY s) AS place FROM {schema}.t1"
 _COPIES = "SELECT k, s FROM {schema}.t1 WHERE v >= 0"
+_NEW = (
+    "INSERT INTO {schema}.t1 VALUES (1, 4, 'a'), (1, 4, 'a'), (NULL, 5, 'z'), (7, 0, 'q'), "
+    "(8, 1, 'x'), (0, 6, 'o')"
+)
 _CHANGES = (
-    (
-        "INSERT INTO {schema}.t1 VALUES (1, 4, 'a'), (1, 4, 'a'), (NULL, 5, 'z'), (7, 0, 'q'), (8, 1, 'x')",
-    ),
+    (_NEW,),
     (
         "DELETE FROM {schema}.t1 WHERE k = 1 AND v IN (1, 4)",
         "INSERT INTO {schema}.t1 VALUES (5, 5, 'e'), (5, 5, 'e')",
@@ -45,6 +47,7 @@ _CHANGES = (
         "DELETE FROM {schema}.t1 WHERE k IS NULL",
         "UPDATE {schema}.t1 SET s = 'y' WHERE k = 4",
         "DELETE FROM {schema}.t1 WHERE k IN (3, 7)",
+        "UPDATE {schema}.t1 SET v = NULL WHERE k = 8",
     ),
 )
 

@@ -50,12 +50,12 @@ class StoredRows:
         """What `wanted` has more often than these rows, and less often; it has their columns."""
         names = self.rows.column_names[:-2]
         wanted = _plain(wanted.cast(self.rows.select(names).schema))
-        numbers = _numbers(self.rows.num_rows)
+        every = numbers(self.rows.num_rows)
         here = _plain(self.rows.select(names))
         both = pa.concat_tables(
             [
                 _with(wanted, 1, pa.nulls(wanted.num_rows, pa.int64())),
-                _with(here, -1, numbers),
+                _with(here, -1, every),
             ]
         )
         sums = [(WEIGHT, "sum"), (_ROW, "count"), (_ROW, "max")]
@@ -74,11 +74,11 @@ class StoredRows:
         order."""
         left = self.rows
         if len(lost):
-            left = left.filter(pc.invert(pc.is_in(_numbers(left.num_rows), lost)))
+            left = left.filter(pc.invert(pc.is_in(numbers(left.num_rows), lost)))
         if come.num_rows:
             file = pa.repeat(pa.scalar(zlib.crc32(path.encode()), pa.int64()), come.num_rows)
             rows = come.append_column(FILE, file)
-            rows = rows.append_column(POSITION, _numbers(come.num_rows))
+            rows = rows.append_column(POSITION, numbers(come.num_rows))
             left = pa.concat_tables([left, rows.cast(left.schema)])
         return StoredRows(left.combine_chunks())
 
@@ -93,7 +93,7 @@ def _plain(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _numbers(most: int) -> pa.Array:
+def numbers(most: int) -> pa.Array:
     """The first `most` numbers, from 0."""
     ones = pa.repeat(pa.scalar(1, pa.int64()), most)
     return pc.subtract(pc.cumulative_sum(ones), 1)

@@ -12,13 +12,7 @@ from dataclasses import dataclass, replace
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import quote
-from dbt_streamsql.runtime.core.stored_rows import (
-    COPIES,
-    PLACE_IN_NUMBERS,
-    At,
-    KnownRows,
-    StoredRows,
-)
+from dbt_streamsql.runtime.core.stored_rows import COPIES, PLACE_IN_NUMBERS
 from dbt_streamsql.runtime.refresh import driver_writer
 from dbt_streamsql.runtime.refresh.write_result import Outcome
 from dbt_streamsql.runtime.refresh.writer import Writer
@@ -28,13 +22,10 @@ from dbt_streamsql.storage.conf import over_few_rows
 
 @dataclass
 class Comparison:
-    """Replaces the program of a view. `query` gives all its stored columns, `known` are the rows
-    of views that this process knows, `at` identifies the stored rows of this one."""
+    """Replaces the program of a view. `query` gives all its stored columns."""
 
     writer: Writer
     query: str
-    known: KnownRows
-    at: At
 
     def run(self, plan: CompiledPlan) -> Outcome:  # noqa: ARG002 - the signature of a program
         """Compute the rows, and write the difference. Error: `Mismatch` when it is too big."""
@@ -47,7 +38,7 @@ class Comparison:
 
     def _here(self) -> Outcome:
         writer = self.writer
-        stored = self.known.get(str(writer.table), self.at) or self._stored()
+        stored = writer.rows()
         with over_few_rows(writer.spark):
             wanted = fetch(writer.spark, f"SELECT {self._names} FROM ({self.query})")
         found = stored.difference(wanted.data)
@@ -57,11 +48,6 @@ class Comparison:
         )
         after = stored.after(found.lost, come, outcome.file) if outcome.changed else stored
         return replace(outcome, stored=after)
-
-    def _stored(self) -> StoredRows:
-        stored = driver_writer.all_stored(self.writer)
-        self.known.put(str(self.writer.table), self.at, stored)
-        return stored
 
     @property
     def _names(self) -> str:

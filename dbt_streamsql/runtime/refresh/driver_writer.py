@@ -80,13 +80,20 @@ def _numbers_of(
     if not lost:
         return []
     met = held_rows.met(held, _take(change.data, lost), names)
+    rows, numbers = [lost[at] for at in met.asked.to_pylist()], met.stored.to_pylist()
+    return [numbers[index] for index in _chosen(change, lost, rows)]
+
+
+def _chosen(change: DriverRows, lost: list[int], rows: Sequence[int]) -> list[int]:
+    """Of stored rows like these `rows` of a change, by index, as many as it removes. Error:
+    `Mismatch` when there are fewer."""
     weights = change.data.column(WEIGHT).to_pylist()
-    wanted = {at: -weights[row] for at, row in enumerate(lost)}
+    wanted = {row: -weights[row] for row in lost}
     chosen = []
-    for at, number in zip(met.asked.to_pylist(), met.stored.to_pylist(), strict=True):
-        if wanted[at]:
-            wanted[at] -= 1
-            chosen.append(number)
+    for index, row in enumerate(rows):
+        if wanted[row]:
+            wanted[row] -= 1
+            chosen.append(index)
     if any(wanted.values()):
         raise Mismatch
     return chosen
@@ -157,16 +164,7 @@ def _places_of(
         f"FROM {stored(writer)} t JOIN {asked.name} s ON {condition}",
         literals,
     ).data
-    weights = change.data.column(WEIGHT).to_pylist()
-    wanted = {row: -weights[row] for row in lost}
-    chosen = []
-    for index, row in enumerate(found.column(_NUMBER).to_pylist()):
-        if wanted[row]:
-            wanted[row] -= 1
-            chosen.append(index)
-    if any(wanted.values()):
-        raise Mismatch
-    return _take(found, chosen)
+    return _take(found, _chosen(change, lost, found.column(_NUMBER).to_pylist()))
 
 
 def replace(writer: Writer, new: DriverRows, keys: str, key: tuple[str, ...]) -> Outcome:
@@ -207,7 +205,7 @@ def fold(writer: Writer, source: DriverRows, spec: Fold) -> Outcome:
         f"FROM {stored(writer)} t JOIN {asked.name} s ON {condition}",
         literals,
     )
-    equal = _equal(met.data, made)
+    equal = held_rows.equal(met.data.select(made), met.data.select([_OLD + name for name in made]))
     living = met.data.column(_ALIVE)
     went = met.data.filter(pc.invert(pc.and_(equal, living)))
     updated = met.data.filter(pc.and_(pc.invert(equal), living))
@@ -310,17 +308,6 @@ def _feed(writer: Writer, schema: StructType, come: pa.Table, gone: pa.Table) ->
     return DriverRows(
         pa.concat_tables(parts), StructType([*fields, StructField(WEIGHT, LongType())])
     )
-
-
-def _equal(met: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
-    """For each row, whether every new value equals the old one. NaN counts as changed."""
-    result = pa.chunked_array([pa.array([True] * met.num_rows, pa.bool_())])
-    for name in names:
-        new, old = met.column(name), met.column(_OLD + name)
-        both = pc.and_(pc.is_null(new), pc.is_null(old))
-        same_value = pc.fill_null(pc.equal(new.cast(old.type), old), fill_value=False)
-        result = pc.and_(result, pc.or_(both, same_value))
-    return result
 
 
 def _tuples(rows: pa.Table) -> list[tuple[Hashable, ...]]:

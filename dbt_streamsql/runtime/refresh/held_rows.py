@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dbt_streamsql.plan.steps import Component, Fold
-from dbt_streamsql.runtime.core.stored_rows import StoredRows
+from dbt_streamsql.runtime.core.stored_rows import StoredRows, numbers
 
 _EXACT = re.compile(
     r"(boolean|tinyint|smallint|int|bigint|date|timestamp|timestamp_ntz|string|decimal\(.*\))"
@@ -92,7 +92,7 @@ def folded(
         return None
     living = pc.greater(alive, 0)
     names = [part.column for part in spec.components]
-    same = pc.and_(_equal(new, old, names), living)
+    same = pc.and_(equal(new.select(names), old.select(names)), living)
     updated = new.filter(pc.and_(pc.invert(same), living))
     come = pa.concat_tables([updated, born.filter(pc.greater(is_born, 0))]).select(columns)
     return Folded(come, pc.filter(there.stored, pc.invert(same).combine_chunks()))
@@ -115,8 +115,7 @@ def _keys(rows: pa.Table, number: str) -> pa.Table:
     for at, column in enumerate(rows.columns):
         found[f"null{at}"] = pc.is_null(column)
         found[f"value{at}"] = _filled(column)
-    numbers = pa.array(range(rows.num_rows), pa.int64())
-    return pa.table({**found, number: numbers})
+    return pa.table({**found, number: numbers(rows.num_rows)})
 
 
 def _filled(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -151,12 +150,11 @@ def _sum(part: Component, old: pa.Table | None, change: pa.Table) -> pa.ChunkedA
     return pc.add_checked(pc.fill_null(old.column(part.column), 0), added)
 
 
-def _equal(new: pa.Table, old: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
-    """For each row, whether all these columns are equal; NULLs are."""
+def equal(new: pa.Table, old: pa.Table) -> pa.ChunkedArray:
+    """For each row, whether every new value equals the old one; a NULL does, a NaN does not."""
     result = pa.chunked_array([pa.repeat(pa.scalar(value=True), new.num_rows)])
-    for name in names:
-        mine, other = new.column(name), old.column(name)
+    for mine, other in zip(new.columns, old.columns, strict=True):
         both = pc.and_(pc.is_null(mine), pc.is_null(other))
-        same = pc.fill_null(pc.equal(mine, other), fill_value=False)
+        same = pc.fill_null(pc.equal(mine.cast(other.type), other), fill_value=False)
         result = pc.and_(result, pc.or_(both, same))
     return result

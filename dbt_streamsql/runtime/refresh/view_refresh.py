@@ -385,9 +385,7 @@ class ViewRefresh:
         )
         program: RunsPrograms
         if self.choice.way is COMPARE:
-            known = self.epoch.warehouse.known_rows
-            at = (meta.current, meta.schema_id)
-            program = Comparison(writer, self._query(spark, sort=False), known, at)
+            program = Comparison(writer, self._query(spark, sort=False))
         else:
             clock = (previous.inputs.get(CLOCK), self.consumed.get(CLOCK))
             reads = readings(self.epoch, spark, self.inputs, self.moves)

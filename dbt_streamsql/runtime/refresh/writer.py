@@ -125,12 +125,22 @@ class Writer:
         """
         if self.known is None or not held_rows.agree(names, self.types):
             return None
-        at = (self.base, self.schema_id)
-        found = self.known.get(str(self.table), at)
-        if found is None and read and self.live <= min(_FEW, self.tuning.held_rows):
+        few = self.live <= min(_FEW, self.tuning.held_rows)
+        return self.rows() if read and few else self._known_rows()
+
+    def rows(self) -> StoredRows:
+        """All rows of the view, which the process knows from now on."""
+        found = self._known_rows()
+        if found is None:
             found = driver_writer.all_stored(self)
-            self.known.put(str(self.table), at, found)
+            if self.known is not None:
+                self.known.put(str(self.table), (self.base, self.schema_id), found)
         return found
+
+    def _known_rows(self) -> StoredRows | None:
+        if self.known is None:
+            return None
+        return self.known.get(str(self.table), (self.base, self.schema_id))
 
     def then(self, before: Outcome, write: Callable[[], Outcome]) -> Outcome:
         """Write on top of `before`; returns the combined outcome."""

@@ -246,22 +246,23 @@ def read(
         signed = f"SELECT {names}, IF(_change_type = 'INSERT', 1L, -1L) AS {WEIGHT} FROM {log}"
     elif change.kind == "positions" and files is not None:
         signed = _in_files(name, meta, change, names, files)
+        if files.bytes <= FEW_BYTES:
+            # One task groups its rows without a shuffle.
+            signed = f"SELECT /*+ COALESCE(1) */ * FROM ({signed})"
     elif change.kind == "positions" and (change.appended or _has_lineage(meta, change)):
         signed = _by_positions(name, meta, change, names)
     elif change.kind == "lineage":
         signed = _by_lineage(name, meta, change, names, files)
     else:
         signed = difference(version(name, change.new), version(name, change.old), names)
-    if files is not None and files.bytes <= FEW_BYTES:
-        # One task groups its rows without a shuffle.
-        signed = f"SELECT /*+ COALESCE(1) */ * FROM ({signed})"
     return consolidated(signed, meta.typed(columns))
 
 
 def is_in_files(meta: Metadata, change: Change) -> bool:
     """Whether some of the files of the new snapshot suffice to read a change.
 
-    No row is newer than its file, and rows are deleted by the files that are attached to it."""
+    No row is newer than its file, and rows are deleted by the files that are attached to it.
+    """
     if meta.format != "iceberg" or change.old is None or change.new is None:
         return False
     if change.kind not in _IN_FILES:
