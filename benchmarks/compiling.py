@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks import data
 from dbt_streamsql import StreamSqlError
 from dbt_streamsql.compiler.compile import compile_view
-from dbt_streamsql.engine.spark_catalog import SparkCatalog
+from dbt_streamsql.engine.reads.spark_catalog import SparkCatalog
 
 TABLE = "lake.bench.t"
 RATIO, SECONDS = 3, 0.02

@@ -27,7 +27,7 @@ from sqlalchemy import func, select
 
 from benchmarks.dag import EVENTS, make_views
 from dbt_streamsql import Engine
-from dbt_streamsql.meta.store.schema import METADATA
+from dbt_streamsql.meta.store.sql.schema import METADATA
 from dbt_streamsql.runtime.spark.session import SessionSettings, open_session
 
 SOURCE = EVENTS.rpartition(".")[2]

@@ -62,6 +62,10 @@ class Tuning:
     comparing: float = 1.0
     """The factor applied to the estimated cost of comparing; 0: done wherever possible."""
 
+    warm_up_seconds: float = 10.0
+    """Seconds beyond what was expected that the first runs of a process may take together before
+    they count: Java has just started. Not over Spark Connect."""
+
     parallel: int = 4
     """Views of one level that run in parallel."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dbt_streamsql.adapter.common.error_messages import cause_of
 from dbt_streamsql.adapter.common.secrets import scrub
-from dbt_streamsql.adapter.host import SparkHost
+from dbt_streamsql.adapter.session.host import SparkHost
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime.spark import jars

@@ -23,11 +23,11 @@ from dbt_streamsql.adapter.config import (
     streaming_table,
 )
 from dbt_streamsql.adapter.config.folder_config import own_config
-from dbt_streamsql.adapter.connections import named_by, reads_rows
-from dbt_streamsql.adapter.host import project_root
 from dbt_streamsql.adapter.profile.credentials import DEFAULT_WAREHOUSE
 from dbt_streamsql.adapter.run_operations import OperationsAdapter
 from dbt_streamsql.adapter.run_results import check_policy
+from dbt_streamsql.adapter.session.connections import named_by, reads_rows
+from dbt_streamsql.adapter.session.host import project_root
 from dbt_streamsql.adapter.waiting import WaitingList
 from dbt_streamsql.compiler.parsing.names import written_by
 from dbt_streamsql.errors import Place, StreamSqlError

@@ -22,9 +22,9 @@ from dbt_streamsql.adapter.common.relation import StreamSqlColumn, StreamSqlRela
 from dbt_streamsql.adapter.config import model_config, partial_update, plain_table
 from dbt_streamsql.adapter.config.folder_config import own_config
 from dbt_streamsql.adapter.config.layout import partition_fields
-from dbt_streamsql.adapter.connections import named_in
 from dbt_streamsql.adapter.engine_models import MaintainedAdapter
 from dbt_streamsql.adapter.run_results import Outcomes
+from dbt_streamsql.adapter.session.connections import named_in
 from dbt_streamsql.plan.operators import HEADINGS, cells
 from dbt_streamsql.quoting import (
     TableName,

@@ -19,9 +19,9 @@ from dbt_common.utils.executor import executor
 
 from dbt_streamsql.adapter import catalog
 from dbt_streamsql.adapter.common.relation import StreamSqlColumn, StreamSqlRelation
-from dbt_streamsql.adapter.connections import StreamSqlConnectionManager, reads_rows
-from dbt_streamsql.adapter.host import SparkHost, project_root
-from dbt_streamsql.adapter.integrations import IcebergCatalog
+from dbt_streamsql.adapter.session.connections import StreamSqlConnectionManager, reads_rows
+from dbt_streamsql.adapter.session.host import SparkHost, project_root
+from dbt_streamsql.adapter.session.integrations import IcebergCatalog
 from dbt_streamsql.meta.inspect.system_tables import PREFIX
 from dbt_streamsql.quoting import TableName, check_name, quote
 from dbt_streamsql.storage.locations import Roots

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dbt_streamsql.cli.options import for_one_engine, print_json
+from dbt_streamsql.cli.common.options import for_one_engine, print_json
 from dbt_streamsql.engine import Engine
 from dbt_streamsql.errors import StreamSqlError
 

@@ -6,8 +6,8 @@ from dataclasses import asdict
 
 import click
 
-from dbt_streamsql.cli.options import for_one_engine, print_json
-from dbt_streamsql.cli.tables import console, print_table
+from dbt_streamsql.cli.common.options import for_one_engine, print_json
+from dbt_streamsql.cli.common.tables import console, print_table
 from dbt_streamsql.engine import Engine, Garbage
 
 _COUNTS = ("snapshots", "change folders", "orphans", "files", "bytes")

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from dbt_streamsql.cli.options import for_one_engine, print_json
+from dbt_streamsql.cli.common.options import for_one_engine, print_json
 from dbt_streamsql.engine import Engine
 from dbt_streamsql.meta.inspect.topology_text import printable
 

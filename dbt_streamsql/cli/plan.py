@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from dbt_streamsql.adapter.dbt_commands import Invocation
-from dbt_streamsql.adapter.host import SparkHost, host_of_profile
 from dbt_streamsql.adapter.plan_files import file_of
 from dbt_streamsql.adapter.profile.profiles import credentials_of
-from dbt_streamsql.cli.options import (
+from dbt_streamsql.adapter.session.host import SparkHost, host_of_profile
+from dbt_streamsql.cli.common.options import (
     PROJECT,
     errors_as_text,
     for_one_engine,

@@ -8,9 +8,9 @@ from contextlib import closing
 
 import click
 
-from dbt_streamsql.adapter.host import SparkHost
-from dbt_streamsql.cli.options import for_one_engine, for_one_host
-from dbt_streamsql.cli.tables import console, print_table
+from dbt_streamsql.adapter.session.host import SparkHost
+from dbt_streamsql.cli.common.options import for_one_engine, for_one_host
+from dbt_streamsql.cli.common.tables import console, print_table
 from dbt_streamsql.durations import seconds_of
 from dbt_streamsql.engine import Engine
 from dbt_streamsql.errors import StreamSqlError

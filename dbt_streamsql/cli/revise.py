@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from dbt_streamsql.cli.options import for_one_engine, print_json
+from dbt_streamsql.cli.common.options import for_one_engine, print_json
 from dbt_streamsql.engine import Engine
 from dbt_streamsql.engine.revisions import lines_after, lines_before
 from dbt_streamsql.meta.inspect.topology_text import printable

@@ -15,10 +15,15 @@ from typing import TypeVar
 import click
 
 from dbt_streamsql.adapter.dbt_commands import Invocation
-from dbt_streamsql.adapter.host import host_of_profile
 from dbt_streamsql.adapter.profile.profiles import credentials_of
-from dbt_streamsql.cli.options import FOLDER, engine_of_warehouse, errors_as_text, of_a_project
-from dbt_streamsql.cli.progress import told_on
+from dbt_streamsql.adapter.session.host import host_of_profile
+from dbt_streamsql.cli.common.options import (
+    FOLDER,
+    engine_of_warehouse,
+    errors_as_text,
+    of_a_project,
+)
+from dbt_streamsql.cli.common.progress import told_on
 from dbt_streamsql.durations import seconds_of
 from dbt_streamsql.engine import Engine
 from dbt_streamsql.errors import StreamSqlError

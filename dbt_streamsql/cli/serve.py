@@ -11,12 +11,12 @@ import click
 from click.core import ParameterSource
 
 from dbt_streamsql.adapter.common import secrets
-from dbt_streamsql.cli.options import PROJECT, errors_as_text
+from dbt_streamsql.cli.common.options import PROJECT, errors_as_text
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.client.open_store import open_database
 from dbt_streamsql.meta.model.addresses import STORE_FILE, file_of, in_file
 from dbt_streamsql.meta.model.tokens import Tokens
-from dbt_streamsql.meta.store.database import redact
+from dbt_streamsql.meta.store.sql.database import redact
 
 if TYPE_CHECKING:
     from fastapi import APIRouter

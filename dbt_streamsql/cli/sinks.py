@@ -8,8 +8,8 @@ from dataclasses import asdict
 
 import click
 
+from dbt_streamsql.cli.common.tables import console, print_table
 from dbt_streamsql.cli.status import of_one_store
-from dbt_streamsql.cli.tables import console, print_table
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore, Sink
 from dbt_streamsql.meta.model.stored_definition import stored_sink

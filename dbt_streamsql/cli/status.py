@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 
 import click
 
-from dbt_streamsql.cli.options import for_one_store
-from dbt_streamsql.cli.tables import console, plain, print_table
+from dbt_streamsql.cli.common.options import for_one_store
+from dbt_streamsql.cli.common.tables import console, plain, print_table
 from dbt_streamsql.meta import MetaStore, open_store
 from dbt_streamsql.meta.inspect import history, overview, topology_text
 from dbt_streamsql.meta.inspect.overview import (

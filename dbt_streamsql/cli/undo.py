@@ -6,7 +6,7 @@ import json
 
 import click
 
-from dbt_streamsql.cli.options import for_one_engine
+from dbt_streamsql.cli.common.options import for_one_engine
 from dbt_streamsql.engine import Engine
 
 

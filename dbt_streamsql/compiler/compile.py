@@ -29,9 +29,8 @@ from dbt_streamsql.compiler.rules.incrementalize import incrementalize
 from dbt_streamsql.compiler.state.ttl import still_forgetting, with_ttls
 from dbt_streamsql.compiler.wide.wide_query import build_wide, wide_in
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.plan.catalog import Catalog
-from dbt_streamsql.plan.compiled import PLAN_VERSION, REFRESH_MODES, CompiledPlan
-from dbt_streamsql.plan.relational import (
+from dbt_streamsql.plan.algebra.catalog import Catalog
+from dbt_streamsql.plan.algebra.relational import (
     CLOCK,
     Aggregate,
     Node,
@@ -39,7 +38,8 @@ from dbt_streamsql.plan.relational import (
     tables,
     walk,
 )
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX, WEIGHT, Column
+from dbt_streamsql.plan.compiled import PLAN_VERSION, REFRESH_MODES, CompiledPlan
 from dbt_streamsql.plan.state import StateTtl
 
 _FILE_OF_ROW = "_metadata"

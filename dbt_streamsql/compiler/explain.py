@@ -7,11 +7,10 @@ from dataclasses import replace
 from itertools import count
 
 from dbt_streamsql.compiler.lowering.view import View, top
-from dbt_streamsql.compiler.rules import fold, folded, limit
+from dbt_streamsql.compiler.rules import fold, grouped_sums, limit
 from dbt_streamsql.compiler.rules.match import by_key
 from dbt_streamsql.compiler.state.ttl import slots
-from dbt_streamsql.plan.operators import APPEND, RETRACT, UPSERT, Operator
-from dbt_streamsql.plan.relational import (
+from dbt_streamsql.plan.algebra.relational import (
     CLOCK,
     Aggregate,
     Branches,
@@ -29,7 +28,8 @@ from dbt_streamsql.plan.relational import (
     keys_of,
     scans,
 )
-from dbt_streamsql.plan.schema import Column
+from dbt_streamsql.plan.algebra.schema import Column
+from dbt_streamsql.plan.operators import APPEND, RETRACT, UPSERT, Operator
 from dbt_streamsql.plan.sink_reuse import index_paths
 from dbt_streamsql.plan.state import State, StateTtl
 
@@ -194,7 +194,7 @@ def _strategy(node: Node) -> str:
             else "inner join, and padding"
         )
         return f"{what}; {first} show which rows gain their first or lose their last"
-    if isinstance(node, Aggregate) and folded.applies(node):
+    if isinstance(node, Aggregate) and grouped_sums.applies(node):
         return "old values are computed once for the affected groups, then the change is added"
     if isinstance(node, Aggregate | Window):
         if keys_of(node):

@@ -9,14 +9,20 @@ from dbt_streamsql.__version__ import version
 from dbt_streamsql.compiler.codegen.render_sql import plain
 from dbt_streamsql.compiler.codegen.tree_json import node_of, tree_of
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.plan import relational
-from dbt_streamsql.plan.catalog import Catalog
+from dbt_streamsql.plan.algebra import relational
+from dbt_streamsql.plan.algebra.catalog import Catalog
+from dbt_streamsql.plan.algebra.relational import (
+    CLOCK,
+    Node,
+    Scan,
+    children,
+    walk,
+)
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.document import PlanDocument, PlanNode, differences
-from dbt_streamsql.plan.expression import ident
 from dbt_streamsql.plan.operators import Operator
-from dbt_streamsql.plan.relational import CLOCK, Node, Scan, children, walk
 from dbt_streamsql.plan.state import DEDUPLICATE, LIMIT, RANK
+from dbt_streamsql.quoting import quote
 
 _TYPES: Mapping[type[Any], str] = {
     relational.Aggregate: "group-aggregate",
@@ -127,7 +133,7 @@ def _schemas(
         for name in node.columns
     ]
     wanted = dict.fromkeys(number for number, _ in places)
-    items = ", ".join(f"n{n}.{ident(name)} AS c{at}" for at, (n, name) in enumerate(places))
+    items = ", ".join(f"n{n}.{quote(name)} AS c{at}" for at, (n, name) in enumerate(places))
     rows = " CROSS JOIN ".join(f"(\n{plain(numbered[n])}\n) n{n}" for n in wanted)
     types = catalog.schema(f"SELECT {items} FROM {rows}") if places else ()
     found: dict[int, tuple[tuple[str, str], ...]] = dict.fromkeys(numbered, ())

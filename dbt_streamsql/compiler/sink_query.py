@@ -13,8 +13,8 @@ from dbt_streamsql.compiler.parsing.names import table_uses
 from dbt_streamsql.compiler.parsing.parse import parse
 from dbt_streamsql.compiler.stream_query import compile_stream
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.plan.catalog import Catalog, TableInfo
-from dbt_streamsql.plan.schema import Column
+from dbt_streamsql.plan.algebra.catalog import Catalog, TableInfo
+from dbt_streamsql.plan.algebra.schema import Column
 
 _MANY = GENERATORS | {"window"}
 _CLAUSES = ("laterals", "joins", "pivots")

@@ -8,9 +8,9 @@ from dbt_streamsql.compiler.compile import compile_view
 from dbt_streamsql.compiler.parsing.names import replace_tables, table_uses
 from dbt_streamsql.compiler.parsing.parse import parse as parsed
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.plan.catalog import Catalog, TableInfo
+from dbt_streamsql.plan.algebra.catalog import Catalog, TableInfo
+from dbt_streamsql.plan.algebra.schema import Column
 from dbt_streamsql.plan.compiled import CompiledPlan, PlanMode
-from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName, quote
 
 _TIME = "streamsql_time_of_record"

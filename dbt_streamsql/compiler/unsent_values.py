@@ -15,12 +15,17 @@ from dbt_streamsql.compiler.codegen.render_sql import render
 from dbt_streamsql.compiler.codegen.tree_json import node_of
 from dbt_streamsql.compiler.compile import compile_view
 from dbt_streamsql.compiler.stream_query import OneStream
-from dbt_streamsql.plan.catalog import Catalog, TableInfo
+from dbt_streamsql.plan.algebra.catalog import Catalog, TableInfo
+from dbt_streamsql.plan.algebra.expression import Expr, fill
+from dbt_streamsql.plan.algebra.relational import (
+    Input,
+    Output,
+    Scan,
+    Select,
+)
+from dbt_streamsql.plan.algebra.schema import Column
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.expression import Expr, fill
-from dbt_streamsql.plan.relational import Input, Output, Scan, Select
-from dbt_streamsql.plan.schema import Column
-from dbt_streamsql.plan.unsent import LACKS, LACKS_TYPE, Carrying
+from dbt_streamsql.plan.definition.unsent import LACKS, LACKS_TYPE, Carrying
 from dbt_streamsql.quoting import quote
 
 OPERATION = "_op"

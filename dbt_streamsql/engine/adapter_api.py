@@ -8,10 +8,10 @@ from typing import Any
 
 from dbt_streamsql.compiler.parsing.parse import statements
 from dbt_streamsql.compiler.parsing.sql_functions import Function, Parameter
-from dbt_streamsql.engine.consistent_reads import ConsistentReads, Earlier
-from dbt_streamsql.engine.current import CurrentEpoch
 from dbt_streamsql.engine.definitions import configuration_of
-from dbt_streamsql.engine.user_sql import expanded, expanded_to_store
+from dbt_streamsql.engine.reads.consistent_reads import ConsistentReads, Earlier
+from dbt_streamsql.engine.reads.current import CurrentEpoch
+from dbt_streamsql.engine.reads.user_sql import expanded, expanded_to_store
 from dbt_streamsql.meta import Job
 from dbt_streamsql.meta.model.stored_definition import plan_of
 from dbt_streamsql.quoting import TableName

@@ -8,24 +8,26 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.engine.adapter_api import AdapterApi
-from dbt_streamsql.engine.consistent_reads import ConsistentReads
-from dbt_streamsql.engine.current import CurrentEpoch
 from dbt_streamsql.engine.definitions import Definitions
 from dbt_streamsql.engine.epochs import EpochControl
 from dbt_streamsql.engine.maintenance import Maintenance
 from dbt_streamsql.engine.options import EngineOptions
 from dbt_streamsql.engine.queries import Queries
+from dbt_streamsql.engine.reads.consistent_reads import ConsistentReads
+from dbt_streamsql.engine.reads.current import CurrentEpoch
+from dbt_streamsql.engine.reads.spark_catalog import SparkCatalog
+from dbt_streamsql.engine.reads.user_sql import expanded
 from dbt_streamsql.engine.revisions import Revisions
 from dbt_streamsql.engine.sinks import SinkManager
-from dbt_streamsql.engine.spark_catalog import SparkCatalog
 from dbt_streamsql.engine.tables import TableDefiner
-from dbt_streamsql.engine.user_sql import expanded
 from dbt_streamsql.meta import open_store
 from dbt_streamsql.meta.model.addresses import store_of
 from dbt_streamsql.runtime.core.clock import SystemClock
 from dbt_streamsql.runtime.core.epoch_state import Warehouse
+from dbt_streamsql.runtime.core.ways import Costs
 from dbt_streamsql.runtime.refresh.spark_program import SparkProgram
 from dbt_streamsql.runtime.spark.session_pool import SessionPool
+from dbt_streamsql.storage.java import is_connect
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ def parts_of(spark: SparkSession, catalog: str, meta: str, options: EngineOption
         options.tuning,
         options.clock or SystemClock(),
         programs=SparkProgram,
+        # A server has been running already.
+        costs=Costs(0.0 if is_connect(spark) else options.tuning.warm_up_seconds),
     )
     current = CurrentEpoch(store)
 

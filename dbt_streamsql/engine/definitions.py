@@ -17,7 +17,7 @@ from dbt_streamsql.compiler.sink_query import compile_sink
 from dbt_streamsql.compiler.stream_query import Upserts, compile_stream, timed_columns
 from dbt_streamsql.compiler.unsent_values import OPERATION, carrying_of
 from dbt_streamsql.connectors.sources.source import Omitting, Source
-from dbt_streamsql.engine.spark_catalog import SparkCatalog
+from dbt_streamsql.engine.reads.spark_catalog import SparkCatalog
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Job, Sink
 from dbt_streamsql.meta.model.stored_definition import (
@@ -29,14 +29,14 @@ from dbt_streamsql.meta.model.stored_definition import (
     stored_sink,
     tree_of,
 )
-from dbt_streamsql.plan import drift
-from dbt_streamsql.plan.catalog import TableInfo
+from dbt_streamsql.plan.algebra.catalog import TableInfo
+from dbt_streamsql.plan.algebra.schema import Column
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.meaning import differing, meaning
-from dbt_streamsql.plan.redefinition import METADATA, SHADOW, Redefinition
-from dbt_streamsql.plan.schema import Column
+from dbt_streamsql.plan.definition import drift
+from dbt_streamsql.plan.definition.meaning import differing, meaning
+from dbt_streamsql.plan.definition.redefinition import METADATA, SHADOW, Redefinition
+from dbt_streamsql.plan.definition.unsent import Carrying
 from dbt_streamsql.plan.state import KEPT, StateTtl
-from dbt_streamsql.plan.unsent import Carrying
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.deliver import deliver
 from dbt_streamsql.runtime.ingest.sequenced import extended

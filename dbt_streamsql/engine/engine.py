@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from dbt_streamsql.compiler.wide.branches import Branch
 from dbt_streamsql.engine.build import EngineParts, parts_of
-from dbt_streamsql.engine.consistent_reads import Reader
 from dbt_streamsql.engine.options import (
     EngineOptions,
     EventTime,
@@ -23,6 +22,7 @@ from dbt_streamsql.engine.options import (
     WideOptions,
     values_of,
 )
+from dbt_streamsql.engine.reads.consistent_reads import Reader
 from dbt_streamsql.engine.store_recovery import RecoveryReport
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import MetaStore

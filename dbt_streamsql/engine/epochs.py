@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from dbt_streamsql.engine.consistent_reads import ConsistentReads
-from dbt_streamsql.engine.current import CurrentEpoch
 from dbt_streamsql.engine.definitions import Definitions
+from dbt_streamsql.engine.reads.consistent_reads import ConsistentReads
+from dbt_streamsql.engine.reads.current import CurrentEpoch
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Fence
 from dbt_streamsql.quoting import TableName
@@ -56,7 +56,8 @@ class EpochControl:
         """Open an epoch that later calls join, and pin the inputs of all views at this moment.
 
         Waits while another process runs an epoch on this warehouse; finishes or undoes the work of
-        a dead one. Returns the number of the last committed barrier.
+        a dead one. Returns the number of the last committed barrier (0: there is none).
+        An epoch that is open already stays open.
         """
         with self.lock:
             if self.current.epoch is None:
@@ -69,7 +70,8 @@ class EpochControl:
     def publish(self, leave_out: Collection[str] = ()) -> Report:
         """Publish what the open epoch staged as one barrier; without one, an empty report.
 
-        The sinks of `leave_out` receive nothing.
+        All its tables become visible together, or none does (FLIP-276). The sinks of `leave_out`
+        receive nothing. Error: META_CONFLICT when another runner took over.
         """
         with self.lock:
             epoch = self._taken()

@@ -4,8 +4,8 @@ more, SQL views for readers without an engine, rebuilding a lost store."""
 from __future__ import annotations
 
 from dbt_streamsql.durations import orphan_age
-from dbt_streamsql.engine.consistent_reads import ConsistentReads
 from dbt_streamsql.engine.epochs import EpochControl
+from dbt_streamsql.engine.reads.consistent_reads import ConsistentReads
 from dbt_streamsql.engine.store_recovery import RecoveryReport, rebuild
 from dbt_streamsql.meta import Published
 from dbt_streamsql.runtime.core.epoch_state import Warehouse

@@ -69,7 +69,8 @@ class TableOptions:
 class ViewOptions:
     """How a view is maintained.
 
-    `refresh_mode`: auto, incremental or full. `changelog`: keep its changes in
+    `refresh_mode`: auto, incremental, incremental_strict or full (docs/materialized_view.md).
+    `changelog`: keep its changes in
     `<name>__changelog`. `state_ttl`: how long its operators keep state, as docs/state_ttl.md
     describes (FLIP-292); a `plan` file sets it for each operator instead.
     """

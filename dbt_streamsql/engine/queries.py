@@ -6,9 +6,9 @@ from pyspark.sql import DataFrame, Row
 
 from dbt_streamsql.compiler.plan_file import document_of
 from dbt_streamsql.compiler.state import ttl_oracle
-from dbt_streamsql.engine.consistent_reads import ConsistentReads, Reader
-from dbt_streamsql.engine.current import CurrentEpoch
-from dbt_streamsql.engine.spark_catalog import SparkCatalog
+from dbt_streamsql.engine.reads.consistent_reads import ConsistentReads, Reader
+from dbt_streamsql.engine.reads.current import CurrentEpoch
+from dbt_streamsql.engine.reads.spark_catalog import SparkCatalog
 from dbt_streamsql.meta.inspect.wait import wait_for
 from dbt_streamsql.meta.model.stored_definition import plan_of
 from dbt_streamsql.plan.compiled import CompiledPlan

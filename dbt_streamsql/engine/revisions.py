@@ -8,12 +8,12 @@ from dataclasses import replace
 from dbt_streamsql.compiler.correction_statements import correction
 from dbt_streamsql.engine.definitions import Definitions
 from dbt_streamsql.engine.epochs import EpochControl
-from dbt_streamsql.engine.user_sql import expanded_to_store
+from dbt_streamsql.engine.reads.user_sql import expanded_to_store
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.meta.model.stored_definition import definition_of
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.redefinition import SHADOW, Redefinition
+from dbt_streamsql.plan.definition.redefinition import SHADOW, Redefinition
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
 from dbt_streamsql.runtime.core.storage_errors import translate_storage_errors

@@ -8,7 +8,7 @@ from typing import Any
 from dbt_streamsql.compiler.sink_query import table_of
 from dbt_streamsql.engine.definitions import Definitions
 from dbt_streamsql.engine.epochs import EpochControl
-from dbt_streamsql.engine.user_sql import expanded_to_store
+from dbt_streamsql.engine.reads.user_sql import expanded_to_store
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Sink
 from dbt_streamsql.meta.model.stored_definition import StoredSink

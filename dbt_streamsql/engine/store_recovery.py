@@ -12,16 +12,16 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.engine.definitions import Definitions
-from dbt_streamsql.engine.spark_catalog import SparkCatalog
+from dbt_streamsql.engine.reads.spark_catalog import SparkCatalog
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Barrier, Fence, Job, TableVersion
 from dbt_streamsql.meta.model.records import Pin
 from dbt_streamsql.meta.model.stored_definition import definition_of, named, plan_of
 from dbt_streamsql.meta.store.recovery import Ledger
-from dbt_streamsql.plan import drift
+from dbt_streamsql.plan.algebra.relational import CLOCK
+from dbt_streamsql.plan.algebra.schema import Column, visible
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.relational import CLOCK
-from dbt_streamsql.plan.schema import Column, visible
+from dbt_streamsql.plan.definition import drift
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.changelog import changelog_table
 from dbt_streamsql.runtime.core.definition_property import Definition
@@ -35,7 +35,7 @@ from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import files
 
 if TYPE_CHECKING:
-    from dbt_streamsql.engine.consistent_reads import ConsistentReads
+    from dbt_streamsql.engine.reads.consistent_reads import ConsistentReads
 
 
 Define = Callable[..., tuple[Job, CompiledPlan, Any]]

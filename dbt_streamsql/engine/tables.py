@@ -15,7 +15,6 @@ from dbt_streamsql.compiler.wide.branches import Branch, wide_of
 from dbt_streamsql.compiler.wide.statement_set import branches_of
 from dbt_streamsql.compiler.wide.wide_query import wide_query
 from dbt_streamsql.durations import event_times
-from dbt_streamsql.engine.current import CurrentEpoch
 from dbt_streamsql.engine.definitions import Definitions, configuration_of
 from dbt_streamsql.engine.epochs import EpochControl
 from dbt_streamsql.engine.options import (
@@ -26,8 +25,9 @@ from dbt_streamsql.engine.options import (
     ViewOptions,
     WideOptions,
 )
-from dbt_streamsql.engine.spark_catalog import SparkCatalog
-from dbt_streamsql.engine.user_sql import expanded_to_store
+from dbt_streamsql.engine.reads.current import CurrentEpoch
+from dbt_streamsql.engine.reads.spark_catalog import SparkCatalog
+from dbt_streamsql.engine.reads.user_sql import expanded_to_store
 from dbt_streamsql.errors import Place
 from dbt_streamsql.meta.model.stored_definition import definition_of
 from dbt_streamsql.plan.compiled import CompiledPlan
@@ -130,7 +130,15 @@ class TableDefiner:
         view: ViewOptions = ViewOptions(),
         options: TableOptions = TableOptions(),
     ) -> TableReport:
-        """Define a view, or redefine it, and bring it up to date."""
+        """Define a view, or redefine it, and bring it up to date.
+
+        `name`: `schema.table`, or with a catalog. `sql`: one SELECT over tables by name, whose
+        columns, with their names and Spark types, are those of the view. The view then equals its
+        query over its inputs at each barrier: R[t] = q(A[t]) (seed 004). A new definition keeps
+        the rows that it can. Joins the open epoch, otherwise it is its own epoch.
+        Errors: SQL_INVALID, SQL_UNSUPPORTED (`refresh_mode: incremental`), TABLE_MISSING, CYCLE,
+        RESERVED_NAME, CONFIG_INVALID, STATE_TTL_INVALID, TABLE_EXISTS, DUPLICATE_WRITER.
+        """
         table = self._named(name).checked()
         place = Place(options.unique_id or str(table))
         ttl = _ttl(view, sql, place)

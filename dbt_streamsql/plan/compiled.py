@@ -8,18 +8,18 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.plan import steps as step_types
+from dbt_streamsql.plan.algebra.expression import fill
+from dbt_streamsql.plan.algebra.relational import CLOCK
+from dbt_streamsql.plan.algebra.schema import Column
 from dbt_streamsql.plan.document import PlanDocument
 from dbt_streamsql.plan.explained import nodes_of, unbounded
-from dbt_streamsql.plan.expression import fill
 from dbt_streamsql.plan.operators import Operator, print_operators
-from dbt_streamsql.plan.printer import print_program
-from dbt_streamsql.plan.relational import CLOCK
-from dbt_streamsql.plan.schema import Column
+from dbt_streamsql.plan.program import steps as step_types
+from dbt_streamsql.plan.program.printer import print_program
+from dbt_streamsql.plan.program.steps import Component, Derived, Step
+from dbt_streamsql.plan.program.tags import STEP_KINDS, tag_of
 from dbt_streamsql.plan.sink_reuse import print_sinks, sinks
 from dbt_streamsql.plan.state import State
-from dbt_streamsql.plan.steps import Component, Derived, Step
-from dbt_streamsql.plan.tags import STEP_KINDS, tag_of
 
 REFRESH_MODES = ("auto", "incremental", "incremental_strict", "full")
 """auto: incremental where possible. incremental: the same, but a full refresh is logged as a

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.store.api import Leaders
 from dbt_streamsql.meta.store.leaders import LEADER_SECONDS
-from dbt_streamsql.meta.store.lock import new_owner
+from dbt_streamsql.meta.store.sql.lock import new_owner
 
 SAYS_SECONDS = LEADER_SECONDS / 3
 """How often a leader sends a heartbeat, and a standby asks to lead."""

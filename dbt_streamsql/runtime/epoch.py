@@ -12,7 +12,7 @@ from dbt_streamsql.meta import NOOP, Job, Sink, TableVersion
 from dbt_streamsql.meta.model import topology
 from dbt_streamsql.meta.model.stored_definition import definition_of
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.redefinition import METADATA, Redefinition
+from dbt_streamsql.plan.definition.redefinition import METADATA, Redefinition
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.changelog import changelog_table
 from dbt_streamsql.runtime.core import definition_property
@@ -36,7 +36,8 @@ from dbt_streamsql.runtime.ingest import stream_definition
 from dbt_streamsql.runtime.ingest.stream_definition import Stream
 from dbt_streamsql.runtime.ingest.stream_ingest import StreamIngest
 from dbt_streamsql.runtime.publish import openlineage, publish
-from dbt_streamsql.runtime.refresh.view_refresh import RefreshTask, Rewrite
+from dbt_streamsql.runtime.refresh.full_query import Rewrite
+from dbt_streamsql.runtime.refresh.view_refresh import RefreshTask
 from dbt_streamsql.runtime.upkeep import retention, worn_tables
 from dbt_streamsql.storage.iceberg import metadata, provenance, staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata

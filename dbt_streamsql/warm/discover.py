@@ -81,7 +81,7 @@ def wanted() -> bool:
             allowed="on, off",
             hint="unset it, or set it to off to run without a warm engine",
         )
-    return switch != "off" and os.name == "posix"
+    return switch != "off"
 
 
 def unfit(record: Record, settings: SessionSettings) -> str:

@@ -98,13 +98,12 @@ def status(settings: SessionSettings) -> tuple[Record, State | None, str] | None
 
 
 def _check(settings: SessionSettings) -> None:
-    problem = ""
     if settings.method != "embedded":
-        problem = f"`method: {settings.method}` does not use a warm engine"
-    elif os.name != "posix":
-        problem = "this platform does not support a warm engine"
-    if problem:
-        raise StreamSqlError("SERVER", problem, allowed="`method: embedded` on Linux or macOS")
+        raise StreamSqlError(
+            "SERVER",
+            f"`method: {settings.method}` does not use a warm engine",
+            allowed="`method: embedded`",
+        )
 
 
 def _launch(place: Place, settings: SessionSettings, idle_seconds: float) -> Record:

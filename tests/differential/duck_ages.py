@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from dbt_streamsql.plan.relational import CLOCK
-from dbt_streamsql.plan.schema import WEIGHT
+from dbt_streamsql.plan.algebra.relational import CLOCK
+from dbt_streamsql.plan.algebra.schema import WEIGHT
 from dbt_streamsql.quoting import TableName
 from tests.differential.duck_world import DuckWorld
 

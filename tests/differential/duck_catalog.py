@@ -11,8 +11,8 @@ import sqlglot
 from sqlglot import exp
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.plan.catalog import TableInfo
-from dbt_streamsql.plan.schema import Column
+from dbt_streamsql.plan.algebra.catalog import TableInfo
+from dbt_streamsql.plan.algebra.schema import Column
 from dbt_streamsql.quoting import TableName
 from tests.differential.duck_dialect import to_duck
 from tests.support.product import AGGREGATES, GENERATORS, VOLATILE, WINDOWS

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from dbt_streamsql.plan.algebra.expression import fill
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.expression import fill
-from dbt_streamsql.plan.redefinition import NOW, STORED
+from dbt_streamsql.plan.definition.redefinition import NOW, STORED
 from tests.differential.duck_dialect import to_duck
 from tests.differential.duck_relations import DuckRelations
 from tests.differential.duck_world import DuckWorld

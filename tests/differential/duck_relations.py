@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from hashlib import blake2s
 
-from dbt_streamsql.plan import steps
+from dbt_streamsql.plan.algebra.schema import WEIGHT
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.fold_values import folded
-from dbt_streamsql.plan.schema import WEIGHT
-from dbt_streamsql.plan.steps import Fold, Meeting, asked
+from dbt_streamsql.plan.program import steps
+from dbt_streamsql.plan.program.fold_values import folded
+from dbt_streamsql.plan.program.steps import Fold, Meeting, asked
 from dbt_streamsql.quoting import quote
 from tests.differential.duck_dialect import to_duck, to_duck_type
 from tests.differential.duck_world import DuckWorld

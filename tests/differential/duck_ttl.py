@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from random import Random
 
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.fold_values import WRITTEN
 from dbt_streamsql.plan.moments import AFTER, BEFORE, Moments
+from dbt_streamsql.plan.program.fold_values import WRITTEN
 from dbt_streamsql.plan.state import StateTtl
 from dbt_streamsql.quoting import TableName, quote
 from tests.differential.duck_ages import AgedWorld

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import duckdb
 
-from dbt_streamsql.plan.catalog import TableInfo
-from dbt_streamsql.plan.schema import WEIGHT, Column
+from dbt_streamsql.plan.algebra.catalog import TableInfo
+from dbt_streamsql.plan.algebra.schema import WEIGHT, Column
 from dbt_streamsql.quoting import TableName
 from tests.differential.duck_dialect import to_duck, to_duck_type
 

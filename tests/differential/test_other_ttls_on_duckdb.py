@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from dbt_streamsql.plan.fold_values import WRITTEN
-from dbt_streamsql.plan.redefinition import COMPATIBLE, METADATA
+from dbt_streamsql.plan.definition.redefinition import COMPATIBLE, METADATA
+from dbt_streamsql.plan.program.fold_values import WRITTEN
 from dbt_streamsql.plan.state import KEPT, StateTtl
 from tests.differential.duck_epoch import DuckEpoch
 from tests.differential.duck_ttl import (

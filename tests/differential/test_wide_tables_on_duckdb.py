@@ -13,7 +13,7 @@ import pytest
 
 from dbt_streamsql.errors import Place
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.redefinition import METADATA, SHADOW
+from dbt_streamsql.plan.definition.redefinition import METADATA, SHADOW
 from tests.differential.duck_catalog import DuckCatalog
 from tests.differential.duck_dialect import to_duck
 from tests.differential.duck_epoch import DuckEpoch

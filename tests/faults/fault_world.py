@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 
 from dbt_streamsql import Engine
 from dbt_streamsql.meta import MetaStore, open_store
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import TableName
 from tests.faults import fault_scenario as scenario
 from tests.faults.fault_child import FAILED, Orders

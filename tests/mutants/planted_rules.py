@@ -111,8 +111,8 @@ RULES: dict[str, Planted] = {
     # -- recomputed keys, joins, unions, generators ----------------------------------------------
     "keyed-null-key": (
         "restricted",
-        Text("i.{escape(ident(key))} <=> k.{escape(ident(key))}"),
-        "i.{escape(ident(key))} = k.{escape(ident(key))}",
+        Text("i.{escape(quote(key))} <=> k.{escape(quote(key))}"),
+        "i.{escape(quote(key))} = k.{escape(quote(key))}",
         "the group of the NULL key is not recomputed",
         "having,window sum",
     ),
@@ -356,7 +356,7 @@ RULES: dict[str, Planted] = {
     ),
     "folded-new-group": (
         ("_moved", "Aggregate"),
-        'lived = f"t.{escape(ident(spec.alive))} IS NOT NULL"',
+        'lived = f"t.{escape(quote(spec.alive))} IS NOT NULL"',
         'lived = "true"',
         "a group that was not there is taken away",
         "group basic,filter,join",

@@ -329,6 +329,20 @@ SPARK: dict[str, Planted] = {
         "what was deleted is not read",
         "foreign_writers",
     ),
+    "file-rows-deleted": (
+        ("_live", "FileRows"),
+        "rows, positions = rows.filter(lives), positions.filter(lives)",
+        "",
+        "rows that a deletion vector deletes are read from files",
+        "file_rows",
+    ),
+    "file-rows-by-name": (
+        ("_rows", "FileRows"),
+        "names = [ids.get(field.metadata[FIELD_ID.encode()]) for field in wanted]",
+        "names = wanted.names",
+        "columns of files are found by their names of today",
+        "file_rows",
+    ),
     "files-that-are-live": (
         "_in_files",
         Text("FROM {files.marked} WHERE _deleted)"),

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX
 from tests.property.grammar import scenario
 from tests.support.catalogs import drop_schema
 

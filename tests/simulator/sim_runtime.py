@@ -18,9 +18,9 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from dbt_streamsql.meta import Job, Retention
+from dbt_streamsql.plan.algebra.schema import Column
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.redefinition import SHADOW, Redefinition
-from dbt_streamsql.plan.schema import Column
+from dbt_streamsql.plan.definition.redefinition import SHADOW, Redefinition
 from dbt_streamsql.quoting import TableName
 from tests.oracle.zset import ZSet, add
 from tests.simulator.sim_lake import KINDS, query

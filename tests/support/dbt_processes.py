@@ -12,7 +12,7 @@ DBT = "from dbt.cli.main import cli; cli()"
 
 DBT_THAT_DIES = """
 import os, signal, sys
-from dbt_streamsql.runtime import durable
+from dbt_streamsql.runtime.core import failpoints
 
 step = sys.argv.pop(1)
 
@@ -20,7 +20,7 @@ def observe(name, moment):
     if (name, moment) == (step, "after"):
         os.kill(os.getpid(), signal.SIGKILL)
 
-durable.observers.append(observe)
+failpoints.observers.append(observe)
 """
 
 

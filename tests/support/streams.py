@@ -12,6 +12,7 @@ from dbt_streamsql.connectors.sources.source import (
     PROBLEM,
     RAW,
     UNSENT,
+    end_of,
 )
 from dbt_streamsql.errors import Place
 
@@ -57,12 +58,12 @@ def through(source, spark, *names, after=None, most=1000):
     """
     total, at = [], after
     for _ in range(most):
-        end = source.end(spark, at)
-        if end is None:
-            return total, at
-        once = records(source, spark, at, end.position, *names)
-        # As texts: NaN is not equal to itself.
-        assert repr(records(source, spark, at, end.position, *names)) == repr(once)
+        with end_of(source, spark, at) as end:
+            if end is None:
+                return total, at
+            once = records(source, spark, at, end.position, *names)
+            # As texts: NaN is not equal to itself.
+            assert repr(records(source, spark, at, end.position, *names)) == repr(once)
         if end.records is not None:
             assert (end.records == 0) is (not once)
         source.release(spark, end.position)

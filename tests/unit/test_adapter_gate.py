@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import threading
 
-from dbt_streamsql.adapter.host import RunGate
+from dbt_streamsql.adapter.session.host import RunGate
 from tests.support import patience
 
 

@@ -14,8 +14,8 @@ from dbt_streamsql.adapter import seeds
 from dbt_streamsql.adapter.common.error_messages import cause_of
 from dbt_streamsql.adapter.common.relation import StreamSqlColumn, StreamSqlRelation
 from dbt_streamsql.adapter.config import model_config
-from dbt_streamsql.adapter.connections import is_query
 from dbt_streamsql.adapter.impl import StreamSqlAdapter
+from dbt_streamsql.adapter.session.connections import is_query
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.report import TableReport
 from dbt_streamsql.storage.locations import Roots

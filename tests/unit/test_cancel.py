@@ -10,8 +10,8 @@ import pytest
 from dbt.adapters.contracts.connection import ConnectionState
 from dbt.adapters.exceptions import FailedToConnectError
 
-from dbt_streamsql.adapter import connections
-from dbt_streamsql.adapter.connections import StreamSqlConnectionManager
+from dbt_streamsql.adapter.session import connections
+from dbt_streamsql.adapter.session.connections import StreamSqlConnectionManager
 from tests.support import patience
 
 

@@ -36,11 +36,11 @@ def test_the_cheapest_of_the_other_ways_counts():
 
 def test_past_runs_tell_of_the_way_that_they_went():
     past = [
-        run("incremental", 4.0, expected=2.0),
-        run("append", 1.0, expected=1.0),
-        run("incremental", 3.0, expected=1.0, strategy="compare"),
-        run("full", 5.0, expected=10.0),
-        run("full", 5.0),
+        run("incremental", 4.0, expected=2.0, factor=2.0),
+        run("append", 1.0, expected=1.0, factor=1.0),
+        run("incremental", 3.0, expected=1.0, factor=3.0, strategy="compare"),
+        run("full", 5.0, expected=10.0, factor=0.5),
+        run("full", 5.0, expected=1.0),
     ]
     assert by_past_runs(past) == {CHANGES: [2.0, 1.0], COMPARE: [3.0], FULL: [0.5]}
 

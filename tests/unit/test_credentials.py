@@ -6,8 +6,8 @@ import pytest
 from dbt_common.exceptions import DbtRuntimeError
 
 from dbt_streamsql.adapter.common.secrets import scrub
-from dbt_streamsql.adapter.host import host_of, host_of_profile
 from dbt_streamsql.adapter.profile.credentials import StreamSqlCredentials
+from dbt_streamsql.adapter.session.host import host_of, host_of_profile
 from dbt_streamsql.meta import Retention
 
 

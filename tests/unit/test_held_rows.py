@@ -10,9 +10,9 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from dbt_streamsql.plan.steps import Component, Derived, Fold
+from dbt_streamsql.plan.program.steps import Component, Derived, Fold
 from dbt_streamsql.runtime.core.stored_rows import FILE, POSITION, StoredRows
-from dbt_streamsql.runtime.refresh import held_rows
+from dbt_streamsql.runtime.write import held_rows
 
 ADD = (
     Component("n", "add", "bigint"),

@@ -8,8 +8,6 @@ import pytest
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.spark import java
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX scripts")
-
 
 @pytest.fixture(autouse=True)
 def bare_machine(monkeypatch, tmp_path):

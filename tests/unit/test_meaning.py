@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbt_streamsql.plan.meaning import differing, meaning
+from dbt_streamsql.plan.definition.meaning import differing, meaning
 
 
 @pytest.mark.parametrize(

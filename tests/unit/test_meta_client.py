@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,7 +22,7 @@ from dbt_streamsql.meta.client.client import (
 )
 from dbt_streamsql.meta.service.access.holds import Holds
 from dbt_streamsql.meta.store.api import Leaders, Leases, StagedLedger
-from dbt_streamsql.meta.store.schema import SCHEMA_VERSION
+from dbt_streamsql.meta.store.sql.schema import SCHEMA_VERSION
 from tests.support import patience
 from tests.support.histories import Clock
 
@@ -150,7 +149,7 @@ def test_an_address_where_a_token_would_not_be_safe_is_refused(url: str) -> None
 
 def test_nobody_there_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(transport, "time", SimpleNamespace(sleep=pauses.append))
+    monkeypatch.setattr("time.sleep", pauses.append)
     error = refusal(lambda: open_store("http://127.0.0.1:1"))
     assert error.code == "META_UNREACHABLE"
     assert "http://127.0.0.1:1: ConnectError" in error.given

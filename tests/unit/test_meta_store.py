@@ -13,8 +13,8 @@ from sqlalchemy import event
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job, MetaReader, MetaStore, Retention, TableVersion, open_store
-from dbt_streamsql.meta.store.database import redact
-from dbt_streamsql.meta.store.schema import SCHEMA_VERSION
+from dbt_streamsql.meta.store.sql.database import redact
+from dbt_streamsql.meta.store.sql.schema import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import re
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -155,7 +158,7 @@ def test_the_product_is_found_and_quickly():
 
 
 CAMPAIGNS = ("differential", "faults", "isolation", "mutants", "property", "simulator")
-STAY = re.compile(r"dbt_streamsql(\.(errors|quoting|meta|plan(\.\w+)?))?")
+STAY = re.compile(r"dbt_streamsql(\.(errors|quoting|meta|plan(\.\w+)*))?")
 """What may be imported as it is: the public package, and what keeps its names."""
 
 
@@ -180,3 +183,34 @@ def test_campaigns_name_no_file_of_the_product_that_may_move(campaign):
         if name.partition(".")[0] == product.PACKAGE and not STAY.fullmatch(name)
     ]
     assert wrong == []
+
+
+def _programs():
+    """The programs that tests start from a text: (file, module, name)."""
+    for path in sorted(TESTS.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            text = (
+                dedent(node.value)
+                if isinstance(node, ast.Constant) and isinstance(node.value, str)
+                else ""
+            )
+            if f"from {product.PACKAGE}" not in text:
+                continue
+            with suppress(SyntaxError):
+                for found in ast.walk(ast.parse(text)):
+                    if isinstance(found, ast.ImportFrom) and found.module:
+                        yield from ((path.name, found.module, each.name) for each in found.names)
+
+
+def _is_there(module, name):
+    try:
+        found = importlib.import_module(module)
+    except ImportError:
+        return False
+    return hasattr(found, name) or importlib.util.find_spec(f"{module}.{name}") is not None
+
+
+def test_programs_that_tests_start_import_what_there_is():
+    programs = [each for each in _programs() if each[1].startswith(product.PACKAGE)]
+    assert len(programs) > 5
+    assert [each for each in programs if not _is_there(*each[1:])] == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbt_streamsql.adapter.connections import is_query
+from dbt_streamsql.adapter.session.connections import is_query
 
 
 @pytest.mark.parametrize(

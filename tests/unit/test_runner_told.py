@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dbt_streamsql.cli.progress import Board, Lines
+from dbt_streamsql.cli.common.progress import Board, Lines
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runner.events import Event
 from dbt_streamsql.runner.patience import LONGEST_SECONDS, Backoff

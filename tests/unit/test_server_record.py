@@ -21,8 +21,6 @@ from dbt_streamsql.warm.record import (
     versions,
 )
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="there is no warm engine elsewhere")
-
 
 @pytest.fixture
 def settings(tmp_path, monkeypatch):

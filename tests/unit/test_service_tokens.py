@@ -109,6 +109,18 @@ def test_an_entry_that_cannot_be_meant_is_refused(file: Path, entry: object, pro
     assert problem in text
 
 
+def test_all_that_is_wrong_with_the_entries_is_reported_at_once(file: Path) -> None:
+    listed = [
+        {"name": "a b", "role": "king", "token": LONG},
+        {"name": "good", "role": "run", "token": "good-" + LONG},
+        {"name": "c", "role": "read", "sha256": "0"},
+    ]
+    given = refused(write(file, yaml.safe_dump({"tokens": listed})))
+    assert given.count("entry 1: ") == 2
+    assert "entry 2: " not in given
+    assert "entry 3: `sha256`" in given
+
+
 @pytest.mark.parametrize(
     "text", ["", "short", f"{LONG}\n{LONG}", "tokens: []", "tokens: {a: b}", "- a", "a: [", "\x00"]
 )

@@ -6,8 +6,8 @@ import pytest
 
 from dbt_streamsql.compiler.sink_query import _plain, table_of
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.plan.catalog import TableInfo
-from dbt_streamsql.plan.schema import Column
+from dbt_streamsql.plan.algebra.catalog import TableInfo
+from dbt_streamsql.plan.algebra.schema import Column
 from dbt_streamsql.quoting import TableName
 
 TABLE = TableInfo(

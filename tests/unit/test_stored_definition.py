@@ -21,10 +21,10 @@ from dbt_streamsql.meta.model.stored_definition import (
     stored_sink,
     tree_of,
 )
-from dbt_streamsql.meta.store.schema import from_job
+from dbt_streamsql.meta.store.sql.schema import from_job
+from dbt_streamsql.plan.algebra.schema import Column
 from dbt_streamsql.plan.compiled import PLAN_VERSION, CompiledPlan
-from dbt_streamsql.plan.schema import Column
-from dbt_streamsql.plan.unsent import Carrying
+from dbt_streamsql.plan.definition.unsent import Carrying
 
 PLAN = CompiledPlan(
     *("SELECT 1", "incremental", "fold", (), ("lake.s.t",)),

@@ -10,7 +10,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from dbt_streamsql.plan.schema import WEIGHT
+from dbt_streamsql.plan.algebra.schema import WEIGHT
 from dbt_streamsql.runtime.core.stored_rows import (
     FILE,
     POSITION,

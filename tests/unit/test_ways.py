@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dbt_streamsql.plan import steps
-from dbt_streamsql.plan.work import Work, of_program
+from dbt_streamsql.plan.program import steps
+from dbt_streamsql.plan.program.work import Work, of_program
 from dbt_streamsql.runtime.core.ways import (
     CHANGES,
     COMPARE,
@@ -59,9 +59,9 @@ def test_rows_that_keys_choose_count_less():
     assert 0 < rows[1] < 500
 
 
-def test_rows_that_only_come_are_not_looked_up():
+def test_rows_at_hand_are_not_looked_up():
     looked_up, not_looked_up = (
-        of_program(JOIN, {"lake.s.a"}, {}, appends=appends).statements for appends in (False, True)
+        of_program(JOIN, {"lake.s.a"}, {}, at_hand=each).statements for each in (False, True)
     )
     assert looked_up == not_looked_up + 1
 
@@ -71,13 +71,13 @@ def test_long_programs_and_long_tables_cost_more():
     assert few < many
     sizes = ((Query(10, 0, 100), 10), (Query(10, 0, 10**7), 10**5))
     for held, known in ((False, False), (True, False), (True, True)):
-        short, long = (expected_by_comparing(*size, held=held, known=known) for size in sizes)
+        short, long = (expected_by_comparing(*size, held=held, at_hand=known) for size in sizes)
         assert short < long
 
 
 def test_rows_that_the_process_has_are_compared_for_less():
     spark, read, known = (
-        expected_by_comparing(Query(10, 0, 1000), 10**5, held=held, known=known)
+        expected_by_comparing(Query(10, 0, 1000), 10**5, held=held, at_hand=known)
         for held, known in ((False, False), (True, False), (True, True))
     )
     assert known < read < spark
@@ -110,7 +110,7 @@ def test_changes_that_are_searched_for_cost_more_than_those_that_were_appended()
 
 def test_a_run_without_work_is_learnt_too():
     costs, expected = Costs(), expected_from_changes(Work(0, 0), 0, 0, 0)
-    costs.learn(VIEW, CHANGES, expected, 0.1)
+    costs.learn(VIEW, CHANGES, costs.measured(expected, 0.1))
     assert cheapest(costs.seconds(VIEW, {CHANGES: expected, COMPARE: 99.0})) == CHANGES
 
 
@@ -121,55 +121,85 @@ def test_without_a_run_the_expected_cost_decides():
 
 def test_a_way_that_was_dearer_than_expected_is_left():
     costs = Costs()
-    costs.learn(VIEW, CHANGES, 1.0, 5.0)
+    costs.learn(VIEW, CHANGES, 5.0)
     assert cheapest(costs.seconds(VIEW, EQUAL)) == COMPARE
-    costs.learn(VIEW, COMPARE, 1.0, 9.0)
+    costs.learn(VIEW, COMPARE, 9.0)
     assert cheapest(costs.seconds(VIEW, EQUAL)) == CHANGES
 
 
 def test_the_quickest_run_counts_for_others_may_have_waited():
     costs = Costs()
     for seconds in (30.0, 0.5, 20.0):
-        costs.learn(VIEW, CHANGES, 1.0, seconds)
-    costs.learn(VIEW, COMPARE, 1.0, 0.6)
+        costs.learn(VIEW, CHANGES, seconds)
+    costs.learn(VIEW, COMPARE, 0.6)
     assert cheapest(costs.seconds(VIEW, EQUAL)) == CHANGES
 
 
 def test_a_view_without_runs_learns_from_others():
     costs = Costs()
-    costs.learn(OTHER, COMPARE, 1.0, 1.0)
-    costs.learn(OTHER, CHANGES, 1.0, 5.0)
+    costs.learn(OTHER, COMPARE, 1.0)
+    costs.learn(OTHER, CHANGES, 5.0)
     assert cheapest(costs.seconds(VIEW, EQUAL)) == COMPARE
 
 
 def test_of_a_way_that_nobody_went_the_others_tell_how_quick_the_machine_is():
     costs = Costs()
     for _ in range(5):
-        costs.learn(VIEW, FULL, 1.0, 3.0)
+        costs.learn(VIEW, FULL, 3.0)
     assert costs.seconds(VIEW, {CHANGES: 2.0}) == {CHANGES: 6.0}
 
 
 def test_a_cold_comparison_makes_no_full_refresh_look_cheap():
     costs = Costs()
-    costs.learn(OTHER, COMPARE, 1.0, 10.0)
+    costs.learn(OTHER, COMPARE, 10.0)
     assert costs.seconds(VIEW, {COMPARE: 1.0, FULL: 2.0}) == {COMPARE: 10.0, FULL: 20.0}
 
 
 def test_a_first_run_that_was_slower_than_usual_is_no_measure():
     costs = Costs()
     for other in (OTHER, ("lake.s.x", "plan"), ("lake.s.y", "plan")):
-        costs.learn(other, CHANGES, 1.0, 1.0)
-    costs.learn(VIEW, CHANGES, 1.0, 9.0)
+        costs.learn(other, CHANGES, 1.0)
+    costs.learn(VIEW, CHANGES, 9.0)
     assert costs.seconds(VIEW, {CHANGES: 1.0}) == {CHANGES: 1.0}
-    costs.learn(VIEW, CHANGES, 1.0, 8.0)
+    costs.learn(VIEW, CHANGES, 8.0)
     assert costs.seconds(VIEW, {CHANGES: 1.0}) == {CHANGES: 8.0}
+
+
+def test_the_start_of_a_process_is_not_held_against_its_first_runs():
+    costs = Costs(cold=10.0)
+    assert costs.measured(1.0, 8.0) is None
+    assert costs.measured(1.0, 7.0) == 4.0, "three of the ten seconds were left"
+    assert costs.measured(1.0, 7.0) == 7.0
+
+
+def test_a_single_full_refresh_of_a_view_counts():
+    costs = Costs()
+    for other in (OTHER, ("lake.s.x", "plan")):
+        costs.learn(other, FULL, 1.0)
+    costs.learn(VIEW, FULL, 9.0)
+    assert costs.seconds(VIEW, {FULL: 1.0}) == {FULL: 9.0}
+    past = {FULL: [3.0]}
+    assert costs.seconds(("lake.s.new", "plan"), {FULL: 1.0, COMPARE: 1.0}, past) == {
+        FULL: 3.0,
+        COMPARE: 1.0,
+    }
+
+
+def test_what_a_query_took_beside_others_counts_before_what_its_build_took_alone():
+    costs = Costs()
+    for _ in range(2):
+        costs.learn(VIEW, COMPARE, 3.0)
+    assert costs.seconds(VIEW, {COMPARE: 1.0, FULL: 1.0}, {FULL: [1.0]}) == {
+        COMPARE: 3.0,
+        FULL: 3.0,
+    }
 
 
 def test_runs_of_other_processes_count_until_this_one_knows_better():
     costs, past = Costs(), {CHANGES: [4.0, 2.5]}
     assert costs.seconds(VIEW, EQUAL, past) == {CHANGES: 2.5, COMPARE: 1.0}
     for seconds in (7.0, 8.0):
-        costs.learn(VIEW, CHANGES, 1.0, seconds)
+        costs.learn(VIEW, CHANGES, seconds)
     assert costs.seconds(VIEW, EQUAL, past)[CHANGES] == 7.0
 
 

@@ -17,9 +17,9 @@ from dbt_streamsql.compiler.binding.scalar import called, direction, to_expr
 from dbt_streamsql.compiler.parsing.builtin_functions import AGGREGATES
 from dbt_streamsql.compiler.parsing.dialect import to_sql
 from dbt_streamsql.compiler.parsing.unsupported import obstacle
-from dbt_streamsql.plan.likeness import stand_in
-from dbt_streamsql.plan.relational import Call
-from dbt_streamsql.plan.schema import Column
+from dbt_streamsql.plan.algebra.likeness import stand_in
+from dbt_streamsql.plan.algebra.relational import Call
+from dbt_streamsql.plan.algebra.schema import Column
 
 _PLAIN = {
     "count": "COUNT",

@@ -32,9 +32,8 @@ from dbt_streamsql.compiler.parsing.unsupported import (
     written_in,
 )
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.plan.catalog import Catalog, TableInfo
-from dbt_streamsql.plan.expression import ident
-from dbt_streamsql.quoting import TableName
+from dbt_streamsql.plan.algebra.catalog import Catalog, TableInfo
+from dbt_streamsql.quoting import TableName, quote
 
 _MAX_VIEW_DEPTH = 64
 _SNAPSHOT = re.compile(r"(FOR )?VERSION AS OF \d+")
@@ -208,7 +207,7 @@ def _quote_alike(tree: exp.Query) -> None:
     """`k` and k are the same column, and so the same expression in GROUP BY and ORDER BY."""
     for name in tree.find_all(exp.Identifier):
         lower = name.name.lower()
-        name.set("quoted", ident(lower) != lower)
+        name.set("quoted", quote(lower) != lower)
 
 
 def _columns_of(relation: exp.Expr, schema: MappingSchema) -> list[str]:

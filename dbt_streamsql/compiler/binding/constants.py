@@ -13,10 +13,10 @@ from dbt_streamsql.compiler.binding.scalar import called, is_volatile
 from dbt_streamsql.compiler.parsing.dialect import to_sql
 from dbt_streamsql.compiler.parsing.unsupported import obstacle
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.plan.catalog import Catalog
-from dbt_streamsql.plan.expression import escape
-from dbt_streamsql.plan.relational import Constant
-from dbt_streamsql.plan.schema import Column
+from dbt_streamsql.plan.algebra.catalog import Catalog
+from dbt_streamsql.plan.algebra.expression import escape
+from dbt_streamsql.plan.algebra.relational import Constant
+from dbt_streamsql.plan.algebra.schema import Column
 from dbt_streamsql.quoting import TableName
 
 _CATALOG, _SCHEMA = "__streamsql", "constants"

@@ -13,8 +13,8 @@ from dbt_streamsql.compiler.binding.aggregate_calls import find_calls
 from dbt_streamsql.compiler.parsing.dialect import DIALECT, to_sql
 from dbt_streamsql.compiler.parsing.unsupported import obstacle
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.plan.catalog import Catalog
-from dbt_streamsql.plan.schema import Column
+from dbt_streamsql.plan.algebra.catalog import Catalog
+from dbt_streamsql.plan.algebra.schema import Column
 
 _ALIAS = "__pivoted"
 _TWICE = {"boolean", "tinyint", "smallint", "int", "bigint", "float", "double"}

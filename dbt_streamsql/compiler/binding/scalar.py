@@ -13,7 +13,7 @@ from dbt_streamsql.compiler.parsing.builtin_functions import (
 )
 from dbt_streamsql.compiler.parsing.dialect import KNOWN, to_sql
 from dbt_streamsql.compiler.parsing.unsupported import Unsupported, obstacle
-from dbt_streamsql.plan.expression import Expr, Ref, escape
+from dbt_streamsql.plan.algebra.expression import Expr, Ref, escape
 
 _CLOCKLESS = frozenset({"unix_timestamp", "to_unix_timestamp"})
 """Clocks only when called without an argument."""

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dbt_streamsql.compiler.codegen.join_lookups import meetings
-from dbt_streamsql.plan.expression import escape, every_hole, ident
-from dbt_streamsql.plan.likeness import grouped, typed
-from dbt_streamsql.plan.relational import Node, Scan, walk
-from dbt_streamsql.plan.schema import WEIGHT
-from dbt_streamsql.plan.steps import (
+from dbt_streamsql.plan.algebra.expression import escape, every_hole
+from dbt_streamsql.plan.algebra.likeness import grouped, typed
+from dbt_streamsql.plan.algebra.relational import Node, Scan, walk
+from dbt_streamsql.plan.algebra.schema import WEIGHT
+from dbt_streamsql.plan.program.steps import (
     Changes,
     Collect,
     Part,
@@ -22,6 +22,7 @@ from dbt_streamsql.plan.steps import (
     Together,
     Union,
 )
+from dbt_streamsql.quoting import quote
 
 _UNSAFE = re.compile(r"\W+")
 
@@ -117,7 +118,7 @@ class Emitter:
 
         `unlike`: the columns that Spark does not compare, with their types.
         """
-        shown, keys = map(escape, grouped(typed(columns, unlike), ident))
+        shown, keys = map(escape, grouped(typed(columns, unlike), quote))
         return self.query(
             wanted,
             f"SELECT {shown}, sum({WEIGHT}) AS {WEIGHT}\nFROM {{{frame}}}\n"

@@ -8,8 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from dbt_streamsql.plan.relational import CLOCK, Node, Scan, Select, walk
-from dbt_streamsql.plan.steps import Meeting
+from dbt_streamsql.plan.algebra.relational import (
+    CLOCK,
+    Node,
+    Scan,
+    Select,
+    walk,
+)
+from dbt_streamsql.plan.program.steps import Meeting
 
 
 def meetings(root: Node) -> dict[str, tuple[Meeting, ...]]:

@@ -7,9 +7,15 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from dbt_streamsql.compiler.codegen.wide_sql import branches_sql, side_sql
-from dbt_streamsql.plan.expression import Expr, Ref, dotted, escape, fill, ident
-from dbt_streamsql.plan.likeness import stand_in
-from dbt_streamsql.plan.relational import (
+from dbt_streamsql.plan.algebra.expression import (
+    Expr,
+    Ref,
+    dotted,
+    escape,
+    fill,
+)
+from dbt_streamsql.plan.algebra.likeness import stand_in
+from dbt_streamsql.plan.algebra.relational import (
     CLOCK,
     Aggregate,
     Branches,
@@ -27,7 +33,7 @@ from dbt_streamsql.plan.relational import (
     UnionAll,
     Window,
 )
-from dbt_streamsql.quoting import TableName
+from dbt_streamsql.quoting import TableName, quote
 
 _NAME = re.compile(r"\w+|`[^`]*`")
 
@@ -83,7 +89,7 @@ def plain(node: Node) -> str:
 
 def relation(child: Input, source: Source) -> str:
     """An input of a FROM clause with its alias."""
-    alias = escape(ident(child.alias))
+    alias = escape(quote(child.alias))
     if isinstance(child.node, Scan) and not isinstance(child.node, Chosen):
         return f"{source(child.node)} {alias}"
     return f"(\n{indent(render(child.node, source))}\n) {alias}"
@@ -92,7 +98,7 @@ def relation(child: Input, source: Source) -> str:
 def chosen(node: Chosen, source: Source) -> str:
     """The rows of a table that a small frame selects: the frame is broadcast to the rows."""
     on = " AND ".join(
-        f"r.{escape(ident(own))} {operator} k.{escape(ident(key))}"
+        f"r.{escape(quote(own))} {operator} k.{escape(quote(key))}"
         for own, operator, key in node.pairs
     )
     return (
@@ -107,7 +113,7 @@ def keyed(node: Keyed, from_: str) -> str:
         return grouping(node, from_, [call.sql("i") for call in node.calls])
     columns = listed(node.input.columns, "i")
     if isinstance(node, Window):
-        items = [f"{_over(node, over)} AS {escape(ident(over.name))}" for over in node.overs]
+        items = [f"{_over(node, over)} AS {escape(quote(over.name))}" for over in node.overs]
         return f"SELECT {columns}, {', '.join(items)}\nFROM {from_}"
     text = f"SELECT {columns}\nFROM {from_}"
     text += f"\nORDER BY {order_of(node)}" if order_of(node) else ""
@@ -122,8 +128,8 @@ def order_of(node: Limit) -> str:
 
 def _ties(node: Limit | Window) -> list[str]:
     """The tie-breakers for rows that an order leaves equal."""
-    likes = (escape(stand_in(type_, f"i.{ident(name)}")) for name, type_ in node.unlike)
-    return [*(f"i.{escape(ident(column))}" for column in node.sortable), *likes]
+    likes = (escape(stand_in(type_, f"i.{quote(name)}")) for name, type_ in node.unlike)
+    return [*(f"i.{escape(quote(column))}" for column in node.sortable), *likes]
 
 
 def _over(node: Window, over: Over) -> str:
@@ -146,7 +152,7 @@ def generate(node: Generate, from_: str, extra: str = "") -> str:
     if not node.names:
         return f"SELECT v.*\nFROM {from_}\nLATERAL VIEW {node.call.render()} v"
     names = listed(node.names)
-    items = [listed(node.input.columns, "i"), *(f"v.{escape(ident(n))}" for n in node.names)]
+    items = [listed(node.input.columns, "i"), *(f"v.{escape(quote(n))}" for n in node.names)]
     outer = "OUTER " if node.outer else ""
     return (
         f"SELECT {', '.join([*items, extra] if extra else items)}\n"
@@ -156,14 +162,14 @@ def generate(node: Generate, from_: str, extra: str = "") -> str:
 
 def grouping(node: Aggregate, from_: str, calls: list[str], alias: str = "i") -> str:
     """`SELECT keys, calls FROM … GROUP BY keys`."""
-    keys = [escape(f"{alias}.{ident(key)}") for key in node.keys]
-    items = [f"{sql} AS {escape(ident(key))}" for sql, key in zip(keys, node.keys, strict=True)]
+    keys = [escape(f"{alias}.{quote(key)}") for key in node.keys]
+    items = [f"{sql} AS {escape(quote(key))}" for sql, key in zip(keys, node.keys, strict=True)]
     if node.session is not None:
-        time = escape(f"{alias}.{ident(node.session.time)}")
+        time = escape(f"{alias}.{quote(node.session.time)}")
         keys.append(f"session_window({time}, {escape(node.session.gap)})")
-        items.append(f"session_window AS {escape(ident(node.session.name))}")
+        items.append(f"session_window AS {escape(quote(node.session.name))}")
     items += [
-        f"{sql} AS {escape(ident(call.name))}" for sql, call in zip(calls, node.calls, strict=True)
+        f"{sql} AS {escape(quote(call.name))}" for sql, call in zip(calls, node.calls, strict=True)
     ]
     tail = f"\nGROUP BY {', '.join(keys)}" if keys else ""
     return f"SELECT {', '.join(items)}\nFROM {from_}{tail}"
@@ -211,7 +217,7 @@ def term(expr: Expr, resolve: Callable[[Ref], str] = dotted) -> str:
 @lru_cache(maxsize=8192)
 def aliased(sql: str, name: str) -> str:
     """`sql AS name`, or `sql` alone where it already has that name."""
-    quoted = escape(ident(name))
+    quoted = escape(quote(name))
     owner, _, column = sql.rpartition(".")
     bare = column == quoted and _NAME.fullmatch(owner or "none")
     return sql if bare else f"{sql} AS {quoted}"
@@ -220,7 +226,7 @@ def aliased(sql: str, name: str) -> str:
 def listed(columns: tuple[str, ...] | list[str], alias: str = "") -> str:
     """A column list, qualified by the alias if one is given."""
     dot = f"{alias}." if alias else ""
-    return ", ".join(f"{dot}{escape(ident(column))}" for column in columns)
+    return ", ".join(f"{dot}{escape(quote(column))}" for column in columns)
 
 
 def indent(text: str) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dbt_streamsql.plan.expression import Expr, Ref
-from dbt_streamsql.plan.relational import (
+from dbt_streamsql.plan.algebra.expression import Expr, Ref
+from dbt_streamsql.plan.algebra.relational import (
     Aggregate,
     Chosen,
     Generate,

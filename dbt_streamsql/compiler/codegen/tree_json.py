@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from dbt_streamsql.plan.relational import Input
-from dbt_streamsql.plan.tags import NODE_KINDS, tag_of
+from dbt_streamsql.plan.algebra.relational import Input
+from dbt_streamsql.plan.program.tags import NODE_KINDS, tag_of
 
 
 def tree_of(node: Any) -> Any:

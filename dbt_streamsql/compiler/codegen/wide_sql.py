@@ -14,11 +14,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dbt_streamsql.plan.expression import escape, ident
-from dbt_streamsql.plan.relational import Branches, Merge
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX, Column
-from dbt_streamsql.plan.wide_keys import no_key_sql, several_sql
-from dbt_streamsql.quoting import literal
+from dbt_streamsql.plan.algebra.expression import escape
+from dbt_streamsql.plan.algebra.relational import Branches, Merge
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX, Column
+from dbt_streamsql.plan.program.wide_keys import no_key_sql, several_sql
+from dbt_streamsql.quoting import literal, quote
 
 Cell = Callable[[int, int], str]
 """What a branch has written: (number of the branch, number of its target) -> SQL."""
@@ -241,4 +241,4 @@ def _widest(node: Branches, at: Sequence[tuple[int, int]]) -> str:
 
 
 def _name(column: str) -> str:
-    return escape(ident(column))
+    return escape(quote(column))

@@ -29,10 +29,10 @@ from dbt_streamsql.compiler.lowering.schemas import Schemas
 from dbt_streamsql.compiler.lowering.select_block import Block
 from dbt_streamsql.compiler.parsing.builtin_functions import GENERATORS
 from dbt_streamsql.compiler.parsing.unsupported import Reason, Unsupported, obstacle
-from dbt_streamsql.plan.catalog import Catalog
-from dbt_streamsql.plan.expression import Expr
-from dbt_streamsql.plan.likeness import has_likeness
-from dbt_streamsql.plan.relational import (
+from dbt_streamsql.plan.algebra.catalog import Catalog
+from dbt_streamsql.plan.algebra.expression import Expr
+from dbt_streamsql.plan.algebra.likeness import has_likeness
+from dbt_streamsql.plan.algebra.relational import (
     CLOCK,
     Aggregate,
     Call,
@@ -47,7 +47,7 @@ from dbt_streamsql.plan.relational import (
     Session,
     UnionAll,
 )
-from dbt_streamsql.plan.schema import WEIGHT, Column
+from dbt_streamsql.plan.algebra.schema import WEIGHT, Column
 
 _NEVER_TOO_LONG = 28
 """Digits of a decimal whose sum has ten more digits, which no number of rows overflows."""

@@ -21,8 +21,8 @@ from dbt_streamsql.compiler.lowering.outer_references import (
 )
 from dbt_streamsql.compiler.lowering.select_block import Block
 from dbt_streamsql.compiler.parsing.unsupported import obstacle
-from dbt_streamsql.plan.expression import Expr
-from dbt_streamsql.plan.relational import Aggregate, Node, Output
+from dbt_streamsql.plan.algebra.expression import Expr
+from dbt_streamsql.plan.algebra.relational import Aggregate, Node, Output
 
 if TYPE_CHECKING:
     from dbt_streamsql.compiler.lowering.builder import Builder

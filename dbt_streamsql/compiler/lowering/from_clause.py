@@ -11,8 +11,8 @@ from dbt_streamsql.compiler.lowering.select_block import Block, fresh
 from dbt_streamsql.compiler.lowering.view import refuse_incomparable
 from dbt_streamsql.compiler.parsing.dialect import to_sql
 from dbt_streamsql.compiler.parsing.unsupported import Reason, Unsupported, obstacle
-from dbt_streamsql.plan.expression import Expr, Ref
-from dbt_streamsql.plan.relational import (
+from dbt_streamsql.plan.algebra.expression import Expr, Ref
+from dbt_streamsql.plan.algebra.relational import (
     Constant,
     Generate,
     Input,

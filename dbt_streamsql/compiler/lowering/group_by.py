@@ -12,8 +12,15 @@ from dbt_streamsql.compiler.binding.scalar import called
 from dbt_streamsql.compiler.lowering.select_block import Block, fresh
 from dbt_streamsql.compiler.parsing.dialect import to_sql
 from dbt_streamsql.compiler.parsing.unsupported import obstacle
-from dbt_streamsql.plan.expression import Expr
-from dbt_streamsql.plan.relational import Call, Generate, Input, Output, Select, Session
+from dbt_streamsql.plan.algebra.expression import Expr
+from dbt_streamsql.plan.algebra.relational import (
+    Call,
+    Generate,
+    Input,
+    Output,
+    Select,
+    Session,
+)
 
 if TYPE_CHECKING:
     from dbt_streamsql.compiler.lowering.builder import Builder

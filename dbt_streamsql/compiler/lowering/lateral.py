@@ -14,8 +14,8 @@ from dbt_streamsql.compiler.lowering.outer_references import in_brackets, reachi
 from dbt_streamsql.compiler.lowering.select_block import Block
 from dbt_streamsql.compiler.lowering.subqueries import scalar
 from dbt_streamsql.compiler.parsing.unsupported import obstacle
-from dbt_streamsql.plan.expression import Expr
-from dbt_streamsql.plan.relational import Output
+from dbt_streamsql.plan.algebra.expression import Expr
+from dbt_streamsql.plan.algebra.relational import Output
 
 if TYPE_CHECKING:
     from dbt_streamsql.compiler.lowering.builder import Builder

@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from dbt_streamsql.compiler.lowering.select_block import Block
 from dbt_streamsql.compiler.parsing.unsupported import obstacle
-from dbt_streamsql.plan.relational import Aggregate, Output
+from dbt_streamsql.plan.algebra.relational import Aggregate, Output
 
 if TYPE_CHECKING:
     from dbt_streamsql.compiler.lowering.builder import Builder

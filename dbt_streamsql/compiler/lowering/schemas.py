@@ -14,9 +14,9 @@ from itertools import islice
 
 from dbt_streamsql.compiler.codegen.render_sql import plain
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.plan.catalog import Catalog, TableInfo
-from dbt_streamsql.plan.expression import escape, ident
-from dbt_streamsql.plan.relational import (
+from dbt_streamsql.plan.algebra.catalog import Catalog, TableInfo
+from dbt_streamsql.plan.algebra.expression import escape
+from dbt_streamsql.plan.algebra.relational import (
     CLOCK,
     Aggregate,
     Call,
@@ -32,7 +32,8 @@ from dbt_streamsql.plan.relational import (
     Select,
     UnionAll,
 )
-from dbt_streamsql.plan.schema import Column
+from dbt_streamsql.plan.algebra.schema import Column
+from dbt_streamsql.quoting import quote
 
 _CLOCK = (Column("now", "timestamp", False), Column("today", "date", False))
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
@@ -244,7 +245,7 @@ def _stub(columns: tuple[Column, ...]) -> Constant | None:
         value = f"CAST(NULL AS {column.type})" if column.nullable else _value(column.type)
         if value is None:
             return None
-        items.append(f"{value} AS {ident(column.name)}")
+        items.append(f"{value} AS {quote(column.name)}")
     return Constant(escape(f"SELECT {', '.join(items)}"), tuple(c.name for c in columns))
 
 

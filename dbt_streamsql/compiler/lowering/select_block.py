@@ -10,8 +10,13 @@ from sqlglot import exp
 from dbt_streamsql.compiler.binding.scalar import check_scalar, to_expr
 from dbt_streamsql.compiler.parsing.dialect import to_sql
 from dbt_streamsql.compiler.parsing.unsupported import obstacle
-from dbt_streamsql.plan.expression import Expr, Ref
-from dbt_streamsql.plan.relational import Input, Node, Output, Select
+from dbt_streamsql.plan.algebra.expression import Expr, Ref
+from dbt_streamsql.plan.algebra.relational import (
+    Input,
+    Node,
+    Output,
+    Select,
+)
 
 _CLOSED = "b"
 """The alias of the relations of a block after they have become one input."""

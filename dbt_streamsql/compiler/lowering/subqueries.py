@@ -31,8 +31,14 @@ from dbt_streamsql.compiler.lowering.outer_references import (
 )
 from dbt_streamsql.compiler.lowering.select_block import Block, fresh
 from dbt_streamsql.compiler.parsing.unsupported import obstacle
-from dbt_streamsql.plan.expression import Expr
-from dbt_streamsql.plan.relational import Call, Input, Node, Output, Select
+from dbt_streamsql.plan.algebra.expression import Expr
+from dbt_streamsql.plan.algebra.relational import (
+    Call,
+    Input,
+    Node,
+    Output,
+    Select,
+)
 
 if TYPE_CHECKING:
     from dbt_streamsql.compiler.lowering.builder import Builder

@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dbt_streamsql.compiler.parsing.unsupported import Reason, Unsupported
-from dbt_streamsql.plan.compiled import Strategy
-from dbt_streamsql.plan.expression import Expr
-from dbt_streamsql.plan.likeness import has_likeness
-from dbt_streamsql.plan.relational import (
+from dbt_streamsql.plan.algebra.expression import Expr
+from dbt_streamsql.plan.algebra.likeness import has_likeness
+from dbt_streamsql.plan.algebra.relational import (
     Aggregate,
     Input,
     Keyed,
@@ -20,7 +19,8 @@ from dbt_streamsql.plan.relational import (
     Window,
     keys_of,
 )
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX, Column
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX, Column
+from dbt_streamsql.plan.compiled import Strategy
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from dbt_streamsql.compiler.lowering.select_block import Block, fresh
 from dbt_streamsql.compiler.lowering.view import refuse_incomparable
 from dbt_streamsql.compiler.parsing.dialect import to_sql
 from dbt_streamsql.compiler.parsing.unsupported import obstacle
-from dbt_streamsql.plan.expression import Expr
-from dbt_streamsql.plan.relational import Output, Over, Window
+from dbt_streamsql.plan.algebra.expression import Expr
+from dbt_streamsql.plan.algebra.relational import Output, Over, Window
 
 if TYPE_CHECKING:
     from dbt_streamsql.compiler.lowering.builder import Builder

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dbt_streamsql.plan.expression import Expr, Ref
-from dbt_streamsql.plan.relational import (
+from dbt_streamsql.plan.algebra.expression import Expr, Ref
+from dbt_streamsql.plan.algebra.relational import (
     Input,
     Node,
     Output,

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dbt_streamsql.compiler.lowering.schemas import Schemas
-from dbt_streamsql.plan.expression import Expr, Ref
-from dbt_streamsql.plan.relational import (
+from dbt_streamsql.plan.algebra.expression import Expr, Ref
+from dbt_streamsql.plan.algebra.relational import (
     Generate,
     Input,
     Match,

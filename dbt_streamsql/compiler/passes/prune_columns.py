@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from dbt_streamsql.plan.expression import Expr, columns_of
-from dbt_streamsql.plan.relational import (
+from dbt_streamsql.plan.algebra.expression import Expr, columns_of
+from dbt_streamsql.plan.algebra.relational import (
     Aggregate,
     Branches,
     Constant,

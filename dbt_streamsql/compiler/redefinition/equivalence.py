@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dbt_streamsql.plan.expression import Expr, Ref
-from dbt_streamsql.plan.relational import (
+from dbt_streamsql.plan.algebra.expression import Expr, Ref
+from dbt_streamsql.plan.algebra.relational import (
     Aggregate,
     Call,
     Constant,

@@ -18,8 +18,9 @@ from dbt_streamsql.compiler.codegen.wide_sql import (
     side_sql,
 )
 from dbt_streamsql.compiler.redefinition.equivalence import NotEquivalentError, match_columns
-from dbt_streamsql.plan.expression import escape, ident
-from dbt_streamsql.plan.relational import Branches
+from dbt_streamsql.plan.algebra.expression import escape
+from dbt_streamsql.plan.algebra.relational import Branches
+from dbt_streamsql.quoting import quote
 
 
 @dataclass(frozen=True)
@@ -116,4 +117,4 @@ def _stored_side(
 
 
 def _name(column: str) -> str:
-    return escape(ident(column))
+    return escape(quote(column))

@@ -34,20 +34,15 @@ from dbt_streamsql.compiler.rules.components import ALL, Components, formula, un
 from dbt_streamsql.compiler.rules.incrementalize import incrementalize
 from dbt_streamsql.compiler.state.ttl import forgets_all
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.plan.catalog import Catalog
-from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.expression import Expr, Ref, escape, fill, ident, refill
-from dbt_streamsql.plan.fold_values import WRITTEN
-from dbt_streamsql.plan.redefinition import (
-    APPEND,
-    COMPATIBLE,
-    METADATA,
-    NOW,
-    SHADOW,
-    STORED,
-    Redefinition,
+from dbt_streamsql.plan.algebra.catalog import Catalog
+from dbt_streamsql.plan.algebra.expression import (
+    Expr,
+    Ref,
+    escape,
+    fill,
+    refill,
 )
-from dbt_streamsql.plan.relational import (
+from dbt_streamsql.plan.algebra.relational import (
     CLOCK,
     Aggregate,
     Branches,
@@ -61,8 +56,20 @@ from dbt_streamsql.plan.relational import (
     children,
     with_children,
 )
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX, Column
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX, Column
+from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.definition.redefinition import (
+    APPEND,
+    COMPATIBLE,
+    METADATA,
+    NOW,
+    SHADOW,
+    STORED,
+    Redefinition,
+)
+from dbt_streamsql.plan.program.fold_values import WRITTEN
 from dbt_streamsql.plan.state import State
+from dbt_streamsql.quoting import quote
 
 _S = f"{HIDDEN_PREFIX}stored"
 """The alias of the stored rows."""
@@ -307,7 +314,7 @@ def _added(
 def _read(old: CompiledPlan) -> str:
     """The stored rows with the types of the query: the table may have wider ones."""
     columns = (*old.columns, *old.hidden)
-    items = ", ".join(_cast(escape(ident(column.name)), column) for column in columns)
+    items = ", ".join(_cast(escape(quote(column.name)), column) for column in columns)
     return f"(SELECT {items} FROM {{{STORED}}})"
 
 
@@ -315,7 +322,7 @@ def _typed(sql: str, columns: tuple[Column, ...], made: Sequence[str]) -> str:
     """The columns of a query; a group without a recorded write time is written now."""
     items = ", ".join(
         _cast(
-            f"{{{NOW}}}" if c.name == WRITTEN and c.name not in made else escape(ident(c.name)), c
+            f"{{{NOW}}}" if c.name == WRITTEN and c.name not in made else escape(quote(c.name)), c
         )
         for c in columns
     )
@@ -323,7 +330,7 @@ def _typed(sql: str, columns: tuple[Column, ...], made: Sequence[str]) -> str:
 
 
 def _cast(value: str, column: Column) -> str:
-    return f"CAST({value} AS {column.type}) AS {escape(ident(column.name))}"
+    return f"CAST({value} AS {column.type}) AS {escape(quote(column.name))}"
 
 
 def _stays(made: Node) -> set[str]:

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from dbt_streamsql.compiler.codegen.emitter import Emitter
-from dbt_streamsql.plan.relational import (
+from dbt_streamsql.plan.algebra.relational import (
     Aggregate,
     Constant,
     Generate,
@@ -54,8 +54,8 @@ def _delta(node: Node, emitter: Emitter) -> str:
     if isinstance(node, Constant):
         return emitter.changes("")
     name = _RULES[type(node)]
-    if isinstance(node, Aggregate) and _rule("folded").applies(node):
-        name = "folded"
+    if isinstance(node, Aggregate) and _rule("grouped_sums").applies(node):
+        name = "grouped_sums"
     found: str = _rule(name).delta(node, emitter)
     return found
 

@@ -24,10 +24,16 @@ from dbt_streamsql.compiler.codegen.wide_sql import (
 )
 from dbt_streamsql.compiler.lowering.view import View, refuse_incomparable
 from dbt_streamsql.compiler.rules import delta as delta_of
-from dbt_streamsql.plan.expression import escape, hole, ident
-from dbt_streamsql.plan.relational import Branches
-from dbt_streamsql.plan.schema import WEIGHT, Column
-from dbt_streamsql.plan.steps import Component, Derived, Fold, Part
+from dbt_streamsql.plan.algebra.expression import escape, hole
+from dbt_streamsql.plan.algebra.relational import Branches
+from dbt_streamsql.plan.algebra.schema import WEIGHT, Column
+from dbt_streamsql.plan.program.steps import (
+    Component,
+    Derived,
+    Fold,
+    Part,
+)
+from dbt_streamsql.quoting import quote
 
 
 def plan(view: View, emitter: Emitter) -> View:
@@ -158,4 +164,4 @@ def _beside(node: Branches, number: int, frame: str, gained: str, emitter: Emitt
 
 
 def _name(column: str) -> str:
-    return escape(ident(column))
+    return escape(quote(column))

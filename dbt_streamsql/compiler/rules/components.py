@@ -17,11 +17,12 @@ from dbt_streamsql.compiler.codegen.emitter import Emitter
 from dbt_streamsql.compiler.codegen.render_sql import indent
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules.keyed import restricted
-from dbt_streamsql.plan.expression import escape, hole, ident
-from dbt_streamsql.plan.fold_values import LOST, MOVED, exact_column
-from dbt_streamsql.plan.relational import Aggregate, Call, scans
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
-from dbt_streamsql.plan.steps import Component, ComponentKind
+from dbt_streamsql.plan.algebra.expression import escape, hole
+from dbt_streamsql.plan.algebra.relational import Aggregate, Call, scans
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX, WEIGHT, Column
+from dbt_streamsql.plan.program.fold_values import LOST, MOVED, exact_column
+from dbt_streamsql.plan.program.steps import Component, ComponentKind
+from dbt_streamsql.quoting import quote
 
 ALL = Call("", "COUNT", None, False, "bigint", False, "bigint")
 """COUNT(*): a group lives while it is above zero."""
@@ -168,16 +169,16 @@ def group_changes(
     exact = _exact(node, stored, extrema, groups, emitter)
     parts = [component for component, _ in extrema]
     # If no group lost a value, the extrema are empty, and an empty frame is not joined.
-    names = [escape(ident(name)) for name in (*stored, *(part.column for part in parts))]
+    names = [escape(quote(name)) for name in (*stored, *(part.column for part in parts))]
     none = emitter.query(
         "no_extrema", f"SELECT {', '.join(names)}\nFROM {{{groups}}}\nWHERE false"
     )
     known = emitter.union("all_extrema", [exact, none])
     items = [
-        f"e.{escape(ident(part.column))} AS {escape(exact_column(part, state.components))}"
+        f"e.{escape(quote(part.column))} AS {escape(exact_column(part, state.components))}"
         for part in parts
     ]
-    on = [f"s.{escape(ident(key))} <=> e.{escape(ident(key))}" for key in stored]
+    on = [f"s.{escape(quote(key))} <=> e.{escape(quote(key))}" for key in stored]
     beside = emitter.query(
         "with_extrema",
         f"SELECT s.*, {', '.join(items)}\nFROM {{{groups}}} s\n"
@@ -188,7 +189,7 @@ def group_changes(
 
 def _changes_sql(node: Aggregate, stored: tuple[str, ...], changed: str, state: Components) -> str:
     items = [
-        f"i.{escape(ident(key))} AS {escape(ident(name))}"
+        f"i.{escape(quote(key))} AS {escape(quote(name))}"
         for key, name in zip(node.keys, stored, strict=True)
     ]
     moved: list[str] = []
@@ -196,11 +197,11 @@ def _changes_sql(node: Aggregate, stored: tuple[str, ...], changed: str, state: 
     one_by_one = any(_too_wide(call) for call in state.filled_by)
     weight = f"CAST(i.{_SIGN} AS BIGINT)" if one_by_one else f"i.{WEIGHT}"
     for component, call in zip(state.components, state.filled_by, strict=True):
-        argument = "" if call.arg is None else f"i.{escape(ident(call.arg))}"
+        argument = "" if call.arg is None else f"i.{escape(quote(call.arg))}"
         if component.kind != "add":
             items.append(
                 f"{call.function}(IF({weight} > 0, {argument}, NULL)) "
-                f"AS {escape(ident(component.column))}"
+                f"AS {escape(quote(component.column))}"
             )
             lost.append(f"max({weight} < 0 AND {argument} IS NOT NULL)")
             moved.append(f"max({argument} IS NOT NULL)")
@@ -210,7 +211,7 @@ def _changes_sql(node: Aggregate, stored: tuple[str, ...], changed: str, state: 
         else:
             amount = _signed(argument, call, weight)
         total = f"coalesce(sum({amount}), 0)"
-        items.append(f"CAST({total} AS {component.type}) AS {escape(ident(component.column))}")
+        items.append(f"CAST({total} AS {component.type}) AS {escape(quote(component.column))}")
         moved.append(f"{total} <> 0")
     if lost:
         items.append(f"({' OR '.join(lost)}) AS {LOST}")
@@ -219,20 +220,20 @@ def _changes_sql(node: Aggregate, stored: tuple[str, ...], changed: str, state: 
         items.append(f"max({weight} <> 0) AS {MOVED}")
     if (node.ttl or any(scan.ttl for scan in scans(node))) and node.input.columns:
         # A row that was only rewritten counts as a write of its group, but not as a loss.
-        columns = ", ".join(escape(ident(name)) for name in node.input.columns)
+        columns = ", ".join(escape(quote(name)) for name in node.input.columns)
         source = (
             f"(\n  SELECT {columns}, sum({WEIGHT}) AS {WEIGHT}\n  FROM {source}\n"
             f"  GROUP BY {columns}\n)"
         )
     if one_by_one:
-        columns = ", ".join(escape(ident(name)) for name in node.input.columns)
+        columns = ", ".join(escape(quote(name)) for name in node.input.columns)
         source = (
             f"(\n  SELECT {columns}, sign({WEIGHT}) AS {_SIGN},"
             f" explode(sequence(1, CAST(greatest(1, abs({WEIGHT})) AS INT)))\n  FROM {source}\n)"
         )
     sql = f"SELECT {', '.join(items)}\nFROM {source} i"
     if node.keys:
-        sql += f"\nGROUP BY {', '.join(f'i.{escape(ident(key))}' for key in node.keys)}"
+        sql += f"\nGROUP BY {', '.join(f'i.{escape(quote(key))}' for key in node.keys)}"
     if node.ttl:
         return sql if node.keys else f"{sql}\nHAVING count(*) > 0"
     return f"{sql}\nHAVING {' OR '.join(moved)}"
@@ -270,7 +271,7 @@ def _exact(
 ) -> str:
     """MIN and MAX of the groups that lost a value, from the rows after the epoch."""
     pairs = list(zip(node.keys, stored, strict=True))
-    keys = ", ".join(f"{escape(ident(new))} AS {escape(ident(old))}" for old, new in pairs)
+    keys = ", ".join(f"{escape(quote(new))} AS {escape(quote(old))}" for old, new in pairs)
     losers = emitter.collect(
         "losers",
         emitter.query(
@@ -281,8 +282,8 @@ def _exact(
         node.input, node.keys, tuple(replace(call, name=c.column) for c, call in extrema)
     )
     inner = restricted(recomputed, emitter.after, losers if node.keys else "")
-    items = [f"e.{escape(ident(old))} AS {escape(ident(new))}" for old, new in pairs]
-    items += [f"e.{escape(ident(component.column))}" for component, _ in extrema]
+    items = [f"e.{escape(quote(old))} AS {escape(quote(new))}" for old, new in pairs]
+    items += [f"e.{escape(quote(component.column))}" for component, _ in extrema]
     sql = f"SELECT {', '.join(items)}\nFROM (\n{indent(inner)}\n) e"
     return emitter.query("extrema", sql, (losers,))
 

@@ -22,11 +22,19 @@ from dbt_streamsql.compiler.rules.components import (
     group_changes,
     unfolded,
 )
-from dbt_streamsql.plan.expression import Expr, hole
-from dbt_streamsql.plan.fold_values import WRITTEN
-from dbt_streamsql.plan.relational import CLOCK, Aggregate, Call, Input, Output, Scan, Select
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX
-from dbt_streamsql.plan.steps import Derived, Fold
+from dbt_streamsql.plan.algebra.expression import Expr, hole
+from dbt_streamsql.plan.algebra.relational import (
+    CLOCK,
+    Aggregate,
+    Call,
+    Input,
+    Output,
+    Scan,
+    Select,
+)
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX
+from dbt_streamsql.plan.program.fold_values import WRITTEN
+from dbt_streamsql.plan.program.steps import Derived, Fold
 
 CLOCK_ALIAS = f"{HIDDEN_PREFIX}clock"
 """The alias of the barrier's time in a full refresh of groups that may expire."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dbt_streamsql.compiler.codegen.emitter import Emitter
 from dbt_streamsql.compiler.codegen.render_sql import generate
 from dbt_streamsql.compiler.rules import delta as delta_of
-from dbt_streamsql.plan.relational import Generate
-from dbt_streamsql.plan.schema import WEIGHT
+from dbt_streamsql.plan.algebra.relational import Generate
+from dbt_streamsql.plan.algebra.schema import WEIGHT
 
 
 def delta(node: Generate, emitter: Emitter) -> str:

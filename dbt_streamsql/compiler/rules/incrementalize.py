@@ -1,4 +1,4 @@
-"""Choose how the top of a view applies a change; the rules below it are `rules/`."""
+"""Choose how the top of a view applies a change; what is below it has `delta` (`__init__.py`)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dbt_streamsql.compiler.lowering.view import (
     top,
 )
 from dbt_streamsql.compiler.rules import branches, fold, limit, replace, rows
-from dbt_streamsql.plan.relational import Aggregate, Branches, scans
-from dbt_streamsql.plan.schema import Column
+from dbt_streamsql.plan.algebra.relational import Aggregate, Branches, scans
+from dbt_streamsql.plan.algebra.schema import Column
 
 
 def incrementalize(view: View, key_types: tuple[Column, ...], emitter: Emitter) -> View:

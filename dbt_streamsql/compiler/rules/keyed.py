@@ -22,9 +22,10 @@ from dbt_streamsql.compiler.codegen.render_sql import (
 )
 from dbt_streamsql.compiler.codegen.restrict_to_keys import Link, restrict
 from dbt_streamsql.compiler.rules import delta as delta_of
-from dbt_streamsql.plan.expression import escape, ident
-from dbt_streamsql.plan.relational import Aggregate, Keyed, keys_of
-from dbt_streamsql.plan.schema import WEIGHT, Column
+from dbt_streamsql.plan.algebra.expression import escape
+from dbt_streamsql.plan.algebra.relational import Aggregate, Keyed, keys_of
+from dbt_streamsql.plan.algebra.schema import WEIGHT, Column
+from dbt_streamsql.quoting import quote
 
 
 def delta(node: Keyed, emitter: Emitter) -> str:
@@ -62,7 +63,7 @@ def restricted(node: Keyed, source: Source, keys: str) -> str:
     cut = restrict(node.input, keys, {key: Link(key) for key in keys_of(node)})
     inner = f"(\n{indent(render(cut, source))}\n)"
     on = " AND ".join(
-        f"i.{escape(ident(key))} <=> k.{escape(ident(key))}" for key in keys_of(node)
+        f"i.{escape(quote(key))} <=> k.{escape(quote(key))}" for key in keys_of(node)
     )
     from_ = (
         f"(\n  SELECT /*+ BROADCAST(k) */ i.*\n{indent('FROM ' + inner)} i\n"

@@ -24,10 +24,16 @@ from dbt_streamsql.compiler.codegen.render_sql import (
 from dbt_streamsql.compiler.codegen.render_sql import select as select_sql
 from dbt_streamsql.compiler.lowering.view import View, keyed_view, refuse_incomparable
 from dbt_streamsql.compiler.rules import delta as delta_of
-from dbt_streamsql.plan.expression import Expr, escape, ident
-from dbt_streamsql.plan.relational import Keyed, Limit, Output, Select
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
-from dbt_streamsql.plan.steps import Replace
+from dbt_streamsql.plan.algebra.expression import Expr, escape
+from dbt_streamsql.plan.algebra.relational import (
+    Keyed,
+    Limit,
+    Output,
+    Select,
+)
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX, WEIGHT
+from dbt_streamsql.plan.program.steps import Replace
+from dbt_streamsql.quoting import quote
 
 _HELD, _PLACE, _EDGE, _NUMBER = (
     f"{HIDDEN_PREFIX}{name}" for name in ("held", "place", "edge", "number")
@@ -73,7 +79,7 @@ def plan(view: View, emitter: Emitter) -> View:
         f" AS {_NUMBER}\n) i"
     )
     top = Select(block.inputs, block.where, outputs)
-    alias = escape(ident(block.inputs[0].alias))
+    alias = escape(quote(block.inputs[0].alias))
 
     def first(rows: str) -> str:
         return select_sql(top, [f"(\n{indent(keyed(node, rows))}\n) {alias}"])
@@ -103,7 +109,7 @@ def _known(node: Limit, changed: str, stored: str, shown: dict[str, str]) -> str
     """The known rows of R', with their counts: all up to the last row of V."""
     columns = listed(node.columns)
     stored_rows = ", ".join(
-        aliased(f"s.{escape(ident(shown[name]))}", name) for name in node.columns
+        aliased(f"s.{escape(quote(shown[name]))}", name) for name in node.columns
     )
     return (
         f"SELECT {columns}, sum({WEIGHT}) AS {WEIGHT}\nFROM (\n"

@@ -27,9 +27,16 @@ from dbt_streamsql.compiler.codegen.render_sql import (
 from dbt_streamsql.compiler.codegen.restrict_to_keys import EQUALITIES, Link, restrict
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules import select
-from dbt_streamsql.plan.expression import Expr, Ref, columns_of, dotted, escape, ident
-from dbt_streamsql.plan.relational import Input, Match, Select
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
+from dbt_streamsql.plan.algebra.expression import (
+    Expr,
+    Ref,
+    columns_of,
+    dotted,
+    escape,
+)
+from dbt_streamsql.plan.algebra.relational import Input, Match, Select
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX, WEIGHT
+from dbt_streamsql.quoting import quote
 
 _NET = f"{HIDDEN_PREFIX}net"
 _NOW = f"{HIDDEN_PREFIX}now"
@@ -53,7 +60,7 @@ def delta(node: Match, emitter: Emitter) -> str:
     if node.kind in {"semi", "anti"}:
         rows = _lonely(_side(node, node.left, node.right), node.kind, emitter)
         items = [aliased(output.expr.render(), output.name) for output in node.outputs]
-        alias = escape(ident(node.left.alias))
+        alias = escape(quote(node.left.alias))
         sql = f"SELECT {', '.join(items)}, {alias}.{WEIGHT}\nFROM {{{rows}}} {alias}"
         return emitter.query(node.kind, sql)
     inner = Select((node.left, node.right), node.on, node.outputs)
@@ -73,8 +80,8 @@ def _padded(node: Match, rows: Input, alone: str) -> str:
     def value(ref: Ref) -> str:
         return dotted(ref) if ref[0] == rows.alias else f"CAST(NULL AS {escape(types[ref])})"
 
-    items = [f"{o.expr.render(value)} AS {escape(ident(o.name))}" for o in node.outputs]
-    alias = escape(ident(rows.alias))
+    items = [f"{o.expr.render(value)} AS {escape(quote(o.name))}" for o in node.outputs]
+    alias = escape(quote(rows.alias))
     return f"SELECT {', '.join(items)}, {alias}.{WEIGHT}\nFROM {{{alone}}} {alias}"
 
 
@@ -106,7 +113,7 @@ def _lonely(side: _Side, kind: str, emitter: Emitter) -> str:
     partners = delta_of(side.partners.node, emitter)
     own = tuple(side.rows.node.columns)
     word = "ANTI" if kind == "anti" else "SEMI"
-    mine, theirs = (escape(ident(child.alias)) for child in (side.rows, side.partners))
+    mine, theirs = (escape(quote(child.alias)) for child in (side.rows, side.partners))
     on = _on(side.on)
     come = emitter.query(
         f"{kind}_rows",
@@ -137,7 +144,7 @@ def _met(side: _Side, changed: str, source: Source) -> str:
     used = sorted(columns_of(side.on, side.partners.alias))
     met = {other: Link(own, op, same=False) for own, other, op in side.pairs}
     partners = _cut(side.partners, changed, met)
-    mine, theirs = (escape(ident(child.alias)) for child in (side.rows, side.partners))
+    mine, theirs = (escape(quote(child.alias)) for child in (side.rows, side.partners))
     return (
         f"(\n  SELECT /*+ BROADCAST({mine}) */ DISTINCT {listed(used, theirs)}\n"
         f"{indent('  FROM ' + relation(partners, source))}\n"
@@ -158,7 +165,7 @@ def _flips_by_key(side: _Side, partners: str, emitter: Emitter) -> str:
             f"{where}GROUP BY {listed(keys, 'd')}\nHAVING sum(d.{WEIGHT}) <> 0",
         ),
     )
-    theirs = escape(ident(side.partners.alias))
+    theirs = escape(quote(side.partners.alias))
     on = " AND ".join(f"{_col(theirs, key)} <=> {_col('n', key)}" for key in keys)
     found = _cut(side.partners, net, {key: Link(key) for key in keys})
     there = (
@@ -172,7 +179,7 @@ def _flips_by_key(side: _Side, partners: str, emitter: Emitter) -> str:
 def _flips_by_row(side: _Side, partners: str, emitter: Emitter) -> str:
     """The same for any condition, for the columns of the rows that it reads."""
     asked = _asked(side)
-    mine, theirs = (escape(ident(child.alias)) for child in (side.rows, side.partners))
+    mine, theirs = (escape(quote(child.alias)) for child in (side.rows, side.partners))
     on = _on(side.on)
     seen = {own: Link(other, op, same=False) for own, other, op in side.pairs}
     asking = _cut(side.rows, partners, seen)
@@ -232,4 +239,4 @@ def _on(on: tuple[Expr, ...]) -> str:
 
 
 def _col(alias: str, name: str) -> str:
-    return f"{alias}.{escape(ident(name))}"
+    return f"{alias}.{escape(quote(name))}"

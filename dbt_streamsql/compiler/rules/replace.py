@@ -14,9 +14,16 @@ from dbt_streamsql.compiler.codegen.render_sql import aliased, indent, select
 from dbt_streamsql.compiler.lowering.view import View, keyed_view, refuse_unlike
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules.keyed import restricted, touched
-from dbt_streamsql.plan.expression import dotted, escape, ident
-from dbt_streamsql.plan.relational import Aggregate, Output, Select, keys_of, scans
-from dbt_streamsql.plan.steps import Replace
+from dbt_streamsql.plan.algebra.expression import dotted, escape
+from dbt_streamsql.plan.algebra.relational import (
+    Aggregate,
+    Output,
+    Select,
+    keys_of,
+    scans,
+)
+from dbt_streamsql.plan.program.steps import Replace
+from dbt_streamsql.quoting import quote
 
 
 def plan(view: View, emitter: Emitter) -> View:
@@ -35,7 +42,7 @@ def plan(view: View, emitter: Emitter) -> View:
         *key.hidden,
     )
     shown = Select(block.inputs, block.where, outputs)
-    alias = escape(ident(block.inputs[0].alias))
+    alias = escape(quote(block.inputs[0].alias))
     inner = f"(\n{indent(restricted(node, emitter.after, keys))}\n) {alias}"
     rows = emitter.query("new_rows", select(shown, [inner]), () if keys else (changed,))
     renamed = ", ".join(

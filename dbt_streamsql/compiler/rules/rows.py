@@ -7,9 +7,10 @@ from dataclasses import replace
 from dbt_streamsql.compiler.codegen.emitter import Emitter
 from dbt_streamsql.compiler.lowering.view import View, refuse_unlike
 from dbt_streamsql.compiler.rules import delta as delta_of
-from dbt_streamsql.plan.expression import escape, ident
-from dbt_streamsql.plan.schema import WEIGHT
-from dbt_streamsql.plan.steps import Apply
+from dbt_streamsql.plan.algebra.expression import escape
+from dbt_streamsql.plan.algebra.schema import WEIGHT
+from dbt_streamsql.plan.program.steps import Apply
+from dbt_streamsql.quoting import quote
 
 
 def plan(view: View, emitter: Emitter) -> View:
@@ -17,7 +18,7 @@ def plan(view: View, emitter: Emitter) -> View:
     refuse_unlike(view.columns, "retracting single rows")
     changed = delta_of(view.root, emitter)
     items = ", ".join(
-        f"CAST({escape(ident(old))} AS {column.type}) AS {escape(ident(column.name))}"
+        f"CAST({escape(quote(old))} AS {column.type}) AS {escape(quote(column.name))}"
         for old, column in zip(view.root.columns, view.columns, strict=True)
     )
     named = emitter.query("view_rows", f"SELECT {items}, {WEIGHT}\nFROM {{{changed}}}")

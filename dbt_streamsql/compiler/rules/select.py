@@ -24,8 +24,13 @@ from dbt_streamsql.compiler.codegen.render_sql import (
 from dbt_streamsql.compiler.codegen.restrict_to_keys import Link, restrict
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules import single
-from dbt_streamsql.plan.expression import Expr, Ref, dotted, escape, ident
-from dbt_streamsql.plan.relational import (
+from dbt_streamsql.plan.algebra.expression import (
+    Expr,
+    Ref,
+    dotted,
+    escape,
+)
+from dbt_streamsql.plan.algebra.relational import (
     Aggregate,
     Constant,
     Input,
@@ -36,7 +41,8 @@ from dbt_streamsql.plan.relational import (
     Window,
     walk,
 )
-from dbt_streamsql.plan.schema import WEIGHT
+from dbt_streamsql.plan.algebra.schema import WEIGHT
+from dbt_streamsql.quoting import quote
 
 _SMALL = "small"
 """Alias of the part of a join term that contains the change, joined so far."""
@@ -49,7 +55,7 @@ def delta(node: Select, emitter: Emitter) -> str:
         if _is_narrowing(node):
             return changed[0]
         alias = node.inputs[0].alias
-        sql = select(node, [f"{{{changed[0]}}} {escape(ident(alias))}"], _weight(alias))
+        sql = select(node, [f"{{{changed[0]}}} {escape(quote(alias))}"], _weight(alias))
         return emitter.query("changed", sql)
     terms = []
     for index, frame in enumerate(changed):
@@ -64,7 +70,7 @@ def delta(node: Select, emitter: Emitter) -> str:
         source = emitter.after if start.alias in after else emitter.before
         rows = single.flips(node, index, start, frame, source, emitter)
         if len(rest.inputs) == 1:
-            alias = escape(ident(start.alias))
+            alias = escape(quote(start.alias))
             sql = select(rest, [f"{{{rows}}} {alias}"], _weight(start.alias))
             terms.append(emitter.query("changed", sql))
         else:
@@ -81,7 +87,7 @@ def _is_narrowing(node: Select) -> bool:
 
 
 def _weight(alias: str) -> str:
-    return f"{escape(ident(alias))}.{WEIGHT}"
+    return f"{escape(quote(alias))}.{WEIGHT}"
 
 
 def _term(node: Select, index: int, frame: str, after: frozenset[str], emitter: Emitter) -> str:
@@ -100,7 +106,7 @@ def _term(node: Select, index: int, frame: str, after: frozenset[str], emitter: 
     shown: dict[str, dict[Ref, None]] = {}
     for ref in (ref for output in node.outputs for ref in output.expr.refs):
         shown.setdefault(ref[0], {})[ref] = None
-    small = f"{{{frame}}} {escape(ident(start.alias))}"
+    small = f"{{{frame}}} {escape(quote(start.alias))}"
     names: dict[Ref, str] = {}
 
     def resolve(ref: Ref) -> str:
@@ -114,7 +120,7 @@ def _term(node: Select, index: int, frame: str, after: frozenset[str], emitter: 
         refs = chain(waiting.refs(alias), shown.get(alias, ()))
         return {ref: _carried(ref, taken) for ref in dict.fromkeys(refs)}
 
-    weight, hint = _weight(start.alias), escape(ident(start.alias))
+    weight, hint = _weight(start.alias), escape(quote(start.alias))
     for position, child in enumerate(order):
         ready = waiting.ready(child.alias)
         on = " AND ".join(term(expr, resolve) for expr in ready)
@@ -177,7 +183,7 @@ def _carried(ref: Ref, taken: set[str]) -> str:
     while name.lower() in taken:
         name += "_"
     taken.add(name.lower())
-    return escape(ident(name))
+    return escape(quote(name))
 
 
 def _by_connection(node: Select, index: int) -> list[Input]:

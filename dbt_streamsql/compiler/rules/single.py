@@ -19,9 +19,21 @@ from dbt_streamsql.compiler.codegen.render_sql import (
     relation,
     term,
 )
-from dbt_streamsql.plan.expression import Ref, dotted, escape, ident
-from dbt_streamsql.plan.relational import CLOCK, Aggregate, Input, Node, Scan, Select
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
+from dbt_streamsql.plan.algebra.expression import (
+    Ref,
+    dotted,
+    escape,
+)
+from dbt_streamsql.plan.algebra.relational import (
+    CLOCK,
+    Aggregate,
+    Input,
+    Node,
+    Scan,
+    Select,
+)
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX, WEIGHT
+from dbt_streamsql.quoting import quote
 
 _MOVED = f"{HIDDEN_PREFIX}moved"
 
@@ -69,8 +81,8 @@ def flips(
     alias = node.inputs[index].alias
     columns = node.inputs[index].node.columns
     picked = [
-        f"max(IF({WEIGHT} {sign} 0, {escape(ident(column))}, NULL)) AS "
-        f"{escape(ident(f'{moment}_{column}'))}"
+        f"max(IF({WEIGHT} {sign} 0, {escape(quote(column))}, NULL)) AS "
+        f"{escape(quote(f'{moment}_{column}'))}"
         for column in columns
         for moment, sign in (("old", "<"), ("new", ">"))
     ]
@@ -81,7 +93,7 @@ def flips(
 
     def at(moment: str) -> Callable[[Ref], str]:
         return lambda ref: (
-            f"{_MOVED}.{escape(ident(f'{moment}_{ref[1]}'))}" if ref[0] == alias else dotted(ref)
+            f"{_MOVED}.{escape(quote(f'{moment}_{ref[1]}'))}" if ref[0] == alias else dotted(ref)
         )
 
     terms = [expr for expr in node.where if alias in expr.aliases]
@@ -89,7 +101,7 @@ def flips(
         f"coalesce({' AND '.join(term(expr, at(moment)) for expr in terms) or 'true'}, false)"
         for moment in ("old", "new")
     )
-    own = escape(ident(start.alias))
+    own = escape(quote(start.alias))
     sql = (
         f"SELECT /*+ BROADCAST({_MOVED}) */ {listed(start.node.columns, own)}, "
         f"CAST(IF({new}, 1, -1) AS BIGINT) AS {WEIGHT}\n"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dbt_streamsql.compiler.codegen.emitter import Emitter
 from dbt_streamsql.compiler.rules import delta as delta_of
-from dbt_streamsql.plan.expression import escape, ident
-from dbt_streamsql.plan.relational import UnionAll
-from dbt_streamsql.plan.schema import WEIGHT
+from dbt_streamsql.plan.algebra.expression import escape
+from dbt_streamsql.plan.algebra.relational import UnionAll
+from dbt_streamsql.plan.algebra.schema import WEIGHT
+from dbt_streamsql.quoting import quote
 
 
 def delta(node: UnionAll, emitter: Emitter) -> str:
@@ -15,7 +16,7 @@ def delta(node: UnionAll, emitter: Emitter) -> str:
     for side in node.inputs:
         frame = delta_of(side, emitter)
         items = ", ".join(
-            f"{escape(ident(old))} AS {escape(ident(new))}" if old != new else escape(ident(new))
+            f"{escape(quote(old))} AS {escape(quote(new))}" if old != new else escape(quote(new))
             for old, new in zip(side.columns, node.columns, strict=True)
         )
         parts.append(emitter.query("side", f"SELECT {items}, {WEIGHT}\nFROM {{{frame}}}"))

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from dbt_streamsql.compiler.lowering.view import top
 from dbt_streamsql.compiler.rules import fold
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.plan.relational import (
+from dbt_streamsql.plan.algebra.relational import (
     CLOCK,
     Aggregate,
     Branches,

@@ -21,11 +21,8 @@ from dbt_streamsql.compiler.codegen.tree_json import node_of
 from dbt_streamsql.compiler.lowering.view import View, keyed_view, under_names
 from dbt_streamsql.compiler.rules.fold import Folded, folded
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.expression import escape, fill, ident
-from dbt_streamsql.plan.fold_values import WRITTEN
-from dbt_streamsql.plan.moments import AFTER, BEFORE, Moments
-from dbt_streamsql.plan.relational import (
+from dbt_streamsql.plan.algebra.expression import escape, fill
+from dbt_streamsql.plan.algebra.relational import (
     CLOCK,
     Aggregate,
     Node,
@@ -35,7 +32,11 @@ from dbt_streamsql.plan.relational import (
     keys_of,
     with_children,
 )
-from dbt_streamsql.plan.schema import WEIGHT
+from dbt_streamsql.plan.algebra.schema import WEIGHT
+from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.moments import AFTER, BEFORE, Moments
+from dbt_streamsql.plan.program.fold_values import WRITTEN
+from dbt_streamsql.quoting import quote
 
 
 def difference(plan: CompiledPlan, at: Moments) -> tuple[tuple[str, ...], str]:
@@ -240,4 +241,4 @@ def _same(one: str, other: str, columns: tuple[str, ...] | list[str]) -> str:
 
 
 def _name(name: str) -> str:
-    return escape(ident(name))
+    return escape(quote(name))

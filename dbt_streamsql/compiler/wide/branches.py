@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.plan.relational import Merge
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
+from dbt_streamsql.plan.algebra.relational import Merge
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX, WEIGHT
 
 LAST = ("last_value", "last_non_null_value")
 """Merge functions that need an order of the branches."""

@@ -16,10 +16,10 @@ from dbt_streamsql.compiler.lowering.builder import Builder, Built
 from dbt_streamsql.compiler.parsing.parse import parse
 from dbt_streamsql.compiler.wide.branches import Branch, Wide
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.plan.catalog import Catalog
-from dbt_streamsql.plan.expression import escape, fill
-from dbt_streamsql.plan.relational import Branches, Constant, Input
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX, Column
+from dbt_streamsql.plan.algebra.catalog import Catalog
+from dbt_streamsql.plan.algebra.expression import escape, fill
+from dbt_streamsql.plan.algebra.relational import Branches, Constant, Input
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX, Column
 from dbt_streamsql.quoting import TableName, literal, quote
 
 _MARK = f"{HIDDEN_PREFIX}partial_update"

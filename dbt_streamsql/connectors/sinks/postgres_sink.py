@@ -245,7 +245,10 @@ class PostgresDelivery:
         )
         copied = sql.SQL("COPY {rows} ({columns}, {gone}) FROM STDIN").format(**parts)
         with self.connection.cursor() as cursor, cursor.copy(copied) as copy:
-            for row in _texts(batch.rows, self.layout).toLocalIterator(prefetchPartitions=True):
+            rows = _texts(batch.rows, self.layout)
+            # Where they must not all be in memory, each partition is a job of its own.
+            found = rows.collect() if batch.few else rows.toLocalIterator(prefetchPartitions=True)
+            for row in found:
                 copy.write_row(tuple(row))
         run("ANALYZE {rows}")
         if batch.whole:

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,13 +50,15 @@ class Mark:
 @dataclass(frozen=True)
 class Batch:
     """One delivery. `rows` have the key columns, BEFORE and AFTER for a keyed target, else the
-    columns and OPERATION. `whole`: they are all rows, not changes."""
+    columns and OPERATION. `whole`: they are all rows, not changes. `few`: they may come to the
+    driver."""
 
     rows: DataFrame
     whole: bool
     table: str
     barrier: int
     ended_at: float
+    few: bool
 
 
 class Delivery(Protocol):

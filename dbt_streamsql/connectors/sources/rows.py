@@ -14,7 +14,7 @@ from dbt_streamsql.connectors.sources.source import (
     UNSENT,
 )
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.storage.columns import type_text
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,17 +28,24 @@ AS_READ = f"{HIDDEN_PREFIX}as_read"
 they could be read; else NULL. It shows which key the record may have changed."""
 
 
+class Closeable(Protocol):
+    """A resource elsewhere: a transaction, for example."""
+
+    def close(self) -> None: ...
+
+
 @dataclass(frozen=True)
 class End:
     """How far a stream can be read now.
 
     `records`: the number of new ones (None: unknown). `oldest`: when the oldest new one was
-    written, seconds since 1970 (None: unknown).
+    written, seconds since 1970 (None: unknown). `held`: what must stay open while they are read.
     """
 
     position: Position
     records: int | None = None
     oldest: float | None = None
+    held: Closeable | None = None
 
 
 class Source(Protocol):
@@ -51,7 +59,7 @@ class Source(Protocol):
         """(name, Spark type): what a model's SQL may select; the connector's start with `_`."""
 
     def end(self, spark: SparkSession, after: Position | None) -> End | None:
-        """How far the records after a position go; None when there are none.
+        """How far the records after a position go; None when there are none. See `end_of`.
 
         `after` None is the beginning, as the option `start` says. The option
         `max_records_per_barrier` bounds it.
@@ -65,6 +73,17 @@ class Source(Protocol):
 
     def release(self, spark: SparkSession, upto: Position) -> None:
         """A barrier that read up to here is published. Most connectors do nothing."""
+
+
+@contextmanager
+def end_of(source: Source, spark: SparkSession, after: Position | None) -> Iterator[End | None]:
+    """How far a source can be read now, as `Source.end` says. Closes what it holds."""
+    end = source.end(spark, after)
+    try:
+        yield end
+    finally:
+        if end is not None and end.held is not None:
+            end.held.close()
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dbt_streamsql.connectors.options import Options
 from dbt_streamsql.connectors.sources.rows import columns_of, records
 from dbt_streamsql.connectors.sources.source import End, Position
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX, WEIGHT
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg.metadata import Metadata

@@ -34,12 +34,12 @@ from dbt_streamsql.meta.model.records import (
     TableVersion,
 )
 from dbt_streamsql.meta.model.transitions import common_barrier
-from dbt_streamsql.meta.store import lock
 from dbt_streamsql.meta.store.kept import KeptReads, States
 from dbt_streamsql.meta.store.leaders import LEADER_SECONDS
 from dbt_streamsql.meta.store.leases import LEASE_SECONDS
 from dbt_streamsql.meta.store.retention import Forgotten, Outlook, Retention
-from dbt_streamsql.meta.store.schema import SCHEMA_VERSION
+from dbt_streamsql.meta.store.sql import lock
+from dbt_streamsql.meta.store.sql.schema import SCHEMA_VERSION
 from dbt_streamsql.meta.store.staged_tables import StagedRecord
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from dbt_streamsql.meta.store.api import MetaStore
-from dbt_streamsql.meta.store.database import Database
+from dbt_streamsql.meta.store.sql.database import Database
 from dbt_streamsql.meta.store.store import SqlMetaStore
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import json
 import ssl
-import time
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from types import NoneType
@@ -16,11 +15,18 @@ from typing import Any, TypeVar
 
 import httpx
 from pydantic import TypeAdapter, ValidationError
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_chain,
+    wait_fixed,
+)
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.client import local_tokens
 from dbt_streamsql.meta.client.protocol import API, Problem
-from dbt_streamsql.meta.store.database import redact
+from dbt_streamsql.meta.store.sql.database import redact
 
 T = TypeVar("T")
 
@@ -32,6 +38,12 @@ IDLE_SECONDS = 5.0
 AGAIN_SECONDS = (0.1, 0.5)
 """Pauses before a read is retried."""
 
+_again = Retrying(
+    retry=retry_if_exception_type(httpx.TransportError),
+    wait=wait_chain(*map(wait_fixed, AGAIN_SECONDS)),
+    stop=stop_after_attempt(1 + len(AGAIN_SECONDS)),
+    reraise=True,
+)
 _DO = "then run again: committed barriers are safe, and an unfinished barrier is cleaned up"
 
 
@@ -60,14 +72,10 @@ class Transport:
     def get(self, kind: type[T], path: str, **parameters: object) -> T:
         """Send a GET request; `kind` is the type of the response."""
         given = {name: str(value) for name, value in parameters.items() if value is not None}
-        for pause in (*AGAIN_SECONDS, None):
-            try:
-                return self._answer(kind, self._http.get(API + path, params=given))
-            except httpx.TransportError as error:
-                if pause is None:
-                    raise self._unreachable(error) from error
-                time.sleep(pause)
-        raise AssertionError(path)
+        try:
+            return self._answer(kind, _again(self._http.get, API + path, params=given))
+        except httpx.TransportError as error:
+            raise self._unreachable(error) from error
 
     def find(self, kind: type[T], path: str, **parameters: object) -> T | None:
         """Like `get`; None when the object does not exist."""

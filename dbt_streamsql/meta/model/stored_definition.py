@@ -10,9 +10,9 @@ from typing import Any
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.model.records import Job, Sink
+from dbt_streamsql.plan.algebra.schema import Column
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.schema import Column
-from dbt_streamsql.plan.unsent import Carrying
+from dbt_streamsql.plan.definition.unsent import Carrying
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,20 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import yaml
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 from dbt_streamsql.errors import StreamSqlError
 
@@ -30,9 +38,8 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 _BYTES = 32
 _SHORTEST = 32
-_KEYS = ("name", "role", "schemas", "token", "sha256")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-_PLAIN = re.compile(r"[!-~]+")
+_DIGEST = r"^[0-9a-f]{64}$"
+_PLAIN = r"^[!-~]+$"
 
 
 @dataclass(frozen=True)
@@ -112,15 +119,12 @@ def load(file: Path) -> Tokens:
         body = yaml.safe_load(text)
     except yaml.YAMLError:
         body = None
-    listed = body.get("tokens") if isinstance(body, dict) and set(body) == {"tokens"} else None
-    if not isinstance(listed, list) or not listed:
-        raise _unusable(file, "is neither one token nor a list `tokens`")
-    known: list[tuple[str, Identity]] = []
-    for number, entry in enumerate(listed, 1):
-        problem = next(_problems(entry), "")
-        if problem:
-            raise _unusable(file, f"entry {number}: {problem}")
-        known.append(_entry(entry))
+    try:
+        entries = _File.model_validate(body).tokens
+    except ValidationError as error:
+        # Without its cause: that shows what was given.
+        raise _unusable(file, _problems(error)) from None
+    known = [entry.known for entry in entries]
     for what, values in (
         ("name", [who.name for _, who in known]),
         ("token", [d for d, _ in known]),
@@ -140,7 +144,7 @@ def single(file: Path) -> str:
 
 
 def _single(text: str) -> bool:
-    return len(text) >= _SHORTEST and _PLAIN.fullmatch(text) is not None
+    return len(text) >= _SHORTEST and re.fullmatch(_PLAIN, text) is not None
 
 
 def _private(file: Path) -> str:
@@ -156,34 +160,61 @@ def _private(file: Path) -> str:
         raise _unusable(file, f"cannot be read: {type(error).__name__}") from error
 
 
-def _problems(entry: Any) -> Iterator[str]:
-    if not isinstance(entry, Mapping) or not set(entry) <= set(_KEYS):
-        yield f"it must be a mapping of {', '.join(_KEYS)}"
-        return
-    if not isinstance(entry.get("name"), str) or not _PLAIN.fullmatch(entry["name"]):
-        yield "`name` must be a word"
-    if entry.get("role") not in ROLES:
-        yield f"`role` must be one of {', '.join(ROLES)}"
-    schemas = entry.get("schemas")
-    if schemas is not None:
-        if not isinstance(schemas, list) or not all(isinstance(s, str) and s for s in schemas):
-            yield "`schemas` must be a list of names"
-        if entry.get("role") == "admin":
-            yield "an admin cannot have `schemas`"
-    token, digest = entry.get("token"), entry.get("sha256")
-    if (token is None) == (digest is None):
-        yield "set either `token` or `sha256`"
-    elif token is not None and not (isinstance(token, str) and _single(token)):
-        yield f"`token` must be text of at least {_SHORTEST} characters without spaces"
-    elif digest is not None and not (isinstance(digest, str) and _DIGEST.fullmatch(digest)):
-        yield "`sha256` must be 64 hexadecimal digits in quotes"
+class _Entry(BaseModel):
+    """One entry of `tokens`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+    name: Annotated[str, StringConstraints(pattern=_PLAIN)]
+    role: Role
+    schemas: list[Annotated[str, StringConstraints(min_length=1)]] | None = None
+    token: Annotated[str, StringConstraints(pattern=_PLAIN, min_length=_SHORTEST)] | None = None
+    sha256: Annotated[str, StringConstraints(pattern=_DIGEST)] | None = None
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> _Entry:
+        if (self.token is None) == (self.sha256 is None):
+            raise ValueError("set either `token` or `sha256`")
+        if self.schemas is not None and self.role == "admin":
+            raise ValueError("an admin cannot have `schemas`")
+        return self
+
+    @property
+    def known(self) -> tuple[str, Identity]:
+        """The token's digest, and its owner."""
+        limited = None if self.schemas is None else frozenset(self.schemas)
+        digest = self.sha256 or digest_of(self.token or "")
+        return digest, Identity(self.name, self.role, limited)
 
 
-def _entry(entry: Mapping[str, Any]) -> tuple[str, Identity]:
-    schemas = entry.get("schemas")
-    limited = None if schemas is None else frozenset(schemas)
-    digest = entry["sha256"] if entry.get("token") is None else digest_of(entry["token"])
-    return digest, Identity(entry["name"], entry["role"], limited)
+class _File(BaseModel):
+    """A file of several tokens."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    tokens: list[_Entry] = Field(min_length=1)
+
+
+_RULES = {
+    "": "it must be a mapping of name, role, schemas, token, sha256",
+    "name": "`name` must be a word",
+    "role": f"`role` must be one of {', '.join(ROLES)}",
+    "schemas": "`schemas` must be a list of names",
+    "token": f"`token` must be text of at least {_SHORTEST} characters without spaces",
+    "sha256": "`sha256` must be 64 hexadecimal digits in quotes",
+}
+
+
+def _problems(error: ValidationError) -> str:
+    """All that is wrong with a file, without what it holds."""
+    found: list[str] = []
+    for each in error.errors(include_input=False):
+        list_, number, key = (*each["loc"], "", "", "")[:3]
+        if list_ != "tokens" or number == "":
+            return "is neither one token nor a list `tokens`"
+        own = each["ctx"]["error"] if each["type"] == "value_error" else ""
+        found.append(f"entry {int(number) + 1}: {own or _RULES.get(str(key), _RULES[''])}")
+    return "; ".join(dict.fromkeys(found))
 
 
 def _unusable(file: Path, problem: str, hint: str = "") -> StreamSqlError:

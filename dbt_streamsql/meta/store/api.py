@@ -31,9 +31,10 @@ if TYPE_CHECKING:
         Span,
         TableVersion,
     )
-    from dbt_streamsql.meta.store import lock, recovery
+    from dbt_streamsql.meta.store import recovery
     from dbt_streamsql.meta.store.kept import States
     from dbt_streamsql.meta.store.retention import Forgotten, Outlook, Retention
+    from dbt_streamsql.meta.store.sql import lock
     from dbt_streamsql.meta.store.staged_tables import StagedRecord
 
 

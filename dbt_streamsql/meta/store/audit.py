@@ -14,8 +14,8 @@ from typing import Any
 from sqlalchemy import Connection, insert, select
 
 from dbt_streamsql.meta.model.records import Entry
-from dbt_streamsql.meta.store import schema
-from dbt_streamsql.meta.store.database import Database
+from dbt_streamsql.meta.store.sql import schema
+from dbt_streamsql.meta.store.sql.database import Database
 
 
 def enter(

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from sqlalchemy import delete, insert, select
 
 from dbt_streamsql.meta.model.records import Leader
-from dbt_streamsql.meta.store import schema
+from dbt_streamsql.meta.store.sql import schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dbt_streamsql.meta.store.database import Database
+    from dbt_streamsql.meta.store.sql.database import Database
 
 LEADER_SECONDS = 6.0
 """How long a silent leader stays the leader."""

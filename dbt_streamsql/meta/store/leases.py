@@ -14,12 +14,12 @@ from sqlalchemy import Connection, delete, insert, select, update
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.model.records import Lease
 from dbt_streamsql.meta.model.transitions import demand, leasable
-from dbt_streamsql.meta.store import schema
+from dbt_streamsql.meta.store.sql import schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from dbt_streamsql.meta.store.database import Database
+    from dbt_streamsql.meta.store.sql.database import Database
 
 LEASE_SECONDS = 60.0
 """How long a lease lasts without renewal."""

@@ -20,11 +20,12 @@ from dbt_streamsql.meta.model.records import (
     TableVersion,
 )
 from dbt_streamsql.meta.model.transitions import UNFINISHED
-from dbt_streamsql.meta.store import audit, schema
+from dbt_streamsql.meta.store import audit
 from dbt_streamsql.meta.store.kept import KeptReads, States
+from dbt_streamsql.meta.store.sql import schema
 
 if TYPE_CHECKING:
-    from dbt_streamsql.meta.store.database import Database
+    from dbt_streamsql.meta.store.sql.database import Database
 
 
 class SqlReader:

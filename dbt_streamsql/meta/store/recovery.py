@@ -15,7 +15,7 @@ from dbt_streamsql.meta.model.records import (
     Published,
     TableVersion,
 )
-from dbt_streamsql.meta.store import schema, statements
+from dbt_streamsql.meta.store.sql import schema, statements
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from sqlalchemy import (
 )
 
 from dbt_streamsql.meta.model.records import Int64, Real
-from dbt_streamsql.meta.store import schema
+from dbt_streamsql.meta.store.sql import schema
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Delete, ScalarSelect

@@ -13,9 +13,10 @@ from sqlalchemy import Connection, select, update
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.model import transitions
 from dbt_streamsql.meta.model.records import Fence
-from dbt_streamsql.meta.store import audit, lock, schema
-from dbt_streamsql.meta.store.database import Database
+from dbt_streamsql.meta.store import audit
 from dbt_streamsql.meta.store.reader import SqlReader
+from dbt_streamsql.meta.store.sql import lock, schema
+from dbt_streamsql.meta.store.sql.database import Database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

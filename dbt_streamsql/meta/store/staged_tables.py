@@ -19,8 +19,8 @@ from sqlalchemy import delete, insert, select
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.model import transitions
 from dbt_streamsql.meta.model.records import Name, Text
-from dbt_streamsql.meta.store import lock, schema
-from dbt_streamsql.meta.store.database import Database
+from dbt_streamsql.meta.store.sql import lock, schema
+from dbt_streamsql.meta.store.sql.database import Database
 
 
 @dataclass(frozen=True)

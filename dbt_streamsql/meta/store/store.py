@@ -21,14 +21,15 @@ from dbt_streamsql.meta.model.records import (
     Span,
     TableVersion,
 )
-from dbt_streamsql.meta.store import recovery, schema, statements
+from dbt_streamsql.meta.store import recovery
 from dbt_streamsql.meta.store import retention as rules
-from dbt_streamsql.meta.store.database import Database
 from dbt_streamsql.meta.store.leaders import SqlLeaders
 from dbt_streamsql.meta.store.leases import SqlLeases
 from dbt_streamsql.meta.store.reader import unfinished_barriers
 from dbt_streamsql.meta.store.retention import Forgotten, Outlook, Retention
 from dbt_streamsql.meta.store.runner import SqlRunner
+from dbt_streamsql.meta.store.sql import schema, statements
+from dbt_streamsql.meta.store.sql.database import Database
 from dbt_streamsql.meta.store.staged_tables import SqlStagedLedger
 
 if TYPE_CHECKING:

@@ -22,12 +22,13 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.meta.model import stored_definition
 from dbt_streamsql.meta.model.stored_definition import plan_of
-from dbt_streamsql.plan import likeness
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
+from dbt_streamsql.plan.algebra import likeness
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX, WEIGHT, Column
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, registered
 from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import metadata
+from dbt_streamsql.storage.iceberg.access import NewerRows
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.scans import changes
 from dbt_streamsql.storage.inputs import inputs
@@ -99,16 +100,25 @@ def check_columns(job: Job) -> None:
 
 
 def change(
-    name: TableName, meta: Metadata, old: int | None, new: int | None, job: Job
+    name: TableName,
+    meta: Metadata,
+    old: int | None,
+    new: int | None,
+    job: Job,
+    newer: NewerRows | None = None,
 ) -> str | None:
-    """Signed visible rows between two snapshots of a view's table; None when there are none."""
+    """Signed visible rows between two snapshots of a view's table; None when there are none.
+
+    With `newer`, only the files that the change is in are read; it is closed afterwards.
+    """
     columns = names_of(job)
     names = ", ".join(quote(column) for column in columns)
     if old is None:
         return f"(SELECT {names}, 1L AS {WEIGHT} FROM {inputs.version(name, new)})"
     found = changes.among_others(meta, inputs.classify(meta, old, new))
     if found.kind == "none" or found.insert_only or _comparable(job):
-        return inputs.read(name, meta, found, columns)
+        files = newer.changed(name, meta, found) if newer is not None else None
+        return inputs.read(name, meta, found, columns, files)
     return difference(inputs.version(name, new), inputs.version(name, old), job)
 
 

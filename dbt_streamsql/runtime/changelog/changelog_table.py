@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import NOOP, ROLLED_BACK, Fence, Job, TableVersion
 from dbt_streamsql.meta.model.stored_definition import definition_of
-from dbt_streamsql.plan.schema import WEIGHT
+from dbt_streamsql.plan.algebra.schema import WEIGHT
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.changelog import changelog_query
 from dbt_streamsql.runtime.core import definition_property
@@ -31,12 +31,11 @@ from dbt_streamsql.runtime.core.epoch_state import (
     unchanged,
 )
 from dbt_streamsql.runtime.core.failpoints import failpoint
-from dbt_streamsql.runtime.refresh.change_feed import Feed
 from dbt_streamsql.runtime.spark.scratch import Scratch
+from dbt_streamsql.runtime.write import staging_branch
+from dbt_streamsql.runtime.write.change_feed import Feed
 from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import metadata, provenance, staging
-from dbt_streamsql.storage.iceberg.commits import refs
-from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.provenance import Provenance
 from dbt_streamsql.storage.iceberg.scans import changes
@@ -227,21 +226,18 @@ class _Table:
 
     def _append(self, meta: Metadata, rows: str) -> TableVersion:
         assert meta.current is not None
-        barrier = self.epoch.barrier()
-        branch = staging.branch_name(barrier)
         few = self.version.rows_inserted + self.version.rows_deleted <= _ONE_FILE
         hint = "/*+ COALESCE(1) */ " if few else ""
-        with failpoint("branch.create"):
-            refs.update_refs(self.spark, self.name, RefUpdate(branches={branch: meta.current}))
-        with failpoint("branch.write"), staging.stamped(self.spark, self._origin()):
-            target = staging.branch_sql(self.name, branch)
+        origin = self._origin()
+        on_branch = staging_branch.written(self.spark, self.name, meta.current, origin)
+        with on_branch as (branch, target):
             self.spark.sql(f"INSERT INTO {target} SELECT {hint}* FROM ({self._told(rows)})")
         staged = metadata.load(self.spark, self.name)
         assert staged is not None
         head = staged.refs[branch]
-        self._announce(Version(self.name, staged, head, barrier))
+        self._announce(Version(self.name, staged, head, origin.barrier))
         return TableVersion(
-            barrier,
+            origin.barrier,
             str(self.name),
             snapshot=head,
             branch=branch,

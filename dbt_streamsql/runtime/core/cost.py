@@ -26,8 +26,9 @@ WORTH_TO_READERS = 3.0
 MET, MOVED = "met", "moved"
 """How many rows of the view changed for each changed row of the inputs, and which had changed."""
 
-EXPECTED = "expected"
-"""What was expected of the way of a run, before adjusting to the speed of the machine."""
+EXPECTED, FACTOR = "expected", "factor"
+"""What was expected of the way of a run, before adjusting to the speed of the machine, and what it
+took relative to that, without the start of its process."""
 
 ESTIMATED: dict[Way, str] = {
     CHANGES: "estimated_incremental",
@@ -38,9 +39,6 @@ ESTIMATED: dict[Way, str] = {
 
 _BY: dict[Way, str] = {CHANGES: "from changes", COMPARE: "by comparison", FULL: "in full"}
 
-COLD = 2.0
-"""Seconds of a first run that are the start of Spark and of its Java."""
-
 _REMEMBERED = 20
 """Past runs that are considered."""
 
@@ -48,14 +46,13 @@ _REMEMBERED = 20
 @dataclass(frozen=True)
 class Estimate:
     """What is known before an epoch: rows that changed, rows of the changed inputs and of `every`
-    input, what `past` runs took, relative to what was expected, the seconds in which the view was
-    `built` (0: not known), and how many rows of it a changed row `met` (None: not known)."""
+    input, what `past` runs took, relative to what was expected, and how many rows of the view a
+    changed row `met` (None: not known)."""
 
     changed: int
     total: int
     every: int
     past: Mapping[Way, list[float]] = field(default_factory=dict)
-    built: float = 0.0
     met: float | None = None
 
 
@@ -74,9 +71,9 @@ def by_past_runs(past: Iterable[TableVersion]) -> dict[Way, list[float]]:
     """What runs of each way took, relative to what was expected; `past` is newest first."""
     found: dict[Way, list[float]] = defaultdict(list)
     for version in list(past)[:_REMEMBERED]:
-        expected = version.stats.get(EXPECTED)
-        if expected:
-            found[way_of(version)].append(version.seconds / expected)
+        factor = version.stats.get(FACTOR)
+        if factor is not None:
+            found[way_of(version)].append(factor)
     return found
 
 

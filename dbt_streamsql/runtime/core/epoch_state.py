@@ -12,8 +12,8 @@ from typing import Any
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Fence, Job, MetaStore, Retention, Sink, TableVersion
 from dbt_streamsql.meta.model.stored_definition import definition_of, known_plan
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX
-from dbt_streamsql.plan.steps import Changes
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX
+from dbt_streamsql.plan.program.steps import Changes
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.core.clock import (
     Clock,
@@ -78,7 +78,7 @@ class Warehouse:
     new_name: Callable[[], str] = drawn
     workers: Workers = threads
     programs: Callable[..., Any] = field(kw_only=True)
-    costs: Costs = field(default_factory=Costs, init=False)
+    costs: Costs = field(default_factory=Costs)
     known_rows: KnownRows = field(init=False)
     unswept: bool = field(default=False, init=False)
     untagged: set[str] = field(default_factory=set, init=False)

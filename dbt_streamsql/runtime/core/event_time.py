@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dbt_streamsql.meta.inspect.history import EVENT_TIME
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import quote
 
 TIME = f"{HIDDEN_PREFIX}event_time"

@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.plan import wide_keys
+from dbt_streamsql.plan.program import wide_keys
 
 if TYPE_CHECKING:
     from dbt_streamsql.runtime.spark.session_pool import SessionPool

@@ -10,12 +10,14 @@ from __future__ import annotations
 import threading
 import zlib
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX, WEIGHT
+from dbt_streamsql.storage.iceberg.scans.file_rows import FileRows
 
 FILE, POSITION = f"{HIDDEN_PREFIX}file", f"{HIDDEN_PREFIX}position"
 """Where a row is stored: its file, and its number in it."""
@@ -40,6 +42,11 @@ class StoredRows:
     """Rows with the columns of a view, and with `FILE` (the CRC-32 of its path) and `POSITION`."""
 
     rows: pa.Table
+
+    @classmethod
+    def of_files(cls, files: Sequence[FileRows]) -> StoredRows:
+        """The rows of some files, at least one."""
+        return cls(pa.concat_tables([_placed(each) for each in files]).combine_chunks())
 
     @property
     def size(self) -> int:
@@ -76,11 +83,15 @@ class StoredRows:
         if len(lost):
             left = left.filter(pc.invert(pc.is_in(numbers(left.num_rows), lost)))
         if come.num_rows:
-            file = pa.repeat(pa.scalar(zlib.crc32(path.encode()), pa.int64()), come.num_rows)
-            rows = come.append_column(FILE, file)
-            rows = rows.append_column(POSITION, numbers(come.num_rows))
+            rows = _placed(FileRows(path, come, numbers(come.num_rows)))
             left = pa.concat_tables([left, rows.cast(left.schema)])
         return StoredRows(left.combine_chunks())
+
+
+def _placed(found: FileRows) -> pa.Table:
+    """The rows of a file with their places."""
+    file = pa.repeat(pa.scalar(zlib.crc32(found.path.encode()), pa.int64()), found.rows.num_rows)
+    return found.rows.append_column(FILE, file).append_column(POSITION, found.positions)
 
 
 def _plain(rows: pa.Table) -> pa.Table:

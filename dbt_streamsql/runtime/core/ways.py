@@ -14,7 +14,7 @@ from functools import partial
 from statistics import median
 from typing import Literal
 
-from dbt_streamsql.plan.work import OF_CUT, Work
+from dbt_streamsql.plan.program.work import OF_CUT, Work
 
 Way = Literal["changes", "compare", "full"]
 CHANGES: Way = "changes"
@@ -88,13 +88,14 @@ class Query:
         return CHARACTER * self.characters + (SCANNED + WORKED * self.operators) * self.every
 
 
-def expected_by_comparing(query: Query, stored: int, *, held: bool, known: bool) -> float:
+def expected_by_comparing(query: Query, stored: int, *, held: bool, at_hand: bool) -> float:
     """Seconds of a query which returns about `stored` rows.
 
-    `held`: the rows are compared in the process, which has them already if they are `known`.
+    `held`: the rows are compared in the process, which needs no statement to get them where they
+    are `at_hand`.
     """
     if held:
-        statements, each = (2 if known else 3), HELD
+        statements, each = (2 if at_hand else 3), HELD
     else:
         statements, each = 2, COMPARED
     around = 0.0 if held else CHARACTER * AROUND
@@ -114,10 +115,13 @@ def cheapest(seconds: Mapping[Way, float], comparing: float = 1.0) -> Way:
 
 @dataclass
 class Costs:
-    """What the ways have cost in this process, relative to what was expected.
+    """What the ways have cost in this process, relative to what was expected. `cold`: seconds by
+    which its first runs may exceed that before they count.
 
     Threads share it.
     """
+
+    cold: float = 0.0
 
     _of_view: dict[tuple[View, Way], deque[float]] = field(
         default_factory=lambda: defaultdict(partial(deque[float], maxlen=_OWN))
@@ -128,11 +132,19 @@ class Costs:
     _met: dict[tuple[View, frozenset[str]], float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def learn(self, view: View, way: Way, expected: float, seconds: float) -> None:
-        """A run of a view took `seconds`."""
+    def measured(self, expected: float, seconds: float) -> float | None:
+        """What a run took relative to what was expected; None when most of it was the start of the
+        process."""
         with self._lock:
-            self._of_view[view, way].append(seconds / expected)
-            self._of_all[way].append(seconds / expected)
+            cold = min(self.cold, max(0.0, seconds - expected))
+            self.cold -= cold
+        return (seconds - cold) / expected if 2 * cold <= seconds else None
+
+    def learn(self, view: View, way: Way, factor: float) -> None:
+        """A run of a view took `factor` times what was expected."""
+        with self._lock:
+            self._of_view[view, way].append(factor)
+            self._of_all[way].append(factor)
 
     def knows(self, view: View) -> bool:
         """Whether this process has brought a view up to date in another way than in full."""
@@ -168,25 +180,30 @@ class Costs:
         """What each way takes, given what is expected; `past` is what runs of the view took,
         relative to what was expected: those of other processes, where this one knows none."""
         with self._lock:
+            known = past or {}
             return {
-                way: self._factor(view, way, (past or {}).get(way, ())) * expected[way]
+                way: self._factor(view, way, known.get(way) or known.get(_LIKE.get(way, way), ()))
+                * expected[way]
                 for way in expected
             }
 
     def _factor(self, view: View, way: Way, past: Sequence[float]) -> float:
         """The fastest run of the view itself counts: others may have waited.
 
-        A single one may have been the first of its kind in the process. For a way without known
-        runs, a similar way gives the speed of the machine, else all of them do.
+        A single one may have been the first of its kind in the process; of a full refresh there
+        often is no other. For a way without known runs in this process a similar way counts, then
+        runs before; of other views likewise, and at last those of any way.
         """
-        own: Sequence[float] = self._of_view.get((view, way)) or past
+        own: Sequence[float] = ()
         others: Sequence[float] = ()
         for each in (way, _LIKE.get(way, way)):
+            own = own or self._of_view.get((view, each), ())
             others = others or self._of_all.get(each, ())
+        own = own or past
         if not others:
             every = [factor for each in self._of_all.values() for factor in each]
             others = every if len(every) >= _ENOUGH else ()
         usual = median(others) if others else 1.0
         if not own:
             return usual
-        return min(own[0], usual) if len(own) == 1 else min(own)
+        return min(own[0], usual) if len(own) == 1 and way is not FULL else min(own)

@@ -30,8 +30,11 @@ from dbt_streamsql.meta.model.stored_definition import known_plan, stored_sink
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
 from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.deliver.sink_rows import DoubleKeyError, SinkRows, readable
-from dbt_streamsql.runtime.refresh.view_refresh import Rewrite
+from dbt_streamsql.runtime.refresh.full_query import Rewrite
 from dbt_streamsql.runtime.spark.scratch import Scratch
+from dbt_streamsql.storage.conf import over_few_rows
+from dbt_streamsql.storage.iceberg.metadata import Metadata
+from dbt_streamsql.storage.inputs import inputs
 
 PARALLEL = 4
 """Sinks that are delivered to in parallel."""
@@ -249,10 +252,12 @@ class _Sinking:
         ends.callback(local.close)
         options = stored_sink(self._sink)
         sure = is_sure(job, options.key, options.plain)
-        rows = SinkRows(session, local, self._rewrite, self._sink, job, sure)
         meta, old = None, self._since(mark)
         if old is not None:
             meta = readable(self._warehouse, job, old)
+        few = meta is not None and old is not None and self._are_few(meta, old, upto)
+        ends.enter_context(over_few_rows(session, few))
+        rows = SinkRows(session, local, self._rewrite, self._sink, job, sure, few)
         whole = meta is None or old is None
         if whole and mark is not None and not target.compares:
             raise self._lost(mark)
@@ -262,12 +267,18 @@ class _Sinking:
             frame = rows.whole(upto, keyed=target.is_keyed)
         if frame is not None:
             ended = self._ended(upto.barrier)
-            batch = Batch(frame, whole, self._sink.table, upto.barrier, ended)
+            batch = Batch(frame, whole, self._sink.table, upto.barrier, ended, few)
             with failpoint("sink.write"):
                 delivery.write(batch)
             self._whole = self._whole or whole
         with failpoint("sink.publish"):
             delivery.publish(upto.barrier)
+
+    def _are_few(self, meta: Metadata, old: TableVersion, new: TableVersion) -> bool:
+        """Whether the rows that have changed may come to the driver."""
+        move, tuning = inputs.classify(meta, old.snapshot, new.snapshot), self._warehouse.tuning
+        each = meta.live_bytes(new.snapshot) / max(1, meta.live_rows(new.snapshot))
+        return move.rows <= tuning.driver_rows and move.rows * each <= tuning.driver_bytes
 
     def _sure(self, mark: Mark | None) -> Mark | None:
         """The mark, if the target has what this sink would have delivered up to there."""

@@ -18,15 +18,16 @@ from dbt_streamsql.connectors.sinks.target import (
 )
 from dbt_streamsql.meta import Job, Sink, TableVersion
 from dbt_streamsql.meta.model.stored_definition import columns_of, stored_sink
-from dbt_streamsql.plan import likeness
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT
+from dbt_streamsql.plan.algebra import likeness
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX, WEIGHT
 from dbt_streamsql.quoting import TableName, literal, quote
 from dbt_streamsql.runtime.changelog import changelog_query
 from dbt_streamsql.runtime.core.epoch_state import Warehouse
-from dbt_streamsql.runtime.refresh.view_refresh import Rewrite
+from dbt_streamsql.runtime.refresh.full_query import Rewrite
 from dbt_streamsql.runtime.spark.scratch import Scratch
 from dbt_streamsql.storage.columns import collected
 from dbt_streamsql.storage.iceberg import metadata
+from dbt_streamsql.storage.iceberg.access import tables_of
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.inputs import inputs
 
@@ -35,7 +36,8 @@ _SIGN, _CAME = f"{HIDDEN_PREFIX}sign", f"{HIDDEN_PREFIX}came"
 
 @dataclass(frozen=True)
 class SinkRows:
-    """The rows of one sink in one session. `is_sure`: the table's own key keeps the sink's key."""
+    """The rows of one sink in one session. `is_sure`: the table's own key keeps the sink's key.
+    `few`: those that have changed may come to the driver."""
 
     spark: SparkSession
     local: Scratch
@@ -43,6 +45,7 @@ class SinkRows:
     sink: Sink
     job: Job
     is_sure: bool
+    few: bool
 
     @property
     def name(self) -> TableName:
@@ -60,11 +63,9 @@ class SinkRows:
 
         Error: SINK_KEY, when two rows of the newer version have the key of a changed row.
         """
-        found = changelog_query.change(self.name, meta, old.snapshot, new.snapshot, self.job)
-        if found is None:
+        change = self._change(meta, old.snapshot, new.snapshot)
+        if not change:
             return None
-        # Read twice, computed once.
-        change = self.local.cached(self.spark.sql(f"SELECT * FROM {found}"))
         parts = [
             f"SELECT *, {sign}L AS {quote(_SIGN)} FROM ({self._over(change, sign)})"
             for sign in (1, -1)
@@ -82,6 +83,21 @@ class SinkRows:
         if keyed and not self.is_sure:
             self._check(shaped, new)
         return shaped
+
+    def _change(self, meta: Metadata, old: int | None, new: int | None) -> str:
+        """The change of the table, computed once, as a relation: it is read twice. '': none."""
+        newer = tables_of(self.spark).newer_rows() if self.few else None
+        try:
+            found = changelog_query.change(self.name, meta, old, new, self.job, newer)
+            if found is None:
+                return ""
+            sql = f"SELECT * FROM {found}"
+            if self.few:
+                return self.local.collect(sql, small=True).name
+            return self.local.cached(self.spark.sql(sql))
+        finally:
+            if newer is not None:
+                newer.close()
 
     def _all(self, version: TableVersion) -> str:
         """The sink's query over one version of its table."""

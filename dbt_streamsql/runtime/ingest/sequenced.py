@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX
 from dbt_streamsql.runtime.ingest.stream_definition import BAD, SEQUENCE, Stream
 
 DELETED = f"{HIDDEN_PREFIX}deleted"

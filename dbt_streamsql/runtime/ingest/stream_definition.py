@@ -15,8 +15,8 @@ from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.meta.inspect.history import EVENT_TIME
 from dbt_streamsql.meta.model.stored_definition import StoredDefinition, definition_of, named
-from dbt_streamsql.plan import drift
 from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.definition import drift
 from dbt_streamsql.quoting import TableName, expression
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
 from dbt_streamsql.runtime.core.event_time import IDLE_AFTER, LATE_DATA, TIME

@@ -7,6 +7,7 @@ record is in the table once, whichever process dies when (FLIP-276, `<barrier, o
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import lit
 
-from dbt_streamsql.connectors.sources.source import End, Position
+from dbt_streamsql.connectors.sources.source import End, Position, end_of
 from dbt_streamsql.meta import NOOP, Job, Span, TableVersion
 from dbt_streamsql.meta.inspect.history import EVENT_TIME, OLDEST_CHANGE
 from dbt_streamsql.plan.compiled import CompiledPlan
@@ -36,14 +37,12 @@ from dbt_streamsql.runtime.ingest.stream_definition import (
 from dbt_streamsql.runtime.ingest.stream_reader import StreamReading
 from dbt_streamsql.runtime.ingest.unsent_values import Carry, Settled, Stored
 from dbt_streamsql.runtime.ingest.upserts import Upsert
-from dbt_streamsql.runtime.refresh.stager import Stager
-from dbt_streamsql.runtime.refresh.view_refresh import Rewrite
+from dbt_streamsql.runtime.refresh.full_query import Rewrite
 from dbt_streamsql.runtime.spark.join_conditions import same
 from dbt_streamsql.runtime.spark.scratch import Scratch
+from dbt_streamsql.runtime.write import staging_branch
+from dbt_streamsql.runtime.write.stager import Stager
 from dbt_streamsql.storage.conf import over_few_rows
-from dbt_streamsql.storage.iceberg import staging
-from dbt_streamsql.storage.iceberg.commits import refs
-from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.inputs import inputs
 
@@ -75,10 +74,10 @@ class StreamIngest:
         """
         clock = self.epoch.warehouse.clock
         at, started = clock.time(), clock.monotonic()
-        with self.epoch.warehouse.sessions.use() as spark:
+        with self.epoch.warehouse.sessions.use() as spark, ExitStack() as held:
             counter = self.epoch.warehouse.sessions.job_count(spark)
             try:
-                version, *others = self._run(spark)
+                version, *others = self._run(spark, held)
             finally:
                 jobs, read = counter.stop()
         seconds = clock.monotonic() - started
@@ -87,12 +86,12 @@ class StreamIngest:
             version = replace(version, stats={**version.stats, "bytes_read": read})
         return [version, *(replace(other, jobs=0, started_at=at) for other in others)]
 
-    def _run(self, spark: SparkSession) -> list[TableVersion]:
+    def _run(self, spark: SparkSession, held: ExitStack) -> list[TableVersion]:
         known = self.epoch.before(self.job.table)
         meta = self.reading.meta(self.job.table) if known is not None else None
         previous = None if self.asked or meta is None else known
         after = self.reading.after(previous, meta) if previous is not None else None
-        end = self.reading.source.end(spark, after)
+        end = held.enter_context(end_of(self.reading.source, spark, after))
         others_stand = all(self.epoch.before(o.table) for o in side_tables(self.job))
         progress = self.reading.progress(previous, meta)
         if end is None and previous is not None and others_stand and not self.drift:
@@ -262,13 +261,9 @@ class StreamIngest:
         """Stage rows on a branch, in addition to those of the table or `instead` of them."""
         assert meta.current is not None
         name = TableName.parse(stager.job.table)
-        barrier = self.epoch.barrier()
-        branch = staging.branch_name(barrier)
         names = ", ".join(quote(column["name"]) for column in stager.job.columns)
-        with failpoint("branch.create"):
-            refs.update_refs(spark, name, RefUpdate(branches={branch: meta.current}))
-        with failpoint("branch.write"), staging.stamped(spark, stager.origin()):
-            target = staging.branch_sql(name, branch)
+        on_branch = staging_branch.written(spark, name, meta.current, stager.origin())
+        with on_branch as (branch, target):
             if instead:
                 rows = spark.sql(f"SELECT {names} FROM ({select})")
                 rows.writeTo(target).overwrite(lit(True))

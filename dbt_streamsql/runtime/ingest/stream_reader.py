@@ -17,15 +17,16 @@ from dbt_streamsql.connectors.sources.source import (
     End,
     Position,
     Source,
+    end_of,
 )
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.meta.inspect.history import EVENT_TIME
 from dbt_streamsql.meta.model.stored_definition import definition_of, plan_of
-from dbt_streamsql.plan import drift
+from dbt_streamsql.plan.algebra.expression import fill
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.expression import fill
-from dbt_streamsql.plan.unsent import LACKS, Carrying
+from dbt_streamsql.plan.definition import drift
+from dbt_streamsql.plan.definition.unsent import LACKS, Carrying
 from dbt_streamsql.quoting import TableName, literal, quote
 from dbt_streamsql.runtime.core.epoch_state import (
     EpochState,
@@ -50,7 +51,7 @@ from dbt_streamsql.runtime.ingest.stream_definition import (
     stream_of,
     timed,
 )
-from dbt_streamsql.runtime.refresh.view_refresh import Rewrite
+from dbt_streamsql.runtime.refresh.full_query import Rewrite
 from dbt_streamsql.runtime.spark.scratch import Scratch
 from dbt_streamsql.storage.iceberg import provenance
 from dbt_streamsql.storage.iceberg.metadata import Metadata
@@ -257,11 +258,11 @@ class StreamReading:
             meta = other.meta(job.table) if known is not None else None
             progress = other.progress(known, meta)
             after = other.after(known, meta) if known is not None else None
-            end = other.source.end(spark, after)
             seen = progress.seen
-            if end is not None:
-                newest = other._newest(spark, other._timed(spark, local, after, end))
-                seen = max((at for at in (seen, newest) if at is not None), default=None)
+            with end_of(other.source, spark, after) as end:
+                if end is not None:
+                    newest = other._newest(spark, other._timed(spark, local, after, end))
+                    seen = max((at for at in (seen, newest) if at is not None), default=None)
             return other._root(progress, seen, end is not None)
         except (StreamSqlError, PySparkException, OSError) as error:
             log.info("%s: the progress of its stream is not known: %s", job.table, error)

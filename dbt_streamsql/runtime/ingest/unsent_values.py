@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX, Column
-from dbt_streamsql.plan.unsent import LACKS, Carrying
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX, Column
+from dbt_streamsql.plan.definition.unsent import LACKS, Carrying
 from dbt_streamsql.quoting import literal, quote
 from dbt_streamsql.runtime.ingest.sequenced import (
     CLEARED,

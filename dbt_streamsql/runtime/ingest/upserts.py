@@ -19,8 +19,8 @@ from pyspark.sql.types import StructType
 
 from dbt_streamsql.meta import TableVersion
 from dbt_streamsql.meta.model.stored_definition import definition_of
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.ingest.sequenced import (
     CLEARED,
@@ -33,11 +33,11 @@ from dbt_streamsql.runtime.ingest.sequenced import (
 )
 from dbt_streamsql.runtime.ingest.stream_definition import BAD, SEQUENCE, Stream
 from dbt_streamsql.runtime.ingest.unsent_values import Carry, Settled, Stored
-from dbt_streamsql.runtime.refresh.stager import Stager
-from dbt_streamsql.runtime.refresh.writer import Writer
 from dbt_streamsql.runtime.spark.join_conditions import match, same
 from dbt_streamsql.runtime.spark.scratch import Scratch, TempRelation
 from dbt_streamsql.runtime.spark.shared_relations import DriverRows
+from dbt_streamsql.runtime.write.stager import Stager
+from dbt_streamsql.runtime.write.writer import Writer
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.commits import row_delta
 from dbt_streamsql.storage.iceberg.metadata import Metadata

@@ -29,7 +29,7 @@ from dbt_streamsql.meta import (
 )
 from dbt_streamsql.meta.inspect import delay, history
 from dbt_streamsql.meta.model import stream_nodes
-from dbt_streamsql.plan.relational import CLOCK
+from dbt_streamsql.plan.algebra.relational import CLOCK
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import NOOP, ROLLED_BACK, Fence, Job, TableVersion
-from dbt_streamsql.plan.relational import CLOCK
+from dbt_streamsql.plan.algebra.relational import CLOCK
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.changelog import changelog_table
 from dbt_streamsql.runtime.core import definition_property
@@ -31,7 +31,7 @@ from dbt_streamsql.storage.iceberg import (
     provenance,
     staging,
 )
-from dbt_streamsql.storage.iceberg.commits import tags as pins
+from dbt_streamsql.storage.iceberg.commits import tags
 from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate, set_current, update_refs
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.inputs import inputs
@@ -62,7 +62,7 @@ def roll_forward(
         # Until the barrier is committed, readers get the version of the last one.
         last = before[table].snapshot if table in before else None
         also = {last} if last is not None else set[int]()
-        return pins.moves(meta, store.id, needed.get(table, set()) | also)
+        return tags.moves(meta, store.id, needed.get(table, set()) | also)
 
     for version in store.versions(barrier):
         job = definitions.get(version.table)
@@ -206,7 +206,7 @@ def move_pins(warehouse: Warehouse, fence: Fence, *, everywhere: bool) -> int:
         name = TableName.parse(source)
         try:
             with failpoint("pins.move"):
-                moved += pins.reconcile(spark, name, meta, warehouse.store_id, wanted[source])
+                moved += tags.reconcile(spark, name, meta, warehouse.store_id, wanted[source])
         except (PySparkException, Py4JError) as error:
             _tell_untagged(warehouse, source, meta, error, ours=source in latest)
     if given_back:
@@ -323,9 +323,9 @@ def make_visible(
     """
     table = TableName.parse(version.table)
     meta = metadata.load(spark, table)
-    tags = pinned(meta) if meta is not None else RefUpdate()
+    tagged = pinned(meta) if meta is not None else RefUpdate()
     # A separate commit must not drop any: a runner that has lost its lock may be late.
-    tags_alone = RefUpdate(tags=tags.tags)
+    tags_alone = RefUpdate(tags=tagged.tags)
     if version.staged_at:
         staged = TableName.parse(version.staged_at)
         if meta is None:
@@ -353,7 +353,7 @@ def make_visible(
     try:
         # The branch is done once its head is the head of main: both in one commit.
         update_refs(
-            spark, table, replace(tags, forward=version.branch, drop_branches=(version.branch,))
+            spark, table, replace(tagged, forward=version.branch, drop_branches=(version.branch,))
         )
     except PySparkException as error:
         if "not an ancestor" not in str(error):

@@ -7,7 +7,7 @@ import threading
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Lease, MetaStore
 from dbt_streamsql.meta.store.leases import LEASE_SECONDS
-from dbt_streamsql.meta.store.lock import new_owner
+from dbt_streamsql.meta.store.sql.lock import new_owner
 from dbt_streamsql.runtime.core.epoch_state import log
 
 RENEWALS = 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
+from dbt_streamsql.connectors.sources.source import end_of
 from dbt_streamsql.errors import Place
 from dbt_streamsql.meta import Job
 from dbt_streamsql.quoting import TableName
@@ -52,12 +53,12 @@ def of_streams(warehouse: Warehouse, tables: Iterable[str], barrier: int) -> dic
         version = versions.get(name)
         after = version.stats.get(stream_definition.POSITION) if version is not None else None
         source = stream_definition.opened(stream, warehouse.connections, Place(name), name)
-        end = source.end(spark, after)
-        if end is None:
-            continue
-        read = version.started_at if version is not None else None
-        oldest = end.oldest if end.oldest is not None else read
-        found[name] = warehouse.clock.time() - oldest if oldest is not None else math.inf
+        with end_of(source, spark, after) as end:
+            if end is None:
+                continue
+            read = version.started_at if version is not None else None
+            oldest = end.oldest if end.oldest is not None else read
+            found[name] = warehouse.clock.time() - oldest if oldest is not None else math.inf
     return found
 
 

@@ -9,19 +9,19 @@ from pyspark.sql import Row
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.meta.model.stored_definition import plan_of
-from dbt_streamsql.plan import likeness
+from dbt_streamsql.plan.algebra import likeness
+from dbt_streamsql.plan.algebra.relational import CLOCK
+from dbt_streamsql.plan.algebra.schema import Column
 from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.definition.redefinition import METADATA
 from dbt_streamsql.plan.moments import AFTER, BEFORE, Moments
-from dbt_streamsql.plan.redefinition import METADATA
-from dbt_streamsql.plan.relational import CLOCK
-from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.changelog.changelog_query import columns_of
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, readable, registered
 from dbt_streamsql.runtime.core.row_expiry import APPROXIMATE, CLOCKED, expired_at
-from dbt_streamsql.runtime.refresh import row_diff
+from dbt_streamsql.runtime.reads import row_diff
+from dbt_streamsql.runtime.refresh.full_query import Rewrite
 from dbt_streamsql.runtime.refresh.program_runner import clock_row
-from dbt_streamsql.runtime.refresh.view_refresh import Rewrite
 from dbt_streamsql.storage.columns import collected
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.scans import changes

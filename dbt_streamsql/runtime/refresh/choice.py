@@ -10,14 +10,14 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.meta.model.stored_definition import definition_of
+from dbt_streamsql.plan.algebra.relational import CLOCK
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.redefinition import FROM_STORED
-from dbt_streamsql.plan.relational import CLOCK
-from dbt_streamsql.plan.work import Work, of_program
+from dbt_streamsql.plan.definition.redefinition import FROM_STORED
+from dbt_streamsql.plan.program.work import Work, of_program
 from dbt_streamsql.runtime.core.cost import (
-    COLD,
     ESTIMATED,
     EXPECTED,
+    FACTOR,
     MET,
     MOVED,
     WORTH,
@@ -43,6 +43,7 @@ from dbt_streamsql.runtime.core.ways import (
 from dbt_streamsql.storage.iceberg.commits import row_delta
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.scans.changes import Change
+from dbt_streamsql.storage.iceberg.scans.file_rows import are_local
 
 _SHARE = 0.25
 """Signed rows of a view's change, as a share of its rows, above which all rows are rewritten."""
@@ -80,15 +81,17 @@ class Choice:
 
     def take(self, spark: SparkSession, stored: Metadata) -> str:
         """Choose; returns why all rows are to be rewritten ('' when they are not)."""
-        changed, every = self._estimate.changed, self._estimate.every
+        changed = self._estimate.changed
         costs, tuning = self.epoch.warehouse.costs, self.epoch.warehouse.tuning
         moved, appends = self._moved, self._appends
         clock = {CLOCK} & set(self.plan.tables)
-        program = of_program(self.plan.steps, moved | clock, self._rows, appends=appends)
         rows = stored.live_rows(stored.current)
-        stateful = sum(bool(each.states) for each in self.plan.operators)
-        query = Query(len(self.plan.full_sql), stateful, every)
-        met = self._met
+        held = rows <= tuning.held_rows
+        at_hand = held and self._is_at_hand(stored)
+        program = of_program(
+            self.plan.steps, moved | clock, self._rows, at_hand=appends or at_hand
+        )
+        query, met = self._query, self._met
         # At most every row in its old and in its new version.
         shown = min((1.0 if met is None else met) * self._others, 2 * rows)
         looked_up = 0 if appends else rows
@@ -97,9 +100,7 @@ class Choice:
             CHANGES: expected_from_changes(program, changed, shown, looked_up, searched)
         }
         if self._may_compare(spark, stored, program):
-            held = rows <= tuning.held_rows
-            known = held and self._is_known(stored)
-            expected = expected_by_comparing(query, rows, held=held, known=known)
+            expected = expected_by_comparing(query, rows, held=held, at_hand=at_hand)
             self._expected[COMPARE] = expected
         # How many rows of the view a change meets does not follow from the size of its input.
         weighed = self._estimate.total if met is None else self._estimate.every
@@ -107,7 +108,7 @@ class Choice:
             self._expected[FULL] = expected_in_full(query, rows)
         if len(self._expected) == 1:
             return ""
-        self._seconds = costs.seconds(self._view, self._expected, self._past)
+        self._seconds = costs.seconds(self._view, self._expected, self._estimate.past)
         if COMPARE in self._seconds:
             short = {way: each for way, each in self._seconds.items() if way != FULL}
             self.way = cheapest(short, tuning.comparing)
@@ -129,6 +130,9 @@ class Choice:
         read, its strategy, and what was expected."""
         way: Way = FULL if version.mode == "full" else self.way
         expected, costs = self._expected.get(way), self.epoch.warehouse.costs
+        unasked = expected is None
+        if unasked and way is FULL and self.plan.mode == "incremental":
+            expected = expected_in_full(self._query, version.rows_inserted)
         shown = version.rows_inserted + version.rows_deleted if way is not FULL else self._exceeded
         strategy = self.plan.strategy if way is CHANGES else way
         stats: dict[str, Any] = {"rows_read": self._estimate.changed, "strategy": strategy}
@@ -140,8 +144,14 @@ class Choice:
         if met is not None:
             stats |= {MET: round(met, 3), MOVED: sorted(self._moved)}
         if expected is not None:
-            costs.learn(self._view, way, expected, version.seconds)
-            stats[EXPECTED] = round(expected, 3)
+            factor = costs.measured(expected, version.seconds)
+            stats |= {EXPECTED: round(expected, 3)}
+            if factor is not None:
+                stats |= {FACTOR: round(factor, 3)}
+                # A view is built alone, and refreshed beside others: in this process, the two
+                # are no measure of each other.
+                if not unasked:
+                    costs.learn(self._view, way, factor)
         for each, seconds in self._seconds.items():
             stats[ESTIMATED[each]] = round(seconds, 3)
         return stats
@@ -155,34 +165,27 @@ class Choice:
         """Whether another view or a changelog consumes the changes of this one."""
         return self.epoch.readers(self.job.table) or definition_of(self.job).changelog
 
-    def _is_known(self, stored: Metadata) -> bool:
-        """Whether this process has the stored rows."""
+    def _is_at_hand(self, stored: Metadata) -> bool:
+        """Whether the stored rows take no statement: this process has them, or has their files."""
         known, at = self.epoch.warehouse.known_rows, stored.current
-        return at is not None and known.get(self.job.table, (at, stored.schema_id)) is not None
+        if at is not None and known.get(self.job.table, (at, stored.schema_id)) is not None:
+            return True
+        return are_local(stored.location)
 
     @property
-    def _is_big(self) -> bool:
-        return self._estimate.total > self.epoch.warehouse.tuning.untried_rows
+    def _query(self) -> Query:
+        stateful = sum(bool(each.states) for each in self.plan.operators)
+        return Query(len(self.plan.full_sql), stateful, self._estimate.every)
 
     @property
     def _is_tried(self) -> bool:
         """Whether an estimate may give up the changes. Over big tables a wrong one is expensive,
         and the first run from changes shows what they cost."""
-        if not self._is_big or 4 * self._estimate.changed > self._estimate.total:
+        big = self._estimate.total > self.epoch.warehouse.tuning.untried_rows
+        if not big or 4 * self._estimate.changed > self._estimate.total:
             return True
         past = self._estimate.past
         return CHANGES in past or COMPARE in past or self.epoch.warehouse.costs.knows(self._view)
-
-    @property
-    def _past(self) -> Mapping[Way, list[float]]:
-        """What past runs took. Of a view over big tables that was built once and never refreshed
-        in full, the build says what that takes."""
-        past, built = self._estimate.past, self._estimate.built - COLD
-        expected = self._expected.get(FULL, 0.0)
-        if FULL in past or not self._is_big or not 0 < expected < built:
-            return past
-        # One run alone would not count, since it may have been cold: that is subtracted here.
-        return {**past, FULL: 2 * [built / expected]}
 
     @property
     def _met(self) -> float | None:
@@ -273,10 +276,8 @@ class Choice:
             if run.stats.get("plan") == self.plan.fingerprint
             and run.stats.get("definition") not in FROM_STORED
         ]
-        builds = [run for run in own if run.mode == "full" and EXPECTED not in run.stats]
-        built = builds[0].seconds if builds else 0.0
         met = next(
             (run.stats[MET] for run in own if run.stats.get(MOVED) == sorted(moved)),
             None,
         )
-        return Estimate(changed, total, every, by_past_runs(own), built, met)
+        return Estimate(changed, total, every, by_past_runs(own), met)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from dbt_streamsql.plan.algebra.schema import WEIGHT
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.schema import WEIGHT
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime.core.stored_rows import COPIES, PLACE_IN_NUMBERS
-from dbt_streamsql.runtime.refresh import driver_writer
-from dbt_streamsql.runtime.refresh.write_result import Outcome
-from dbt_streamsql.runtime.refresh.writer import Writer
 from dbt_streamsql.runtime.spark.shared_relations import DriverRows, fetch
+from dbt_streamsql.runtime.write import driver_writer
+from dbt_streamsql.runtime.write.write_result import Outcome
+from dbt_streamsql.runtime.write.writer import Writer
 from dbt_streamsql.storage.conf import over_few_rows
 
 

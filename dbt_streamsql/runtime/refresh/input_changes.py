@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from dbt_streamsql.plan.schema import WEIGHT
+from dbt_streamsql.plan.algebra.schema import WEIGHT
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime.core.epoch_state import EpochState, Version
-from dbt_streamsql.runtime.refresh.change_feed import Feed
 from dbt_streamsql.runtime.refresh.spark_relations import InputChange
 from dbt_streamsql.runtime.spark.scratch import Scratch
 from dbt_streamsql.runtime.spark.shared_relations import (
@@ -20,6 +19,7 @@ from dbt_streamsql.runtime.spark.shared_relations import (
     hold,
     keep,
 )
+from dbt_streamsql.runtime.write.change_feed import Feed
 from dbt_streamsql.storage.conf import over_few_rows
 from dbt_streamsql.storage.iceberg import provenance
 from dbt_streamsql.storage.iceberg.access import tables_of

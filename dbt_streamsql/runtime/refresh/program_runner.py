@@ -9,12 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from dbt_streamsql.plan import steps
+from dbt_streamsql.plan.algebra.expression import fill, holes
+from dbt_streamsql.plan.algebra.relational import CLOCK
+from dbt_streamsql.plan.algebra.schema import WEIGHT
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.expression import fill, holes
-from dbt_streamsql.plan.relational import CLOCK
-from dbt_streamsql.plan.schema import WEIGHT
-from dbt_streamsql.plan.steps import Component, Derived, Fold, Meeting, Step
+from dbt_streamsql.plan.program import steps
+from dbt_streamsql.plan.program.steps import (
+    Component,
+    Derived,
+    Fold,
+    Meeting,
+    Step,
+)
 from dbt_streamsql.quoting import quote
 
 Frame = str | None

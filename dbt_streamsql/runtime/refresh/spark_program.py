@@ -10,8 +10,8 @@ from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.runtime.core.row_expiry import Expiry
 from dbt_streamsql.runtime.refresh.program_runner import ProgramRunner, Times
 from dbt_streamsql.runtime.refresh.spark_relations import InputChange, SparkRelations
-from dbt_streamsql.runtime.refresh.write_result import Outcome
-from dbt_streamsql.runtime.refresh.writer import Writer
+from dbt_streamsql.runtime.write.write_result import Outcome
+from dbt_streamsql.runtime.write.writer import Writer
 
 
 class RunsPrograms(Protocol):

@@ -8,17 +8,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 
-from dbt_streamsql.plan import steps
-from dbt_streamsql.plan.schema import WEIGHT
-from dbt_streamsql.plan.steps import Fold, Meeting, asked
+from dbt_streamsql.plan.algebra.schema import WEIGHT
+from dbt_streamsql.plan.program import steps
+from dbt_streamsql.plan.program.steps import Fold, Meeting, asked
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.core.row_expiry import Expiry
-from dbt_streamsql.runtime.refresh.change_feed import Feed
 from dbt_streamsql.runtime.refresh.program_runner import Frame, Known
-from dbt_streamsql.runtime.refresh.write_result import Outcome
-from dbt_streamsql.runtime.refresh.writer import Writer
 from dbt_streamsql.runtime.spark import join_conditions
 from dbt_streamsql.runtime.spark.shared_relations import DriverRows, Shared
+from dbt_streamsql.runtime.write.change_feed import Feed
+from dbt_streamsql.runtime.write.write_result import Outcome
+from dbt_streamsql.runtime.write.writer import Writer
 from dbt_streamsql.storage.conf import over_few_rows
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.scans import changes

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -15,17 +14,16 @@ from pyspark.sql import SparkSession
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import NOOP, ROLLBACK, ROLLED_BACK, Job, TableVersion
 from dbt_streamsql.meta.inspect.history import OLDEST_CHANGE
+from dbt_streamsql.plan.algebra.expression import fill
+from dbt_streamsql.plan.algebra.relational import CLOCK
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.expression import fill
-from dbt_streamsql.plan.redefinition import (
+from dbt_streamsql.plan.definition.redefinition import (
     METADATA,
     NOW,
     SHADOW,
     STORED,
     Redefinition,
 )
-from dbt_streamsql.plan.relational import CLOCK
-from dbt_streamsql.plan.schema import Column
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.core.epoch_state import (
     LISTINGS,
@@ -33,7 +31,6 @@ from dbt_streamsql.runtime.core.epoch_state import (
     Version,
     log,
     pin,
-    readable,
     unchanged,
 )
 from dbt_streamsql.runtime.core.failpoints import failpoint
@@ -45,17 +42,16 @@ from dbt_streamsql.runtime.core.table_wear import scattered
 from dbt_streamsql.runtime.core.ways import COMPARE
 from dbt_streamsql.runtime.refresh.choice import Choice
 from dbt_streamsql.runtime.refresh.comparison import Comparison
-from dbt_streamsql.runtime.refresh.input_changes import readings, version_of
-from dbt_streamsql.runtime.refresh.program_runner import clock_row
+from dbt_streamsql.runtime.refresh.full_query import FullQuery, Rewrite
+from dbt_streamsql.runtime.refresh.input_changes import readings
 from dbt_streamsql.runtime.refresh.spark_program import RunsPrograms
-from dbt_streamsql.runtime.refresh.stager import Stager, loaded
-from dbt_streamsql.runtime.refresh.write_result import Mismatch, Outcome, TooManyRowsError
-from dbt_streamsql.runtime.refresh.writer import Writer
 from dbt_streamsql.runtime.spark.scratch import Scratch
-from dbt_streamsql.storage.columns import type_text
+from dbt_streamsql.runtime.write import staging_branch
+from dbt_streamsql.runtime.write.stager import Stager, loaded
+from dbt_streamsql.runtime.write.write_result import Mismatch, Outcome, TooManyRowsError
+from dbt_streamsql.runtime.write.writer import Writer
 from dbt_streamsql.storage.iceberg import staging
-from dbt_streamsql.storage.iceberg.commits import refs, row_delta
-from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate
+from dbt_streamsql.storage.iceberg.commits import row_delta
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.scans.changes import Change
 from dbt_streamsql.storage.inputs import inputs, unversioned
@@ -65,9 +61,6 @@ MAIN = "main"
 
 _CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
 """Whether Spark infers further conditions from those of a query."""
-
-Rewrite = Callable[[str, Callable[[TableName], str | None]], str]
-"""Replaces table names in a query's text: (sql, replacement) -> sql."""
 
 
 @dataclass(frozen=True)
@@ -363,7 +356,7 @@ class ViewRefresh:
         assert meta.current is not None
         origin, aged = self.stager.origin(), self.epoch.ages(self.job.table)
         tuning = self.epoch.warehouse.tuning
-        local = Scratch(spark)
+        local, query = Scratch(spark), self._query(spark)
         writer = Writer(
             spark,
             local,
@@ -372,20 +365,20 @@ class ViewRefresh:
             branch,
             meta.current,
             meta.live_rows(meta.current),
-            tuple(column.name for column in self._columns),
+            tuple(column.name for column in query.columns),
             tuple(column.name for column in self.plan.columns),
             feed,
             row_delta.supported(spark, meta) and (aged or not scattered(meta, tuning)),
             aged=aged,
             tuning=tuning,
-            types={column.name: column.type for column in self._columns},
+            types={column.name: column.type for column in query.columns},
             most=self.choice.most(meta),
             known=self.epoch.warehouse.known_rows,
             schema_id=meta.schema_id,
         )
         program: RunsPrograms
         if self.choice.way is COMPARE:
-            program = Comparison(writer, self._query(spark, sort=False))
+            program = Comparison(writer, query.sql)
         else:
             clock = (previous.inputs.get(CLOCK), self.consumed.get(CLOCK))
             reads = readings(self.epoch, spark, self.inputs, self.moves)
@@ -411,6 +404,7 @@ class ViewRefresh:
         """
         assert meta.current is not None
         rows = inputs.version(self.name, meta.current)
+        query = self._query(spark)
 
         def read(hole: str) -> str:
             if hole == STORED:
@@ -421,9 +415,9 @@ class ViewRefresh:
             at = self.inputs[source]
             if source in previous.inputs:
                 return inputs.version(TableName.parse(source), previous.inputs[source], at.meta)
-            return self._version(spark, at)
+            return query.version(at)
 
-        at, staged = self.stager.build(spark, self._sorted(fill(follows, read)), meta)
+        at, staged = self.stager.build(spark, query.sorted(fill(follows, read)), meta)
         if any(move.kind != "none" for move in self.moves.values()):
             try:
                 self._write(spark, at, MAIN, staged, previous, feed=False)
@@ -439,81 +433,25 @@ class ViewRefresh:
     def _full(self, spark: SparkSession, reason: str, meta: Metadata | None) -> TableVersion:
         if self.job.refresh_mode == "incremental" and meta is not None and not self.task.redefined:
             log.warning("%s is refreshed in full: %s", self.job.table, reason)
-        select = self._query(spark)
-        same = meta is not None and meta.current is not None and self._same_columns(spark)
-        if same:
-            assert meta is not None
-            assert meta.current is not None
-            barrier = self.epoch.barrier()
-            branch = staging.branch_name(barrier)
-            names = ", ".join(quote(c.name) for c in self._columns)
-            with failpoint("branch.create"):
-                refs.update_refs(spark, self.name, RefUpdate(branches={branch: meta.current}))
-            with failpoint("branch.write"), staging.stamped(spark, self.stager.origin()):
-                target = staging.branch_sql(self.name, branch)
+        query = self._query(spark)
+        select = query.sorted(query.sql)
+        if meta is not None and meta.current is not None and query.fits(self.name):
+            names = ", ".join(quote(column.name) for column in query.columns)
+            origin = self.stager.origin()
+            on_branch = staging_branch.written(spark, self.name, meta.current, origin)
+            with on_branch as (branch, target):
                 spark.sql(f"INSERT OVERWRITE {target} ({names}) SELECT {names} FROM ({select})")
             version = self.stager.branched(spark, branch, reason=reason)
             rows = self.epoch.staged[version.table].meta.live_rows(version.snapshot)
             gone = meta.live_rows(meta.current)
             return replace(version, rows_inserted=rows, rows_deleted=gone)
         at, built = self.stager.build(spark, select, meta)
-        self._check_columns(spark, at)
+        query.check_columns(at)
         return self.stager.replacement(at, built, meta, "full", reason)
 
-    @property
-    def _columns(self) -> tuple[Column, ...]:
-        return (*self.plan.columns, *self.plan.hidden)
-
-    def _query(self, spark: SparkSession, *, sort: bool = True) -> str:
-        """The query over the pinned versions; `sort`: see `_sorted`."""
-        if self.plan.full_sql:
-            sql = self.plan.filled(partial(self._input, spark))
-        else:
-            sql = self.task.rewrite(self.job.sql, partial(self._pinned, spark))
-        return self._sorted(sql) if sort else sql
-
-    def _sorted(self, sql: str) -> str:
-        """A query of all rows, sorted inside files where keys are looked up."""
-        if self.plan.strategy != "fold" or not self.plan.key:
-            return sql
-        keys = ", ".join(quote(key) for key in self.plan.key)
-        return f"SELECT * FROM (\n{sql}\n) SORT BY {keys}"
-
-    def _version(self, spark: SparkSession, version: Version) -> str:
-        # A view that is always refreshed in full may use columns that a table does not show.
-        if self.plan.mode == "incremental":
-            return version_of(self.epoch, spark, version)
-        return inputs.as_now(spark, version.at, version.meta, version.snapshot)
-
-    def _input(self, spark: SparkSession, table: str) -> str:
-        if table == CLOCK:
-            return str(clock_row(self.epoch.clock))
-        return self._version(spark, self.inputs[table])
-
-    def _pinned(self, spark: SparkSession, name: TableName) -> str | None:
-        version = self.inputs.get(str(name))
-        if version is None:
-            return None
-        text = self._version(spark, version)
-        return readable(self.epoch.jobs.get(str(name)), text, version.meta)
-
-    def _check_columns(self, spark: SparkSession, built: TableName) -> None:
-        """Refuse a table without the columns of the plan: they would stay empty forever."""
-        found = [f.name for f in spark.table(built.sql).schema]
-        if [name.lower() for name in found] != [c.name.lower() for c in self._columns]:
-            raise StreamSqlError(
-                "PLAN_MISMATCH",
-                "the query returned different columns than it was compiled for",
-                given=", ".join(found),
-                allowed=", ".join(column.name for column in self._columns),
-                hint="if the columns of an input changed, write at least one row to it, "
-                "then run again",
-                place=Place(self.job.table),
-            )
-
-    def _same_columns(self, spark: SparkSession) -> bool:
-        stored = [(f.name, type_text(f.dataType)) for f in spark.table(self.name.sql).schema]
-        return stored == [(column.name, column.type) for column in self._columns]
+    def _query(self, spark: SparkSession) -> FullQuery:
+        task = self.task
+        return FullQuery(spark, task.epoch, task.job, task.plan, self.inputs, task.rewrite)
 
 
 def _move(task: RefreshTask, source: str, now: Version, previous: TableVersion | None) -> Change:

@@ -15,7 +15,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import NOOP, Job, TableVersion
 from dbt_streamsql.meta.model import topology
 from dbt_streamsql.meta.model.stored_definition import plan_of
-from dbt_streamsql.plan.relational import CLOCK
+from dbt_streamsql.plan.algebra.relational import CLOCK
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.changelog import changelog_table
 from dbt_streamsql.runtime.core.epoch_state import Replay, Warehouse

@@ -38,11 +38,6 @@ _WELL_KNOWN = {
         "/opt/homebrew/opt/openjdk@*/libexec/openjdk.jdk/Contents/Home",
         "/usr/local/opt/openjdk@*/libexec/openjdk.jdk/Contents/Home",
     ),
-    "win32": (
-        r"C:\Program Files\Eclipse Adoptium\*",
-        r"C:\Program Files\Java\*",
-        r"C:\Program Files\Microsoft\jdk-*",
-    ),
 }
 
 _INSTALL = (
@@ -52,7 +47,6 @@ _INSTALL = (
     ("pacman", "sudo pacman -S jre17-openjdk-headless"),
     ("zypper", "sudo zypper install java-17-openjdk-headless"),
     ("brew", "brew install openjdk@17"),
-    ("winget", "winget install EclipseAdoptium.Temurin.17.JRE"),
 )
 
 _VERSION = re.compile(r'(?:JAVA_VERSION=|version )"(\d+)([^"]*)"')
@@ -72,7 +66,7 @@ class Java:
 
     @property
     def binary(self) -> Path:
-        return self.home / "bin" / ("java.exe" if sys.platform == "win32" else "java")
+        return self.home / "bin" / "java"
 
     def __str__(self) -> str:
         return f"{self.version} in {self.home} ({self.origin})"
@@ -111,8 +105,6 @@ def install_command() -> str:
 
 def launch_home(java: Java, cache: Path | None = None) -> Path:
     """The folder to give to Spark as JAVA_HOME; the module docstring says why it is not `home`."""
-    if sys.platform == "win32":
-        return java.home
     key = sha256(str(java.home).encode()).hexdigest()[:12]
     home = (cache or cache_folder()) / "java" / f"{java.major}-{key}"
     script = home / "bin" / "java"

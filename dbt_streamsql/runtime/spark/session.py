@@ -13,12 +13,13 @@ import shlex
 import sqlite3
 import tempfile
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tenacity import Retrying, stop_after_attempt, wait_incrementing
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import check_name, quote
@@ -277,20 +278,21 @@ def _prepare_catalog(session: SparkSession, settings: SessionSettings) -> None:
     file = catalog_file(settings)
     if file is None:
         return
-    for attempt in range(5):
-        if _catalog_is_made(file):
-            return
-        try:
-            new_session(session).sql(f"SHOW NAMESPACES IN {quote(settings.catalog)}").collect()
-        except Exception as error:
-            if attempt == 4:
-                raise StreamSqlError(
-                    "CONNECTION",
-                    "the catalog cannot be created",
-                    given=f"{file}: {str(error).splitlines()[0]}",
-                    hint="check that you can write to the `warehouse` folder",
-                ) from error
-            time.sleep(0.2 * (attempt + 1))
+    try:
+        for attempt in Retrying(
+            stop=stop_after_attempt(5), wait=wait_incrementing(0.2, 0.2), reraise=True
+        ):
+            with attempt:
+                if not _catalog_is_made(file):
+                    listed = f"SHOW NAMESPACES IN {quote(settings.catalog)}"
+                    new_session(session).sql(listed).collect()
+    except Exception as error:
+        raise StreamSqlError(
+            "CONNECTION",
+            "the catalog cannot be created",
+            given=f"{file}: {str(error).splitlines()[0]}",
+            hint="check that you can write to the `warehouse` folder",
+        ) from error
 
 
 def _catalog_is_made(file: Path) -> bool:

@@ -1,8 +1,8 @@
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.DataInputStream;
+import java.io.DataOutputStream;
 import java.io.OutputStream;
-import java.io.OutputStreamWriter;
 import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.Base64;
@@ -16,6 +16,7 @@ import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.function.Function;
+import java.util.function.LongConsumer;
 import java.util.zip.CRC32;
 import java.util.zip.DeflaterOutputStream;
 
@@ -74,10 +75,69 @@ public class GatewayWork {
     public String metadata(Object session, String name, int length) throws Exception {
         Table table = table(session, name);
         String json = TableMetadataParser.toJson(((HasTableOperations) table).operations().current());
+        return packed(json.getBytes("UTF-8"), length);
+    }
+
+    /**
+     * The data files of a snapshot, each with the positions of its deleted rows: packed as texts
+     * and lists after their lengths; null where a file is not Parquet, or has other deletes than
+     * one deletion vector, or where the table has other columns now.
+     */
+    public String files(Object session, String name, long snapshot, int length) throws Exception {
+        Table table = table(session, name);
+        Integer schema = table.snapshot(snapshot).schemaId();
+        if (schema == null || schema.intValue() != table.schema().schemaId()) {
+            return null;
+        }
+        ByteArrayOutputStream content = new ByteArrayOutputStream();
+        DataOutputStream output = new DataOutputStream(content);
+        TableScan scan = (TableScan) table.newScan().useSnapshot(snapshot).planWith(here());
+        CloseableIterable<FileScanTask> tasks = scan.planFiles();
+        try {
+            for (Iterator<FileScanTask> it = tasks.iterator(); it.hasNext();) {
+                FileScanTask task = (FileScanTask) it.next();
+                List<DeleteFile> deletes = task.deletes();
+                if (task.file().format() != FileFormat.PARQUET || deletes.size() > 1) {
+                    return null;
+                }
+                byte[] path = task.file().location().getBytes("UTF-8");
+                output.writeInt(path.length);
+                output.write(path);
+                Positions gone = new Positions();
+                if (!deletes.isEmpty()) {
+                    if (((DeleteFile) deletes.get(0)).format() != FileFormat.PUFFIN) {
+                        return null;
+                    }
+                    deleted(table, task).forEach(gone);
+                }
+                output.writeInt(gone.count);
+                gone.content.writeTo(output);
+            }
+        } finally {
+            tasks.close();
+        }
+        return packed(content.toByteArray(), length);
+    }
+
+    /** Positions, packed. */
+    private static final class Positions implements LongConsumer {
+        private final ByteArrayOutputStream content = new ByteArrayOutputStream();
+        private int count;
+
+        public void accept(long position) {
+            for (int shift = 56; shift >= 0; shift -= 8) {
+                content.write((int) (position >>> shift));
+            }
+            count++;
+        }
+    }
+
+    /** Bytes, deflated, in Base64: the first piece. */
+    private String packed(byte[] content, int length) throws Exception {
         ByteArrayOutputStream packed = new ByteArrayOutputStream();
-        OutputStreamWriter writer = new OutputStreamWriter(new DeflaterOutputStream(packed), "UTF-8");
-        writer.write(json);
-        writer.close();
+        DeflaterOutputStream output = new DeflaterOutputStream(packed);
+        output.write(content);
+        output.close();
         return piece(Base64.getEncoder().encodeToString(packed.toByteArray()), length);
     }
 
@@ -342,13 +402,8 @@ public class GatewayWork {
                     continue;
                 }
                 paths.put(path, positions);
-                List<DeleteFile> deletes = task.deletes();
-                if (!deletes.isEmpty()) {
-                    DeleteFile vector = (DeleteFile) deletes.get(0);
-                    Map<DeleteFile, InputFile> inputs = new HashMap<DeleteFile, InputFile>();
-                    inputs.put(vector, table.io().newInputFile(vector.location()));
-                    BaseDeleteLoader loader = new BaseDeleteLoader(new Known(inputs));
-                    known.put(path, loader.loadPositionDeletes(deletes, path));
+                if (!task.deletes().isEmpty()) {
+                    known.put(path, deleted(table, task));
                 }
             }
         } finally {
@@ -369,6 +424,16 @@ public class GatewayWork {
         }
         writer.close();
         return writer.result();
+    }
+
+    /** The deletion vector of a file that has one. */
+    private PositionDeleteIndex deleted(Table table, FileScanTask task) throws Exception {
+        List<DeleteFile> deletes = task.deletes();
+        DeleteFile vector = (DeleteFile) deletes.get(0);
+        Map<DeleteFile, InputFile> inputs = new HashMap<DeleteFile, InputFile>();
+        inputs.put(vector, table.io().newInputFile(vector.location()));
+        BaseDeleteLoader loader = new BaseDeleteLoader(new Known(inputs));
+        return loader.loadPositionDeletes(deletes, task.file().location());
     }
 
     /** A map as a function that gives null for what it does not hold. */

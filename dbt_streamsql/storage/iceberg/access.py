@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dbt_streamsql.storage.iceberg.metadata import Metadata
     from dbt_streamsql.storage.iceberg.provenance import Provenance
     from dbt_streamsql.storage.iceberg.scans.changes import Change, ChangedFiles
+    from dbt_streamsql.storage.iceberg.scans.file_rows import FileRows
 
 
 class Folders(Protocol):
@@ -105,6 +106,11 @@ class IcebergTables(Protocol):
 
         Only where `writes_files`. Error: `delta.FilesUnknown`.
         """
+
+    def file_rows(
+        self, name: TableName, snapshot: int, columns: Sequence[str]
+    ) -> list[FileRows] | None:
+        """See `file_rows.read`."""
 
     def newer_rows(self) -> NewerRows: ...
 

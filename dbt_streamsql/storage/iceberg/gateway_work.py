@@ -32,13 +32,40 @@ acknowledgement)."""
 def metadata(spark: SparkSession, name: TableName) -> str:
     """The metadata file of a table as JSON."""
     work = _work(spark)
+    return _whole(work, work.metadata(_session(spark), name.sql, _PIECE)).decode()
+
+
+def live_files(
+    spark: SparkSession, name: TableName, snapshot: int
+) -> dict[str, tuple[int, ...]] | None:
+    """The data files of a snapshot, each with the positions of its deleted rows.
+
+    None unless all are Parquet, with no deletes but one deletion vector each, and the table still
+    has the columns of the snapshot.
+    """
+    work = _work(spark)
+    text = work.files(_session(spark), name.sql, snapshot, _PIECE)
+    if text is None:
+        return None
+    packed, at, found = _whole(work, text), 0, {}
+    while at < len(packed):
+        (length,) = struct.unpack_from(">i", packed, at)
+        path = packed[at + 4 : at + 4 + length].decode()
+        at += 4 + length
+        (count,) = struct.unpack_from(">i", packed, at)
+        found[path] = struct.unpack_from(f">{count}q", packed, at + 4)
+        at += 4 + 8 * count
+    return found
+
+
+def _whole(work: Any, text: str) -> bytes:
+    """A response that was deflated, and sent in pieces where it is long."""
     pieces = []
-    text = work.metadata(_session(spark), name.sql, _PIECE)
     while True:
         piece, _, ticket = text.partition(" ")
         pieces.append(piece)
         if not ticket:
-            return zlib.decompress(base64.b64decode("".join(pieces))).decode()
+            return zlib.decompress(base64.b64decode("".join(pieces)))
         text = work.more(ticket, _PIECE)
 
 

@@ -14,8 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.plan import likeness
-from dbt_streamsql.plan.schema import Column
+from dbt_streamsql.plan.algebra import likeness
+from dbt_streamsql.plan.algebra.schema import Column
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.iceberg.access import tables_of
 

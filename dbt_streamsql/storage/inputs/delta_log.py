@@ -18,7 +18,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from dbt_streamsql.plan.schema import WEIGHT
+from dbt_streamsql.plan.algebra.schema import WEIGHT
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.iceberg import files
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot

@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.plan.schema import WEIGHT
+from dbt_streamsql.plan.algebra.schema import WEIGHT
 from dbt_streamsql.quoting import TableName, literal, quote
 from dbt_streamsql.storage.iceberg.files import place
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot

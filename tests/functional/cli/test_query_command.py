@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from dbt_streamsql.adapter import host
+from dbt_streamsql.adapter.session import host
 from dbt_streamsql.cli import main
 from dbt_streamsql.errors import StreamSqlError
 

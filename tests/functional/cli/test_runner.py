@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from dbt_streamsql.meta.store import lock
+from dbt_streamsql.meta.store.sql import lock
 from dbt_streamsql.runner.loop import Runner, Schedule
 from tests.support import patience
 

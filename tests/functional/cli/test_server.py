@@ -21,10 +21,7 @@ from dbt_streamsql.warm import discover, process
 from dbt_streamsql.warm.record import Place, State
 from tests.support import patience
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(os.name != "posix", reason="there is no warm engine elsewhere"),
-]
+pytestmark = pytest.mark.processes
 
 BIN = Path(sys.executable).parent
 SMALL = {"spark.driver.memory": "700m"}

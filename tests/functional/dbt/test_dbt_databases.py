@@ -38,11 +38,11 @@ QUERY = """
 DYING = """
 import os, signal, sys
 from dbt.cli.main import cli
-from dbt_streamsql.runtime import durable
+from dbt_streamsql.runtime.core import failpoints
 def observe(step, moment):
     if (step, moment) == (sys.argv[1], "before"):
         os.kill(os.getpid(), signal.SIGKILL)
-durable.observers.append(observe)
+failpoints.observers.append(observe)
 cli(sys.argv[2:])
 """
 SLOTS = "SELECT slot_name, confirmed_flush_lsn FROM pg_replication_slots ORDER BY 1"

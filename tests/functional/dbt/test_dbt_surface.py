@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbt_streamsql.adapter import host
+from dbt_streamsql.adapter.session import host
 
 pytestmark = pytest.mark.spark
 

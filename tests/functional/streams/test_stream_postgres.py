@@ -11,6 +11,7 @@ import time
 import pytest
 
 from dbt_streamsql.connectors.sources.postgres.postgres_source import Postgres
+from dbt_streamsql.connectors.sources.source import end_of
 from tests.support.followed_postgres import connected, refused
 from tests.support.streams import problems, records, through
 
@@ -170,15 +171,22 @@ def test_nothing_is_lost_or_doubled_beside_writers_wherever_barriers_fall(
     assert table == dict(sql("SELECT id, v FROM t").fetchall())
 
 
+def snapshots_held(sql):
+    """The transactions that keep a snapshot open on the server, this session's not among them."""
+    held = "SELECT count(*) FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND pid <> "
+    return sql(held + "pg_backend_pid() AND datname = current_database()").fetchone()[0]
+
+
 def test_a_transaction_that_runs_while_the_table_is_first_read_comes_once(
     spark, sql, followed, port, database
 ):
     sql("CREATE TABLE t (id int PRIMARY KEY)")
     sql("INSERT INTO t VALUES (1)")
     source = followed()
-    source.end(spark, None)  # the slot is there, and the first barrier is given up
+    with end_of(source, spark, None):  # the slot is there, and the first barrier is given up
+        assert snapshots_held(sql) == 1
+    assert snapshots_held(sql) == 0
     sql("INSERT INTO t VALUES (2)")
-    source.end(spark, None)
     with connected(port, database) as other:
         other.autocommit = False
         other.execute("INSERT INTO t VALUES (3)")
@@ -189,10 +197,10 @@ def test_a_transaction_that_runs_while_the_table_is_first_read_comes_once(
         told = refused("STREAM_UNREACHABLE", new.end, spark, None)
         assert str(other.info.backend_pid) in told
         threading.Timer(0.5, other.commit).start()
-        end = source.end(spark, None)
-        assert records(source, spark, None, end.position, "id") == [(1,), (2,), (3,)]
-        sql("INSERT INTO t VALUES (4)")
-        assert records(source, spark, None, end.position, "id") == [(1,), (2,), (3,)]
+        with end_of(source, spark, None) as end:
+            assert records(source, spark, None, end.position, "id") == [(1,), (2,), (3,)]
+            sql("INSERT INTO t VALUES (4)")
+            assert records(source, spark, None, end.position, "id") == [(1,), (2,), (3,)]
         source.release(spark, end.position)
         rows, _ = through(source, spark, "id", "_op", after=end.position)
         assert rows == [(4, "c")]
@@ -213,10 +221,10 @@ def test_a_transaction_that_is_open_in_the_first_snapshot_comes_after_it(
             sql("INSERT INTO t VALUES (2)")  # a newer one, which ends before
 
         monkeypatch.setattr(Postgres, "_finished", and_then)
-        end = source.end(spark, None)
-        other.commit()
-        sql("INSERT INTO t VALUES (3)")
-        assert records(source, spark, None, end.position, "id") == [(2,)]
+        with end_of(source, spark, None) as end:
+            other.commit()
+            sql("INSERT INTO t VALUES (3)")
+            assert records(source, spark, None, end.position, "id") == [(2,)]
         rows, _ = through(source, spark, "id", after=end.position)
         assert rows == [(1,), (3,)]
 
@@ -301,11 +309,10 @@ def test_a_value_that_does_not_fit_is_a_problem_of_its_record_alone(spark, sql, 
         "INSERT INTO t VALUES (1, 'NaN', now(), '7'), (2, 2, 'infinity', '7'), (3, 3, now(), 'x'), (4, 4, now(), '9')"
     )
     source = followed(columns=[("w", "int")])
-    end = source.end(spark, None)
-    assert [row for row in records(source, spark, None, end.position, "id", "w") if row[0]] == [
-        (4, 9)
-    ]
-    told = [problem for _, problem in problems(source, spark, None, end.position)]
+    with end_of(source, spark, None) as end:
+        rows = records(source, spark, None, end.position, "id", "w")
+        told = [problem for _, problem in problems(source, spark, None, end.position)]
+    assert [row for row in rows if row[0]] == [(4, 9)]
     assert told == [
         "column n: NaN is not of type decimal(38,18)",
         "column d: infinity is not of type date",

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from dbt_streamsql.connectors.sources.source import end_of
 from dbt_streamsql.errors import StreamSqlError
 from tests.support.followed_postgres import options_of, refused
 from tests.support.steps import dying
@@ -52,17 +53,18 @@ def test_a_full_refresh_that_is_given_up_leaves_the_old_place_good(spark, sql, f
     source = followed()
     _, at = through(source, spark)
     sql("INSERT INTO t VALUES (2)")
-    again = source.end(spark, None)
-    assert records(source, spark, None, again.position, "id") == [(1,), (2,)]
+    with end_of(source, spark, None) as again:
+        assert records(source, spark, None, again.position, "id") == [(1,), (2,)]
     assert through(source, spark, "id", after=at)[0] == [(2,)]
 
 
 def test_the_snapshot_of_a_process_that_ended_is_not_replaced_by_a_later_one(spark, sql, followed):
     sql("CREATE TABLE t (id int PRIMARY KEY)")
     source = followed()
-    end = source.end(spark, None)
-    source.end(spark, None)
-    assert "run again" in refused("STREAM_LOST", source.read, spark, None, end.position)
+    with end_of(source, spark, None) as end:
+        pass
+    with end_of(source, spark, None):
+        assert "run again" in refused("STREAM_LOST", source.read, spark, None, end.position)
 
 
 def test_columns_come_and_go_and_one_that_is_renamed_is_told(spark, sql, followed):

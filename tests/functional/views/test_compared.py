@@ -108,8 +108,11 @@ def test_by_itself_a_dear_plan_is_compared_and_a_cheap_one_is_not(
     )
     dear = f"SELECT * FROM (SELECT k, v AS v0 FROM {tables}.a) FULL JOIN {dear}"
     engine.create_materialized_view(f"{tables}.dear", dear)
-    engine.create_materialized_view(f"{tables}.cheap", f"SELECT k FROM {tables}.a WHERE v > 1")
+    rows = "SELECT id AS k, id AS v FROM range(300000)"
+    engine.spark.sql(f"CREATE TABLE {tables}.many USING iceberg AS {rows}")
+    engine.create_materialized_view(f"{tables}.cheap", f"SELECT k FROM {tables}.many WHERE v > 1")
     run(engine, tables, EPOCHS[0])
+    engine.spark.sql(f"INSERT INTO {tables}.many VALUES (300001, 2)")
     report = engine.advance().tables
     assert report[f"{tables}.dear"].strategy == "compare"
     assert report[f"{tables}.cheap"].strategy == "rows"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbt_streamsql.plan.redefinition import COMPATIBLE, METADATA
+from dbt_streamsql.plan.definition.redefinition import COMPATIBLE, METADATA
 from tests.support.clock import ahead
 from tests.support.ttl_world import JOIN, TTL, World
 

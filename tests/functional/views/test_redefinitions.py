@@ -10,7 +10,12 @@ import pytest
 
 from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.plan.redefinition import APPEND, COMPATIBLE, METADATA, SHADOW
+from dbt_streamsql.plan.definition.redefinition import (
+    APPEND,
+    COMPATIBLE,
+    METADATA,
+    SHADOW,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.hunts]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbt_streamsql.plan.schema import Column
+from dbt_streamsql.plan.algebra.schema import Column
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.spark.scratch import Scratch
 from dbt_streamsql.storage.iceberg import metadata

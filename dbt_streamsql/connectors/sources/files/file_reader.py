@@ -25,7 +25,7 @@ from dbt_streamsql.connectors.sources.records.values import as_texts
 from dbt_streamsql.connectors.sources.rows import Columns, records
 from dbt_streamsql.connectors.sources.source import AT, Omissions
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import literal
 from dbt_streamsql.storage.columns import type_text
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.connectors.options import Options
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

@@ -30,7 +30,7 @@ from dbt_streamsql.connectors.sources.records.sql import (
 from dbt_streamsql.connectors.sources.records.values import as_texts
 from dbt_streamsql.connectors.sources.rows import Columns
 from dbt_streamsql.connectors.sources.source import Omissions
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import literal
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ from dbt_streamsql.connectors.sources.source import (
     Omitting,
 )
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import literal, quote
 from dbt_streamsql.storage.columns import type_text
 

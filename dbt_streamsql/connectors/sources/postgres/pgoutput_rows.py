@@ -23,7 +23,7 @@ from dbt_streamsql.connectors.sources.postgres.server_tables import UNBOUNDED, P
 from dbt_streamsql.connectors.sources.rows import Columns, records
 from dbt_streamsql.connectors.sources.source import AT, UNSENT, Position
 from dbt_streamsql.errors import Place
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.storage.columns import arrow_frame
 

@@ -3,7 +3,7 @@
 A position has `lsn` (the log position after the last transaction read), `table` (its oid) and
 `system` (which cluster). The first one also has what its snapshot of the table saw: `snapshot`,
 `until` (no transaction that ends later is in it) and `export` (by which other connections read
-the same snapshot while it is held).
+the same snapshot while its transaction is open).
 
 The slot is older than the snapshot, so some transactions are in both; their ids identify them.
 That way a slot can be read again from its beginning, and nothing is lost when the first barrier
@@ -53,8 +53,6 @@ _PEEK = (
     "pg_logical_slot_peek_binary_changes(%s::name, %s::pg_lsn, %s::int, "
     "'proto_version', '1', 'publication_names', %s)"
 )
-_held: dict[tuple[str, ...], Connection[Any]] = {}
-"""The transaction whose snapshot a first barrier reads, by slot, until it is published."""
 
 
 @dataclass(frozen=True)
@@ -128,17 +126,11 @@ class Postgres:
     def release(self, spark: SparkSession, upto: Position) -> None:
         """Let the server remove its log up to here."""
         del spark
-        held = _held.pop(self._key, None)
-        if held is not None:
-            held.close()
         with self._connected() as connection:
             self._advance(connection, upto)
 
     def forget(self) -> str:
         """Remove slot and publication; those that the declaration names belong to the user."""
-        held = _held.pop(self._key, None)
-        if held is not None:
-            held.close()
         if not self.may_remove:
             return (
                 f"the slot {self.slot} of {self.name} is named in the source, so it stays and "
@@ -182,11 +174,8 @@ class Postgres:
         except BaseException:
             held.close()
             raise
-        before = _held.pop(self._key, None)
-        if before is not None:
-            before.close()
-        _held[self._key] = held
-        return End({**first, "snapshot": seen, "until": until, "export": export, "at": at})
+        position = {**first, "snapshot": seen, "until": until, "export": export, "at": at}
+        return End(position, held=held)
 
     def _finished(self, connection: Connection[Any]) -> None:
         """Wait for the transactions that now write. Error: STREAM_UNREACHABLE after `patience`."""
@@ -399,10 +388,6 @@ class Postgres:
 
     def _table(self, connection: Connection[Any]) -> PgTable:
         return server_tables.table_of(connection, self.schema, self.table, self.place)
-
-    @property
-    def _key(self) -> tuple[str, ...]:
-        return (self.name, self.slot)
 
     def _changed(self, what: str) -> NoReturn:
         raise self._refusal(

@@ -19,7 +19,7 @@ from dbt_streamsql.connectors.sources.records.sql import (
     when,
 )
 from dbt_streamsql.connectors.sources.records.values import as_texts, is_nested
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import literal
 from dbt_streamsql.storage.columns import type_text
 

@@ -16,7 +16,7 @@ from dbt_streamsql.connectors.sources.records.sql import (
     when,
 )
 from dbt_streamsql.connectors.sources.records.values import as_texts, is_nested, unfit_message
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import literal, quote
 from dbt_streamsql.storage.columns import type_ddl
 

@@ -10,7 +10,7 @@ from dbt_streamsql.meta.client.protocol import Greeting, Health
 from dbt_streamsql.meta.model.records import Entry
 from dbt_streamsql.meta.service.access.callers import Admin, Reader
 from dbt_streamsql.meta.store.kept import States
-from dbt_streamsql.meta.store.schema import SCHEMA_VERSION
+from dbt_streamsql.meta.store.sql.schema import SCHEMA_VERSION
 
 router = APIRouter(tags=["service"])
 

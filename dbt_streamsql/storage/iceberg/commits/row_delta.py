@@ -7,11 +7,8 @@ writers and through the table's own file access. Needs a JVM: not over Spark Con
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -19,23 +16,10 @@ from pyspark.sql import SparkSession
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg import gateway_work
 from dbt_streamsql.storage.iceberg.access import tables_of
+from dbt_streamsql.storage.iceberg.arrow_schema import arrow_schema, arrow_type
 from dbt_streamsql.storage.iceberg.files import parquet
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.provenance import Provenance
-
-_TYPES: Mapping[str, pa.DataType] = {
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us"),
-    "timestamptz": pa.timestamp("us", "UTC"),
-    "string": pa.string(),
-    "binary": pa.binary(),
-}
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
 @dataclass(frozen=True)
@@ -57,7 +41,7 @@ def supported(spark: SparkSession, meta: Metadata) -> bool:
     """Whether the table can be written from the driver."""
     if meta.partitioning or meta.format_version < 3 or not tables_of(spark).writes_files:
         return False
-    return all(_arrow_type(kind) is not None for kind in meta.types)
+    return all(arrow_type(kind) is not None for kind in meta.types)
 
 
 def commit(
@@ -81,26 +65,7 @@ def commit(
     return path
 
 
-def _arrow_type(iceberg: Any) -> pa.DataType | None:
-    """The Arrow type to write for an Iceberg type; None for one that only Spark writes."""
-    if not isinstance(iceberg, str):
-        return None
-    decimal = _DECIMAL.fullmatch(iceberg)
-    if decimal:
-        return pa.decimal128(int(decimal[1]), int(decimal[2]))
-    return _TYPES.get(iceberg)
-
-
 def _file(spark: SparkSession, name: TableName, rows: pa.Table) -> bytes:
     """The rows as a Parquet file with the table's field ids."""
-    fields = [
-        pa.field(
-            field["name"],
-            _arrow_type(field["type"]),
-            nullable=not field["required"],
-            metadata={"PARQUET:field_id": str(field["id"])},
-        )
-        for field in json.loads(gateway_work.schema(spark, name))["fields"]
-    ]
-    schema = pa.schema(fields)
+    schema = arrow_schema(spark, name)
     return parquet(rows.select(schema.names).cast(schema))

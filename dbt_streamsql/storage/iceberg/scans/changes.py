@@ -15,8 +15,8 @@ from typing import Any, Literal
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.plan import likeness
-from dbt_streamsql.plan.schema import HIDDEN_PREFIX, WEIGHT, Column
+from dbt_streamsql.plan.algebra import likeness
+from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX, WEIGHT, Column
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot, shape

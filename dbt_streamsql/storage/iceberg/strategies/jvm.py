@@ -20,6 +20,8 @@ from dbt_streamsql.storage.iceberg.commits.row_delta import RowDelta
 from dbt_streamsql.storage.iceberg.files import place
 from dbt_streamsql.storage.iceberg.metadata import Metadata, check_absent, from_json
 from dbt_streamsql.storage.iceberg.provenance import Provenance
+from dbt_streamsql.storage.iceberg.scans import file_rows
+from dbt_streamsql.storage.iceberg.scans.file_rows import FileRows
 from dbt_streamsql.storage.iceberg.scans.planned_files import PlannedFiles
 from dbt_streamsql.storage.java import items, java_class, java_table
 
@@ -80,6 +82,11 @@ class JvmTables:
         self, name: TableName, branch: str, base: int, origin: Provenance, change: RowDelta
     ) -> str:
         return row_delta.commit(self.spark, name, branch, base, origin, change)
+
+    def file_rows(
+        self, name: TableName, snapshot: int, columns: Sequence[str]
+    ) -> list[FileRows] | None:
+        return file_rows.read(self.spark, name, snapshot, columns)
 
     def newer_rows(self) -> PlannedFiles:
         return PlannedFiles(self.spark)

@@ -99,6 +99,9 @@ class SqlTables:
     ) -> str:
         raise NotImplementedError("over Spark Connect the driver writes no files")
 
+    def file_rows(self, _: TableName, __: int, ___: Sequence[str]) -> None:
+        """Where the files are is known to the server alone."""
+
     def newer_rows(self) -> AppendedRows:
         return AppendedRows(self.spark)
 

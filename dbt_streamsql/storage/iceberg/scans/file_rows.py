@@ -1,0 +1,83 @@
+"""The rows of a small table, read from its files in this process: no statement, no Spark job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from dbt_streamsql.storage.iceberg import gateway_work
+from dbt_streamsql.storage.iceberg.arrow_schema import FIELD_ID, arrow_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from dbt_streamsql.quoting import TableName
+
+_LOCAL = "file:"
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """The live rows of one data file, and the position of each in the file."""
+
+    path: str
+    rows: pa.Table
+    positions: pa.Array
+
+
+def are_local(location: str) -> bool:
+    """Whether a table's files are on this machine."""
+    return location.removeprefix(_LOCAL).startswith("/")
+
+
+def read(
+    spark: SparkSession, name: TableName, snapshot: int, columns: Sequence[str]
+) -> list[FileRows] | None:
+    """The rows of a snapshot, by file; None where Spark has to read them.
+
+    That is where the table has other columns now, or has files that are not Parquet on this
+    machine, were written with other columns, or have deletes other than deletion vectors.
+    """
+    files = gateway_work.live_files(spark, name, snapshot)
+    if files is None or not all(are_local(path) for path in files):
+        return None
+    schema = arrow_schema(spark, name)
+    if not set(columns) <= set(schema.names):
+        return None
+    wanted = pa.schema(schema.field(column) for column in columns)
+    found = []
+    for path, deleted in files.items():
+        rows = _rows(path, wanted)
+        if rows is None:
+            return None
+        found.append(_live(path, rows, deleted))
+    return found
+
+
+def _rows(path: str, wanted: pa.Schema) -> pa.Table | None:
+    """The columns of a file, found by their ids, with the names and types of `wanted`."""
+    with pq.ParquetFile(Path(path.removeprefix(_LOCAL))) as file:
+        ids = {field.metadata.get(FIELD_ID.encode()): field.name for field in _with_ids(file)}
+        names = [ids.get(field.metadata[FIELD_ID.encode()]) for field in wanted]
+        if None in names:
+            return None
+        rows = file.read(columns=names, use_threads=False).select(names)
+    return rows.rename_columns(wanted.names).cast(wanted)
+
+
+def _with_ids(file: pq.ParquetFile) -> Iterator[pa.Field]:
+    return (field for field in file.schema_arrow if field.metadata)
+
+
+def _live(path: str, rows: pa.Table, deleted: Sequence[int]) -> FileRows:
+    positions = pa.array(range(rows.num_rows), pa.int64())
+    if deleted:
+        lives = pc.invert(pc.is_in(positions, pa.array(deleted, pa.int64())))
+        rows, positions = rows.filter(lives), positions.filter(lives)
+    return FileRows(path, rows, positions)
