@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-_LOCAL = "file:"
+from dbt_streamsql.storage.locations import local_path
 
 
 @contextmanager
@@ -19,9 +19,9 @@ def swept(location: str) -> Iterator[None]:
     empty. Only a local one: an object store has no folders.
     """
     yield
-    path = location.removeprefix(_LOCAL)
-    if path.startswith("/"):
-        for at, _, _ in os.walk("/" + path.lstrip("/"), topdown=False):
+    path = local_path(location)
+    if path is not None:
+        for at, _, _ in os.walk(path, topdown=False):
             with suppress(OSError):  # it holds something, or is gone
                 Path(at).rmdir()
 

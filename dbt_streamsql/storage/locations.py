@@ -31,6 +31,13 @@ _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]+)(/[^?#]*|)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]")
 
 
+def local_path(location: str) -> Path | None:
+    """The path of a table's location, or of one of its files; None when it is not on this
+    machine."""
+    path = location.removeprefix("file:")
+    return Path("/" + path.lstrip("/")) if path.startswith("/") else None
+
+
 @dataclass(frozen=True)
 class Roots:
     """The allowed `places`, folders or URIs; relative paths begin at `base`.

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX, WEIGHT
-from dbt_streamsql.storage.iceberg.scans.file_rows import FileRows
+from dbt_streamsql.storage.iceberg.scans.file_rows import FileRows, numbers
 
 FILE, POSITION = f"{HIDDEN_PREFIX}file", f"{HIDDEN_PREFIX}position"
 """Where a row is stored: its file, and its number in it."""
@@ -104,12 +104,6 @@ def _plain(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def numbers(most: int) -> pa.Array:
-    """The first `most` numbers, from 0."""
-    ones = pa.repeat(pa.scalar(1, pa.int64()), most)
-    return pc.subtract(pc.cumulative_sum(ones), 1)
-
-
 def _with(rows: pa.Table, weight: int, numbers: pa.Array) -> pa.Table:
     weights = pa.repeat(pa.scalar(weight, pa.int64()), rows.num_rows)
     return rows.append_column(WEIGHT, weights).append_column(_ROW, numbers)
@@ -122,8 +116,8 @@ def _several(both: pa.Table, names: list[str]) -> pa.Array:
     lost: list[int] = []
     weights = found.column(f"{WEIGHT}_sum").to_pylist()
     rows = found.column(f"{_ROW}_list").to_pylist()
-    for weight, numbers in zip(weights, rows, strict=True):
-        lost += [number for number in numbers if number is not None][:-weight]
+    for weight, copies in zip(weights, rows, strict=True):
+        lost += [number for number in copies if number is not None][:-weight]
     return pa.array(lost, pa.int64())
 
 

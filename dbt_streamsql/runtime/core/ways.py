@@ -180,14 +180,9 @@ class Costs:
         """What each way takes, given what is expected; `past` is what runs of the view took,
         relative to what was expected: those of other processes, where this one knows none."""
         with self._lock:
-            known = past or {}
-            return {
-                way: self._factor(view, way, known.get(way) or known.get(_LIKE.get(way, way), ()))
-                * expected[way]
-                for way in expected
-            }
+            return {way: self._factor(view, way, past or {}) * expected[way] for way in expected}
 
-    def _factor(self, view: View, way: Way, past: Sequence[float]) -> float:
+    def _factor(self, view: View, way: Way, past: Mapping[Way, Sequence[float]]) -> float:
         """The fastest run of the view itself counts: others may have waited.
 
         A single one may have been the first of its kind in the process; of a full refresh there
@@ -195,11 +190,13 @@ class Costs:
         runs before; of other views likewise, and at last those of any way.
         """
         own: Sequence[float] = ()
+        before: Sequence[float] = ()
         others: Sequence[float] = ()
         for each in (way, _LIKE.get(way, way)):
             own = own or self._of_view.get((view, each), ())
+            before = before or past.get(each, ())
             others = others or self._of_all.get(each, ())
-        own = own or past
+        own = own or before
         if not others:
             every = [factor for each in self._of_all.values() for factor in each]
             others = every if len(every) >= _ENOUGH else ()

@@ -43,7 +43,7 @@ from dbt_streamsql.runtime.core.ways import (
 from dbt_streamsql.storage.iceberg.commits import row_delta
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.scans.changes import Change
-from dbt_streamsql.storage.iceberg.scans.file_rows import are_local
+from dbt_streamsql.storage.locations import local_path
 
 _SHARE = 0.25
 """Signed rows of a view's change, as a share of its rows, above which all rows are rewritten."""
@@ -170,7 +170,7 @@ class Choice:
         known, at = self.epoch.warehouse.known_rows, stored.current
         if at is not None and known.get(self.job.table, (at, stored.schema_id)) is not None:
             return True
-        return are_local(stored.location)
+        return local_path(stored.location) is not None
 
     @property
     def _query(self) -> Query:

@@ -55,6 +55,7 @@ from dbt_streamsql.storage.iceberg.commits import row_delta
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.scans.changes import Change
 from dbt_streamsql.storage.inputs import inputs, unversioned
+from dbt_streamsql.storage.locations import local_path
 
 MAIN = "main"
 """The branch that readers of a table see; a staging table has no readers."""
@@ -375,6 +376,7 @@ class ViewRefresh:
             most=self.choice.most(meta),
             known=self.epoch.warehouse.known_rows,
             schema_id=meta.schema_id,
+            at_hand=local_path(meta.location) is not None,
         )
         program: RunsPrograms
         if self.choice.way is COMPARE:

@@ -263,9 +263,10 @@ def stored(writer: Writer) -> str:
 
 def all_stored(writer: Writer) -> StoredRows:
     """All rows of the view, with their places: from its files, if this process can read them."""
-    files = tables_of(writer.spark).file_rows(writer.table, writer.base, writer.columns)
-    if files:
-        return StoredRows.of_files(files)
+    if writer.at_hand:
+        files = tables_of(writer.spark).file_rows(writer.table, writer.base, writer.columns)
+        if files:
+            return StoredRows.of_files(files)
     names = ", ".join(quote(name) for name in writer.columns)
     place = ", ".join(f"{value} AS {name}" for name, value in PLACE_IN_NUMBERS.items())
     return StoredRows(fetch(writer.spark, f"SELECT {names}, {place} FROM {stored(writer)}").data)

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dbt_streamsql.plan.program.steps import Component, Fold
-from dbt_streamsql.runtime.core.stored_rows import StoredRows, numbers
+from dbt_streamsql.runtime.core.stored_rows import StoredRows
+from dbt_streamsql.storage.iceberg.scans.file_rows import numbers
 
 _EXACT = re.compile(
     r"(boolean|tinyint|smallint|int|bigint|date|timestamp|timestamp_ntz|string|decimal\(.*\))"

@@ -52,7 +52,8 @@ class Writer:
     driver, `driver` that the driver can write the table, `aged` that unchanged rows must not be
     rewritten, since a view derives their age from their commits; `types` are the column types by
     name; `most` are the signed rows above which rewriting all rows is cheaper (0: it never is).
-    `known` are the rows of views that the process has, read by the schema `schema_id`.
+    `known` are the rows of views that the process has, read by the schema `schema_id`; `at_hand`
+    says that it can read the table's files.
     """
 
     spark: SparkSession
@@ -73,6 +74,7 @@ class Writer:
     most: int = 0
     known: KnownRows | None = None
     schema_id: int = 0
+    at_hand: bool = False
     _open: bool = False
 
     def _typed(self, names: Iterable[str]) -> list[Column]:

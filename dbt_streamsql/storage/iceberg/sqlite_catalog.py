@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from dbt_streamsql.quoting import TableName
+from dbt_streamsql.storage.locations import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,7 +103,7 @@ def swap(
                 _key(other),
             )
     if not changed.rowcount:
-        Path(_path(new)).unlink()
+        _path(new).unlink()
     return bool(changed.rowcount)
 
 
@@ -167,20 +168,20 @@ def _written(found: Mapping[str, Any], file: str, properties: Mapping[str, str |
     number = int(file.rpartition("/")[2].partition("-")[0]) + 1
     folder = changed["properties"].get("write.metadata.path", f"{found['location']}/metadata")
     new = f"{folder.rstrip('/')}/{number:05d}-{uuid.uuid4()}.metadata.json"
-    path = Path(_path(new))
+    path = _path(new)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(changed), encoding="utf-8")
     return new
 
 
-def _path(location: str) -> str:
-    path = location.removeprefix("file:")
-    if not path.startswith("/"):
+def _path(location: str) -> Path:
+    path = local_path(location)
+    if path is None:
         raise CatalogNotLocalError
     return path
 
 
 def _content(location: str) -> bytes:
-    file = Path(_path(location))
+    file = _path(location)
     content = file.read_bytes()
     return gzip.decompress(content) if ".gz" in file.suffixes else content

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,13 +12,12 @@ import pyarrow.parquet as pq
 
 from dbt_streamsql.storage.iceberg import gateway_work
 from dbt_streamsql.storage.iceberg.arrow_schema import FIELD_ID, arrow_schema
+from dbt_streamsql.storage.locations import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from dbt_streamsql.quoting import TableName
-
-_LOCAL = "file:"
 
 
 @dataclass(frozen=True)
@@ -31,11 +29,6 @@ class FileRows:
     positions: pa.Array
 
 
-def are_local(location: str) -> bool:
-    """Whether a table's files are on this machine."""
-    return location.removeprefix(_LOCAL).startswith("/")
-
-
 def read(
     spark: SparkSession, name: TableName, snapshot: int, columns: Sequence[str]
 ) -> list[FileRows] | None:
@@ -45,7 +38,7 @@ def read(
     machine, were written with other columns, or have deletes other than deletion vectors.
     """
     files = gateway_work.live_files(spark, name, snapshot)
-    if files is None or not all(are_local(path) for path in files):
+    if files is None:
         return None
     schema = arrow_schema(spark, name)
     if not set(columns) <= set(schema.names):
@@ -60,9 +53,19 @@ def read(
     return found
 
 
+def numbers(most: int) -> pa.Array:
+    """The first `most` numbers, from 0."""
+    ones = pa.repeat(pa.scalar(1, pa.int64()), most)
+    return pc.subtract(pc.cumulative_sum(ones), 1)
+
+
 def _rows(path: str, wanted: pa.Schema) -> pa.Table | None:
-    """The columns of a file, found by their ids, with the names and types of `wanted`."""
-    with pq.ParquetFile(Path(path.removeprefix(_LOCAL))) as file:
+    """The columns of a file, found by their ids, with the names and types of `wanted`; None where
+    it lacks some, or is elsewhere."""
+    local = local_path(path)
+    if local is None:
+        return None
+    with pq.ParquetFile(local) as file:
         ids = {field.metadata.get(FIELD_ID.encode()): field.name for field in _with_ids(file)}
         names = [ids.get(field.metadata[FIELD_ID.encode()]) for field in wanted]
         if None in names:
@@ -76,7 +79,7 @@ def _with_ids(file: pq.ParquetFile) -> Iterator[pa.Field]:
 
 
 def _live(path: str, rows: pa.Table, deleted: Sequence[int]) -> FileRows:
-    positions = pa.array(range(rows.num_rows), pa.int64())
+    positions = numbers(rows.num_rows)
     if deleted:
         lives = pc.invert(pc.is_in(positions, pa.array(deleted, pa.int64())))
         rows, positions = rows.filter(lives), positions.filter(lives)
