@@ -84,11 +84,25 @@ def same_columns(left: StructType, right: StructType) -> bool:
     return told(left) == told(right)
 
 
-def arrow_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """An Arrow table as a DataFrame: also without rows, where Spark Connect needs the types."""
-    if len(table):
-        return spark.createDataFrame(table)
-    return spark.createDataFrame([], from_arrow_schema(table.schema))
+def arrow_frame(
+    spark: SparkSession, table: pa.Table, schema: StructType | None = None
+) -> DataFrame:
+    """An Arrow table as a DataFrame, of the types of `schema` where that is given."""
+    if schema is None:
+        schema = from_arrow_schema(table.schema)
+        if not len(table):
+            # Spark Connect needs the types of an empty table.
+            return spark.createDataFrame([], schema)
+    # In one chunk: at an empty one, Spark stops and loses the rows after it.
+    whole = table.combine_chunks() if len(table) else _one_chunk(table.schema)
+    return spark.createDataFrame(whole, schema=schema)
+
+
+def _one_chunk(schema: pa.Schema) -> pa.Table:
+    """A table without rows: PySpark cannot infer the type of a struct from no chunk at all."""
+    import pyarrow as pa
+
+    return pa.Table.from_batches([pa.RecordBatch.from_pylist([], schema=schema)])
 
 
 def collected(frame: DataFrame) -> list[Row]:

@@ -35,7 +35,7 @@ SPARK: dict[str, Planted] = {
         Text("FROM {new} WHERE {_STAMP} > {sequence(meta, change)}"),
         "FROM {new} WHERE {_STAMP} >= {sequence(meta, change)}",
         "rows that the last epoch has seen already come again",
-        "lineage",
+        "foreign_writers",
     ),
     "lineage-update": (
         "_by_lineage",
@@ -123,6 +123,13 @@ SPARK: dict[str, Planted] = {
         "rows that went are known for ever",
         "held",
     ),
+    "empty-chunk": (
+        "arrow_frame",
+        "table.combine_chunks() if len(table) else _one_chunk(table.schema)",
+        "table",
+        "rows after an empty chunk are lost",
+        "rows_after_an_empty_chunk",
+    ),
     "held-copies-stay": (
         "StoredRows.difference",
         '(pc.max(goes.column(f"{_ROW}_count")).as_py() or 0) > 1',
@@ -163,7 +170,7 @@ SPARK: dict[str, Planted] = {
         "found is None or found[0] != at",
         "found is None",
         "rows of an older snapshot are taken for those that are stored",
-        "held",
+        "earlier_version_are_not_taken",
     ),
     "driver-dead-group": (
         ("fold", "DriverRows"),
@@ -443,7 +450,7 @@ SPARK: dict[str, Planted] = {
         Text("{GONE} OR coalesce({torn}, false)"),
         "coalesce({torn}, false)",
         "a value is kept across a delete in the same barrier",
-        "unsent",
+        "not_kept_across_a_delete",
     ),
     "kept-of-older-row": (
         "Carry._filled",
@@ -457,6 +464,6 @@ SPARK: dict[str, Planted] = {
         Text(" OR {_IS_LOST} OR {self._is_needed}"),
         "",
         "a value is kept across a record that was put aside",
-        "unsent",
+        "put_aside_may_have_changed",
     ),
 }

@@ -160,6 +160,17 @@ _CHAIN = (
     "SELECT k, n FROM {schema}.v0 WHERE n > 1",
 )
 
+_READER = (
+    "SELECT a.k, COUNT(*) AS n FROM {schema}.t1 a JOIN {schema}.v0 b ON a.k = b.k GROUP BY a.k"
+)
+_COMES_BACK = (
+    *_CHANGES,
+    # What went comes back.
+    (_NEW, "INSERT INTO {schema}.t1 VALUES (3, NULL, NULL), (4, 1, 'd')"),
+    ("DELETE FROM {schema}.t1 WHERE k IN (1, 3) OR k IS NULL",),
+    (_NEW,),
+)
+
 SMALL: dict[str, tuple[str, Scenario]] = {
     "lineage": (DRIVER, _over_t1(100, (_COPIES,))),
     "changelog": (DRIVER, _over_t1(101, (_COPIES,), version=2, mode="copy-on-write")),
@@ -180,6 +191,7 @@ SMALL: dict[str, tuple[str, Scenario]] = {
     "clock": (DRIVER, _CLOCK),
     "decimals": (DRIVER, _DECIMALS),
     "compared": (COMPARE, _over_t1(114, (*_CHAIN, _COPIES))),
-    "held": (HELD, _over_t1(115, (*_CHAIN, _COPIES))),
+    "read by two": (LOOK_UP, _over_t1(119, (*_CHAIN, _READER))),
+    "held": (HELD, _over_t1(115, (*_CHAIN, _COPIES), _COMES_BACK)),
 }
 """Name -> how its views are written, and the scenario. None of them needs a full refresh."""

@@ -212,7 +212,7 @@ class Choice:
         """The rows of each input that are read to find those that changed."""
         rows = self._rows
         return [
-            _SEARCHED[move.kind] * rows[source]
+            _SEARCHED[move.kind] * move.marked * rows[source]
             for source, move in self.moves.items()
             if move.kind in _SEARCHED
         ]

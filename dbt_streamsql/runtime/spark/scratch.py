@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime.spark.shared_relations import DriverRows, rows_of, travels
+from dbt_streamsql.storage.columns import arrow_frame
 
 _numbers = itertools.count()
 
@@ -98,11 +98,7 @@ class Scratch:
 
     def rows(self, rows: DriverRows) -> str:
         """Rows of the driver under a temporary name."""
-        data = rows.data
-        if not data.num_rows:
-            # PySpark cannot infer the type of a struct from a column without chunks.
-            data = pa.Table.from_batches([pa.RecordBatch.from_pylist([], schema=data.schema)])
-        return self.view(self.spark.createDataFrame(data, schema=rows.schema))
+        return self.view(arrow_frame(self.spark, rows.data, rows.schema))
 
     def known(self, name: str) -> TempRelation | None:
         """The kept result of that name, if there is one."""

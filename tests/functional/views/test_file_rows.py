@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core.stored_rows import PLACE_IN_NUMBERS, StoredRows
+from dbt_streamsql.storage.columns import arrow_frame
 from dbt_streamsql.storage.iceberg import metadata
 from dbt_streamsql.storage.iceberg.scans import file_rows
 
@@ -90,3 +92,31 @@ def test_other_formats_and_other_deletes_are_left_to_spark(spark, schema):
     assert sum(each.rows.num_rows for each in read(spark, old, ["id"])) == 30
     spark.sql(f"DELETE FROM {old.sql} WHERE id = 3")
     assert read(spark, old, ["id"]) is None
+
+
+def test_no_rows_after_an_empty_chunk_are_lost(spark):
+    parts = [pa.table({"k": pa.array(values, pa.int64())}) for values in ([1], [], [2, 3], [])]
+    frame = arrow_frame(spark, pa.concat_tables(parts))
+    assert sorted(row.k for row in frame.collect()) == [1, 2, 3]
+
+
+def test_rows_of_an_earlier_version_are_not_taken_for_the_stored_ones(engine, schema, tune):
+    tune(engine, compared_rows=1_000_000, comparing=0.0)
+    s = f"lake.{schema}"
+    engine.spark.sql(
+        f"CREATE TABLE {s}.t TBLPROPERTIES ('format-version' = '3') AS SELECT id FROM range(9)"
+    )
+    engine.create_materialized_view(f"{s}.v", f"SELECT id % 3 AS g, id FROM {s}.t")
+    for number, statement in enumerate(
+        (
+            f"INSERT INTO {s}.t VALUES (10), (11)",
+            f"DELETE FROM {s}.t WHERE id IN (4, 10)",
+            f"INSERT INTO {s}.t VALUES (4), (12)",
+        )
+    ):
+        engine.spark.sql(statement)
+        # The second change is written without the rows that the process has.
+        rows = -1 if number == 1 else 1_000_000
+        tune(engine, compared_rows=rows, held_rows=rows, comparing=0.0)
+        engine.advance()
+        assert engine.verify(f"{s}.v") == [], statement

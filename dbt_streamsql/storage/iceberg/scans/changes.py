@@ -51,7 +51,8 @@ class Change:
     `kind` is none, append, changelog, positions (no file removed, rows deleted by position),
     lineage, added (appended rows, found by lineage), difference or lost (the old snapshot is
     gone); `rows` bounds the number of signed rows from the snapshots' summaries (`UNCOUNTED`: not
-    given there). `appended`: all new files were appended, nothing was rewritten.
+    given there). `appended`: all new files were appended, nothing was rewritten. `marked`: the
+    share of the old snapshot's files that rows were deleted from, at most.
     """
 
     kind: ChangeKind
@@ -59,6 +60,7 @@ class Change:
     new: int | None
     rows: int = 0
     appended: bool = False
+    marked: float = 1.0
 
     @property
     def counted(self) -> bool:
@@ -112,7 +114,7 @@ def classify(meta: Metadata, old: int | None, new: int | None) -> Change:
     by_lineage = all(meta.snapshots[at].has_lineage for at in (old, new))
     appended = all(not s.count("added-records") or s.operation == "append" for s in path)
     if not compacted and _by_position(meta, path, old):
-        return Change("positions", old, new, rows, appended)
+        return Change("positions", old, new, rows, appended, _marked(meta, path, old))
     return Change("lineage" if by_lineage else "difference", old, new, rows)
 
 
@@ -131,6 +133,17 @@ def among_others(meta: Metadata, change: Change) -> Change:
     # Metadata that was read by SQL may lack the number: with 0, all rows are newer.
     known = meta.snapshots[change.old].sequence > 0
     return replace(change, kind="added" if change.insert_only and known else "lineage")
+
+
+def _marked(meta: Metadata, path: Sequence[Snapshot], old: int) -> float:
+    """The share of the files that commits delete rows from: a file has one deletion vector."""
+    vectors = [
+        snapshot.told("added-dvs") for snapshot in path if snapshot.count("added-position-deletes")
+    ]
+    files = meta.snapshots[old].told("total-data-files")
+    if not files or None in vectors:
+        return 1.0
+    return min(1.0, sum(found or 0 for found in vectors) / files)
 
 
 def _signed_rows(snapshot: Snapshot) -> int:
