@@ -61,8 +61,8 @@ classes: install
 browser: ## Chromium for the tests of the pages, by apt as root on Debian
 	@$(PYTHON) scripts/get_chromium.py
 
-property: install ## random tables and queries against the query itself; EPOCHS=… of them, WIDE=… of wide tables, from SEED=…
-	STREAMSQL_EPOCHS=$(EPOCHS) STREAMSQL_WIDE=$(WIDE) STREAMSQL_SEED=$(SEED) $(PYTEST) -s tests/property $(ARGS)
+property: install ## random tables and queries against the query itself; EPOCHS=… of them, WIDE=… of wide tables, from SEED=…, all in one WAY=…
+	STREAMSQL_WAY="$(WAY)" STREAMSQL_EPOCHS=$(EPOCHS) STREAMSQL_WIDE=$(WIDE) STREAMSQL_SEED=$(SEED) $(PYTEST) -s tests/property $(ARGS)
 
 suites: install ## TPC-H and Nexmark as views, compared with DuckDB after every epoch; random queries of all of SQL on Spark
 	$(PYTEST) -s -m suites $(ARGS)

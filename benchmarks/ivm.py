@@ -32,6 +32,7 @@ from benchmarks.tpch import queries
 from benchmarks.tpch.changes import Refresh
 from benchmarks.tpch.timeline import Say, Timeline
 from benchmarks.view import IDLE_LOAD
+from dbt_streamsql.plan.definition.stored_part import STATES
 
 MOST_ROUNDS = 10
 VIEW, FULL = "lake.ivm.view", "lake.ivm.full"
@@ -118,7 +119,7 @@ def _figure(
 ) -> Figure:
     """One query's turn: the view, the epochs, the comparison, the full refreshes."""
     timeline.go(0)
-    created = world.engine.create_materialized_view(VIEW, sql)
+    created = world.engine.create_materialized_view(VIEW, sql, state=given.state)
     epochs, reports = [], []
     for number in range(1, given.rounds + 1):
         timeline.go(number)
@@ -243,6 +244,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--json", type=Path, default=Path("target/ivm.json"), help="result: %(default)s"
     )
+    what = "which parts of the queries are stored: %(default)s"
+    parser.add_argument("--state", choices=STATES, default="auto", help=what)
     given = parser.parse_args()
     if not 2 <= given.rounds <= MOST_ROUNDS:
         parser.error(f"--rounds: 2 to {MOST_ROUNDS}, the first is not counted")

@@ -26,7 +26,7 @@ logger = AdapterLogger("StreamSQL")
 FOLDER = "plans"
 """Below the project's target folder."""
 
-_OF_PLANS = ("refresh_mode", "state_ttl", "plan")
+_OF_PLANS = ("refresh_mode", "state", "state_ttl", "plan")
 """The options on which a plan depends."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dbt_streamsql.__version__ import version
@@ -26,10 +26,11 @@ from dbt_streamsql.compiler.passes.merge_projections import merge
 from dbt_streamsql.compiler.passes.one_zero import one_zero
 from dbt_streamsql.compiler.passes.prune_columns import prune
 from dbt_streamsql.compiler.rules.incrementalize import incrementalize
+from dbt_streamsql.compiler.state.stored_parts import cut, parts_of, with_stored
 from dbt_streamsql.compiler.state.ttl import still_forgetting, with_ttls
 from dbt_streamsql.compiler.wide.wide_query import build_wide, wide_in
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.plan.algebra.catalog import Catalog
+from dbt_streamsql.plan.algebra.catalog import Catalog, TableInfo
 from dbt_streamsql.plan.algebra.relational import (
     CLOCK,
     Aggregate,
@@ -40,7 +41,9 @@ from dbt_streamsql.plan.algebra.relational import (
 )
 from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX, WEIGHT, Column
 from dbt_streamsql.plan.compiled import PLAN_VERSION, REFRESH_MODES, CompiledPlan
+from dbt_streamsql.plan.definition.stored_part import PlaceParts, StoredPart, nowhere
 from dbt_streamsql.plan.state import StateTtl
+from dbt_streamsql.quoting import TableName
 
 _FILE_OF_ROW = "_metadata"
 """Spark's hidden column of file tables, which gives the source file of a row."""
@@ -55,10 +58,12 @@ def compile_view(
     model: str = "",
     state_ttl: StateTtl | None = None,
     before: Mapping[str, Any] | None = None,
+    place: PlaceParts = nowhere,
 ) -> CompiledPlan:
     """Compile one view; `state_ttl` says how long its operators keep state (None: forever).
 
     `before`: the tree of the plan that produced the stored rows, whose expired rows stay expired.
+    `place` says which parts of the query are stored, and where.
 
     Errors: SQL_UNSUPPORTED, SQL_INVALID, TABLE_MISSING, RESERVED_NAME, CYCLE (the view reads
     itself), INCREMENTAL_IMPOSSIBLE (strict mode), CONFIG_INVALID (unknown mode),
@@ -73,7 +78,16 @@ def compile_view(
             place=Place(model or table),
         )
     known = Remembering(catalog)
-    return deeply(lambda: _compiled(sql, known, table, refresh_mode, model, state_ttl, before))
+    forgets = Forgets(state_ttl, before)
+    return deeply(lambda: _compiled(sql, known, table, refresh_mode, model, forgets, place))
+
+
+@dataclass(frozen=True)
+class Forgets:
+    """How long operators keep state, and the tree of the plan whose expired rows stay expired."""
+
+    ttl: StateTtl | None
+    before: Mapping[str, Any] | None
 
 
 def _compiled(
@@ -82,8 +96,8 @@ def _compiled(
     table: str,
     refresh_mode: str,
     model: str,
-    state_ttl: StateTtl | None,
-    before: Mapping[str, Any] | None,
+    forgets: Forgets,
+    place_parts: PlaceParts,
 ) -> CompiledPlan:
     try:
         opened = open_views(sql, catalog, model=model or table)
@@ -115,12 +129,12 @@ def _compiled(
     )
     if refresh_mode == "full":
         plan = replace(plan, reasons=("refresh_mode is full",))
-        if state_ttl is not None:
+        if forgets.ttl is not None:
             raise _stateless(plan, Place(model or table))
         return plan
     try:
         built = _built(opened, columns, catalog)
-        made = _incremental(plan, opened, built, catalog, state_ttl, before)
+        made = _incremental(plan, opened, built, catalog, forgets, place_parts)
         # A different text with the same meaning needs no new rows.
         meaning = [made.tree, made.full_sql]
         return replace(made, fingerprint=_fingerprint(opened, meaning, columns, refresh_mode))
@@ -143,7 +157,7 @@ def _compiled(
             place=place,
         )
     plan = replace(plan, reasons=(str(reason),))
-    if state_ttl is not None:
+    if forgets.ttl is not None:
         raise _stateless(plan, place)
     return plan
 
@@ -200,24 +214,29 @@ def _incremental(
     opened: Opened,
     built: Built,
     catalog: Catalog,
-    state_ttl: StateTtl | None,
-    before: Mapping[str, Any] | None,
+    forgets: Forgets,
+    place: PlaceParts,
 ) -> CompiledPlan:
     _check_names(built.root, plan.columns)
     schemas = Schemas(catalog, opened.tables)
     read = prune(merge(built.root))
     root = one_zero(read, schemas)
     chosen = built.chosen or root != read
-    if state_ttl is not None:
-        root = with_ttls(root, state_ttl, Place(plan.table))
-    if before:
-        root = still_forgetting(root, node_of(before))
+    if forgets.ttl is not None:
+        root = with_ttls(root, forgets.ttl, Place(plan.table))
+    if forgets.before:
+        root = still_forgetting(root, node_of(forgets.before))
     _refuse_unstable(root)
+    # Files of inputs without versions are looked at for the view as a whole.
+    parts = () if plan.unversioned else _placed(parts_of(root), place)
+    whole, root = root, cut(root, parts)
+    if root is not whole:
+        schemas = Schemas(catalog, {**opened.tables, **_tables_of(parts, catalog)})
     emitter = Emitter(root)
     keys = _key_types(root, schemas)
     view = incrementalize(View(root, plan.columns), keys, emitter)
     inputs = tables(root)
-    canonical = chosen or CLOCK in inputs
+    canonical = chosen or CLOCK in inputs or root is not whole
     full_sql = ""
     full = view.full
     if full is None and canonical:
@@ -240,9 +259,22 @@ def _incremental(
         canonical=canonical,
         volatile=False,
         steps=emitter.finished(),
-        operators=describe(view, hidden, state_ttl),
-        tree=tree_of(root),
+        operators=with_stored(describe(replace(view, root=whole), hidden, forgets.ttl), parts),
+        tree=tree_of(whole),
+        parts=parts,
     )
+
+
+def _placed(parts: tuple[StoredPart, ...], place: PlaceParts) -> tuple[StoredPart, ...]:
+    """The parts with the tables that they are stored in."""
+    found = place(parts) if parts else {}
+    return tuple(replace(part, stored=found.get(part.id, "")) for part in parts)
+
+
+def _tables_of(parts: tuple[StoredPart, ...], catalog: Catalog) -> dict[str, TableInfo]:
+    return {
+        part.stored: catalog.table(TableName.parse(part.stored)) for part in parts if part.stored
+    }
 
 
 def _check_names(root: Node, columns: tuple[Column, ...]) -> None:

@@ -4,7 +4,7 @@ again only when some of that has changed."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from hashlib import sha256
 from typing import Any
@@ -35,6 +35,7 @@ from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.definition import drift
 from dbt_streamsql.plan.definition.meaning import differing, meaning
 from dbt_streamsql.plan.definition.redefinition import METADATA, SHADOW, Redefinition
+from dbt_streamsql.plan.definition.stored_part import PlaceParts, State, nowhere
 from dbt_streamsql.plan.definition.unsent import Carrying
 from dbt_streamsql.plan.state import KEPT, StateTtl
 from dbt_streamsql.quoting import TableName, quote
@@ -66,22 +67,22 @@ class Definitions:
         sql: str,
         refresh_mode: str,
         unique_id: str,
-        properties: Mapping[str, str],
+        stored: StoredDefinition,
         *,
-        changelog: bool = False,
         state_ttl: StateTtl | None = None,
         anew: bool = False,
+        place: PlaceParts = nowhere,
     ) -> tuple[Job, CompiledPlan, Redefinition | None]:
         """The definition of a view, its plan (that of `current`, if still valid), and what happens
         to its rows if the definition is not that of `current`; `anew`: they are recomputed in any
         case.
 
+        `stored` are its options, `place` says where parts of its query are stored.
         Errors: those of `compile_view`.
         """
-        kept = as_data(state_ttl)
-        stored = StoredDefinition(properties, changelog=changelog, state_ttl=kept)
+        stored = replace(stored, state_ttl=as_data(state_ttl))
         before = tree_of(current) if current is not None else None
-        known = self.known(current, sql, refresh_mode, state_ttl, anew=anew)
+        known = self.known(current, sql, refresh_mode, state_ttl, stored.state, anew=anew)
         if current is not None and known is not None:
             stored = replace(stored, hidden=definition_of(current).hidden)
             unique_id = unique_id or current.unique_id
@@ -93,6 +94,7 @@ class Definitions:
             model=unique_id,
             state_ttl=state_ttl,
             before=None if anew else before,
+            place=place,
         )
         unique_id = unique_id or (current.unique_id if current is not None else "")
         job = self._job(plan, refresh_mode, unique_id, stored)
@@ -104,13 +106,17 @@ class Definitions:
         sql: str,
         refresh_mode: str,
         state_ttl: StateTtl | None,
+        state: State,
         *,
         anew: bool,
     ) -> CompiledPlan | None:
         """The plan of `job`, if compiling this view would produce it again; `anew`: without
         stored rows, which may have expired under an earlier definition."""
-        wanted = (sql, refresh_mode, as_data(state_ttl))
-        if job is None or (job.sql, job.refresh_mode, definition_of(job).state_ttl) != wanted:
+        if job is None:
+            return None
+        options = definition_of(job)
+        known = (job.sql, job.refresh_mode, options.state_ttl, options.state)
+        if known != (sql, refresh_mode, as_data(state_ttl), state):
             return None
         plan = plan_of(job)
         if anew and any(ttl == KEPT for _, ttl in plan.reads):
@@ -245,7 +251,10 @@ class Definitions:
         return replace(sink, problem=current.problem, **known)
 
     def refreshed(
-        self, job: Job, connections: Mapping[str, Mapping[str, str]]
+        self,
+        job: Job,
+        connections: Mapping[str, Mapping[str, str]],
+        stored_parts: Callable[[Job], PlaceParts],
     ) -> tuple[Job, CompiledPlan, Redefinition | None]:
         """The definition to run now, in the form that `define` returns."""
         stream, known = stream_of(job), definition_of(job)
@@ -265,14 +274,18 @@ class Definitions:
             job.sql,
             job.refresh_mode,
             job.unique_id,
-            known.properties,
-            changelog=known.changelog,
+            options_of(job),
             state_ttl=state_ttl_of(known.state_ttl, "", Place(job.table)),
+            place=stored_parts(job),
         )
 
     def _change(self, current: Job, job: Job, plan: CompiledPlan) -> Redefinition | None:
         """What happens to the rows of `current` when it becomes `job`."""
         before, now = definition_of(current), definition_of(job)
+        was = {part.stored for part in plan_of(current).parts if part.stored}
+        stored = {part.stored for part in plan.parts if part.stored}
+        if was != stored:
+            return Redefinition(SHADOW, _restored(was, stored))
         # Earlier releases did not record the settings that the rows were made with.
         if before.meaning and (other := differing(before.meaning, now.meaning or {})):
             return Redefinition(SHADOW, other)
@@ -285,6 +298,8 @@ class Definitions:
         stamps = [(before.stamps.get(name), now.stamps[name]) for name in plan.sources]
         if any(was not in (None, stamp) for was, stamp in stamps):
             return Redefinition(SHADOW, "an input of the view was redefined")
+        if stored:
+            return Redefinition(SHADOW, "the definition changed, and parts of it are stored")
         return redefinition(plan_of(current), plan, self._known)
 
     def _holds(self, job: Job) -> bool:
@@ -324,7 +339,10 @@ class Definitions:
         unique_id: str,
         stored: StoredDefinition,
     ) -> Job:
-        stamped = (*plan.sources, *open_views(plan.sql, self._known).views)
+        opened = open_views(plan.sql, self._known)
+        # The tables below a state table too: its readers are compiled from their columns.
+        below = tuple(opened.tables) if any(part.stored for part in plan.parts) else ()
+        stamped = (*plan.sources, *opened.views, *below)
         stored = replace(
             stored,
             hidden=tuple(column.name for column in plan.hidden),
@@ -372,12 +390,30 @@ def _refuse_other_rows(
         )
 
 
+def _restored(was: set[str], now: set[str]) -> str:
+    """How the state tables of a view changed, in words."""
+    more, less = len(now - was), len(was - now)
+    found = [f"{more} more of its query are stored"] if more else []
+    found += [f"{less} are no longer"] if less else []
+    return "parts: " + ", ".join(found)
+
+
+def options_of(job: Job) -> StoredDefinition:
+    """The options of a view, without what came of them."""
+    known = definition_of(job)
+    return StoredDefinition(
+        known.properties, changelog=known.changelog, state=known.state, part=known.part
+    )
+
+
 def configuration_of(job: Job) -> dict[str, Any]:
-    """The configuration of a view: `refresh_mode`, `properties`, `changelog` and `state_ttl`."""
+    """The configuration of a view: `refresh_mode`, `properties`, `changelog`, `state_ttl` and
+    `state`."""
     known = definition_of(job)
     return {
         "refresh_mode": job.refresh_mode,
         "properties": dict(known.properties),
         "changelog": known.changelog,
         "state_ttl": dict(known.state_ttl),
+        "state": known.state,
     }

@@ -11,6 +11,7 @@ from functools import partial
 from dbt_streamsql.engine.definitions import Definitions
 from dbt_streamsql.engine.reads.consistent_reads import ConsistentReads
 from dbt_streamsql.engine.reads.current import CurrentEpoch
+from dbt_streamsql.engine.state_tables import StateTables
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Fence
 from dbt_streamsql.quoting import TableName
@@ -33,8 +34,10 @@ class EpochControl:
         current: CurrentEpoch,
         definitions: Definitions,
         reads: ConsistentReads,
+        states: StateTables,
     ) -> None:
         self._warehouse = warehouse
+        self._states = states
         self.current = current
         self._definitions = definitions
         self._reads = reads
@@ -224,7 +227,11 @@ class EpochControl:
         """An epoch that no other call joins; the caller ends it."""
         if self._warehouse.sessions.follow_settings():
             self._definitions.follow_settings()
-        refreshed = partial(self._definitions.refreshed, connections=self._warehouse.connections)
+        refreshed = partial(
+            self._definitions.refreshed,
+            connections=self._warehouse.connections,
+            stored_parts=self._states.of,
+        )
         return Epoch(self._warehouse, self._reads.rewritten, refreshed)
 
     def sweep_once(self) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dbt_streamsql.compiler.correction_statements import correction
-from dbt_streamsql.engine.definitions import Definitions
+from dbt_streamsql.engine.definitions import Definitions, options_of
 from dbt_streamsql.engine.epochs import EpochControl
 from dbt_streamsql.engine.reads.user_sql import expanded_to_store
 from dbt_streamsql.errors import Place, StreamSqlError
@@ -133,12 +133,11 @@ class Revisions:
 
     def _definition(self, asked: Revision, current: Job) -> Definition:
         """The new definition of a view."""
-        known = definition_of(current)
+        ttl = definition_of(current).state_ttl
         return self._definitions.define(
             *(current, current.table, asked.sql, current.refresh_mode, current.unique_id),
-            known.properties,
-            changelog=known.changelog,
-            state_ttl=state_ttl_of(known.state_ttl, asked.sql, Place(current.table)),
+            options_of(current),
+            state_ttl=state_ttl_of(ttl, asked.sql, Place(current.table)),
         )
 
 

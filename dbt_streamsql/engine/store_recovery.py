@@ -16,7 +16,12 @@ from dbt_streamsql.engine.reads.spark_catalog import SparkCatalog
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Barrier, Fence, Job, TableVersion
 from dbt_streamsql.meta.model.records import Pin
-from dbt_streamsql.meta.model.stored_definition import definition_of, named, plan_of
+from dbt_streamsql.meta.model.stored_definition import (
+    StoredDefinition,
+    definition_of,
+    named,
+    plan_of,
+)
 from dbt_streamsql.meta.store.recovery import Ledger
 from dbt_streamsql.plan.algebra.relational import CLOCK
 from dbt_streamsql.plan.algebra.schema import Column, visible
@@ -248,8 +253,8 @@ class _StoreRecovery:
 def _compiled(define: Define, name: str, kept: Definition) -> tuple[Job, str]:
     """The definition as a job, and why the view needs a full refresh ('': it does not)."""
     job, _, _ = define(
-        *(None, name, kept.sql, kept.refresh_mode, kept.unique_id, kept.properties),
-        changelog=kept.changelog,
+        *(None, name, kept.sql, kept.refresh_mode, kept.unique_id),
+        StoredDefinition(kept.properties, changelog=kept.changelog, part=kept.part),
     )
     if job.fingerprint == kept.fingerprint:
         return job, ""

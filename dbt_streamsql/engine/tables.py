@@ -28,9 +28,11 @@ from dbt_streamsql.engine.options import (
 from dbt_streamsql.engine.reads.current import CurrentEpoch
 from dbt_streamsql.engine.reads.spark_catalog import SparkCatalog
 from dbt_streamsql.engine.reads.user_sql import expanded_to_store
+from dbt_streamsql.engine.state_tables import StateTables
 from dbt_streamsql.errors import Place
-from dbt_streamsql.meta.model.stored_definition import definition_of
+from dbt_streamsql.meta.model.stored_definition import StoredDefinition, definition_of
 from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.definition.stored_part import state_of
 from dbt_streamsql.plan.document import PlanDocument
 from dbt_streamsql.plan.state import StateTtl
 from dbt_streamsql.quoting import TableName
@@ -58,12 +60,14 @@ class TableDefiner:
         current: CurrentEpoch,
         definitions: Definitions,
         epochs: EpochControl,
+        states: StateTables,
     ) -> None:
         self._warehouse = warehouse
         self.known = known
         self._current = current
         self.definitions = definitions
         self._epochs = epochs
+        self._states = states
 
     @property
     def _spark(self) -> SparkSession:
@@ -82,11 +86,15 @@ class TableDefiner:
         With a `plan` file, returns its plan. Error: PLAN_MISMATCH when it does not fit.
         """
         place, mode = Place(into), view.refresh_mode
-        ttl = _ttl(view, sql, place)
+        ttl, state = _ttl(view, sql, place), state_of(view.state, place)
         sql = self._stored(sql)
         current = self._current.jobs().get(into)
-        made = self.definitions.known(current, sql, mode, ttl, anew=True) or compile_view(
-            sql, self.known, table=into, refresh_mode=mode, state_ttl=ttl
+        made = self.definitions.known(current, sql, mode, ttl, state, anew=True) or compile_view(
+            *(sql, self.known),
+            table=into,
+            refresh_mode=mode,
+            state_ttl=ttl,
+            place=self._states.known(state),
         )
         document = document_of(made, self.known)
         if view.plan is not None:
@@ -141,7 +149,7 @@ class TableDefiner:
         """
         table = self._named(name).checked()
         place = Place(options.unique_id or str(table))
-        ttl = _ttl(view, sql, place)
+        ttl, state = _ttl(view, sql, place), state_of(view.state, place)
         sql = self._stored(sql)
         # Inside: what happens to the rows depends on the definition that made them, and another
         # run may end only now.
@@ -149,10 +157,11 @@ class TableDefiner:
             current = epoch.state.jobs.get(str(table))
             job, made, change = self.definitions.define(
                 *(current, str(table), sql, view.refresh_mode),
-                *(options.unique_id, options.properties),
-                changelog=view.changelog,
+                options.unique_id,
+                StoredDefinition(options.properties, changelog=view.changelog, state=state),
                 state_ttl=ttl,
                 anew=options.full_refresh,
+                place=self._states.defined(table, state, epoch),
             )
             if view.plan is not None:
                 check_fit(view.plan, document_of(made, self.known), place)

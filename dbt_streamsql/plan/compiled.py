@@ -11,6 +11,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.algebra.expression import fill
 from dbt_streamsql.plan.algebra.relational import CLOCK
 from dbt_streamsql.plan.algebra.schema import Column
+from dbt_streamsql.plan.definition.stored_part import StoredPart
 from dbt_streamsql.plan.document import PlanDocument
 from dbt_streamsql.plan.explained import nodes_of, unbounded
 from dbt_streamsql.plan.operators import Operator, print_operators
@@ -29,7 +30,7 @@ PlanMode = Literal["incremental", "full", "streaming", "beside"]
 Strategy = Literal["", "rows", "fold", "replace", "append", "upsert"]
 """How a plan's rows are kept: see `CompiledPlan.headline`. ``: in full, or by another table."""
 
-PLAN_VERSION = 7
+PLAN_VERSION = 8
 """Incremented when the meaning of a plan's JSON changes; an older plan is compiled again."""
 
 
@@ -44,7 +45,8 @@ class CompiledPlan:
     barrier's time. Its holes `{t0}`, `{t1}` … are `tables`, the inputs. `volatile`: the result may
     change although no input did. `unversioned` are inputs in addition to `tables` of which only
     the current version can be read. `operators` describe each operator. `fingerprint` changes with
-    the meaning. `document` is its plan file, where one was requested.
+    the meaning. `parts` are those of its query whose rows can be stored apart; `tree` is the whole
+    query. `document` is its plan file, where one was requested.
     """
 
     sql: str
@@ -64,6 +66,7 @@ class CompiledPlan:
     operators: tuple[Operator, ...] = ()
     table: str = ""
     unversioned: tuple[str, ...] = ()
+    parts: tuple[StoredPart, ...] = ()
     document: PlanDocument | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -219,6 +222,16 @@ class CompiledPlan:
                 for item in body["operators"]
             )
             body["steps"] = tuple(_step(step) for step in body["steps"])
+            body["parts"] = tuple(
+                StoredPart(
+                    **{
+                        **part,
+                        "operators": tuple(part["operators"]),
+                        "tables": tuple(part["tables"]),
+                    }
+                )
+                for part in body["parts"]
+            )
             for name in ("reasons", "tables", "key"):
                 body[name] = tuple(body[name])
             body["unversioned"] = tuple(body.get("unversioned", ()))

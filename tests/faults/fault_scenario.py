@@ -53,7 +53,11 @@ VIEWS = {
     "redone": "SELECT user_id, count(*) AS n FROM lake.shop.orders GROUP BY user_id",
     "uses_redone": "SELECT user_id, n FROM lake.shop.redone WHERE n > 3",
     "cut": "SELECT user_id, count(*) AS n FROM lake.shop.orders GROUP BY user_id",
+    "neighbors": "SELECT u.id, c.n FROM (SELECT city, count(*) AS n FROM lake.shop.users "
+    "GROUP BY city) c JOIN lake.shop.users u ON u.city = c.city",
 }
+STORED = {"neighbors"}
+"""Views with a state table, which loses its last reader in the killed epoch."""
 TOLD = {"by_city", "big_cities", "redone"}
 """Views with a changelog; the killed epoch takes it from `big_cities` and gives `extra` one."""
 TOLD_AFTER = {"by_city", "extra", "redone"}
@@ -70,7 +74,10 @@ def build(engine: Engine) -> tuple[Base, Base]:
         spark.sql(statement)
     engine.begin()
     for name, query in VIEWS.items():
-        engine.create_materialized_view(f"{SCHEMA}.{name}", query, changelog=name in TOLD)
+        state = "all" if name in STORED else "none"
+        engine.create_materialized_view(
+            f"{SCHEMA}.{name}", query, changelog=name in TOLD, state=state
+        )
     engine.publish()
     for statement in EARLIER:
         spark.sql(statement)
@@ -88,6 +95,7 @@ def epoch(engine: Engine, reached: Callable[[], None] = lambda: None) -> None:
     engine.create_materialized_view(f"{SCHEMA}.redone", REDONE, changelog=True)
     engine.create_materialized_view(f"{SCHEMA}.cut", CUT)
     engine.create_materialized_view(f"{SCHEMA}.big_cities", VIEWS["big_cities"])
+    engine.create_materialized_view(f"{SCHEMA}.neighbors", VIEWS["neighbors"], state="none")
     engine.advance()
     reached()
     engine.publish()
@@ -121,6 +129,7 @@ def contents(base: Base, *, after: bool) -> dict[str, Rows]:
         count[where] += 1
         revenue[where] += amount
     orders = Counter(user for _, user, _, _ in base["orders"])
+    living = Counter(where for _, where in base["users"])
     pieces: dict[Any, int | None] = {}
     for _, user, _, qty in base["orders"]:
         pieces[user] = _plus(pieces.get(user), qty)
@@ -131,6 +140,7 @@ def contents(base: Base, *, after: bool) -> dict[str, Rows]:
         "redone": Counter((user, n) for user, n in orders.items()),
         "uses_redone": Counter((user, n) for user, n in orders.items() if n > 3),
         "cut": Counter(orders.items()),
+        "neighbors": Counter((id_, living[where]) for id_, where in base["users"]),
     }
     if after:
         found["extra"] = Counter((where, revenue[where]) for where in count)

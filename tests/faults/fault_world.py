@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame
 from dbt_streamsql import Engine
 from dbt_streamsql.meta import MetaStore, open_store
 from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX
+from dbt_streamsql.plan.definition.stored_part import is_state_table
 from dbt_streamsql.quoting import TableName
 from tests.faults import fault_scenario as scenario
 from tests.faults.fault_child import FAILED, Orders
@@ -161,7 +162,7 @@ class World:
         return {
             name: _rows(session.table(f"{scenario.SCHEMA}.{name}"))
             for name in sorted(names - {"orders", "users"})
-            if not name.endswith(SUFFIX)
+            if not name.endswith(SUFFIX) and not is_state_table(name)
         }
 
     def changelogs(self) -> dict[str, scenario.Rows]:
@@ -190,7 +191,7 @@ class World:
     def _seen(self, engine: Engine, sql: Callable[[str], DataFrame]) -> dict[str, scenario.Rows]:
         jobs = engine.store.jobs()
         names = sorted(name.removeprefix(f"{scenario.SCHEMA}.") for name in jobs)
-        names = [name for name in names if exists(engine.spark, _table(name))]
+        names = [n for n in names if not is_state_table(n) and exists(engine.spark, _table(n))]
         return {name: _rows(sql(f"SELECT * FROM {scenario.SCHEMA}.{name}")) for name in names}
 
     def leftovers(self, engine: Engine, *, swept: bool = True) -> list[str]:

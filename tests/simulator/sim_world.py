@@ -23,7 +23,14 @@ from tests.simulator.sim_runtime import (
 from tests.support.product import DROP_STEPS, GC_STEPS, REVISION_STEPS, STAGED_STEPS, STEPS
 
 VIEWS = ("lake.s.v0", "lake.s.v1", "lake.s.v2")
-ELSEWHERE = {*STAGED_STEPS, *DROP_STEPS, *REVISION_STEPS, *GC_STEPS, "sweep.changelog"}
+ELSEWHERE = {
+    *STAGED_STEPS,
+    *DROP_STEPS,
+    *REVISION_STEPS,
+    *GC_STEPS,
+    "sweep.changelog",
+    "sweep.state",
+}
 PLACES = tuple(step for step in STEPS if step not in ELSEWHERE)
 CALLS = (
     *("store: acquire", "store: begin", "store: define", "store: processed"),

@@ -79,7 +79,8 @@ def test_a_misspelled_config_key_is_refused_with_the_right_one():
 
 def test_the_keys_that_dbt_defines_are_accepted():
     config = {"materialized": "materialized_view", "tags": [], "pre-hook": [], "meta": {"x": 1}}
-    accepted = {"refresh_mode": "auto", "properties": {}, "changelog": False, "state_ttl": {}}
+    accepted = {"refresh_mode": "auto", "properties": {}, "changelog": False, "state": "auto"}
+    accepted |= {"state_ttl": {}}
     assert model_config.of_materialized_view("t", config) == accepted
 
 

@@ -18,6 +18,7 @@ from dbt_streamsql.durations import seconds_of
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import check_level
 from dbt_streamsql.plan.compiled import REFRESH_MODES
+from dbt_streamsql.plan.definition.stored_part import State, state_of
 from dbt_streamsql.quoting import expression
 from dbt_streamsql.state_ttl import as_data, state_ttl_of
 from dbt_streamsql.storage.locations import PATH_PROPERTIES, PLACING_PROPERTIES, Roots
@@ -25,7 +26,7 @@ from dbt_streamsql.storage.locations import PATH_PROPERTIES, PLACING_PROPERTIES,
 if TYPE_CHECKING:
     from dbt_streamsql.engine import TableReport
 
-OWN_KEYS = ("refresh_mode", "changelog", "state_ttl", "plan")
+OWN_KEYS = ("refresh_mode", "changelog", "state", "state_ttl", "plan")
 """Config keys of a materialized view that dbt does not know."""
 
 READ_KEYS = ("consistency", "max_staleness")
@@ -221,6 +222,12 @@ def of_materialized_view(
     changelog = config.get("changelog")
     if changelog not in (None, True, False):
         problems.append(f"`changelog` must be true or false, not {changelog!r}")
+    state: State = "auto"
+    try:
+        given = config.get("state")
+        state = state_of("auto" if given is None else given, Place(name))
+    except StreamSqlError as error:
+        problems.append(f"{error.message}: {error.given} (allowed: {error.allowed})")
     plan = config.get("plan")
     if not isinstance(plan, str | None):
         problems.append(f"`plan` must be the path or URI of a plan file, not {plan!r}")
@@ -246,6 +253,7 @@ def of_materialized_view(
         "refresh_mode": mode,
         "properties": properties,
         "changelog": bool(changelog),
+        "state": state,
         "state_ttl": ttl,
     }
 

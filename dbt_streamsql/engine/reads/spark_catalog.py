@@ -88,6 +88,14 @@ class SparkCatalog:
         ids = "" if definition_property.STORE in found.properties else found.fields
         return TableInfo(name, columns, fields=ids, bare=found.format == file_tables.FORMAT)
 
+    def rows(self, name: TableName) -> int:
+        """The rows of a table's current version by its metadata (0: not known)."""
+        try:
+            found = self._pinned(name) or inputs.load(self.spark, self._at(name))
+        except StreamSqlError:
+            return 0
+        return found.live_rows(found.current) if found is not None else 0
+
     def schema(self, sql: str) -> tuple[Column, ...]:
         """Columns and types of a query; SQL_INVALID with Spark's own message when it refuses."""
         try:

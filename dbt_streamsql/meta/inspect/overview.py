@@ -29,8 +29,9 @@ from dbt_streamsql.meta.model.records import (
     Sink,
     TableVersion,
 )
+from dbt_streamsql.meta.model.stored_definition import definition_of
 
-Kind = Literal["root", "view", "changelog", "sink", "stream"]
+Kind = Literal["root", "view", "state", "changelog", "sink", "stream"]
 State = Literal["current", "behind", "staged", "unbuilt", "root", "failing"]
 
 SETTLED = ("COMMIT", "ABORT")
@@ -41,8 +42,9 @@ class Node:
     """One table of the current topology.
 
     `kind`: a root has other writers, a view is written by its job, a changelog with its view; a
-    stream is the source of a streaming table's records; a sink is outside, `behind` when a
-    delivery is pending and `failing` when that did not succeed.
+    state table holds the rows of a part of views' queries; a stream is the source of a streaming
+    table's records; a sink is outside, `behind` when a delivery is pending and `failing` when
+    that did not succeed.
     `state`: `behind` when an input has a newer version than the one applied, `unbuilt`
     when there is no version yet, `staged` when a barrier that is not committed holds one.
     `barrier`, `mode`, `rows` (inserted, deleted), `seconds` and `delay` are of the newest version
@@ -241,7 +243,7 @@ class _Graph:
         roots = tuple(sorted({s for s, _ in reads} - self.history.maintained))
         nodes = [_root(self.history, table) for table in roots]
         behind = {edge.sink for edge in edges if edge.state == "behind"}
-        nodes += [self._node(t, "view", t in behind) for level in levels for t in level]
+        nodes += [self._node(t, self._kind(t), t in behind) for level in levels for t in level]
         nodes += [self._node(table, "changelog", False) for table in sorted(logs)]
         flows = sorted(
             (node, t) for t, job in self.jobs.items() if (node := stream_nodes.node(job))
@@ -291,6 +293,9 @@ class _Graph:
         if source not in seen or source not in newest or seen[source] == newest[source]:
             return "current"
         return "behind"
+
+    def _kind(self, table: str) -> Kind:
+        return "state" if definition_of(self.jobs[table]).part else "view"
 
     def _node(self, table: str, kind: Kind, behind: bool) -> Node:
         version, late = self.changed.get(table), self._delay(table)

@@ -12,6 +12,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.model.records import Job, Sink
 from dbt_streamsql.plan.algebra.schema import Column
 from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.definition.stored_part import State
 from dbt_streamsql.plan.definition.unsent import Carrying
 
 
@@ -20,7 +21,8 @@ class StoredDefinition:
     """The options of a maintained table, and how its plan came about.
 
     `properties`: of the table; `hidden`: the engine's own columns; `changelog`: whether it has
-    one; `state_ttl`: as `state_ttl.as_data` gives it.
+    one; `state_ttl`: as `state_ttl.as_data` gives it; `state`: which parts of its query are
+    stored; `part`: the id of the part that it stores itself ('': it is no state table).
 
     Of a streaming table: `stream`, its declaration (see `stream_definition.Stream`); `reads`, the
     columns of the stream; `makes`, those of the query that are stored; `sequence`, the type of the
@@ -36,6 +38,8 @@ class StoredDefinition:
     hidden: tuple[str, ...] = ()
     changelog: bool = False
     state_ttl: Mapping[str, Any] = field(default_factory=dict)
+    state: State = "auto"
+    part: str = ""
     stream: Mapping[str, Any] | None = None
     reads: tuple[Column, ...] = ()
     makes: tuple[Column, ...] = ()
@@ -55,6 +59,8 @@ class StoredDefinition:
             "properties": dict(self.properties),
             "changelog": self.changelog,
             "state_ttl": dict(self.state_ttl),
+            "state": self.state if self.state != "auto" else None,
+            "part": self.part,
             "early": named(self.waits),
             "carries": self.carries.to_json() if self.carries is not None else None,
             "stream": self.stream,
@@ -76,6 +82,10 @@ class StoredDefinition:
 
 
 _ALWAYS = ("hidden", "properties")
+
+
+def _state(told: Any) -> State:
+    return tuple(told) if isinstance(told, list) else told
 
 
 _READ = "_stored_definition"
@@ -100,6 +110,8 @@ def _read(job: Job) -> StoredDefinition:
         hidden=tuple(config.get("hidden", ())),
         changelog=bool(config.get("changelog")),
         state_ttl=config.get("state_ttl", {}),
+        state=_state(config.get("state", "auto")),
+        part=str(config.get("part", "")),
         stream=config.get("stream") or None,
         reads=tuple(Column(*each) for each in config.get("reads", ())),
         makes=tuple(Column(*each) for each in config.get("makes", ())),

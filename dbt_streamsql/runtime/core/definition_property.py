@@ -40,7 +40,8 @@ _ALWAYS = ("sql", "refresh_mode", "unique_id", "fingerprint", "changelog", "prop
 class Definition:
     """A model's definition of a view, and the fingerprint of the plan that resulted.
 
-    `stream` is what a streaming table reads, `beside` the one that writes this table.
+    `stream` is what a streaming table reads, `beside` the one that writes this table, `part` the
+    part of other views' queries that it stores.
     """
 
     sql: str
@@ -51,6 +52,7 @@ class Definition:
     properties: Mapping[str, str] = field(default_factory=dict)
     stream: Mapping[str, Any] = field(default_factory=dict)
     beside: str = ""
+    part: str = ""
 
 
 def encode(job: Job) -> str:
@@ -65,6 +67,7 @@ def encode(job: Job) -> str:
         known.properties,
         known.stream or {},
         known.side_of,
+        known.part,
     )
     told = {key: value for key, value in asdict(kept).items() if value or key in _ALWAYS}
     text = json.dumps(told, sort_keys=True)

@@ -53,6 +53,7 @@ STEPS: dict[str, str] = {
     "sweep.staging": "a staging table that is no longer needed goes",
     "sweep.changes": "change files that everybody has read go",
     "sweep.changelog": "a changelog table that no view wants any more goes",
+    "sweep.state": "a state table that no view reads any more goes",
     "table.compact": "small files of a worn table are merged",
     "ledger.keep": "from here on barriers that are too old cannot be read",
     "table.expire": "versions of a table that only those barriers have go",

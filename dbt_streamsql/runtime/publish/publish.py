@@ -23,7 +23,7 @@ from dbt_streamsql.runtime.core import definition_property
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
 from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.core.storage_errors import brief
-from dbt_streamsql.runtime.publish import openlineage, root_correction
+from dbt_streamsql.runtime.publish import openlineage, root_correction, state_tables
 from dbt_streamsql.runtime.reads import published_views
 from dbt_streamsql.storage.iceberg import (
     files,
@@ -166,8 +166,8 @@ def sweep(
         names = [TableName.parse(root) for root in sorted(roots)]
         gone += root_correction.sweep(spark, names, warehouse.store_id)
     gone += _sweep_changes(warehouse, fence)
-    dropped = changelog_table.sweep(warehouse, fence)
-    # A changelog reads its view, which nothing else may read.
+    dropped = changelog_table.sweep(warehouse, fence) + state_tables.sweep(warehouse, fence)
+    # They read tables that nothing else may read.
     gone += dropped + move_pins(warehouse, fence, everywhere=everywhere or dropped > 0)
     return gone
 

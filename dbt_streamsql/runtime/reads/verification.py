@@ -8,7 +8,7 @@ from pyspark.sql import Row
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
-from dbt_streamsql.meta.model.stored_definition import plan_of
+from dbt_streamsql.meta.model.stored_definition import definition_of, plan_of
 from dbt_streamsql.plan.algebra import likeness
 from dbt_streamsql.plan.algebra.relational import CLOCK
 from dbt_streamsql.plan.algebra.schema import Column
@@ -165,10 +165,13 @@ def _meant(
     warehouse: Warehouse,
     job: Job,
     version: TableVersion,
-    held: Mapping[TableName, Metadata],
+    held: dict[TableName, Metadata],
     rewritten: Rewrite,
 ) -> str:
-    """The query of a view over what it has read: where the query leaves a choice, the one made."""
+    """The query of a view over what it has read: where the query leaves a choice, the one made.
+
+    For a state table its own query stands, so that the rows follow from what users can see.
+    """
     plan, jobs, spark = plan_of(job), warehouse.store.jobs(), warehouse.sessions.main
     if plan.mode not in ("incremental", "full"):
         raise StreamSqlError(
@@ -177,9 +180,21 @@ def _meant(
             allowed="materialized views",
         )
 
+    parts = {table for table, job in jobs.items() if definition_of(job).part}
+    latest = warehouse.store.latest_all(version.barrier) if parts & version.inputs.keys() else {}
+    states = {table: latest[table] for table in parts & latest.keys()}
+
     def consumed(source: TableName) -> str | None:
         if str(source) not in version.inputs:
             return None
+        table = str(source)
+        if table in states and states[table].snapshot == version.inputs[table]:
+            state = jobs[table]
+            below = _held(warehouse, state, states[table])
+            held.update({name: meta for name, meta in below.items() if name not in held})
+            text = f"({_meant(warehouse, state, states[table], below, rewritten)})"
+            names = ", ".join(quote(column["name"]) for column in state.columns)
+            return f"(SELECT {names} FROM {text})"
         meta = held[source]
         text = inputs.as_now(spark, source, meta, version.inputs[str(source)])
         return readable(jobs.get(str(source)), text, meta)

@@ -43,7 +43,8 @@ function linesOf(node, onPath) {
   return lines;
 }
 
-const stateText = (node) => (node.kind === "changelog" ? `changelog, ${node.state}` : node.state);
+const KINDS = { changelog: "changelog", state: "state table" };
+const stateText = (node) => (node.kind in KINDS ? `${KINDS[node.kind]}, ${node.state}` : node.state);
 
 function labelOf(edge) {
   const parts = edge.state === "current" ? [] : [edge.state];

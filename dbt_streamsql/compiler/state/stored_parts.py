@@ -1,0 +1,140 @@
+"""Cut a view's query where a part of it may be stored: the rows of that part are then read from a
+state table, and its changes from the versions of that table.
+
+Without it, the old and new values of an inner grouping are computed from its inputs in each epoch
+(`rules/keyed.py`); with it, they are the rows that the epoch changes in the state table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from dbt_streamsql.compiler.codegen.render_sql import plain
+from dbt_streamsql.compiler.codegen.tree_json import tree_of
+from dbt_streamsql.compiler.lowering.view import top
+from dbt_streamsql.compiler.passes.merge_projections import merge
+from dbt_streamsql.compiler.state.normal_form import normal_form
+from dbt_streamsql.plan.algebra.expression import Expr
+from dbt_streamsql.plan.algebra.relational import (
+    CLOCK,
+    Aggregate,
+    Input,
+    Limit,
+    Node,
+    Output,
+    Scan,
+    Select,
+    Window,
+    children,
+    scans,
+    tables,
+    walk,
+    with_children,
+)
+from dbt_streamsql.plan.definition.stored_part import StoredPart
+from dbt_streamsql.plan.operators import Operator
+
+_ID = 16
+"""Characters of a part's id."""
+
+
+def parts_of(root: Node) -> tuple[StoredPart, ...]:
+    """The parts of a query that can be stored: groupings, windows and limits below its top, the
+    outermost ones. What is below them are parts of their own queries.
+
+    A part that forgets, or that depends on the time of the barrier, is none.
+    """
+    found: dict[str, StoredPart] = {}
+    for number, node in _places(root):
+        form = _stored_form(node)
+        digest = hashlib.sha256(json.dumps(tree_of(form)).encode()).hexdigest()[:_ID]
+        part = found.get(digest) or StoredPart(digest, (), plain(form), tables(form))
+        found[digest] = replace(part, operators=(*part.operators, number))
+    return tuple(found.values())
+
+
+def cut(root: Node, parts: tuple[StoredPart, ...]) -> Node:
+    """The query with its stored parts read from their tables."""
+    stored = {number: part.stored for part in parts for number in part.operators if part.stored}
+    wanted = {id(node): stored[number] for number, node in _places(root) if number in stored}
+
+    def visit(node: Node) -> Node:
+        if id(node) in wanted:
+            return _read(node, wanted[id(node)])
+        return with_children(node, tuple(visit(child) for child in children(node)))
+
+    return merge(visit(root)) if wanted else root
+
+
+def _places(root: Node) -> Iterator[tuple[int, Node]]:
+    """The topmost operators of the parts, with their numbers."""
+    found = top(root)
+    best = found[0] if found is not None else None
+    numbers: dict[int, int] = {}
+    for number, node in enumerate(walk(root), 1):
+        numbers.setdefault(id(node), number)
+
+    def visit(node: Node) -> Iterator[tuple[int, Node]]:
+        if node is not best and _can_be_stored(node):
+            yield numbers[id(node)], node
+            return
+        for child in children(node):
+            yield from visit(child)
+
+    yield from visit(root)
+
+
+def _can_be_stored(node: Node) -> bool:
+    if not isinstance(node, Aggregate | Window | Limit):
+        return False
+    read = scans(node)
+    return bool(read) and not any(
+        scan.table == CLOCK or scan.ttl or getattr(each, "ttl", 0)
+        for each in walk(node)
+        for scan in read
+    )
+
+
+def _stored_form(node: Node) -> Select:
+    """The query of a state table: the part under names that do not depend on the view."""
+    form, _ = normal_form(node)
+    outputs = (Output(f"c{at}", Expr.column("p", name)) for at, name in enumerate(form.columns))
+    return Select((Input("p", form),), (), tuple(outputs))
+
+
+def _read(node: Node, table: str) -> Select:
+    """The rows of a part, from its state table."""
+    form, names = normal_form(node)
+    place: Mapping[str, str] = {name: f"c{at}" for at, name in enumerate(form.columns)}
+    columns = tuple(place[names[name]] for name in node.columns)
+    outputs = (
+        Output(name, Expr.column("p", column))
+        for name, column in zip(node.columns, columns, strict=True)
+    )
+    scan = Scan(table, tuple(dict.fromkeys(columns)))
+    return Select((Input("p", scan),), (), tuple(outputs))
+
+
+def with_stored(
+    operators: tuple[Operator, ...], parts: tuple[StoredPart, ...]
+) -> tuple[Operator, ...]:
+    """The operators of a view, with what is said of those whose rows are stored, and of those
+    below them."""
+    stored = {number: part.stored for part in parts for number in part.operators if part.stored}
+    made: list[Operator] = []
+    below = -1
+    """The depth of the stored operator above (-1: there is none)."""
+    for each in operators:
+        if 0 <= below < each.depth:
+            made.append(replace(each, state="", strategy="by the state table above"))
+            continue
+        below = each.depth if each.id in stored else -1
+        if each.id in stored:
+            state = f"its rows, in {stored[each.id]}"
+            made.append(replace(each, state=state, strategy="the changes of its state table"))
+        else:
+            made.append(each)
+    return tuple(made)

@@ -1,0 +1,130 @@
+"""Stores parts of views' queries in state tables: views that no user defines, which all views with
+an equal part read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+
+from dbt_streamsql.engine.definitions import Definitions
+from dbt_streamsql.engine.reads.current import CurrentEpoch
+from dbt_streamsql.engine.reads.spark_catalog import SparkCatalog
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta import Job
+from dbt_streamsql.meta.model.stored_definition import (
+    StoredDefinition,
+    definition_of,
+    known_plan,
+)
+from dbt_streamsql.plan.definition.stored_part import PlaceParts, State, StoredPart
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
+from dbt_streamsql.runtime.epoch import Epoch
+
+
+class StateTables:
+    """The state tables of a warehouse."""
+
+    def __init__(
+        self,
+        warehouse: Warehouse,
+        known: SparkCatalog,
+        current: CurrentEpoch,
+        definitions: Definitions,
+    ) -> None:
+        self._warehouse = warehouse
+        self._known = known
+        self._current = current
+        self._definitions = definitions
+        self._names: dict[str, TableName] = {}
+        self._lock = threading.Lock()
+
+    def known(self, state: State) -> PlaceParts:
+        """Where parts are stored already; nothing is defined."""
+
+        def place(parts: Sequence[StoredPart]) -> dict[str, str]:
+            there = by_part(self._current.jobs())
+            chosen = [part.id for part in self._chosen(parts, state)]
+            return {each: there[each] for each in chosen if each in there}
+
+        return place
+
+    def of(self, job: Job) -> PlaceParts:
+        """Where the parts are stored that a view has stored: what pays is not decided again."""
+        plan = known_plan(job)
+        if plan is None:
+            return self.known(definition_of(job).state)
+        ours = {part.id for part in plan.parts if part.stored}
+
+        def place(parts: Sequence[StoredPart]) -> dict[str, str]:
+            there = by_part(self._current.jobs())
+            return {part.id: there[part.id] for part in parts if part.id in ours & there.keys()}
+
+        return place
+
+    def defined(self, view: TableName, state: State, epoch: Epoch) -> PlaceParts:
+        """Where parts are stored, once those that are not have been defined in the epoch: in the
+        schema of the view."""
+
+        def place(parts: Sequence[StoredPart]) -> dict[str, str]:
+            found = {}
+            for part in self._chosen(parts, state):
+                table = self._ensured(part, view, state, epoch)
+                if table:
+                    found[part.id] = table
+            return found
+
+        return place
+
+    def _ensured(self, part: StoredPart, view: TableName, state: State, epoch: Epoch) -> str:
+        """The state table of a part, in this epoch ('': it cannot be kept from changes)."""
+        there = by_part(epoch.state.jobs)
+        if part.id in there:
+            epoch.ensure(there[part.id])
+            return there[part.id]
+        with self._lock:
+            # Two views may define it at once.
+            name = self._names.setdefault(
+                part.id, TableName(view.catalog, view.schema, part.table)
+            )
+        table = str(name)
+        # The numbers of operators are those of the view.
+        inner: State = state if isinstance(state, str) else "none"
+        try:
+            job, plan, _ = self._definitions.define(
+                *(None, table, part.sql, "auto", ""),
+                StoredDefinition(state=inner, part=part.id),
+                place=self.defined(view, inner, epoch),
+            )
+        except StreamSqlError as error:
+            if not error.code.startswith("SQL_"):
+                raise
+            # The user's query is valid: so its text, as it was written for the part, is not.
+            log.warning("a part of %s is not stored: %s", view, error.message)
+            return ""
+        if plan.mode != "incremental":
+            log.warning("a part of %s is not stored: %s", view, "; ".join(plan.reasons))
+            return ""
+        epoch.define(job, plan, None)
+        return table
+
+    def _chosen(self, parts: Sequence[StoredPart], state: State) -> list[StoredPart]:
+        if not isinstance(state, str):
+            return [part for part in parts if set(part.operators) & set(state)]
+        if state == "auto":
+            return [part for part in parts if self._pays(part)]
+        return list(parts) if state == "all" else []
+
+    def _pays(self, part: StoredPart) -> bool:
+        """Whether the inputs of a part are so large that storing its rows is cheaper than reading
+        them again in each epoch."""
+        return self._rows(part) >= self._warehouse.tuning.stored_above
+
+    def _rows(self, part: StoredPart) -> int:
+        return sum(self._known.rows(TableName.parse(table)) for table in part.tables)
+
+
+def by_part(jobs: Mapping[str, Job]) -> dict[str, str]:
+    """The state table of each part that has one."""
+    found = ((definition_of(job).part, table) for table, job in jobs.items())
+    return {part: table for part, table in found if part}

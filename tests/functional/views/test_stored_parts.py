@@ -1,0 +1,181 @@
+"""Parts of views' queries are stored in state tables, which views with equal parts share."""
+
+from __future__ import annotations
+
+import pytest
+
+from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta.inspect.history import load
+from dbt_streamsql.meta.inspect.overview import topology
+from dbt_streamsql.plan.definition.stored_part import is_state_table
+from tests.support.steps import dying
+
+pytestmark = [pytest.mark.spark, pytest.mark.hunts]
+
+PER_ITEM = "SELECT item, sum(v) AS total, count(*) AS n FROM {s}.sales GROUP BY item"
+QUERIES = (
+    "SELECT i.name, x.total, x.n FROM ({part}) x JOIN {s}.items i ON i.item = x.item",
+    "SELECT y.n, count(*) AS items, max(y.total) AS most FROM ({part}) y GROUP BY y.n",
+    (
+        "SELECT i.name FROM {s}.items i WHERE NOT EXISTS "
+        "(SELECT 1 FROM ({part}) z WHERE z.item = i.item AND z.total > z.n)"
+    ),
+    # The same part in other words.
+    (
+        "SELECT q.much + 1 AS much, q.times, i.item FROM {s}.items i LEFT JOIN "
+        "(SELECT count(*) AS times, t.item AS what, sum(t.v) AS much FROM {s}.sales t "
+        "GROUP BY t.item) q ON q.what = i.item"
+    ),
+)
+NESTED = (
+    "SELECT i.name, r.place FROM (SELECT item, rank() OVER (ORDER BY total DESC, n, item) "
+    "AS place FROM ({part}) p) r JOIN {s}.items i ON i.item = r.item"
+)
+
+
+@pytest.fixture
+def world(engine, schema, tune):
+    """Sales of items; nothing is compared, so that changes go through the state tables."""
+    tune(engine, compared_rows=-1)
+    s = f"lake.{schema}"
+    for name, text in (
+        ("sales", "SELECT id AS k, nullif(id % 13, 7) AS item, id % 5 AS v FROM range(200)"),
+        ("items", "SELECT id AS item, concat('i', id % 4) AS name FROM range(15)"),
+    ):
+        engine.spark.sql(
+            f"CREATE TABLE {s}.{name} TBLPROPERTIES ('format-version' = '3') AS {text}"
+        )
+    return World(engine, s)
+
+
+class World:
+    """Views over sales and items."""
+
+    def __init__(self, engine, s):
+        self.engine, self.s = engine, s
+        self.names = []
+
+    def query(self, text):
+        return text.format(s=self.s, part=PER_ITEM.format(s=self.s))
+
+    def view(self, text, **options):
+        name = f"{self.s}.v{len(self.names)}"
+        self.engine.create_materialized_view(name, self.query(text), **options)
+        self.names.append(name)
+        return name
+
+    def change(self, number):
+        run = self.engine.spark.sql
+        run(f"INSERT INTO {self.s}.sales VALUES ({1000 + number}, {number}, 9), (2000, NULL, 1)")
+        run(f"DELETE FROM {self.s}.sales WHERE item = {number + 3}")
+        run(f"UPDATE {self.s}.sales SET item = item + 1 WHERE k % 40 = {number}")
+        run(f"UPDATE {self.s}.items SET name = concat(name, '!') WHERE item = {number + 4}")
+
+    @property
+    def states(self):
+        return sorted(filter(is_state_table, self.engine.store.jobs()))
+
+    def check(self):
+        for name in (*self.names, *self.states):
+            assert self.engine.verify(name) == [], name
+
+    def tables(self):
+        shown = self.engine.spark.sql(f"SHOW TABLES IN {self.s}").collect()
+        return sorted(row.tableName for row in shown if is_state_table(row.tableName))
+
+
+def test_views_share_one_table_for_equal_parts_and_equal_their_queries(world):
+    for text in QUERIES:
+        world.view(text, state="all")
+    assert len(world.states) == 1
+    for number in range(3):
+        world.change(number)
+        report = world.engine.advance()
+        assert report.tables[world.states[0]].mode == "incremental"
+        world.check()
+
+
+def test_a_stored_part_is_kept_from_a_stored_part_below_it(world):
+    world.view(QUERIES[0], state="all")
+    world.view(NESTED, state="all")
+    assert len(world.states) == 2
+    for number in range(2):
+        world.change(number)
+        world.engine.advance()
+        world.check()
+
+
+def test_large_inputs_are_stored_by_themselves_and_small_ones_are_not(world, tune):
+    world.view(QUERIES[0])
+    assert world.states == []
+    tune(world.engine, stored_above=100)
+    world.view(QUERIES[0])
+    assert len(world.states) == 1
+
+
+def test_what_is_stored_can_change_while_the_view_lives(world):
+    name = world.view(QUERIES[0], state="none")
+    for number, state in enumerate(("all", "none", [3], [2], "all")):
+        world.change(number)
+        report = world.engine.create_materialized_view(name, world.query(QUERIES[0]), state=state)
+        assert "parts:" in report.reason or report.mode != "full"
+        assert len(world.states) == (0 if state in ("none", [2]) else 1), state
+        world.check()
+        world.change(number + 5)
+        world.engine.advance()
+        world.check()
+
+
+def test_a_state_table_goes_with_its_last_reader_also_after_a_crash(world):
+    first, second = world.view(QUERIES[0], state="all"), world.view(NESTED, state="all")
+    assert len(world.tables()) == 2
+    world.engine.drop(second)
+    world.names.remove(second)
+    assert len(world.tables()) == len(world.states) == 1
+    with dying("sweep.state"):
+        world.engine.drop(first)
+    assert len(world.tables()) == 1
+    world.change(0)
+    world.engine.advance()
+    assert world.tables() == world.states == []
+
+
+def test_a_view_is_compared_with_what_users_see_not_with_its_state_table(world):
+    name = world.view(QUERIES[0], state="all")
+    (state,) = world.states
+    world.engine.spark.sql(f"UPDATE {state} SET c1 = c1 + 1 WHERE c0 = 2")
+    world.engine.spark.sql(f"UPDATE {world.s}.items SET name = 'x' WHERE item = 2")
+    world.engine.advance()
+    world.check()
+    assert name in world.names
+
+
+def test_explain_and_the_topology_show_what_is_stored(world):
+    name = world.view(QUERIES[0], state="all")
+    (state,) = world.states
+    told = world.engine.compile(world.query(QUERIES[0]), into=name, state="all").explain()
+    assert f"its rows, in {state}" in told
+    kinds = {node.table: node.kind for node in topology(load(world.engine.store)).nodes}
+    assert (kinds[state], kinds[name]) == ("state", "view")
+
+
+@pytest.mark.parametrize("given", ["some", [0], [True], 3, ["2"]])
+def test_a_wrong_choice_names_the_right_ones(world, given):
+    with pytest.raises(StreamSqlError) as caught:
+        world.view(QUERIES[0], state=given)
+    assert caught.value.code == "CONFIG_INVALID"
+    assert "auto, none, all" in str(caught.value)
+
+
+def test_a_revision_goes_through_state_tables(world):
+    name = world.view(QUERIES[0], state="all")
+    for number in range(2):
+        world.change(number)
+        world.engine.advance()
+    world.engine.revise(
+        f"{world.s}.sales", sql=f"UPDATE {world.s}.sales SET v = v + 1 WHERE item = 5"
+    )
+    world.check()
+    first = world.engine.store.latest(name).barrier - 1
+    world.engine.revise(world.states[0], to_barrier=first)
+    world.check()
