@@ -93,10 +93,10 @@ class IcebergTables(Protocol):
         """Whether it is known, without a statement, that the catalog has the schema."""
 
     def move(self, name: TableName, moves: RefUpdate) -> None:
-        """See `refs.move`; there is at least one move."""
+        """See `refs.update_refs`; there is at least one move."""
 
     def expire(self, name: TableName, snapshots: Sequence[int]) -> None:
-        """See `compaction.expire`; there is at least one."""
+        """See `table_maintenance.expire`; there is at least one."""
 
     def commit(
         self, name: TableName, branch: str, base: int, origin: Provenance, change: RowDelta
@@ -104,7 +104,7 @@ class IcebergTables(Protocol):
         """Create a branch at the snapshot `base` and commit a change to it, in one commit; returns
         the path of the file with the new rows ('': there are none).
 
-        Only where `writes_files`. Error: `delta.FilesUnknown`.
+        Only where `writes_files`. Error: `row_delta.FilesUnknown`.
         """
 
     def file_rows(
