@@ -75,9 +75,9 @@ class Tuning:
     big_rows: int = 1_000_000
     """Rows from which on a table is read once for both its change and other changes' joins."""
 
-    stored_above: int = 10_000_000
+    stored_above: int = -1
     """Rows of what an inner grouping, window or limit reads from which on its own rows are stored
-    in a state table (`state: auto`)."""
+    in a state table (`state: auto`); -1: none are."""
 
     single_rows: int = 20_000
     """Changed rows up to which one task reads them."""

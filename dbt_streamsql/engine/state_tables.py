@@ -118,7 +118,8 @@ class StateTables:
     def _pays(self, part: StoredPart) -> bool:
         """Whether the inputs of a part are so large that storing its rows is cheaper than reading
         them again in each epoch."""
-        return self._rows(part) >= self._warehouse.tuning.stored_above
+        least = self._warehouse.tuning.stored_above
+        return 0 <= least <= self._rows(part)
 
     def _rows(self, part: StoredPart) -> int:
         return sum(self._known.rows(TableName.parse(table)) for table in part.tables)
