@@ -10,6 +10,7 @@ import pytest
 
 from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta.model.stored_definition import StoredDefinition
 from dbt_streamsql.plan.definition.redefinition import (
     APPEND,
     COMPATIBLE,
@@ -218,7 +219,7 @@ def test_rows_of_a_new_definition_do_not_come_from_the_source(spark, engine, sch
     engine.create_materialized_view(view, query)
     before = dict(engine.store.latest(view).inputs)
     _, plan, change = engine.tables.definitions.define(
-        engine.store.jobs()[view], view, f"{query} HAVING n > 1", "auto", "", {}
+        engine.store.jobs()[view], view, f"{query} HAVING n > 1", "auto", "", StoredDefinition()
     )
     assert plan.mode == "incremental"
     assert change.verdict == COMPATIBLE
