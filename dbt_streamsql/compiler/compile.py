@@ -31,6 +31,7 @@ from dbt_streamsql.compiler.state.ttl import still_forgetting, with_ttls
 from dbt_streamsql.compiler.wide.wide_query import build_wide, wide_in
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.algebra.catalog import Catalog, TableInfo
+from dbt_streamsql.plan.algebra.expression import hole
 from dbt_streamsql.plan.algebra.relational import (
     CLOCK,
     Aggregate,
@@ -47,6 +48,14 @@ from dbt_streamsql.quoting import TableName
 
 _FILE_OF_ROW = "_metadata"
 """Spark's hidden column of file tables, which gives the source file of a row."""
+
+
+@dataclass(frozen=True)
+class _Forgets:
+    """How long operators keep state, and the tree of the plan whose expired rows stay expired."""
+
+    ttl: StateTtl | None
+    before: Mapping[str, Any] | None
 
 
 def compile_view(
@@ -78,16 +87,8 @@ def compile_view(
             place=Place(model or table),
         )
     known = Remembering(catalog)
-    forgets = Forgets(state_ttl, before)
+    forgets = _Forgets(state_ttl, before)
     return deeply(lambda: _compiled(sql, known, table, refresh_mode, model, forgets, place))
-
-
-@dataclass(frozen=True)
-class Forgets:
-    """How long operators keep state, and the tree of the plan whose expired rows stay expired."""
-
-    ttl: StateTtl | None
-    before: Mapping[str, Any] | None
 
 
 def _compiled(
@@ -96,7 +97,7 @@ def _compiled(
     table: str,
     refresh_mode: str,
     model: str,
-    forgets: Forgets,
+    forgets: _Forgets,
     place_parts: PlaceParts,
 ) -> CompiledPlan:
     try:
@@ -214,8 +215,8 @@ def _incremental(
     opened: Opened,
     built: Built,
     catalog: Catalog,
-    forgets: Forgets,
-    place: PlaceParts,
+    forgets: _Forgets,
+    place_parts: PlaceParts,
 ) -> CompiledPlan:
     _check_names(built.root, plan.columns)
     schemas = Schemas(catalog, opened.tables)
@@ -228,7 +229,7 @@ def _incremental(
         root = still_forgetting(root, node_of(forgets.before))
     _refuse_unstable(root)
     # Files of inputs without versions are looked at for the view as a whole.
-    parts = () if plan.unversioned else _placed(parts_of(root), place)
+    parts = () if plan.unversioned else _placed(parts_of(root), place_parts)
     whole, root = root, cut(root, parts)
     if root is not whole:
         schemas = Schemas(catalog, {**opened.tables, **_tables_of(parts, catalog)})
@@ -262,19 +263,23 @@ def _incremental(
         operators=with_stored(describe(replace(view, root=whole), hidden, forgets.ttl), parts),
         tree=tree_of(whole),
         parts=parts,
+        whole_sql=_whole_sql(whole, plan.columns) if parts else "",
     )
 
 
+def _whole_sql(root: Node, columns: tuple[Column, ...]) -> str:
+    """The query over the tables that it names, for comparison."""
+    return render(under_names(root, columns), lambda scan: hole(scan.table))
+
+
 def _placed(parts: tuple[StoredPart, ...], place: PlaceParts) -> tuple[StoredPart, ...]:
-    """The parts with the tables that they are stored in."""
+    """The parts that are stored, with their tables."""
     found = place(parts) if parts else {}
-    return tuple(replace(part, stored=found.get(part.id, "")) for part in parts)
+    return tuple(replace(part, stored=found[part.id]) for part in parts if part.id in found)
 
 
 def _tables_of(parts: tuple[StoredPart, ...], catalog: Catalog) -> dict[str, TableInfo]:
-    return {
-        part.stored: catalog.table(TableName.parse(part.stored)) for part in parts if part.stored
-    }
+    return {part.stored: catalog.table(TableName.parse(part.stored)) for part in parts}
 
 
 def _check_names(root: Node, columns: tuple[Column, ...]) -> None:

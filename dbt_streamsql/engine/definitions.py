@@ -24,6 +24,7 @@ from dbt_streamsql.meta.model.stored_definition import (
     StoredDefinition,
     columns_of,
     definition_of,
+    known_plan,
     named,
     plan_of,
     stored_sink,
@@ -118,8 +119,8 @@ class Definitions:
         known = (job.sql, job.refresh_mode, options.state_ttl, options.state)
         if known != (sql, refresh_mode, as_data(state_ttl), state):
             return None
-        plan = plan_of(job)
-        if anew and any(ttl == KEPT for _, ttl in plan.reads):
+        plan = known_plan(job)
+        if plan is None or (anew and any(ttl == KEPT for _, ttl in plan.reads)):
             return None
         return plan if self._holds(job) else None
 
@@ -282,8 +283,9 @@ class Definitions:
     def _change(self, current: Job, job: Job, plan: CompiledPlan) -> Redefinition | None:
         """What happens to the rows of `current` when it becomes `job`."""
         before, now = definition_of(current), definition_of(job)
-        was = {part.stored for part in plan_of(current).parts if part.stored}
-        stored = {part.stored for part in plan.parts if part.stored}
+        known = known_plan(current)
+        was = {part.stored for part in known.parts} if known is not None else set()
+        stored = {part.stored for part in plan.parts}
         if was != stored:
             return Redefinition(SHADOW, _restored(was, stored))
         # Earlier releases did not record the settings that the rows were made with.
@@ -341,7 +343,7 @@ class Definitions:
     ) -> Job:
         opened = open_views(plan.sql, self._known)
         # The tables below a state table too: its readers are compiled from their columns.
-        below = tuple(opened.tables) if any(part.stored for part in plan.parts) else ()
+        below = tuple(opened.tables) if plan.parts else ()
         stamped = (*plan.sources, *opened.views, *below)
         stored = replace(
             stored,
@@ -392,10 +394,8 @@ def _refuse_other_rows(
 
 def _restored(was: set[str], now: set[str]) -> str:
     """How the state tables of a view changed, in words."""
-    more, less = len(now - was), len(was - now)
-    found = [f"{more} more of its query are stored"] if more else []
-    found += [f"{less} are no longer"] if less else []
-    return "parts: " + ", ".join(found)
+    counts = {"more": len(now - was), "fewer": len(was - now)}
+    return "stored parts: " + ", ".join(f"{n} {how}" for how, n in counts.items() if n)
 
 
 def options_of(job: Job) -> StoredDefinition:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from dbt_streamsql.engine.definitions import Definitions
 from dbt_streamsql.engine.reads.current import CurrentEpoch
@@ -36,7 +37,7 @@ class StateTables:
         self._known = known
         self._current = current
         self._definitions = definitions
-        self._names: dict[str, TableName] = {}
+        self._defining: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def known(self, state: State) -> PlaceParts:
@@ -54,7 +55,7 @@ class StateTables:
         plan = known_plan(job)
         if plan is None:
             return self.known(definition_of(job).state)
-        ours = {part.id for part in plan.parts if part.stored}
+        ours = {part.id for part in plan.parts}
 
         def place(parts: Sequence[StoredPart]) -> dict[str, str]:
             there = by_part(self._current.jobs())
@@ -78,16 +79,24 @@ class StateTables:
 
     def _ensured(self, part: StoredPart, view: TableName, state: State, epoch: Epoch) -> str:
         """The state table of a part, in this epoch ('': it cannot be kept from changes)."""
-        there = by_part(epoch.state.jobs)
-        if part.id in there:
-            epoch.ensure(there[part.id])
-            return there[part.id]
         with self._lock:
-            # Two views may define it at once.
-            name = self._names.setdefault(
-                part.id, TableName(view.catalog, view.schema, part.table)
-            )
-        table = str(name)
+            known = by_part(epoch.state.jobs).get(part.id)
+            if not known:
+                # Two views may define it at once, in different schemas.
+                new = str(replace(view, table=part.table))
+                table = self._defining.setdefault(part.id, new)
+        if known:
+            epoch.ensure(known)
+            return known
+        try:
+            return self._defined(part, table, view, state, epoch)
+        finally:
+            with self._lock:
+                self._defining.pop(part.id, None)
+
+    def _defined(
+        self, part: StoredPart, table: str, view: TableName, state: State, epoch: Epoch
+    ) -> str:
         # The numbers of operators are those of the view.
         inner: State = state if isinstance(state, str) else "none"
         try:

@@ -30,7 +30,7 @@ PlanMode = Literal["incremental", "full", "streaming", "beside"]
 Strategy = Literal["", "rows", "fold", "replace", "append", "upsert"]
 """How a plan's rows are kept: see `CompiledPlan.headline`. ``: in full, or by another table."""
 
-PLAN_VERSION = 8
+PLAN_VERSION = 7
 """Incremented when the meaning of a plan's JSON changes; an older plan is compiled again."""
 
 
@@ -45,8 +45,9 @@ class CompiledPlan:
     barrier's time. Its holes `{t0}`, `{t1}` … are `tables`, the inputs. `volatile`: the result may
     change although no input did. `unversioned` are inputs in addition to `tables` of which only
     the current version can be read. `operators` describe each operator. `fingerprint` changes with
-    the meaning. `parts` are those of its query whose rows can be stored apart; `tree` is the whole
-    query. `document` is its plan file, where one was requested.
+    the meaning. `parts` are those of its query that are stored apart; `tree` is the whole query,
+    and `whole_sql` its text where there are such parts: its holes are the names of tables.
+    `document` is its plan file, where one was requested.
     """
 
     sql: str
@@ -67,6 +68,7 @@ class CompiledPlan:
     table: str = ""
     unversioned: tuple[str, ...] = ()
     parts: tuple[StoredPart, ...] = ()
+    whole_sql: str = ""
     document: PlanDocument | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -230,7 +232,7 @@ class CompiledPlan:
                         "tables": tuple(part["tables"]),
                     }
                 )
-                for part in body["parts"]
+                for part in body.get("parts", ())
             )
             for name in ("reasons", "tables", "key"):
                 body[name] = tuple(body[name])

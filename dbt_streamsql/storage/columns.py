@@ -88,14 +88,12 @@ def arrow_frame(
     spark: SparkSession, table: pa.Table, schema: StructType | None = None
 ) -> DataFrame:
     """An Arrow table as a DataFrame, of the types of `schema` where that is given."""
-    if schema is None:
-        schema = from_arrow_schema(table.schema)
-        if not len(table):
-            # Spark Connect needs the types of an empty table.
-            return spark.createDataFrame([], schema)
+    if schema is None and not len(table):
+        # Spark Connect needs the types of an empty table.
+        return spark.createDataFrame([], from_arrow_schema(table.schema))
     # In one chunk: at an empty one, Spark stops and loses the rows after it.
     whole = table.combine_chunks() if len(table) else _one_chunk(table.schema)
-    return spark.createDataFrame(whole, schema=schema)
+    return spark.createDataFrame(whole, schema) if schema else spark.createDataFrame(whole)
 
 
 def _one_chunk(schema: pa.Schema) -> pa.Table:

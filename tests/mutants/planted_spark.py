@@ -130,6 +130,13 @@ SPARK: dict[str, Planted] = {
         "rows after an empty chunk are lost",
         "rows_after_an_empty_chunk",
     ),
+    "part-columns-swapped": (
+        "_stored_form",
+        "{name: place[names[name]] for name in node.columns}",
+        "dict(zip(node.columns, place.values(), strict=True))",
+        "the columns of a state table are taken for each other",
+        "share_one_table",
+    ),
     "held-copies-stay": (
         "StoredRows.difference",
         '(pc.max(goes.column(f"{_ROW}_count")).as_py() or 0) > 1',

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from dbt_streamsql.compiler.codegen.render_sql import plain
 from dbt_streamsql.compiler.codegen.tree_json import tree_of
 from dbt_streamsql.compiler.lowering.view import top
 from dbt_streamsql.compiler.passes.merge_projections import merge
-from dbt_streamsql.compiler.state.normal_form import normal_form
+from dbt_streamsql.compiler.state.normal_form import Names, normal_form
 from dbt_streamsql.plan.algebra.expression import Expr
 from dbt_streamsql.plan.algebra.relational import (
     CLOCK,
@@ -29,7 +29,6 @@ from dbt_streamsql.plan.algebra.relational import (
     Select,
     Window,
     children,
-    scans,
     tables,
     walk,
     with_children,
@@ -45,11 +44,13 @@ def parts_of(root: Node) -> tuple[StoredPart, ...]:
     """The parts of a query that can be stored: groupings, windows and limits below its top, the
     outermost ones. What is below them are parts of their own queries.
 
-    A part that forgets, or that depends on the time of the barrier, is none.
+    A part that depends on the time of the barrier is none; a query that forgets has none.
     """
+    if any(getattr(node, "ttl", 0) for node in walk(root)):
+        return ()
     found: dict[str, StoredPart] = {}
     for number, node in _places(root):
-        form = _stored_form(node)
+        form, _ = _stored_form(node)
         digest = hashlib.sha256(json.dumps(tree_of(form)).encode()).hexdigest()[:_ID]
         part = found.get(digest) or StoredPart(digest, (), plain(form), tables(form))
         found[digest] = replace(part, operators=(*part.operators, number))
@@ -58,7 +59,7 @@ def parts_of(root: Node) -> tuple[StoredPart, ...]:
 
 def cut(root: Node, parts: tuple[StoredPart, ...]) -> Node:
     """The query with its stored parts read from their tables."""
-    stored = {number: part.stored for part in parts for number in part.operators if part.stored}
+    stored = {number: part.stored for part in parts for number in part.operators}
     wanted = {id(node): stored[number] for number, node in _places(root) if number in stored}
 
     def visit(node: Node) -> Node:
@@ -88,34 +89,26 @@ def _places(root: Node) -> Iterator[tuple[int, Node]]:
 
 
 def _can_be_stored(node: Node) -> bool:
-    if not isinstance(node, Aggregate | Window | Limit):
-        return False
-    read = scans(node)
-    return bool(read) and not any(
-        scan.table == CLOCK or scan.ttl or getattr(each, "ttl", 0)
-        for each in walk(node)
-        for scan in read
-    )
+    read = tables(node)
+    return isinstance(node, Aggregate | Window | Limit) and bool(read) and CLOCK not in read
 
 
-def _stored_form(node: Node) -> Select:
-    """The query of a state table: the part under names that do not depend on the view."""
-    form, _ = normal_form(node)
-    outputs = (Output(f"c{at}", Expr.column("p", name)) for at, name in enumerate(form.columns))
-    return Select((Input("p", form),), (), tuple(outputs))
+def _stored_form(node: Node) -> tuple[Select, Names]:
+    """The query of a state table, under names that do not depend on the view, and the column of
+    the table for each of the node."""
+    form, names = normal_form(node)
+    place = {name: f"c{at}" for at, name in enumerate(form.columns)}
+    outputs = tuple(Output(new, Expr.column("p", old)) for old, new in place.items())
+    shown = {name: place[names[name]] for name in node.columns}
+    return Select((Input("p", form),), (), outputs), shown
 
 
 def _read(node: Node, table: str) -> Select:
     """The rows of a part, from its state table."""
-    form, names = normal_form(node)
-    place: Mapping[str, str] = {name: f"c{at}" for at, name in enumerate(form.columns)}
-    columns = tuple(place[names[name]] for name in node.columns)
-    outputs = (
-        Output(name, Expr.column("p", column))
-        for name, column in zip(node.columns, columns, strict=True)
-    )
-    scan = Scan(table, tuple(dict.fromkeys(columns)))
-    return Select((Input("p", scan),), (), tuple(outputs))
+    _, shown = _stored_form(node)
+    outputs = tuple(Output(name, Expr.column("p", column)) for name, column in shown.items())
+    scan = Scan(table, tuple(dict.fromkeys(shown.values())))
+    return Select((Input("p", scan),), (), outputs)
 
 
 def with_stored(
@@ -123,7 +116,7 @@ def with_stored(
 ) -> tuple[Operator, ...]:
     """The operators of a view, with what is said of those whose rows are stored, and of those
     below them."""
-    stored = {number: part.stored for part in parts for number in part.operators if part.stored}
+    stored = {number: part.stored for part in parts for number in part.operators}
     made: list[Operator] = []
     below = -1
     """The depth of the stored operator above (-1: there is none)."""

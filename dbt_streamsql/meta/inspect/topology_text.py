@@ -72,7 +72,7 @@ def _one_line(node: Node) -> str:
 
 
 def _facts(node: Node) -> list[str]:
-    facts: list[str] = [node.state]
+    facts: list[str] = ["state table", node.state] if node.kind == "state" else [node.state]
     if node.kind not in ("root", "stream") and node.barrier is not None:
         facts.append(f"barrier {node.barrier}")
     if node.delay is not None:

@@ -10,6 +10,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.meta.model.stored_definition import definition_of, plan_of
 from dbt_streamsql.plan.algebra import likeness
+from dbt_streamsql.plan.algebra.expression import fill
 from dbt_streamsql.plan.algebra.relational import CLOCK
 from dbt_streamsql.plan.algebra.schema import Column
 from dbt_streamsql.plan.compiled import CompiledPlan
@@ -170,7 +171,8 @@ def _meant(
 ) -> str:
     """The query of a view over what it has read: where the query leaves a choice, the one made.
 
-    For a state table its own query stands, so that the rows follow from what users can see.
+    With stored parts it is read from the tables below them, so that a wrong part, or a wrong way
+    to read it, is seen.
     """
     plan, jobs, spark = plan_of(job), warehouse.store.jobs(), warehouse.sessions.main
     if plan.mode not in ("incremental", "full"):
@@ -180,28 +182,35 @@ def _meant(
             allowed="materialized views",
         )
 
-    parts = {table for table, job in jobs.items() if definition_of(job).part}
-    latest = warehouse.store.latest_all(version.barrier) if parts & version.inputs.keys() else {}
-    states = {table: latest[table] for table in parts & latest.keys()}
+    read = _read(warehouse, version, held) if plan.parts else version.inputs
 
     def consumed(source: TableName) -> str | None:
-        if str(source) not in version.inputs:
+        if str(source) not in read:
             return None
-        table = str(source)
-        if table in states and states[table].snapshot == version.inputs[table]:
-            state = jobs[table]
-            below = _held(warehouse, state, states[table])
-            held.update({name: meta for name, meta in below.items() if name not in held})
-            text = f"({_meant(warehouse, state, states[table], below, rewritten)})"
-            names = ", ".join(quote(column["name"]) for column in state.columns)
-            return f"(SELECT {names} FROM {text})"
         meta = held[source]
-        text = inputs.as_now(spark, source, meta, version.inputs[str(source)])
+        text = inputs.as_now(spark, source, meta, read[str(source)])
         return readable(jobs.get(str(source)), text, meta)
 
     if not plan.canonical:
         return rewritten(job.sql, consumed)
     clock = version.inputs.get(CLOCK, 0)
-    return plan.filled(
-        lambda table: str(clock_row(clock) if table == CLOCK else consumed(TableName.parse(table)))
-    )
+
+    def relation(table: str) -> str:
+        return str(clock_row(clock) if table == CLOCK else consumed(TableName.parse(table)))
+
+    return fill(plan.whole_sql, relation) if plan.parts else plan.filled(relation)
+
+
+def _read(
+    warehouse: Warehouse, version: TableVersion, held: dict[TableName, Metadata]
+) -> dict[str, int | None]:
+    """The versions that a view has read, those of its state tables in the place of these."""
+    jobs, latest = warehouse.store.jobs(), warehouse.store.latest_all(version.barrier)
+    found: dict[str, int | None] = {}
+    for table, snapshot in version.inputs.items():
+        if table in jobs and definition_of(jobs[table]).part:
+            held |= _held(warehouse, jobs[table], latest[table])
+            found |= _read(warehouse, latest[table], held)
+        else:
+            found[table] = snapshot
+    return found

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta.inspect import topology_text
 from dbt_streamsql.meta.inspect.history import load
 from dbt_streamsql.meta.inspect.overview import topology
 from dbt_streamsql.plan.definition.stored_part import is_state_table
+from tests.support.catalogs import drop_schema
 from tests.support.steps import dying
 
 pytestmark = [pytest.mark.spark, pytest.mark.hunts]
@@ -95,6 +97,18 @@ def test_views_share_one_table_for_equal_parts_and_equal_their_queries(world):
         world.check()
 
 
+def test_views_of_another_schema_share_it_too(world, engine, schema):
+    world.view(QUERIES[0], state="all")
+    engine.spark.sql(f"CREATE NAMESPACE {world.s}_b")
+    other = f"{world.s}_b.v"
+    engine.create_materialized_view(other, world.query(QUERIES[1]), state="all")
+    assert len(world.states) == 1
+    world.change(0)
+    engine.advance()
+    assert engine.verify(other) == []
+    drop_schema(engine, f"{schema}_b")
+
+
 def test_a_stored_part_is_kept_from_a_stored_part_below_it(world):
     world.view(QUERIES[0], state="all")
     world.view(NESTED, state="all")
@@ -155,8 +169,18 @@ def test_explain_and_the_topology_show_what_is_stored(world):
     (state,) = world.states
     told = world.engine.compile(world.query(QUERIES[0]), into=name, state="all").explain()
     assert f"its rows, in {state}" in told
-    kinds = {node.table: node.kind for node in topology(load(world.engine.store)).nodes}
+    drawn = topology(load(world.engine.store))
+    assert f"{state}  [state table, current" in topology_text.text(drawn)
+    kinds = {node.table: node.kind for node in drawn.nodes}
     assert (kinds[state], kinds[name]) == ("state", "view")
+
+
+def test_nothing_is_stored_of_a_view_that_forgets(world):
+    name = world.view(QUERIES[0], state="all", state_ttl={"joins": {"i": "1 day"}})
+    assert world.states == []
+    world.change(0)
+    world.engine.advance()
+    assert world.engine.verify(name) == []
 
 
 @pytest.mark.parametrize("given", ["some", [0], [True], 3, ["2"]])
