@@ -82,13 +82,13 @@ class World:
         self.spark.stop()
 
 
-def open_world(folder: Path, with_delta: bool) -> World:
+def open_world(folder: Path, with_delta: bool, *, native: bool = False) -> World:
     """A new Spark context over an empty warehouse folder."""
     properties = {"spark.driver.memory": HEAP}
     if with_delta:
         files = jars.ensure(jars.DELTA)
         properties["spark.driver.extraClassPath"] = os.pathsep.join(str(file) for file in files)
-    settings = SessionSettings(warehouse=str(folder), spark_properties=properties)
+    settings = SessionSettings(warehouse=str(folder), spark_properties=properties, native=native)
     spark = open_session(settings)
     engine = Engine.open(spark=spark)
     return World(folder, engine, _delta_session(spark) if with_delta else None)

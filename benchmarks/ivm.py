@@ -2,10 +2,11 @@
 
 python -m benchmarks.ivm --scale 10 --folder target/ivm     (docs/benchmarks.md)
 
-The change is one pair of refresh functions: 0.1 % of the orders come, 0.1 % go, with their lines.
+The change is one pair of refresh functions: 0.1 % of the orders come, 0.1 % go, with their lines:
+any of them, or with `--newest` those with the highest keys.
 Each query has its turn: its view is made, the changes of the rounds are brought in one after the
 other by `Engine.advance()`, the view is compared with its query, and then the query itself fills
-a table.
+a table; with `--duckdb` it does so in DuckDB too, over the files that the tables were loaded from.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ import statistics
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import duckdb
 from rich.console import Console
 from rich.table import Table
 
@@ -29,7 +31,7 @@ from benchmarks.data import World
 from benchmarks.progress import Progress
 from benchmarks.tpch import data as tpch
 from benchmarks.tpch import queries
-from benchmarks.tpch.changes import Refresh
+from benchmarks.tpch.changes import LAST_ORDER, Refresh
 from benchmarks.tpch.timeline import Say, Timeline
 from benchmarks.view import IDLE_LOAD
 from dbt_streamsql.plan.definition.stored_part import STATES
@@ -56,6 +58,7 @@ class Figure:
     fulls: tuple[float, ...]
     jobs: int
     differing: int
+    duckdb: float | None
 
     @property
     def epoch(self) -> float:
@@ -76,28 +79,34 @@ def main() -> int:
     console = Console()
     say = Progress(console)
     given.folder.mkdir(parents=True, exist_ok=True)
-    world = data.open_world((given.folder / "warehouse").resolve(), with_delta=False)
+    warehouse = (given.folder / "warehouse").resolve()
+    world = data.open_world(warehouse, with_delta=False, native=given.native)
     try:
         facts = report.machine(world.spark)
         if (facts["load"] or 0) > IDLE_LOAD:
             say(f"the machine is not idle (load {facts['load']}): do not publish this run")
-        name = f"tpch_{given.scale:g}_{given.seed}".replace(".", "_")
-        timeline = Timeline(world.spark, name, Refresh(MOST_ROUNDS, seed=given.seed))
+        which = "newest" if given.newest else given.seed
+        name = f"tpch_{given.scale:g}_{which}".replace(".", "_")
+        last = int(LAST_ORDER * given.scale) if given.newest else 0
+        refresh = Refresh(MOST_ROUNDS, seed=given.seed, last=last)
+        timeline = Timeline(world.spark, name, refresh)
         files = functools.partial(tpch.generate, given.folder.resolve(), given.scale)
         timeline.prepare(files, given.rounds, say)
-        figures = _measure(world, timeline, given, say)
+        duck = Duck(files()) if given.duckdb else None
+        figures = _measure(world, timeline, given, say, duck)
         facts["peak_memory_gib"] = report.peak_memory_gib(world.spark)
     finally:
         world.close()
     facts["seconds"] = say.seconds
-    _show(console, figures, f"TPC-H, scale {given.scale:g}: 0.1 % of the orders come and go")
+    orders = "newest orders" if given.newest else "orders"
+    _show(console, figures, f"TPC-H, scale {given.scale:g}: 0.1 % of the {orders} come and go")
     _write(given, figures, facts)
     console.print(f"\n{facts['seconds']} seconds in all; everything measured is in {given.json}")
     return 1 if any(figure.differing for figure in figures) else 0
 
 
 def _measure(
-    world: World, timeline: Timeline, given: argparse.Namespace, say: Say
+    world: World, timeline: Timeline, given: argparse.Namespace, say: Say, duck: Duck | None
 ) -> list[Figure]:
     world.spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ivm")
     place = queries.Place(timeline.schema, given.scale)
@@ -106,6 +115,9 @@ def _measure(
         _drop(world)
         try:
             figure = _figure(world, timeline, name, queries.text(name, place), given)
+            if duck is not None:
+                text = queries.text(name, queries.Place(duck.SCHEMA, given.scale))
+                figure = replace(figure, duckdb=duck.seconds(text, given.fulls))
         finally:
             _drop(world)
         figures.append(figure)
@@ -151,7 +163,31 @@ def _figure(
         tuple(fulls),
         round(statistics.median(one.jobs for one in reports[1:] or reports)),
         differing,
+        None,
     )
+
+
+class Duck:
+    """DuckDB over the generated files."""
+
+    SCHEMA = "tpch"
+
+    def __init__(self, files: Path) -> None:
+        self._connection = duckdb.connect()
+        self._connection.execute(f"CREATE SCHEMA {self.SCHEMA}")
+        for table in tpch.TABLES:
+            self._connection.execute(
+                f"CREATE VIEW {self.SCHEMA}.{table} AS FROM '{files / table}.parquet'"
+            )
+
+    def seconds(self, sql: str, rounds: int) -> float:
+        """The median of filling a table."""
+        took = []
+        for _ in range(rounds):
+            started = time.perf_counter()
+            self._connection.execute(f"CREATE OR REPLACE TABLE answer AS {sql}")
+            took.append(time.perf_counter() - started)
+        return statistics.median(took)
 
 
 def _drop(world: World) -> None:
@@ -177,7 +213,16 @@ def _show(console: Console, figures: Sequence[Figure], title: str) -> None:
     table = Table(title=title, title_justify="left")
     table.add_column("query")
     table.add_column("mode")
-    headings = ("rows", "changed", "jobs", "epoch s", "full s", "times faster", "result")
+    headings = (
+        "rows",
+        "changed",
+        "jobs",
+        "epoch s",
+        "full s",
+        "DuckDB s",
+        "times faster",
+        "result",
+    )
     for heading in headings:
         table.add_column(heading, justify="right")
     for figure in figures:
@@ -189,6 +234,7 @@ def _show(console: Console, figures: Sequence[Figure], title: str) -> None:
             str(figure.jobs),
             f"{figure.epoch:.2f}",
             f"{figure.full:.2f}",
+            "" if figure.duckdb is None else f"{figure.duckdb:.2f}",
             f"{figure.ratio:.1f}",
             f"[red]{figure.differing:,} differ[/red]" if figure.differing else "equal",
         )
@@ -209,6 +255,9 @@ def _write(given: argparse.Namespace, figures: Sequence[Figure], facts: dict[str
             "rounds": given.rounds,
             "fulls": given.fulls,
             "seed": given.seed,
+            "newest": given.newest,
+            "state": given.state,
+            "native": given.native,
         },
         "figures": [
             {**asdict(f), "epoch": f.epoch, "full": f.full, "ratio": f.ratio} for f in figures
@@ -235,6 +284,12 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--fulls", type=int, default=3, help="full refreshes: %(default)s")
     parser.add_argument("--seed", type=int, default=1, help="of the changes: %(default)s")
+    what = "the newest orders come and go, not any"
+    parser.add_argument("--newest", action="store_true", help=what)
+    what = "Spark runs native code: `native: true` of a profile"
+    parser.add_argument("--native", action="store_true", help=what)
+    what = "also fill a table by DuckDB, over the files that the tables were loaded from"
+    parser.add_argument("--duckdb", action="store_true", help=what)
     parser.add_argument(
         "--queries",
         type=_names,

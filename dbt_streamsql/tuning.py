@@ -17,6 +17,9 @@ class Tuning:
     driver_bytes: int = 128 << 20
     """Bytes in files up to which the changes of a view's inputs are collected to the driver."""
 
+    fetched_bytes: int = 256 << 20
+    """Bytes of memory up to which one result comes to the driver; a bigger one stays in Spark."""
+
     small_table: int = 100_000
     """Rows up to which a table is rewritten whole (one job instead of several); -1: none is."""
 

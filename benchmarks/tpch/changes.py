@@ -2,7 +2,8 @@
 
 Spark and DuckDB run the same texts. RF1 inserts orders, with their lines, that the generator made
 and that were held back at the load; RF2 deletes orders with their lines. Which ones is said by a
-seeded hash of the key: a thousand buckets of about equal size.
+seeded hash of the key: a thousand buckets of about equal size. Or the newest ones change: those
+with the highest keys come, and those that were the newest before go.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 BUCKETS = 1000
+LAST_ORDER = 6_000_000
+"""The highest key of an order at scale 1."""
 
 
 @dataclass(frozen=True)
@@ -18,13 +21,14 @@ class Refresh:
 
     In thousandths: in each epoch `orders` of the orders come and as many go, and in every third
     one `dimensions` of the customers, parts (with what suppliers ask for them) and suppliers
-    change.
+    change. `last`: the highest key of an order; the newest orders change (0: any do).
     """
 
     epochs: int
     orders: int = 1
     dimensions: int = 0
     seed: int = 1
+    last: int = 0
 
     def __post_init__(self) -> None:
         needed = max(2 * self.orders, self.dimensions) * self.epochs
@@ -34,13 +38,13 @@ class Refresh:
     def arriving(self, key: str, epoch: int | None = None) -> str:
         """The condition for rows that come with RF1, in an epoch or in all."""
         if epoch is None:
-            return self._among(key, 0, self.epochs * self.orders)
-        return self._among(key, epoch * self.orders, (epoch + 1) * self.orders)
+            return self._orders(key, 0, self.epochs * self.orders)
+        return self._orders(key, epoch * self.orders, (epoch + 1) * self.orders)
 
     def leaving(self, key: str, epoch: int) -> str:
         """The condition for rows that RF2 deletes in an epoch."""
         first = (self.epochs + epoch) * self.orders
-        return self._among(key, first, first + self.orders)
+        return self._orders(key, first, first + self.orders)
 
     def statements(self, schema: str, epoch: int) -> list[str]:
         """RF1, RF2 and the updates of one epoch, from 0."""
@@ -59,6 +63,13 @@ class Refresh:
                 where = self._among(key, first, first + self.dimensions)
                 done.append(f"UPDATE {schema}.{table} SET {changed} WHERE {where}")
         return done
+
+    def _orders(self, key: str, first: int, end: int) -> str:
+        """Buckets of orders: by hash, or counted from the newest order on."""
+        if not self.last:
+            return self._among(key, first, end)
+        above, upto = (self.last * (BUCKETS - each) // BUCKETS for each in (end, first))
+        return f"{key} > {above} AND {key} <= {upto}"
 
     def _among(self, key: str, first: int, end: int) -> str:
         hashed = f"(({key} * 7919 + {self.seed * 104729}) % 1000003)"

@@ -49,7 +49,7 @@ def _to_spark(result: Any, session: SparkSession) -> DataFrame:
 def _of_pandas(frame: Any, session: SparkSession) -> DataFrame:
     import pyarrow as pa
 
-    from dbt_streamsql.storage.columns import arrow_frame
+    from dbt_streamsql.storage.arrow_rows import arrow_frame
 
     if len(frame):
         return session.createDataFrame(frame)

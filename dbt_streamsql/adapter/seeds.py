@@ -44,7 +44,7 @@ def to_frame(spark: SparkSession, table: agate.Table, types: list[str]) -> DataF
     import pyarrow as pa
     from pyspark.sql import functions as F
 
-    from dbt_streamsql.storage.columns import arrow_frame
+    from dbt_streamsql.storage.arrow_rows import arrow_frame
 
     names = list(table.column_names)
     # Positions as names: a header may contain dots, backticks or anything else.

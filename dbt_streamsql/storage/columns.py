@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkNotImplementedError
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     DataType,
@@ -24,9 +22,6 @@ from pyspark.sql.types import (
 )
 
 from dbt_streamsql.quoting import quote
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _UNKNOWN_TO_PYTHON = (DateType, TimestampType, TimestampNTZType, YearMonthIntervalType)
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -82,25 +77,6 @@ def same_columns(left: StructType, right: StructType) -> bool:
         return [(field.name.lower(), type_ddl(field.dataType).lower()) for field in schema]
 
     return told(left) == told(right)
-
-
-def arrow_frame(
-    spark: SparkSession, table: pa.Table, schema: StructType | None = None
-) -> DataFrame:
-    """An Arrow table as a DataFrame, of the types of `schema` where that is given."""
-    if schema is None and not len(table):
-        # Spark Connect needs the types of an empty table.
-        return spark.createDataFrame([], from_arrow_schema(table.schema))
-    # In one chunk: at an empty one, Spark stops and loses the rows after it.
-    whole = table.combine_chunks() if len(table) else _one_chunk(table.schema)
-    return spark.createDataFrame(whole, schema) if schema else spark.createDataFrame(whole)
-
-
-def _one_chunk(schema: pa.Schema) -> pa.Table:
-    """A table without rows: PySpark cannot infer the type of a struct from no chunk at all."""
-    import pyarrow as pa
-
-    return pa.Table.from_batches([pa.RecordBatch.from_pylist([], schema=schema)])
 
 
 def collected(frame: DataFrame) -> list[Row]:

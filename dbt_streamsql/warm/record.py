@@ -144,6 +144,7 @@ def fingerprint(settings: SessionSettings) -> str:
         "catalog_properties": dict(settings.catalog_properties),
         "spark_properties": dict(settings.spark_properties),
         "connectors": sorted(set(settings.connectors)),
+        "native": settings.native,
     }
     return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

@@ -12,7 +12,7 @@ from hashlib import blake2s
 from dbt_streamsql.plan.algebra.schema import WEIGHT
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.program import steps
-from dbt_streamsql.plan.program.fold_values import folded
+from dbt_streamsql.plan.program.fold_values import folded_rows
 from dbt_streamsql.plan.program.steps import Fold, Meeting, asked
 from dbt_streamsql.quoting import quote
 from tests.differential.duck_dialect import to_duck, to_duck_type
@@ -166,7 +166,7 @@ class DuckRelations:
     def fold(self, groups: str, spec: Fold) -> None:
         """Exchange the rows of the changed groups."""
         names = [column.name for column in self.columns]
-        new = to_duck(folded(spec, names, groups, self.rows))
+        new = to_duck(folded_rows(spec, names, groups, self.rows))
         self._exchange(groups, spec.key, f"({new})")
 
     def _exchange(self, keys: str, key: tuple[str, ...], rows: str) -> None:

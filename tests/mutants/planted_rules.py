@@ -249,7 +249,7 @@ RULES: dict[str, Planted] = {
     ),
     # -- folds -----------------------------------------------------------------------------------
     "fold-empty-group": (
-        ("plan", "Folded"),
+        ("plan", "FoldedGroups"),
         'found.alive if node.keys else ""',
         '""',
         "a group without rows stays",

@@ -123,9 +123,16 @@ SPARK: dict[str, Planted] = {
         "rows that went are known for ever",
         "held",
     ),
+    "long-compared-again": (
+        "Choice._may_compare",
+        "self._long is None or 2 * rows <= self._long",
+        "True",
+        "a view whose rows were too long is compared in each epoch",
+        "not_compared_again",
+    ),
     "empty-chunk": (
         "arrow_frame",
-        "table.combine_chunks() if len(table) else _one_chunk(table.schema)",
+        "table.combine_chunks() if len(table) else _table([], table.schema)",
         "table",
         "rows after an empty chunk are lost",
         "rows_after_an_empty_chunk",
@@ -152,7 +159,7 @@ SPARK: dict[str, Planted] = {
         "looked up",
     ),
     "held-dead-group": (
-        ("folded", "Met"),
+        ("fold", "Met"),
         "living = pc.greater(alive, 0)",
         "living = pc.greater_equal(alive, 0)",
         "of groups in the process those without rows stay",
@@ -222,7 +229,7 @@ SPARK: dict[str, Planted] = {
         "rewritten copies",
     ),
     "rewrite-dead-group": (
-        ("folded", "fold_values"),
+        ("folded_rows", "fold_values"),
         'alive = f" WHERE {values[spec.alive]} > 0" if spec.alive else ""',
         'alive = ""',
         "a group without rows is written",

@@ -69,6 +69,7 @@ WAYS = {
     },
     "small tables are rewritten": {"driver_rows": -1},
     "long changes stay in Spark": {"driver_bytes": -1, "compared_rows": -1},
+    "no result comes to the driver": {"fetched_bytes": 0},
     "big tables are merged into": {"driver_rows": -1, "small_table": -1},
     "big tables are looked into": {"big_rows": 0, "compared_rows": -1},
     "parts of queries are stored": {"stored_above": 0, "compared_rows": -1},

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 from dbt_streamsql.runtime.spark.session import SessionSettings
 
 VARIABLE = "STREAMSQL_TEST_SPARK"
+NATIVE = "STREAMSQL_TEST_NATIVE"
+"""1: the embedded Spark runs native code where it can."""
 FROM_ENVIRONMENT = "DBT_ENV_SECRET_TEST_SPARK"
 SMALL_CLUSTER = {
     "spark.driver.host": "127.0.0.1",
@@ -33,7 +35,7 @@ def profile() -> dict[str, Any]:
         return {"method": "connect", "host": place.hostname, "port": place.port, "token": token}
     if address:
         return {"method": "cluster", "master": address, "spark_properties": SMALL_CLUSTER}
-    return {}
+    return {"native": True} if os.environ.get(NATIVE) == "1" else {}
 
 
 def settings(warehouse: str) -> SessionSettings:

@@ -9,7 +9,7 @@ from dbt_streamsql.runtime.core.cost import (
     dear,
     last_run,
 )
-from dbt_streamsql.runtime.core.ways import CHANGES, COMPARE, FULL
+from dbt_streamsql.runtime.core.ways import CHANGES, COMPARE, FULL, Run
 
 
 def run(mode, seconds, **stats):
@@ -42,7 +42,11 @@ def test_past_runs_tell_of_the_way_that_they_went():
         run("full", 5.0, expected=10.0, factor=0.5),
         run("full", 5.0, expected=1.0),
     ]
-    assert by_past_runs(past) == {CHANGES: [2.0, 1.0], COMPARE: [3.0], FULL: [0.5]}
+    assert by_past_runs(past) == {
+        CHANGES: [Run(2.0, 2.0), Run(1.0, 1.0)],
+        COMPARE: [Run(1.0, 3.0)],
+        FULL: [Run(10.0, 0.5)],
+    }
 
 
 def test_a_run_says_what_it_took_and_what_each_way_was_expected_to():

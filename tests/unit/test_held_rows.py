@@ -61,7 +61,7 @@ def test_groups_are_combined_as_sql_says(seed):
     }
     rows = held(stored)
     changed = table([(*key, *change) for key, change in changes.items()])
-    found = held_rows.folded(rows, changed, SPEC, COLUMNS, TYPES)
+    found = held_rows.fold(rows, changed, SPEC, COLUMNS, TYPES)
     left = [row for at, row in enumerate(stored) if at not in set(found.lost.to_pylist())]
     now = left + [tuple(row.values()) for row in found.come.to_pylist()]
     expected = {key: (*key, *row[2:]) for key, row in zip(groups, stored, strict=True)}
@@ -135,15 +135,15 @@ def test_every_copy_of_a_row_is_found():
 )
 def test_what_is_more_than_sums_of_integers_is_left_to_spark(spec):
     rows, change = held([("a", 1, 1, 1, 1)]), table([("a", 1, 1, 1, 1)])
-    assert held_rows.folded(rows, change, spec, COLUMNS, TYPES) is None
+    assert held_rows.fold(rows, change, spec, COLUMNS, TYPES) is None
 
 
 def test_a_sum_that_overflows_is_left_to_spark():
     rows, change = held([("a", 1, 1, 1, 2**63 - 1)]), table([("a", 1, 0, 0, 1)])
-    assert held_rows.folded(rows, change, SPEC, COLUMNS, TYPES) is None
-    assert held_rows.folded(rows, table([("a", 1, 0, 0, 0)]), SPEC, COLUMNS, TYPES) is not None
+    assert held_rows.fold(rows, change, SPEC, COLUMNS, TYPES) is None
+    assert held_rows.fold(rows, table([("a", 1, 0, 0, 0)]), SPEC, COLUMNS, TYPES) is not None
 
 
 def test_two_stored_rows_of_a_group_are_left_to_spark():
     rows, change = held([("a", 1, 1, 1, 1)] * 2), table([("a", 1, 1, 0, 0)])
-    assert held_rows.folded(rows, change, SPEC, COLUMNS, TYPES) is None
+    assert held_rows.fold(rows, change, SPEC, COLUMNS, TYPES) is None

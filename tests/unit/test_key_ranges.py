@@ -16,7 +16,7 @@ from pyspark.sql.types import (
 
 from tests.support.product import TempRelation, symbol, within
 
-Rows = symbol("DriverRows", beside="fetch")
+Rows = symbol("DriverRows", beside="rows_of")
 
 ASKED = "SELECT r.a FROM {t_after} r\n  LEFT SEMI JOIN {keys} k ON "
 KINDS = {"n": LongType(), "d": DateType(), "a b": LongType(), "s": StringType()}

@@ -10,6 +10,7 @@ from dbt_streamsql.runtime.core.ways import (
     FULL,
     Costs,
     Query,
+    Run,
     cheapest,
     expected_by_comparing,
     expected_from_changes,
@@ -18,6 +19,12 @@ from dbt_streamsql.runtime.core.ways import (
 
 VIEW, OTHER = ("lake.s.v", "plan"), ("lake.s.w", "plan")
 EQUAL = {CHANGES: 1.0, COMPARE: 1.0}
+
+
+def took(seconds):
+    """A run that was expected to take a second."""
+    return Run(1.0, seconds)
+
 
 JOIN = (
     steps.Changes("d0", "lake.s.a", ("k",)),
@@ -110,7 +117,7 @@ def test_changes_that_are_searched_for_cost_more_than_those_that_were_appended()
 
 def test_a_run_without_work_is_learnt_too():
     costs, expected = Costs(), expected_from_changes(Work(0, 0), 0, 0, 0)
-    costs.learn(VIEW, CHANGES, costs.measured(expected, 0.1))
+    costs.learn(VIEW, CHANGES, Run(expected, costs.measured(expected, 0.1)))
     assert cheapest(costs.seconds(VIEW, {CHANGES: expected, COMPARE: 99.0})) == CHANGES
 
 
@@ -121,47 +128,47 @@ def test_without_a_run_the_expected_cost_decides():
 
 def test_a_way_that_was_dearer_than_expected_is_left():
     costs = Costs()
-    costs.learn(VIEW, CHANGES, 5.0)
+    costs.learn(VIEW, CHANGES, took(5.0))
     assert cheapest(costs.seconds(VIEW, EQUAL)) == COMPARE
-    costs.learn(VIEW, COMPARE, 9.0)
+    costs.learn(VIEW, COMPARE, took(9.0))
     assert cheapest(costs.seconds(VIEW, EQUAL)) == CHANGES
 
 
 def test_the_quickest_run_counts_for_others_may_have_waited():
     costs = Costs()
     for seconds in (30.0, 0.5, 20.0):
-        costs.learn(VIEW, CHANGES, seconds)
-    costs.learn(VIEW, COMPARE, 0.6)
+        costs.learn(VIEW, CHANGES, took(seconds))
+    costs.learn(VIEW, COMPARE, took(0.6))
     assert cheapest(costs.seconds(VIEW, EQUAL)) == CHANGES
 
 
 def test_a_view_without_runs_learns_from_others():
     costs = Costs()
-    costs.learn(OTHER, COMPARE, 1.0)
-    costs.learn(OTHER, CHANGES, 5.0)
+    costs.learn(OTHER, COMPARE, took(1.0))
+    costs.learn(OTHER, CHANGES, took(5.0))
     assert cheapest(costs.seconds(VIEW, EQUAL)) == COMPARE
 
 
 def test_of_a_way_that_nobody_went_the_others_tell_how_quick_the_machine_is():
     costs = Costs()
     for _ in range(5):
-        costs.learn(VIEW, FULL, 3.0)
+        costs.learn(VIEW, FULL, took(3.0))
     assert costs.seconds(VIEW, {CHANGES: 2.0}) == {CHANGES: 6.0}
 
 
 def test_a_cold_comparison_makes_no_full_refresh_look_cheap():
     costs = Costs()
-    costs.learn(OTHER, COMPARE, 10.0)
+    costs.learn(OTHER, COMPARE, took(10.0))
     assert costs.seconds(VIEW, {COMPARE: 1.0, FULL: 2.0}) == {COMPARE: 10.0, FULL: 20.0}
 
 
 def test_a_first_run_that_was_slower_than_usual_is_no_measure():
     costs = Costs()
     for other in (OTHER, ("lake.s.x", "plan"), ("lake.s.y", "plan")):
-        costs.learn(other, CHANGES, 1.0)
-    costs.learn(VIEW, CHANGES, 9.0)
+        costs.learn(other, CHANGES, took(1.0))
+    costs.learn(VIEW, CHANGES, took(9.0))
     assert costs.seconds(VIEW, {CHANGES: 1.0}) == {CHANGES: 1.0}
-    costs.learn(VIEW, CHANGES, 8.0)
+    costs.learn(VIEW, CHANGES, took(8.0))
     assert costs.seconds(VIEW, {CHANGES: 1.0}) == {CHANGES: 8.0}
 
 
@@ -175,10 +182,10 @@ def test_the_start_of_a_process_is_not_held_against_its_first_runs():
 def test_a_single_full_refresh_of_a_view_counts():
     costs = Costs()
     for other in (OTHER, ("lake.s.x", "plan")):
-        costs.learn(other, FULL, 1.0)
-    costs.learn(VIEW, FULL, 9.0)
+        costs.learn(other, FULL, took(1.0))
+    costs.learn(VIEW, FULL, took(9.0))
     assert costs.seconds(VIEW, {FULL: 1.0}) == {FULL: 9.0}
-    past = {FULL: [3.0]}
+    past = {FULL: [took(3.0)]}
     assert costs.seconds(("lake.s.new", "plan"), {FULL: 1.0, COMPARE: 1.0}, past) == {
         FULL: 3.0,
         COMPARE: 1.0,
@@ -188,19 +195,28 @@ def test_a_single_full_refresh_of_a_view_counts():
 def test_what_a_query_took_beside_others_counts_before_what_its_build_took_alone():
     costs = Costs()
     for _ in range(2):
-        costs.learn(VIEW, COMPARE, 3.0)
-    assert costs.seconds(VIEW, {COMPARE: 1.0, FULL: 1.0}, {FULL: [1.0]}) == {
+        costs.learn(VIEW, COMPARE, took(3.0))
+    assert costs.seconds(VIEW, {COMPARE: 1.0, FULL: 1.0}, {FULL: [took(1.0)]}) == {
         COMPARE: 3.0,
         FULL: 3.0,
     }
 
 
 def test_runs_of_other_processes_count_until_this_one_knows_better():
-    costs, past = Costs(), {CHANGES: [4.0, 2.5]}
+    costs, past = Costs(), {CHANGES: [took(4.0), took(2.5)]}
     assert costs.seconds(VIEW, EQUAL, past) == {CHANGES: 2.5, COMPARE: 1.0}
     for seconds in (7.0, 8.0):
-        costs.learn(VIEW, CHANGES, seconds)
+        costs.learn(VIEW, CHANGES, took(seconds))
     assert costs.seconds(VIEW, EQUAL, past)[CHANGES] == 7.0
+
+
+def test_a_run_over_few_rows_says_nothing_about_one_over_many():
+    costs, past = Costs(), {CHANGES: [Run(0.9, 3.0)]}
+    for _ in range(2):
+        costs.learn(VIEW, CHANGES, Run(1.1, 3.0))
+    assert costs.seconds(VIEW, {CHANGES: 4.0}, past) == {CHANGES: 12.0}
+    assert costs.seconds(VIEW, {CHANGES: 5.0}, past) == {CHANGES: 5.0}
+    assert costs.seconds(VIEW, {CHANGES: 0.2}, past) == {CHANGES: 0.2}
 
 
 def test_a_factor_makes_a_way_dearer_or_free():

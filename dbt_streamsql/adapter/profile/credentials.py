@@ -56,6 +56,7 @@ _KEYS = (
     "allowed_roots",
     "connections",
     "connectors",
+    "native",
 )
 _CHANGE_TEXTS = (
     "spark.sql.variable.substitute",
@@ -110,6 +111,9 @@ class StreamSqlCredentials(Credentials):
 
     # Spark's modules that read Kafka and Avro.
     connectors: List[str] = field(default_factory=list)  # noqa: UP006
+
+    # Whether an embedded Spark runs native code where it can.
+    native: bool = False
 
     _ALIASES: ClassVar[Dict[str, str]] = {"catalog": "database"}  # noqa: UP006
 
@@ -172,6 +176,7 @@ class StreamSqlCredentials(Credentials):
             catalog_properties=texts(self.catalog_properties),
             spark_properties=texts(self.spark_properties),
             connectors=tuple(sorted(set(self.connectors))),
+            native=self.native,
         )
 
     def roots(self, root: Path) -> Roots:
@@ -223,6 +228,8 @@ def _problems(data: Any) -> Iterator[str]:
             yield f"`method` must be one of {', '.join(METHODS)}, not {method!r}"
         if method == "connect" and not data.get("host"):
             yield "`method: connect` needs a `host`"
+        if data.get("native") and method != "embedded":
+            yield f"`native` is for `method: embedded`, not {method}"
         if method == "cluster" and not data.get("master"):
             yield "`method: cluster` needs a `master`, such as spark://host:7077"
     yield from _meta_problems(data)
@@ -293,8 +300,9 @@ def _server_problems(data: Any) -> Iterator[str]:
         yield f"`publish` must be one of {', '.join(POLICIES)}, not {policy!r}"
     if port is not None and (type(port) is not int or not 0 < port < 65536):
         yield f"`port` must be a number from 1 to 65535, not {port!r}"
-    if not isinstance(data.get("server", True), bool):
-        yield f"`server` must be true or false, not {data['server']!r}"
+    for switch in ("server", "native"):
+        if not isinstance(data.get(switch, True), bool):
+            yield f"`{switch}` must be true or false, not {data[switch]!r}"
     seconds = data.get("query_timeout")
     if seconds is not None and (type(seconds) is not int or seconds < 1):
         yield f"`query_timeout` must be a whole number of seconds, at least 1, not {seconds!r}"

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.contracts.connection import AdapterResponse, Connection, ConnectionState
@@ -22,6 +23,7 @@ from dbt_streamsql.adapter.config.model_config import Reads
 from dbt_streamsql.adapter.session.host import SparkHost, host_of_profile, project_root
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime.spark import native
 from dbt_streamsql.runtime.spark.session import set_pool
 from dbt_streamsql.runtime.spark.timeout import limited
 
@@ -91,7 +93,8 @@ class Cursor:
         self.traces = _LEAVES_TRACES.match(_COMMENT.sub("", text)) is not None
         self._rows = None
         arguments = list(bindings) if bindings else None
-        self._frame = self._session.sql(text, args=arguments)
+        self._ask = partial(self._session.sql, text, args=arguments)
+        self._frame = native.or_without(self._session, self._ask, "a statement")
 
     @property
     def description(self) -> list[tuple[str, str, None, None, None, None, bool]]:
@@ -104,8 +107,17 @@ class Cursor:
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         if self._rows is None:
-            self._rows = _rows(self._frame) if self._frame is not None else []
+            self._rows = self._fetched() if self._frame is not None else []
         return self._rows
+
+    def _fetched(self) -> list[tuple[Any, ...]]:
+        # A frame keeps the plan that it was first run with.
+        return native.or_without(
+            self._session,
+            lambda: _rows(self._frame),
+            "a query",
+            lambda: _rows(self._ask()),
+        )
 
     def fetchmany(self, size: int) -> list[tuple[Any, ...]]:
         if self._rows is None and self._frame is not None:

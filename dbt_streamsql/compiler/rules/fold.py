@@ -60,7 +60,7 @@ def _obstacle(node: Aggregate, select: Select) -> str:
 
 
 @dataclass(frozen=True)
-class Folded:
+class FoldedGroups:
     """The groups at the top of a view: how they are stored, and what is visible of them.
 
     `alive` is the component that counts the rows of a group.
@@ -74,7 +74,7 @@ class Folded:
     derived: tuple[Derived, ...]
 
 
-def folded(view: View) -> Folded:
+def folded_groups(view: View) -> FoldedGroups:
     """How a view for which `applies` holds is stored."""
     node, select, key = keyed_view(view)
     assert isinstance(node, Aggregate)
@@ -83,12 +83,12 @@ def folded(view: View) -> Folded:
     formulas = {call.name: formula(call, state, alive, bool(node.keys)) for call in node.calls}
     keys = dict(zip(node.keys, key.columns, strict=True))
     derived = _derived(select, view, formulas, keys, state)
-    return Folded(node, select, key, state, alive, derived)
+    return FoldedGroups(node, select, key, state, alive, derived)
 
 
 def plan(view: View, emitter: Emitter) -> View:
     """Emit the steps of a fold; returns the view with its hidden columns."""
-    found = folded(view)
+    found = folded_groups(view)
     node, select, key, state = found.node, found.select, found.key, found.state
     groups = group_changes(node, key.columns, state, emitter)
     parts = tuple(state.components)

@@ -19,7 +19,7 @@ from dataclasses import replace
 from dbt_streamsql.compiler.codegen.render_sql import Source, listed, render
 from dbt_streamsql.compiler.codegen.tree_json import node_of
 from dbt_streamsql.compiler.lowering.view import View, keyed_view, under_names
-from dbt_streamsql.compiler.rules.fold import Folded, folded
+from dbt_streamsql.compiler.rules.fold import FoldedGroups, folded_groups
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.algebra.expression import escape, fill
 from dbt_streamsql.plan.algebra.relational import (
@@ -46,7 +46,7 @@ def difference(plan: CompiledPlan, at: Moments) -> tuple[tuple[str, ...], str]:
     Error: STATE_FORGOTTEN when the rows do not determine the correct result.
     """
     view = View(_placed(node_of(plan.tree), iter(range(len(plan.reads)))), plan.columns)
-    folds = folded(view) if plan.strategy == "fold" else None
+    folds = folded_groups(view) if plan.strategy == "fold" else None
     if folds is not None and not folds.node.input.columns:
         raise StreamSqlError(
             "STATE_FORGOTTEN",
@@ -118,7 +118,7 @@ def _computed_again(view: View, names: tuple[str, ...]) -> str:
     )  # fmt: skip
 
 
-def _groups(found: Folded, names: tuple[str, ...], clock: int) -> str:
+def _groups(found: FoldedGroups, names: tuple[str, ...], clock: int) -> str:
     """Groups that changed: from the stored ones, unless they have expired, and the change."""
     node, stored = found.node, found.key.columns
     keys = [f"k{n}" for n in range(len(stored))]
@@ -152,7 +152,7 @@ def _groups(found: Folded, names: tuple[str, ...], clock: int) -> str:
 # -- stored groups ------------------------------------------------------------------------------
 
 
-def _aggregated(found: Folded, rows: str) -> str:
+def _aggregated(found: FoldedGroups, rows: str) -> str:
     """The components of each group of a relation, and its counts of the arguments of extrema."""
     node, calls = found.node, found.state.filled_by
     items = [f"{escape(call.sql('i'))} AS c{n}" for n, call in enumerate(calls)]
@@ -161,7 +161,7 @@ def _aggregated(found: Folded, rows: str) -> str:
     return f"SELECT {', '.join(filter(None, [_keys(node), *items]))} FROM {rows} i{tail}"
 
 
-def _values(found: Folded) -> list[str]:
+def _values(found: FoldedGroups) -> list[str]:
     """The new value of each component: `o` is the stored group, `p` and `m` the inserted and
     deleted rows, `a` all remembered rows. A group that lost a value has the extrema of `a`."""
     extrema = [n for n, part in enumerate(found.state.components) if part.kind != "add"]
@@ -181,7 +181,7 @@ def _values(found: Folded) -> list[str]:
     ]  # fmt: skip
 
 
-def _shown(found: Folded, names: tuple[str, ...]) -> list[str]:
+def _shown(found: FoldedGroups, names: tuple[str, ...]) -> list[str]:
     """The columns `names` of groups that have keys `k…` and components `c…`."""
     derived = {each.column: each.sql for each in found.derived}
     stored = list(found.key.columns)
@@ -196,7 +196,7 @@ def _shown(found: Folded, names: tuple[str, ...]) -> list[str]:
     return items
 
 
-def _component(found: Folded, column: str) -> str:
+def _component(found: FoldedGroups, column: str) -> str:
     if column in found.key.columns:
         return f"k{found.key.columns.index(column)}"
     return f"c{[part.column for part in found.state.components].index(column)}"

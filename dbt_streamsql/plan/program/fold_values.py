@@ -49,7 +49,7 @@ def fold_values(spec: Fold, old: str, new: str) -> dict[str, str]:
     return values
 
 
-def folded(spec: Fold, columns: Sequence[str], groups: str, stored: str) -> str:
+def folded_rows(spec: Fold, columns: Sequence[str], groups: str, stored: str) -> str:
     """The query of the changed groups' new rows: `columns`, over the change and the stored
     rows."""
     values = fold_values(spec, "t", "s")

@@ -90,7 +90,8 @@ def stage(epoch: EpochState, job: Job, version: TableVersion) -> TableVersion | 
     clock = epoch.warehouse.clock
     started = clock.monotonic()
     with epoch.warehouse.sessions.use() as spark:
-        counter, local = epoch.warehouse.sessions.job_count(spark), Scratch(spark)
+        counter = epoch.warehouse.sessions.job_count(spark)
+        local = Scratch(spark, epoch.warehouse.tuning.fetched_bytes)
         try:
             staged = _Table(epoch, job, version, spark, local).stage()
         finally:

@@ -11,6 +11,7 @@ from dbt_streamsql.runtime.core.ways import (
     CHANGES,
     COMPARE,
     FULL,
+    Run,
     Way,
 )
 
@@ -25,6 +26,9 @@ WORTH_TO_READERS = 3.0
 
 MET, MOVED = "met", "moved"
 """How many rows of the view changed for each changed row of the inputs, and which had changed."""
+
+LONG = "long"
+"""The rows that the view had when they were too long to be compared with its query."""
 
 EXPECTED, FACTOR = "expected", "factor"
 """What was expected of the way of a run, before adjusting to the speed of the machine, and what it
@@ -46,13 +50,12 @@ _REMEMBERED = 20
 @dataclass(frozen=True)
 class Estimate:
     """What is known before an epoch: rows that changed, rows of the changed inputs and of `every`
-    input, what `past` runs took, relative to what was expected, and how many rows of the view a
-    changed row `met` (None: not known)."""
+    input, `past` runs, and how many rows of the view a changed row `met` (None: not known)."""
 
     changed: int
     total: int
     every: int
-    past: Mapping[Way, list[float]] = field(default_factory=dict)
+    past: Mapping[Way, list[Run]] = field(default_factory=dict)
     met: float | None = None
 
 
@@ -67,13 +70,13 @@ def dear(seconds: Mapping[Way, float], changed: int, worth: float = WORTH) -> st
     )
 
 
-def by_past_runs(past: Iterable[TableVersion]) -> dict[Way, list[float]]:
-    """What runs of each way took, relative to what was expected; `past` is newest first."""
-    found: dict[Way, list[float]] = defaultdict(list)
+def by_past_runs(past: Iterable[TableVersion]) -> dict[Way, list[Run]]:
+    """The runs of each way; `past` is newest first."""
+    found: dict[Way, list[Run]] = defaultdict(list)
     for version in list(past)[:_REMEMBERED]:
         factor = version.stats.get(FACTOR)
         if factor is not None:
-            found[way_of(version)].append(factor)
+            found[way_of(version)].append(Run(version.stats[EXPECTED], factor))
     return found
 
 

@@ -7,7 +7,7 @@ import posixpath
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Fence, Job, MetaStore, Retention, Sink, TableVersion
@@ -33,6 +33,9 @@ from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.inputs import inputs
 from dbt_streamsql.tuning import Tuning
+
+if TYPE_CHECKING:
+    from dbt_streamsql.runtime.refresh.spark_program import Programs
 
 log = logging.getLogger("dbt_streamsql")
 
@@ -77,7 +80,7 @@ class Warehouse:
     clock: Clock = field(default_factory=SystemClock)
     new_name: Callable[[], str] = drawn
     workers: Workers = threads
-    programs: Callable[..., Any] = field(kw_only=True)
+    programs: Programs = field(kw_only=True)
     costs: Costs = field(default_factory=Costs)
     known_rows: KnownRows = field(init=False)
     unswept: bool = field(default=False, init=False)

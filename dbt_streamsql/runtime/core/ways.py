@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from statistics import median
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from dbt_streamsql.plan.program.work import OF_CUT, Work
 
@@ -48,6 +49,10 @@ HELD = 1e-6
 """The same per row that is compared in the process."""
 WRITTEN = 1.5e-7
 """Seconds per row that a full refresh writes."""
+
+_ALIKE = 4.0
+"""A run says what the next one takes where that is expected to take at most so many times more, or
+less: over few rows other costs prevail than over many."""
 
 FADING = 0.25
 """What a full refresh leaves of the rows that a change is expected to meet."""
@@ -113,6 +118,13 @@ def cheapest(seconds: Mapping[Way, float], comparing: float = 1.0) -> Way:
     return min(looks, key=lambda way: looks[way])
 
 
+class Run(NamedTuple):
+    """The seconds that a run was expected to take, and what it took relative to that."""
+
+    expected: float
+    factor: float
+
+
 @dataclass
 class Costs:
     """What the ways have cost in this process, relative to what was expected. `cold`: seconds by
@@ -123,11 +135,11 @@ class Costs:
 
     cold: float = 0.0
 
-    _of_view: dict[tuple[View, Way], deque[float]] = field(
-        default_factory=lambda: defaultdict(partial(deque[float], maxlen=_OWN))
+    _of_view: dict[tuple[View, Way], deque[Run]] = field(
+        default_factory=lambda: defaultdict(partial(deque[Run], maxlen=_OWN))
     )
-    _of_all: dict[Way, deque[float]] = field(
-        default_factory=lambda: defaultdict(partial(deque[float], maxlen=_OTHERS))
+    _of_all: dict[Way, deque[Run]] = field(
+        default_factory=lambda: defaultdict(partial(deque[Run], maxlen=_OTHERS))
     )
     _met: dict[tuple[View, frozenset[str]], float] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -140,16 +152,16 @@ class Costs:
             self.cold -= cold
         return (seconds - cold) / expected if 2 * cold <= seconds else None
 
-    def learn(self, view: View, way: Way, factor: float) -> None:
-        """A run of a view took `factor` times what was expected."""
+    def learn(self, view: View, way: Way, run: Run) -> None:
+        """A view was refreshed."""
         with self._lock:
-            self._of_view[view, way].append(factor)
-            self._of_all[way].append(factor)
+            self._of_view[view, way].append(run)
+            self._of_all[way].append(run)
 
-    def knows(self, view: View) -> bool:
-        """Whether this process has brought a view up to date in another way than in full."""
+    def knows(self, view: View, way: Way) -> bool:
+        """Whether this process has brought a view up to date in that way."""
         with self._lock:
-            return any(self._of_view.get((view, way)) for way in (CHANGES, COMPARE))
+            return bool(self._of_view.get((view, way)))
 
     def meets(self, view: View, moved: frozenset[str], changed: float, shown: int) -> float:
         """`changed` rows of the inputs `moved` changed, and so did `shown` rows of the view: how
@@ -175,15 +187,22 @@ class Costs:
         self,
         view: View,
         expected: Mapping[Way, float],
-        past: Mapping[Way, Sequence[float]] | None = None,
+        past: Mapping[Way, Sequence[Run]] | None = None,
     ) -> dict[Way, float]:
-        """What each way takes, given what is expected; `past` is what runs of the view took,
-        relative to what was expected: those of other processes, where this one knows none."""
+        """What each way takes, given what is expected; `past` are runs of the view in other
+        processes, where this one knows none."""
         with self._lock:
-            return {way: self._factor(view, way, past or {}) * expected[way] for way in expected}
+            return {
+                way: each * self._factor(view, way, each, past or {})
+                for way, each in expected.items()
+            }
 
-    def _factor(self, view: View, way: Way, past: Mapping[Way, Sequence[float]]) -> float:
-        """The fastest run of the view itself counts: others may have waited.
+    def _factor(
+        self, view: View, way: Way, expected: float, past: Mapping[Way, Sequence[Run]]
+    ) -> float:
+        """What a run takes, relative to what is expected, as runs alike in that say.
+
+        The fastest run of the view itself counts: others may have waited.
 
         A single one may have been the first of its kind in the process; of a full refresh there
         often is no other. For a way without known runs in this process a similar way counts, then
@@ -193,14 +212,23 @@ class Costs:
         before: Sequence[float] = ()
         others: Sequence[float] = ()
         for each in (way, _LIKE.get(way, way)):
-            own = own or self._of_view.get((view, each), ())
-            before = before or past.get(each, ())
-            others = others or self._of_all.get(each, ())
+            own = own or _alike(self._of_view.get((view, each), ()), expected)
+            before = before or _alike(past.get(each, ()), expected)
+            others = others or _alike(self._of_all.get(each, ()), expected)
         own = own or before
         if not others:
-            every = [factor for each in self._of_all.values() for factor in each]
+            every = _alike(chain.from_iterable(self._of_all.values()), expected)
             others = every if len(every) >= _ENOUGH else ()
         usual = median(others) if others else 1.0
         if not own:
             return usual
         return min(own[0], usual) if len(own) == 1 and way is not FULL else min(own)
+
+
+def _alike(runs: Iterable[Run], expected: float) -> list[float]:
+    """The factors of the runs that were expected to take about as long."""
+    return [
+        run.factor
+        for run in runs
+        if expected <= _ALIKE * run.expected and run.expected <= _ALIKE * expected
+    ]

@@ -248,7 +248,7 @@ class _Sinking:
         upto: TableVersion,
     ) -> None:
         session = ends.enter_context(self._warehouse.sessions.use())
-        local = Scratch(session)
+        local = Scratch(session, self._warehouse.tuning.fetched_bytes)
         ends.callback(local.close)
         options = stored_sink(self._sink)
         sure = is_sure(job, options.key, options.plain)

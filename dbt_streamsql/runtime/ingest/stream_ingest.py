@@ -105,8 +105,8 @@ class StreamIngest:
             span = {self.job.table: Span(after, end.position)}
             with failpoint("stream.record"):
                 self.epoch.warehouse.store.add_spans(self.epoch.fence, self.epoch.barrier(), span)
-        local = Scratch(spark)
-        most = self.epoch.warehouse.tuning.driver_rows
+        tuning = self.epoch.warehouse.tuning
+        local, most = Scratch(spark, tuning.fetched_bytes), tuning.driver_rows
         few = end is None or (end.records is not None and end.records <= most)
         few = few and progress.waiting <= most
         try:

@@ -252,7 +252,8 @@ class StreamReading:
         """What another stream of the boundary would contribute; this one does not wait until that
         has been read, since a run need not read it at all."""
         known = self.epoch.before(job.table)
-        local, progress = Scratch(spark), Progress()
+        most = self.epoch.warehouse.tuning.fetched_bytes
+        local, progress = Scratch(spark, most), Progress()
         try:
             other = StreamReading(self.epoch, job, plan_of(job), stream, self.rewrite)
             meta = other.meta(job.table) if known is not None else None

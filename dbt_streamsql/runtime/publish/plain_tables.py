@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -12,6 +13,7 @@ from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
 from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.publish.constraints import KINDS, Constraint, verify
+from dbt_streamsql.runtime.spark import native
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.staged_table import (
     StagedTable,
@@ -50,7 +52,8 @@ def run(warehouse: Warehouse, spark: SparkSession, build: Build) -> bool:
         ledger.record(staged.token, str(build.spec.name), registry.to_json(staged))
     try:
         with failpoint("staged.begin"):
-            staged.begin(spark, build.query)
+            begin = partial(staged.begin, spark, build.query)
+            native.or_without(spark, begin, str(build.spec.name))
         verify(spark, staged.staged, build.constraints, str(build.spec.name))
         ledger.confirm(staged.token)
         build.clear()

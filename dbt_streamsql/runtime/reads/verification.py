@@ -23,6 +23,7 @@ from dbt_streamsql.runtime.core.row_expiry import APPROXIMATE, CLOCKED, expired_
 from dbt_streamsql.runtime.reads import row_diff
 from dbt_streamsql.runtime.refresh.full_query import Rewrite
 from dbt_streamsql.runtime.refresh.program_runner import clock_row
+from dbt_streamsql.runtime.spark import native
 from dbt_streamsql.storage.columns import collected
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.scans import changes
@@ -61,7 +62,8 @@ def differing(
         if any(column.stored_type != column.type for column in shown):
             query = f"(SELECT {', '.join(map(_as_stored, shown))} FROM {query})"
         rows = row_diff.signed(names, query, inputs.version(table, version.snapshot))
-    with warehouse.sessions.use() as spark:
+    # What native code has computed is compared with what Spark itself computes.
+    with warehouse.sessions.use() as spark, native.without(spark):
         unversioned.looked_at(spark, plan_of(job).unversioned, 0)
         inputs.look_again(spark, held)
         # Spark cannot carry constraints of correlated sub-queries through a UNION.

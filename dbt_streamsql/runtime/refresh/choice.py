@@ -18,6 +18,7 @@ from dbt_streamsql.runtime.core.cost import (
     ESTIMATED,
     EXPECTED,
     FACTOR,
+    LONG,
     MET,
     MOVED,
     WORTH,
@@ -33,12 +34,18 @@ from dbt_streamsql.runtime.core.ways import (
     COMPARE,
     FULL,
     Query,
+    Run,
     View,
     Way,
     cheapest,
     expected_by_comparing,
     expected_from_changes,
     expected_in_full,
+)
+from dbt_streamsql.runtime.write.write_result import (
+    Mismatch,
+    TooLongRowsError,
+    TooManyRowsError,
 )
 from dbt_streamsql.storage.iceberg.commits import row_delta
 from dbt_streamsql.storage.iceberg.metadata import Metadata
@@ -49,9 +56,11 @@ _SHARE = 0.25
 """Signed rows of a view's change, as a share of its rows, above which all rows are rewritten."""
 _FEW = 10_000
 """A change of up to this many signed rows never rewrites all rows."""
-_SEARCHED = {"positions": 0.5, "lineage": 2.0, "difference": 2.0}
+_SEARCHED = {"positions": 0.17, "lineage": 2.0, "difference": 2.0}
 """The share of an input's rows that is read to find those that changed, by the kind of the change:
-of deletes by position only files that have some, else both versions."""
+of deletes by position the marks of the files that have some, else both versions."""
+_BATCH = 4096
+"""Rows that Spark reads at once: those without a deleted row are passed over."""
 _REWRITTEN = 0.01
 """Of the rows of copy-on-write commits, the share that changed; the rest lie in the same files."""
 
@@ -75,9 +84,11 @@ class Choice:
     _expected: dict[Way, float] = field(default_factory=dict, init=False)
     _seconds: dict[Way, float] = field(default_factory=dict, init=False)
     _exceeded: int | None = field(default=None, init=False)
+    _long: int | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._estimate = self._sizes()
+        self._long = self.previous.stats.get(LONG) if self.previous is not None else None
 
     def take(self, spark: SparkSession, stored: Metadata) -> str:
         """Choose; returns why all rows are to be rewritten ('' when they are not)."""
@@ -151,14 +162,19 @@ class Choice:
                 # A view is built alone, and refreshed beside others: in this process, the two
                 # are no measure of each other.
                 if not unasked:
-                    costs.learn(self._view, way, factor)
+                    costs.learn(self._view, way, Run(expected, factor))
+        if self._long is not None:
+            stats[LONG] = self._long
         for each, seconds in self._seconds.items():
             stats[ESTIMATED[each]] = round(seconds, 3)
         return stats
 
-    def give_up(self, most: int) -> None:
-        """The change of the view has more than `most` signed rows."""
-        self._exceeded = most
+    def give_up(self, found: Mismatch, stored: Metadata) -> None:
+        """The chosen way has failed, for a reason that the next choice is to know."""
+        if isinstance(found, TooManyRowsError):
+            self._exceeded = found.most
+        elif isinstance(found, TooLongRowsError):
+            self._long = stored.live_rows(stored.current)
 
     @property
     def is_read(self) -> bool:
@@ -180,12 +196,13 @@ class Choice:
     @property
     def _is_tried(self) -> bool:
         """Whether an estimate may give up the changes. Over big tables a wrong one is expensive,
-        and the first run from changes shows what they cost."""
+        and the first run from changes shows what they cost: none knows how much of a table the
+        keys of a change leave out."""
         big = self._estimate.total > self.epoch.warehouse.tuning.untried_rows
         if not big or 4 * self._estimate.changed > self._estimate.total:
             return True
-        past = self._estimate.past
-        return CHANGES in past or COMPARE in past or self.epoch.warehouse.costs.knows(self._view)
+        known = self.epoch.warehouse.costs.knows(self._view, CHANGES)
+        return known or CHANGES in self._estimate.past
 
     @property
     def _met(self) -> float | None:
@@ -212,7 +229,7 @@ class Choice:
         """The rows of each input that are read to find those that changed."""
         rows = self._rows
         return [
-            _SEARCHED[move.kind] * move.marked * rows[source]
+            _SEARCHED[move.kind] * _looked_at(move, rows[source])
             for source, move in self.moves.items()
             if move.kind in _SEARCHED
         ]
@@ -243,7 +260,7 @@ class Choice:
         return self.job.table, self.plan.fingerprint
 
     def _may_compare(self, spark: SparkSession, stored: Metadata, program: Work) -> bool:
-        tuning = self.epoch.warehouse.tuning
+        tuning, rows = self.epoch.warehouse.tuning, stored.live_rows(stored.current)
         # Over big inputs the query reads no more than a program that computes old values from
         # them.
         few = self._estimate.every <= max(tuning.compared_rows, program.rows)
@@ -251,7 +268,9 @@ class Choice:
             self.job.refresh_mode == "auto"
             and not (self.plan.is_wide or self.forgetful or self.epoch.replay)
             and few
-            and stored.live_rows(stored.current) <= tuning.compared_rows
+            and self._is_tried
+            and rows <= tuning.compared_rows
+            and (self._long is None or 2 * rows <= self._long)
             and tuning.driver_rows > 0
             and stored.live_bytes(stored.current) <= tuning.compared_bytes
             and row_delta.supported(spark, stored)
@@ -281,3 +300,10 @@ class Choice:
             None,
         )
         return Estimate(changed, total, every, by_past_runs(own), met)
+
+
+def _looked_at(move: Change, rows: int) -> float:
+    """The rows of an input of `rows` rows among which those that changed are looked for."""
+    if move.kind != "positions":
+        return rows
+    return min(move.marked * rows, float(_BATCH * move.rows))

@@ -13,10 +13,11 @@ from dbt_streamsql.plan.algebra.schema import WEIGHT
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime.core.stored_rows import COPIES, PLACE_IN_NUMBERS
-from dbt_streamsql.runtime.spark.shared_relations import DriverRows, fetch
+from dbt_streamsql.runtime.spark.shared_relations import DriverRows
 from dbt_streamsql.runtime.write import driver_writer
-from dbt_streamsql.runtime.write.write_result import Outcome
+from dbt_streamsql.runtime.write.write_result import Outcome, TooLongRowsError
 from dbt_streamsql.runtime.write.writer import Writer
+from dbt_streamsql.storage.arrow_rows import TooManyBytesError
 from dbt_streamsql.storage.conf import over_few_rows
 
 
@@ -29,18 +30,20 @@ class Comparison:
 
     def run(self, plan: CompiledPlan) -> Outcome:  # noqa: ARG002 - the signature of a program
         """Compute the rows, and write the difference. Error: `Mismatch` when it is too big."""
-        if self.writer.live <= self.writer.tuning.held_rows:
-            return self._here()
-        spark = self.writer.spark
-        with over_few_rows(spark):
-            change = fetch(spark, self._difference())
+        try:
+            if self.writer.live <= self.writer.tuning.held_rows:
+                return self._here()
+            with over_few_rows(self.writer.spark):
+                change = self.writer.local.fetch(self._difference())
+        except TooManyBytesError as error:
+            raise TooLongRowsError(error) from error
         return driver_writer.different(self.writer, change)
 
     def _here(self) -> Outcome:
         writer = self.writer
         stored = writer.rows()
         with over_few_rows(writer.spark):
-            wanted = fetch(writer.spark, f"SELECT {self._names} FROM ({self.query})")
+            wanted = writer.local.fetch(f"SELECT {self._names} FROM ({self.query})")
         found = stored.difference(wanted.data)
         gone = stored.rows.take(found.lost)
         outcome, come = driver_writer.exchanged(

@@ -77,8 +77,8 @@ def _shared(
     None where there is nothing to compute: no change, or many rows that are stored in files as
     they are, from which each view reads the columns that it needs.
     """
-    move = reading.change
-    small = move.rows <= SHARED_ROWS and reading.bytes <= epoch.warehouse.tuning.driver_bytes
+    move, tuning = reading.change, epoch.warehouse.tuning
+    small = move.rows <= SHARED_ROWS and reading.bytes <= tuning.driver_bytes
     stored = move.insert_only or reading.feed is not None
     if move.kind == "none" or (stored and not small):
         return None
@@ -87,7 +87,7 @@ def _shared(
         return None
 
     def compute() -> Shared:
-        local, newer = Scratch(spark), tables_of(spark).newer_rows()
+        local, newer = Scratch(spark, tuning.fetched_bytes), tables_of(spark).newer_rows()
         try:
             if reading.feed is not None:
                 change = local.view(reading.feed.read(spark))
@@ -95,8 +95,8 @@ def _shared(
                 files = newer.changed(reading.name, reading.meta, move)
                 change = str(inputs.read(reading.name, reading.meta, move, columns, files))
             names = ", ".join(quote(column) for column in columns)
-            how = keep if small else hold
-            return how(spark, f"SELECT {names}, {WEIGHT} FROM {change}")
+            query = f"SELECT {names}, {WEIGHT} FROM {change}"
+            return keep(spark, query, tuning.fetched_bytes) if small else hold(spark, query)
         finally:
             newer.close()
             local.close()

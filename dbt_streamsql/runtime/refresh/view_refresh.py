@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -45,10 +46,11 @@ from dbt_streamsql.runtime.refresh.comparison import Comparison
 from dbt_streamsql.runtime.refresh.full_query import FullQuery, Rewrite
 from dbt_streamsql.runtime.refresh.input_changes import readings
 from dbt_streamsql.runtime.refresh.spark_program import RunsPrograms
+from dbt_streamsql.runtime.spark import native
 from dbt_streamsql.runtime.spark.scratch import Scratch
 from dbt_streamsql.runtime.write import staging_branch
 from dbt_streamsql.runtime.write.stager import Stager, loaded
-from dbt_streamsql.runtime.write.write_result import Mismatch, Outcome, TooManyRowsError
+from dbt_streamsql.runtime.write.write_result import Mismatch, Outcome
 from dbt_streamsql.runtime.write.writer import Writer
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.commits import row_delta
@@ -84,7 +86,7 @@ class RefreshTask:
             counter = self.epoch.warehouse.sessions.job_count(spark)
             try:
                 refresh = ViewRefresh.of(self, spark)
-                version = refresh.run(spark)
+                version = native.or_without(spark, partial(refresh.run, spark), self.job.table)
             except (PySparkException, Py4JError) as error:
                 told = branch_refusal(error, Place(self.job.unique_id or self.job.table))
                 if told is None:
@@ -231,8 +233,7 @@ class ViewRefresh:
                 return self._restore(spark, follows, meta, previous)
             return self._incremental(spark, meta, previous)
         except Mismatch as found:
-            if isinstance(found, TooManyRowsError):
-                self.choice.give_up(found.most)
+            self.choice.give_up(found, meta)
             return self._full(spark, str(found), meta)
         except Exception as error:
             if not self._may_pass_in_full(error):
@@ -245,7 +246,7 @@ class ViewRefresh:
 
     def _may_pass_in_full(self, error: Exception) -> bool:
         """Whether an error may come from how the changes are applied, not from the query."""
-        strict = self.job.refresh_mode == "incremental_strict"
+        strict = self.job.refresh_mode == "incremental_strict" or native.failed(error)
         return not (strict or self.task.is_forgetful or self.epoch.replay) and is_of_a_query(error)
 
     def _own(self) -> Metadata | None:
@@ -357,7 +358,7 @@ class ViewRefresh:
         assert meta.current is not None
         origin, aged = self.stager.origin(), self.epoch.ages(self.job.table)
         tuning = self.epoch.warehouse.tuning
-        local, query = Scratch(spark), self._query(spark)
+        local, query = Scratch(spark, tuning.fetched_bytes), self._query(spark)
         writer = Writer(
             spark,
             local,

@@ -90,6 +90,16 @@ DELTA = (
 )
 """What a profile needs for Delta tables, in addition to its settings."""
 
+NATIVE = (
+    Jar(
+        "org.apache.datafusion",
+        "comet-spark-spark4.1_2.13",
+        "1.2.0",
+        "5055c43dca9e8cce83c33b1ff25646d1436c94698ca48beb3475bf60843b8d37",
+    ),
+)
+"""What `native: true` puts on the class path."""
+
 CONNECTORS = {
     "avro": (
         Jar(
@@ -130,9 +140,10 @@ CONNECTORS = {
 of a minor version fits all of that minor version."""
 
 
-def wanted(connectors: Iterable[str]) -> tuple[Jar, ...]:
+def wanted(connectors: Iterable[str], *, native: bool = False) -> tuple[Jar, ...]:
     """The jars of an embedded session with these connectors."""
-    return sum((CONNECTORS[name] for name in sorted(set(connectors))), EMBEDDED)
+    ours = EMBEDDED + (NATIVE if native else ())
+    return sum((CONNECTORS[name] for name in sorted(set(connectors))), ours)
 
 
 def ensure(jars: tuple[Jar, ...] = EMBEDDED, folder: Path | None = None) -> list[Path]:

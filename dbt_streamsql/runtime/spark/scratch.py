@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -13,7 +14,7 @@ from pyspark.sql import functions as F
 
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime.spark.shared_relations import DriverRows, rows_of, travels
-from dbt_streamsql.storage.columns import arrow_frame
+from dbt_streamsql.storage.arrow_rows import TooManyBytesError, arrow_frame
 
 _numbers = itertools.count()
 
@@ -36,9 +37,11 @@ class TempRelation:
 
 @dataclass
 class Scratch:
-    """The views and kept results of one job in one session."""
+    """The views and kept results of one job in one session; no result in the driver takes more
+    than `most` bytes of memory."""
 
     spark: SparkSession
+    most: int
     _views: list[str] = field(default_factory=list)
     _cached: list[DataFrame] = field(default_factory=list)
     _kept: dict[str, TempRelation] = field(default_factory=dict)
@@ -66,15 +69,20 @@ class Scratch:
         """
         frame = self.spark.sql(sql, args=dict(literals) if literals else None)
         if small and travels(frame):
-            rows = rows_of(frame)
-            marked = rows.data.num_rows - rows.data.column(mark).null_count if mark else 0
-            return self.keep(rows, marked)
+            with suppress(TooManyBytesError):
+                rows = rows_of(frame, self.most)
+                marked = rows.data.num_rows - rows.data.column(mark).null_count if mark else 0
+                return self.keep(rows, marked)
         name = self.cached(frame)
         if mark:
             counts = frame.agg(F.count(F.lit(1)), F.count(quote(mark))).first()
             assert counts is not None
             return self.named(name, *counts)
         return self.named(name, frame.count())
+
+    def fetch(self, sql: str, literals: Mapping[str, Any] | None = None) -> DriverRows:
+        """The rows of a query. Error: `TooManyBytesError`."""
+        return rows_of(self.spark.sql(sql, args=dict(literals) if literals else None), self.most)
 
     def cached(self, frame: DataFrame) -> str:
         """The frame under a temporary name, in Spark's cache once it has been read."""

@@ -23,7 +23,7 @@ from tenacity import Retrying, stop_after_attempt, wait_incrementing
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import check_name, quote
-from dbt_streamsql.runtime.spark import jars
+from dbt_streamsql.runtime.spark import jars, native
 from dbt_streamsql.runtime.spark.java import find_java, launch_home
 from dbt_streamsql.storage.conf import to_carry
 from dbt_streamsql.storage.java import is_connect
@@ -70,7 +70,8 @@ class SessionSettings:
     `user` is the name that a Spark Connect server knows this client by ('': the system's).
     `catalog_properties` are the catalog's own (`type`, `uri`, …), without Spark's prefix.
     `spark_properties` win over every setting made here. Both hold only strings. `connectors` are
-    names of `jars.CONNECTORS`; a Spark Connect server must have its own.
+    names of `jars.CONNECTORS`; a Spark Connect server must have its own. `native`: an embedded
+    Spark runs native code where it can.
     """
 
     method: str = "embedded"
@@ -84,6 +85,7 @@ class SessionSettings:
     catalog_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     spark_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     connectors: tuple[str, ...] = ()
+    native: bool = False
 
     def __post_init__(self) -> None:
         check_name(self.catalog, "catalog")
@@ -99,6 +101,10 @@ class SessionSettings:
             problem = "`method: connect` needs a `host`"
         elif self.method == "cluster" and not self.master:
             problem = "`method: cluster` needs a `master`, such as spark://host:7077"
+        elif self.native and self.method != "embedded":
+            problem = f"`native` is for `method: embedded`, not for {self.method}"
+        elif self.native and (why := native.obstacle()):
+            problem = f"`native` is not possible: {why}"
         elif self.method != "connect" and not self.warehouse:
             problem = f"`method: {self.method}` needs a `warehouse`"
         elif "://" in self.warehouse and not self.catalog_properties:
@@ -191,7 +197,8 @@ def catalog_file(settings: SessionSettings) -> Path | None:
 def start_settings(settings: SessionSettings) -> dict[str, str]:
     """All settings that a new Spark context is started with."""
     cores = _cores()
-    files = [str(file) for file in jars.ensure(jars.wanted(settings.connectors))]
+    needed = jars.wanted(settings.connectors, native=settings.native)
+    files = [str(file) for file in jars.ensure(needed)]
     log4j = (Path(__file__).parent / "log4j2.properties").as_uri()
     ours = {
         "spark.master": settings.master or "local[*]",
@@ -218,6 +225,8 @@ def start_settings(settings: SessionSettings) -> dict[str, str]:
         ours["spark.hadoop.fs.file.impl"] = _LOCAL_FILES
     else:
         ours["spark.jars"] = ",".join(files)  # the executors need them too
+    if settings.native:
+        ours |= native.settings(_driver_memory())
     if "://" not in settings.warehouse:
         ours["spark.sql.warehouse.dir"] = str(Path(_located(settings.warehouse)) / "spark")
     for key, value in settings.spark_properties.items():
@@ -236,6 +245,8 @@ def _classic(settings: SessionSettings) -> SparkSession:
         return _join(SparkSession.builder.getOrCreate(), settings)
     java = find_java()
     wanted = start_settings(settings)
+    if settings.native:
+        os.environ.setdefault(*native.QUIET)
     with _started_by(wanted, str(launch_home(java))):
         from dbt_streamsql.storage.tables import delta
 

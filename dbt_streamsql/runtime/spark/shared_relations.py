@@ -5,15 +5,16 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from dbt_streamsql.storage.arrow_rows import TooManyBytesError, arrow_rows
 from dbt_streamsql.storage.columns import nullable_within, type_text
 
 SHARED_ROWS = 100_000
@@ -89,17 +90,12 @@ class SharedRelations:
                     found.drop()
 
 
-def fetch(spark: SparkSession, sql: str, args: Mapping[str, Any] | None = None) -> DriverRows:
-    """Run a query and keep its rows."""
-    return rows_of(spark.sql(sql, args=dict(args) if args else None))
-
-
-def rows_of(frame: DataFrame) -> DriverRows:
-    """The rows of a frame that `travels`."""
+def rows_of(frame: DataFrame, most: int) -> DriverRows:
+    """The rows of a frame that `travels`. Error: `TooManyBytesError` over `most` bytes."""
     schema = nullable_within(frame.schema)
     if schema != frame.schema:
         frame = frame.to(schema)
-    return DriverRows(frame.toArrow(), schema)
+    return DriverRows(arrow_rows(frame, most), schema)
 
 
 def travels(frame: DataFrame) -> bool:
@@ -107,10 +103,14 @@ def travels(frame: DataFrame) -> bool:
     return "variant" not in type_text(frame.schema)
 
 
-def keep(spark: SparkSession, sql: str) -> Shared:
-    """Run a query whose rows are few, and keep them in the driver, where they can come there."""
+def keep(spark: SparkSession, sql: str, most: int) -> Shared:
+    """Run a query whose rows are few, and keep them in the driver, where they can come there: up
+    to `most` bytes."""
     frame = spark.sql(sql)
-    return rows_of(frame) if travels(frame) else _held(frame)
+    if travels(frame):
+        with suppress(TooManyBytesError):
+            return rows_of(frame, most)
+    return _held(frame)
 
 
 def hold(spark: SparkSession, sql: str) -> CachedRelation:

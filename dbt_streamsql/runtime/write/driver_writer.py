@@ -31,9 +31,9 @@ from dbt_streamsql.runtime.core.stored_rows import (
 )
 from dbt_streamsql.runtime.spark.join_conditions import match
 from dbt_streamsql.runtime.spark.scratch import TempRelation
-from dbt_streamsql.runtime.spark.shared_relations import DriverRows, fetch
+from dbt_streamsql.runtime.spark.shared_relations import DriverRows
 from dbt_streamsql.runtime.write import held_rows
-from dbt_streamsql.runtime.write.held_rows import Folded
+from dbt_streamsql.runtime.write.held_rows import Exchange
 from dbt_streamsql.runtime.write.write_result import Mismatch, Outcome
 from dbt_streamsql.storage.iceberg.access import tables_of
 from dbt_streamsql.storage.iceberg.commits.row_delta import FilesUnknown, RowDelta
@@ -159,8 +159,7 @@ def _places_of(
     """As many stored rows as a change removes. Error: `Mismatch` when there are fewer."""
     asked = _numbered(writer, change, lost)
     condition, literals = match(asked, names)
-    found = fetch(
-        writer.spark,
+    found = writer.local.fetch(
         f"SELECT /*+ BROADCAST(s) */ s.{_NUMBER}, {_PLACE} "
         f"FROM {stored(writer)} t JOIN {asked.name} s ON {condition}",
         literals,
@@ -188,7 +187,7 @@ def fold(writer: Writer, source: DriverRows, spec: Fold) -> Outcome:
     """Combine the changes of groups with the stored groups."""
     held = writer.held(spec.key)
     if held is not None:
-        found = held_rows.folded(held, source.data, spec, writer.columns, writer.types)
+        found = held_rows.fold(held, source.data, spec, writer.columns, writer.types)
         if found is not None:
             return _exchanged(writer, source, held, found)
     asked = _numbered(writer, source, range(source.data.num_rows))
@@ -224,7 +223,7 @@ def fold(writer: Writer, source: DriverRows, spec: Fold) -> Outcome:
     return _write(writer, rows, gone, _feed(writer, schema, rows, gone))
 
 
-def _exchanged(writer: Writer, source: DriverRows, held: StoredRows, found: Folded) -> Outcome:
+def _exchanged(writer: Writer, source: DriverRows, held: StoredRows, found: Exchange) -> Outcome:
     gone = held.rows.take(found.lost)
     come = found.come.cast(gone.select(list(writer.columns)).schema)
     types = {item.name: item for item in source.schema}
@@ -239,7 +238,7 @@ def _born(writer: Writer, source: DriverRows, numbers: Sequence[int], spec: Fold
     values = fold_values(spec, "", "s")
     items = ", ".join(f"{values[column]} AS {quote(column)}" for column in writer.columns)
     alive = f" WHERE {values[spec.alive]} > 0" if spec.alive else ""
-    return fetch(writer.spark, f"SELECT {items} FROM {groups} s{alive}").data
+    return writer.local.fetch(f"SELECT {items} FROM {groups} s{alive}").data
 
 
 def _take(rows: pa.Table, numbers: Sequence[int]) -> pa.Table:
@@ -251,7 +250,7 @@ def _look_up(writer: Writer, sql: str, literals: dict[str, Any]) -> DriverRows:
     # Otherwise Spark builds a row from every line of a wide table before it checks the key.
     writer.spark.conf.set(_MAX_FIELDS, 10_000)
     try:
-        return fetch(writer.spark, sql, literals)
+        return writer.local.fetch(sql, literals)
     finally:
         writer.spark.conf.unset(_MAX_FIELDS)
 
@@ -264,12 +263,14 @@ def stored(writer: Writer) -> str:
 def all_stored(writer: Writer) -> StoredRows:
     """All rows of the view, with their places: from its files, if this process can read them."""
     if writer.at_hand:
-        files = tables_of(writer.spark).file_rows(writer.table, writer.base, writer.columns)
+        files = tables_of(writer.spark).file_rows(
+            writer.table, writer.base, writer.columns, writer.local.most
+        )
         if files:
             return StoredRows.of_files(files)
     names = ", ".join(quote(name) for name in writer.columns)
     place = ", ".join(f"{value} AS {name}" for name, value in PLACE_IN_NUMBERS.items())
-    return StoredRows(fetch(writer.spark, f"SELECT {names}, {place} FROM {stored(writer)}").data)
+    return StoredRows(writer.local.fetch(f"SELECT {names}, {place} FROM {stored(writer)}").data)
 
 
 def _numbered(writer: Writer, rows: DriverRows, numbers: Sequence[int]) -> TempRelation:

@@ -40,7 +40,7 @@ class Met:
 
 
 @dataclass(frozen=True)
-class Folded:
+class Exchange:
     """The new rows of changed groups, and the numbers of the stored rows that they replace."""
 
     come: pa.Table
@@ -68,13 +68,13 @@ def met(held: StoredRows, asked: pa.Table, names: Sequence[str]) -> Met:
     )
 
 
-def folded(
+def fold(
     held: StoredRows,
     groups: pa.Table,
     spec: Fold,
     columns: Sequence[str],
     types: Mapping[str, str],
-) -> Folded | None:
+) -> Exchange | None:
     """Combine the changes of groups with the stored groups, as `fold_values` does; None where
     Spark has to."""
     if not _is_plain(spec, columns, types):
@@ -96,7 +96,7 @@ def folded(
     same = pc.and_(equal(new.select(names), old.select(names)), living)
     updated = new.filter(pc.and_(pc.invert(same), living))
     come = pa.concat_tables([updated, born.filter(pc.greater(is_born, 0))]).select(columns)
-    return Folded(come, pc.filter(there.stored, pc.invert(same).combine_chunks()))
+    return Exchange(come, pc.filter(there.stored, pc.invert(same).combine_chunks()))
 
 
 def _is_plain(spec: Fold, columns: Sequence[str], types: Mapping[str, str]) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from dbt_streamsql.runtime.core.stored_rows import StoredRows
 from dbt_streamsql.runtime.spark.scratch import TempRelation
+from dbt_streamsql.storage.arrow_rows import TooManyBytesError
 
 
 class Mismatch(Exception):
@@ -21,6 +22,13 @@ class TooManyRowsError(Mismatch):
     def __init__(self, most: int) -> None:
         super().__init__(f"its change has more than {most:,} rows: recomputing is cheaper")
         self.most = most
+
+
+class TooLongRowsError(Mismatch):
+    """The rows of a view, or those that a comparison found, are too long for the driver."""
+
+    def __init__(self, cause: TooManyBytesError) -> None:
+        super().__init__(f"it cannot be compared with its query: {cause}")
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ their change, one MERGE (`merge_writer`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
@@ -18,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from dbt_streamsql.plan.algebra import likeness
 from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX, WEIGHT, Column
-from dbt_streamsql.plan.program.fold_values import folded
+from dbt_streamsql.plan.program.fold_values import folded_rows
 from dbt_streamsql.plan.program.steps import Fold
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.core.failpoints import failpoint
@@ -28,6 +29,7 @@ from dbt_streamsql.runtime.spark.scratch import Scratch, TempRelation
 from dbt_streamsql.runtime.spark.shared_relations import DriverRows, rows_of, travels
 from dbt_streamsql.runtime.write import driver_writer, held_rows, merge_writer, staging_branch
 from dbt_streamsql.runtime.write.write_result import Mismatch, Outcome, TooManyRowsError
+from dbt_streamsql.storage.arrow_rows import TooManyBytesError
 from dbt_streamsql.storage.iceberg import metadata, staging
 from dbt_streamsql.storage.iceberg.access import tables_of
 from dbt_streamsql.storage.iceberg.commits.row_delta import RowDelta
@@ -89,8 +91,9 @@ class Writer:
         diff, gained, lost = self._consolidated(change, self.visible, self.most)
         if not gained and not lost:
             return Outcome()
-        if held := self._for_driver(diff):
-            return driver_writer.signed(self, held)
+        written = self._from_driver(diff, partial(driver_writer.signed, self))
+        if written is not None:
+            return written
         ids = self._rows_like(diff.name, lost) if lost else ""
         self._write(ids, lost, self._positive(diff.name) if gained else "")
         return Outcome(gained, lost, diff if self.feed else None)
@@ -100,8 +103,11 @@ class Writer:
         `single`."""
         if self.driver and self.small:
             rows = self.local.kept(new, small=True)
-            if held := self._for_driver(rows):
-                return driver_writer.replace(self, held, keys, key)
+            written = self._from_driver(
+                rows, partial(driver_writer.replace, self, keys=keys, key=key)
+            )
+            if written is not None:
+                return written
             new = rows.name
         return self._exchange(self._stored(keys, key).name, new, key if single else self.columns)
 
@@ -109,15 +115,16 @@ class Writer:
         """Combine the change of groups with the stored groups."""
         if self.driver and self.small:
             rows = self.local.kept(groups, small=True)
-            if held := self._for_driver(rows):
-                return driver_writer.fold(self, held, spec)
+            written = self._from_driver(rows, partial(driver_writer.fold, self, spec=spec))
+            if written is not None:
+                return written
         # Spark allows nothing in a MERGE that can raise an error.
         checked = any(part.kind == "claims" for part in spec.components)
         if self.live > self.tuning.small_table and not self.feed and spec.key and not checked:
             inserted, deleted = merge_writer.fold(self, groups, spec)
             return Outcome(inserted, deleted)
         old = self._stored(groups, spec.key).name
-        return self._exchange(old, f"({folded(spec, self.columns, groups, old)})", spec.key)
+        return self._exchange(old, f"({folded_rows(spec, self.columns, groups, old)})", spec.key)
 
     def held(self, names: Sequence[str], *, read: bool = True) -> StoredRows | None:
         """All rows of the view, to be looked up by these columns; None where Spark has to.
@@ -163,10 +170,16 @@ class Writer:
         inserted, deleted = before.inserted + after.inserted, before.deleted + after.deleted
         return Outcome(inserted, deleted, feed)
 
-    def _for_driver(self, kept: TempRelation) -> DriverRows | None:
-        """The rows, if the driver is to write the result."""
-        few = kept.count <= self.tuning.driver_rows
-        return kept.rows if self.driver and few else None
+    def _from_driver(
+        self, kept: TempRelation, write: Callable[[DriverRows], Outcome]
+    ) -> Outcome | None:
+        """Write these rows from the driver; None where Spark has to."""
+        if not self.driver or kept.rows is None or kept.count > self.tuning.driver_rows:
+            return None
+        # The stored rows that they meet may be long, although they are not.
+        with suppress(TooManyBytesError):
+            return write(kept.rows)
+        return None
 
     def commit(self, delta: RowDelta) -> str:
         """Commit a change to the branch from the driver, which also creates the branch; returns
@@ -280,11 +293,16 @@ class Writer:
         `most`: the signed rows that it may have (0: any). Error: `Mismatch` when it has more.
         """
         names, keys = likeness.grouped(self._typed(columns))
-        kept = self._within(change, names, keys, most) if most and self.small else None
+        small, kept = self.small, None
+        if most and small:
+            try:
+                kept = self._within(change, names, keys, most)
+            except TooManyBytesError:
+                small = False
         kept = kept or self.local.collect(
             f"SELECT {names}, sum({WEIGHT}) AS {WEIGHT} FROM {change} "
             f"GROUP BY {keys} HAVING sum({WEIGHT}) <> 0",
-            small=self.small,
+            small=small,
         )
         if kept.rows is not None:
             weights = kept.rows.data.column(WEIGHT).to_pylist()
@@ -305,7 +323,7 @@ class Writer:
         )
         if not travels(frame):
             return None
-        rows = rows_of(frame)
+        rows = rows_of(frame, self.local.most)
         if (pc.sum(rows.data.column(_MET)).as_py() or 0) > most:
             raise TooManyRowsError(most)
         left = rows.data.filter(pc.not_equal(rows.data.column(WEIGHT), 0)).drop_columns([_MET])

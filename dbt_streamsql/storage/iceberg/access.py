@@ -108,7 +108,7 @@ class IcebergTables(Protocol):
         """
 
     def file_rows(
-        self, name: TableName, snapshot: int, columns: Sequence[str]
+        self, name: TableName, snapshot: int, columns: Sequence[str], most: int
     ) -> list[FileRows] | None:
         """See `file_rows.read`."""
 

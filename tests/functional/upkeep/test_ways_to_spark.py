@@ -1,4 +1,5 @@
-"""The other ways to Spark: a Spark Connect server with a token, and the master of a cluster.
+"""The other ways to Spark: a Spark Connect server with a token, the master of a cluster, and native
+code in the embedded one.
 
 A process can be a client of one kind only, so each way has a test run of its own, with the same
 tests that the embedded session has in this one.
@@ -48,9 +49,12 @@ PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", 
 
 
 @pytest.mark.parametrize("share", SHARES)
-@pytest.mark.parametrize("way", ["connect_server", "standalone_master"])
+@pytest.mark.parametrize("way", ["connect_server", "standalone_master", "native"])
 def test_views_the_shop_and_a_share_of_dbts_suite_pass_by_every_way(way, share, request, tmp_path):
-    address = request.getfixturevalue(way)
+    if way == "native":
+        chosen = {spark_way.NATIVE: "1"}
+    else:
+        chosen = {spark_way.VARIABLE: request.getfixturevalue(way)}
     log = tmp_path / "pytest.log"
     with log.open("w") as out:
         try:
@@ -58,7 +62,7 @@ def test_views_the_shop_and_a_share_of_dbts_suite_pass_by_every_way(way, share, 
                 [*PYTEST, *SHARES[share]],
                 *spark_servers.pids(),
                 cwd=ROOT,
-                env={**os.environ, spark_way.VARIABLE: address},
+                env={**os.environ, **chosen},
                 stdout=out,
                 stderr=out,
             )

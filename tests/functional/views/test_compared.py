@@ -122,6 +122,22 @@ def test_by_itself_a_dear_plan_is_compared_and_a_cheap_one_is_not(
     assert engine.verify(f"{tables}.dear") == engine.verify(f"{tables}.cheap") == []
 
 
+def test_over_big_inputs_the_changes_are_tried_before_a_comparison(
+    engine, tables, tune, monkeypatch
+):
+    monkeypatch.setattr(engine.warehouse, "costs", Costs())
+    tune(engine, compared_rows=1_000_000, comparing=0.0, untried_rows=100, guarded_rows=0)
+    big, name = f"{tables}.big", f"{tables}.v"
+    engine.spark.sql(f"CREATE TABLE {big} AS SELECT id AS k, id % 7 AS g FROM range(1000)")
+    engine.create_materialized_view(name, f"SELECT g, count(*) AS n FROM {big} GROUP BY g")
+    strategies = []
+    for key in (1000, 1001):
+        engine.spark.sql(f"INSERT INTO {big} VALUES ({key}, 3)")
+        strategies.append(engine.advance().tables[name].strategy)
+        assert engine.verify(name) == []
+    assert strategies == ["fold", "compare"]
+
+
 def test_a_difference_that_the_driver_cannot_hold_is_written_in_full(engine, tables, tune):
     tune(engine, compared_rows=1_000_000, comparing=0.0, driver_rows=10)
     name = f"{tables}.v"

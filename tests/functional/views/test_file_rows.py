@@ -7,7 +7,7 @@ import pytest
 
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core.stored_rows import PLACE_IN_NUMBERS, StoredRows
-from dbt_streamsql.storage.columns import arrow_frame
+from dbt_streamsql.storage.arrow_rows import arrow_frame
 from dbt_streamsql.storage.iceberg import metadata
 from dbt_streamsql.storage.iceberg.scans import file_rows
 
@@ -37,7 +37,7 @@ def table(spark, schema):
 
 def read(spark, name, columns):
     snapshot = metadata.load(spark, name).current
-    return file_rows.read(spark, name, snapshot, columns)
+    return file_rows.read(spark, name, snapshot, columns, 1 << 20)
 
 
 def columns_of(spark, name):

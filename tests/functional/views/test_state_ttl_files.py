@@ -188,7 +188,7 @@ def compared(shop):
     """Many snapshots after many numbers are what the condition gives; how many are not read so."""
     name = TableName.parse(f"{shop.schema}.pays")
     meta = metadata.load(shop.spark, name)
-    local, views = Scratch(shop.spark), []
+    local, views = Scratch(shop.spark, 1 << 20), []
     reads = sequence_scan.Recent(
         *(shop.spark, lambda frame: views.append(1) or local.view(frame)),
         few_files=0,

@@ -25,7 +25,7 @@ from dbt_streamsql.connectors.sources.source import AT, UNSENT, Position
 from dbt_streamsql.errors import Place
 from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX
 from dbt_streamsql.quoting import quote
-from dbt_streamsql.storage.columns import arrow_frame
+from dbt_streamsql.storage.arrow_rows import arrow_frame
 
 if TYPE_CHECKING:
     from psycopg import Cursor

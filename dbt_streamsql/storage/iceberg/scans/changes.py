@@ -37,6 +37,9 @@ FEW_DELETES = 500_000
 FEW_BYTES = 8 << 20
 """Of files that one task reads as fast as several do."""
 
+_BIG = 512 << 20
+"""Bytes at which Iceberg begins another file, unless a table says otherwise."""
+
 ChangeKind = Literal[
     "none", "append", "changelog", "positions", "lineage", "added", "difference", "lost"
 ]
@@ -52,7 +55,7 @@ class Change:
     lineage, added (appended rows, found by lineage), difference or lost (the old snapshot is
     gone); `rows` bounds the number of signed rows from the snapshots' summaries (`UNCOUNTED`: not
     given there). `appended`: all new files were appended, nothing was rewritten. `marked`: the
-    share of the old snapshot's files that rows were deleted from, at most.
+    share of the old rows that are in files from which some were deleted.
     """
 
     kind: ChangeKind
@@ -136,14 +139,16 @@ def among_others(meta: Metadata, change: Change) -> Change:
 
 
 def _marked(meta: Metadata, path: Sequence[Snapshot], old: int) -> float:
-    """The share of the files that commits delete rows from: a file has one deletion vector."""
+    """The share of the rows that are in files from which commits delete some: a file has one
+    deletion vector. Files may be small beside a few big ones."""
     vectors = [
         snapshot.told("added-dvs") for snapshot in path if snapshot.count("added-position-deletes")
     ]
     files = meta.snapshots[old].told("total-data-files")
     if not files or None in vectors:
         return 1.0
-    return min(1.0, sum(found or 0 for found in vectors) / files)
+    big = max(1.0, meta.live_bytes(old) / _BIG)
+    return min(1.0, sum(found or 0 for found in vectors) / min(files, big))
 
 
 def _signed_rows(snapshot: Snapshot) -> int:

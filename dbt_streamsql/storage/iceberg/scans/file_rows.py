@@ -30,12 +30,13 @@ class FileRows:
 
 
 def read(
-    spark: SparkSession, name: TableName, snapshot: int, columns: Sequence[str]
+    spark: SparkSession, name: TableName, snapshot: int, columns: Sequence[str], most: int
 ) -> list[FileRows] | None:
     """The rows of a snapshot, by file; None where Spark has to read them.
 
-    That is where the table has other columns now, or has files that are not Parquet on this
-    machine, were written with other columns, or have deletes other than deletion vectors.
+    That is where the table has other columns now, takes more than `most` bytes of memory, or has
+    files that are not Parquet on this machine, were written with other columns, or have deletes
+    other than deletion vectors.
     """
     files = gateway_work.live_files(spark, name, snapshot)
     if files is None:
@@ -46,9 +47,10 @@ def read(
     wanted = pa.schema(schema.field(column) for column in columns)
     found = []
     for path, deleted in files.items():
-        rows = _rows(path, wanted)
+        rows = _rows(path, wanted, most)
         if rows is None:
             return None
+        most -= rows.nbytes
         found.append(_live(path, rows, deleted))
     return found
 
@@ -59,16 +61,17 @@ def numbers(most: int) -> pa.Array:
     return pc.subtract(pc.cumulative_sum(ones), 1)
 
 
-def _rows(path: str, wanted: pa.Schema) -> pa.Table | None:
+def _rows(path: str, wanted: pa.Schema, most: int) -> pa.Table | None:
     """The columns of a file, found by their ids, with the names and types of `wanted`; None where
-    it lacks some, or is elsewhere."""
+    it lacks some, takes more than `most` bytes, or is elsewhere."""
     local = local_path(path)
     if local is None:
         return None
     with pq.ParquetFile(local) as file:
         ids = {field.metadata.get(FIELD_ID.encode()): field.name for field in _with_ids(file)}
         names = [ids.get(field.metadata[FIELD_ID.encode()]) for field in wanted]
-        if None in names:
+        groups = (file.metadata.row_group(index) for index in range(file.num_row_groups))
+        if None in names or sum(group.total_byte_size for group in groups) > most:
             return None
         rows = file.read(columns=names, use_threads=False).select(names)
     return rows.rename_columns(wanted.names).cast(wanted)

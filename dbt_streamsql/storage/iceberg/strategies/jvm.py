@@ -84,9 +84,9 @@ class JvmTables:
         return row_delta.commit(self.spark, name, branch, base, origin, change)
 
     def file_rows(
-        self, name: TableName, snapshot: int, columns: Sequence[str]
+        self, name: TableName, snapshot: int, columns: Sequence[str], most: int
     ) -> list[FileRows] | None:
-        return file_rows.read(self.spark, name, snapshot, columns)
+        return file_rows.read(self.spark, name, snapshot, columns, most)
 
     def newer_rows(self) -> PlannedFiles:
         return PlannedFiles(self.spark)

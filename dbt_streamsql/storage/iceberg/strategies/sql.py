@@ -99,7 +99,7 @@ class SqlTables:
     ) -> str:
         raise NotImplementedError("over Spark Connect the driver writes no files")
 
-    def file_rows(self, _: TableName, __: int, ___: Sequence[str]) -> None:
+    def file_rows(self, _: TableName, __: int, ___: Sequence[str], ____: int) -> None:
         """Where the files are is known to the server alone."""
 
     def newer_rows(self) -> AppendedRows:

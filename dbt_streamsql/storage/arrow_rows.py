@@ -1,0 +1,96 @@
+"""Rows between Spark and this process, as Arrow tables."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import unwrap_spark_exception
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.serializers import ArrowCollectSerializer
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+from pyspark.util import _create_local_socket
+
+from dbt_streamsql.storage.java import is_connect
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+_LIMIT = "spark.driver.maxResultSize"
+"""Spark's own limit, which it names in its error: it counts before the first row arrives."""
+
+
+class TooManyBytesError(Exception):
+    """The rows of a query take more memory than the process may spend on them."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"its rows take more than {most >> 20:,} MB of memory")
+
+
+def arrow_rows(frame: DataFrame, most: int) -> pa.Table:
+    """The rows of a frame.
+
+    Error: `TooManyBytesError` when they take more than `most` bytes. Spark then stops computing
+    them; over Spark Connect, whose client gives no part of a result, all of them come here first.
+    """
+
+    if is_connect(frame.sparkSession):
+        table = frame.toArrow()
+        if table.nbytes > most:
+            raise TooManyBytesError(most)
+        return table
+    schema = to_arrow_schema(frame.schema, error_on_duplicated_field_names_in_struct=True)
+    try:
+        return _table(_batches(frame, most), schema).cast(schema)
+    except Py4JJavaError as error:
+        if _LIMIT in str(error):
+            raise TooManyBytesError(most) from error
+        raise
+
+
+def _batches(frame: DataFrame, most: int) -> list[pa.RecordBatch]:
+    """The parts of a result, in order. `DataFrame.toArrow` does the same without a limit."""
+    serializer: Any = ArrowCollectSerializer
+    rows: Any = frame._jdf  # noqa: SLF001 - no public way to read a part of a result
+    port, secret, serving = rows.collectAsArrowToPython()
+    batches: list[pa.RecordBatch] = []
+    order: list[int] = []
+    size = 0
+    try:
+        with _create_local_socket((port, secret)) as stream:
+            for part in serializer().load_stream(stream):
+                if isinstance(part, list):
+                    order = part
+                    continue
+                size += part.nbytes
+                if size > most:
+                    raise TooManyBytesError(most)
+                batches.append(part)
+    finally:
+        # The query is over: with its own error, or because its rows are not read to the end.
+        with unwrap_spark_exception() if size <= most else suppress(Exception):
+            serving.getResult()
+    return [batches[index] for index in order]
+
+
+def arrow_frame(
+    spark: SparkSession, table: pa.Table, schema: StructType | None = None
+) -> DataFrame:
+    """An Arrow table as a DataFrame, of the types of `schema` where that is given."""
+    if schema is None and not len(table):
+        # Spark Connect needs the types of an empty table.
+        return spark.createDataFrame([], from_arrow_schema(table.schema))
+    # In one chunk: at an empty one, Spark stops and loses the rows after it.
+    whole = table.combine_chunks() if len(table) else _table([], table.schema)
+    return spark.createDataFrame(whole, schema) if schema else spark.createDataFrame(whole)
+
+
+def _table(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    """The batches as a table, or one of no rows in one chunk: PySpark cannot infer the type of a
+    struct from no chunk at all."""
+    import pyarrow as pa
+
+    return pa.Table.from_batches(batches or [pa.RecordBatch.from_pylist([], schema=schema)])

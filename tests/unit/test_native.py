@@ -1,0 +1,87 @@
+"""`native: true`: where it is possible, and what runs again without native code."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import PySparkException
+
+from dbt_streamsql import StreamSqlError
+from dbt_streamsql.runtime.spark import jars, native
+from dbt_streamsql.runtime.spark.session import SessionSettings
+
+FAILURE = PySparkException("Job aborted: org.apache.comet.CometNativeException: no memory")
+
+
+class Conf(dict):
+    set = dict.__setitem__
+
+
+class Session:
+    def __init__(self, enabled):
+        self.conf = Conf({"spark.comet.enabled": enabled})
+
+
+def failing(session, error, log):
+    """Fails as long as native code is on."""
+
+    def run():
+        log.append(session.conf["spark.comet.enabled"])
+        if session.conf["spark.comet.enabled"] == "true":
+            raise error
+        return "done"
+
+    return run
+
+
+def test_what_native_code_fails_runs_once_more_without_it():
+    session, log = Session("true"), []
+    assert native.or_without(session, failing(session, FAILURE, log), "it") == "done"
+    assert log == ["true", "false"]
+    assert session.conf["spark.comet.enabled"] == "true", "the next one may use it again"
+
+
+def test_another_error_is_raised_at_once():
+    session, log = Session("true"), []
+    with pytest.raises(PySparkException, match="DIVIDE"):
+        native.or_without(session, failing(session, PySparkException("DIVIDE"), log), "it")
+    assert log == ["true"]
+
+
+def test_without_native_code_its_error_is_like_any_other():
+    session = Session("false")
+
+    def run():
+        raise FAILURE
+
+    with pytest.raises(PySparkException, match="no memory"):
+        native.or_without(session, run, "it")
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "possible"),
+    [
+        ("Linux", "x86_64", True),
+        ("Linux", "aarch64", True),
+        ("Linux", "riscv64", False),
+        ("Darwin", "arm64", False),
+    ],
+)
+def test_it_needs_a_machine_that_its_jar_has_code_for(monkeypatch, system, machine, possible):
+    monkeypatch.setattr("platform.system", lambda: system)
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    assert (native.obstacle() == "") is possible
+    if possible:
+        assert SessionSettings(warehouse="w", native=True).native
+        return
+    with pytest.raises(StreamSqlError, match=f"Comet needs Linux.*{system} on {machine}"):
+        SessionSettings(warehouse="w", native=True)
+
+
+def test_only_the_embedded_spark_has_it():
+    with pytest.raises(StreamSqlError, match="`native` is for `method: embedded`"):
+        SessionSettings(method="connect", host="h", native=True)
+
+
+def test_its_jar_comes_only_when_it_is_asked_for():
+    names = [[jar.artifact for jar in jars.wanted((), native=on)] for on in (False, True)]
+    assert set(names[1]) - set(names[0]) == {"comet-spark-spark4.1_2.13"}
