@@ -236,6 +236,9 @@ class ViewRefresh:
             self.choice.give_up(found, meta)
             return self._full(spark, str(found), meta)
         except Exception as error:
+            if native.failed(error):
+                # The refresh runs again, and writes its change once more.
+                self.stager.forget_feed(spark)
             if not self._may_pass_in_full(error):
                 raise
             how = "by comparison" if self.choice.way is COMPARE else "from its changes"

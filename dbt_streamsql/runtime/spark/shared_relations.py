@@ -76,6 +76,9 @@ class SharedRelations:
             try:
                 future.set_result(compute())
             except BaseException as error:  # noqa: BLE001 - waiting threads must get it
+                # A refresh that runs again, in another way, computes it again.
+                with self._lock:
+                    self._known.pop(key, None)
                 future.set_exception(error)
         return future.result()
 
