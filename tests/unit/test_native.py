@@ -6,6 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from dbt_streamsql import StreamSqlError
+from dbt_streamsql.adapter.session.connections import Cursor
 from dbt_streamsql.runtime.spark import jars, native
 from dbt_streamsql.runtime.spark.session import SessionSettings
 
@@ -38,6 +39,30 @@ def test_what_native_code_fails_runs_once_more_without_it():
     assert native.or_without(session, failing(session, FAILURE, log), "it") == "done"
     assert log == ["true", "false"]
     assert session.conf["spark.comet.enabled"] == "true", "the next one may use it again"
+
+
+class Frame:
+    """Rows that native code cannot give."""
+
+    def __init__(self, session):
+        self.native = session.conf["spark.comet.enabled"] == "true"
+
+    def limit(self, _):
+        return self
+
+    def collect(self):
+        if self.native:
+            raise FAILURE
+        return [(1,), (2,)]
+
+
+@pytest.mark.parametrize("fetch", ["fetchall", "fetchmany"])
+def test_rows_of_a_statement_of_dbt_come_without_it_too(fetch):
+    session = Session("true")
+    session.sql = lambda *_, **__: Frame(session)
+    cursor = Cursor(session)
+    cursor.execute("SELECT 1")
+    assert getattr(cursor, fetch)(*[2][: fetch == "fetchmany"]) == [(1,), (2,)]
 
 
 def test_another_error_is_raised_at_once():

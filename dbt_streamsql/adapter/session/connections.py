@@ -110,18 +110,21 @@ class Cursor:
             self._rows = self._fetched() if self._frame is not None else []
         return self._rows
 
-    def _fetched(self) -> list[tuple[Any, ...]]:
+    def _fetched(self, most: int | None = None) -> list[tuple[Any, ...]]:
+        def rows(frame: Any) -> list[tuple[Any, ...]]:
+            return _rows(frame if most is None else frame.limit(most))
+
         # A frame keeps the plan that it was first run with.
         return native.or_without(
             self._session,
-            lambda: _rows(self._frame),
+            lambda: rows(self._frame),
             "a query",
-            lambda: _rows(self._ask()),
+            lambda: rows(self._ask()),
         )
 
     def fetchmany(self, size: int) -> list[tuple[Any, ...]]:
         if self._rows is None and self._frame is not None:
-            return _rows(self._frame.limit(size))
+            return self._fetched(size)
         return self.fetchall()[:size]
 
     def fetchone(self) -> tuple[Any, ...] | None:

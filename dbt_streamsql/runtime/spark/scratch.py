@@ -67,7 +67,7 @@ class Scratch:
         A small result becomes a local relation, if it can: Spark then knows its exact size,
         broadcasts it without a job, and drops joins with an empty one.
         """
-        frame = self.spark.sql(sql, args=dict(literals) if literals else None)
+        frame = self._frame(sql, literals)
         if small and travels(frame):
             with suppress(TooManyBytesError):
                 rows = rows_of(frame, self.most)
@@ -82,7 +82,10 @@ class Scratch:
 
     def fetch(self, sql: str, literals: Mapping[str, Any] | None = None) -> DriverRows:
         """The rows of a query. Error: `TooManyBytesError`."""
-        return rows_of(self.spark.sql(sql, args=dict(literals) if literals else None), self.most)
+        return rows_of(self._frame(sql, literals), self.most)
+
+    def _frame(self, sql: str, literals: Mapping[str, Any] | None) -> DataFrame:
+        return self.spark.sql(sql, args=dict(literals) if literals else None)
 
     def cached(self, frame: DataFrame) -> str:
         """The frame under a temporary name, in Spark's cache once it has been read."""
