@@ -227,7 +227,7 @@ def test_event_time_where_there_was_none_needs_a_full_refresh(engine, schema, so
     define(engine, table, source, event_time="", lateness=None)
     with pytest.raises(StreamSqlError) as caught:
         define(engine, table, source)
-    assert "another event_time" in caught.value.message
+    assert "changing event_time would change the meaning" in caught.value.message
     define(engine, table, source, full_refresh=True)
     assert ids(engine, table) == [1]
     define(engine, table, source, lateness="1 s")
