@@ -191,9 +191,12 @@ class Engine:
         *,
         keep_going: bool = False,
         leave_out: Collection[str] = (),
+        overlap: bool = False,
     ) -> Report:
         """`EpochControl.advance`."""
-        return self.epochs.advance(tables, keep_going=keep_going, leave_out=leave_out)
+        return self.epochs.advance(
+            tables, keep_going=keep_going, leave_out=leave_out, overlap=overlap
+        )
 
     def revise(
         self, name: str, *, to_barrier: int | None = None, sql: str = "", mode: Mode = "auto"

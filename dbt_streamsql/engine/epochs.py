@@ -139,6 +139,7 @@ class EpochControl:
         *,
         keep_going: bool = False,
         leave_out: Collection[str] = (),
+        overlap: bool = False,
     ) -> Report:
         """One epoch over every view whose inputs changed, in dependency order.
 
@@ -146,8 +147,12 @@ class EpochControl:
         barrier, and so does everything downstream of it; the other views are published. Then its
         error is raised, or, with `keep_going`, listed in the report. The views and sinks of
         `leave_out` stay as well, without being tried.
+        `overlap`: sinks get what earlier epochs published while this one computes, and what this
+        one publishes with the next; for calls that follow one another without a pause.
         """
         with self.joined(leave_out) as epoch:
+            if overlap:
+                epoch.deliver_meanwhile(leave_out)
             errors = epoch.advance_what_can(tables, leave_out)
             versions = list(epoch.state.done.values())
             blamed = blame(errors, epoch.state.jobs)
@@ -194,6 +199,7 @@ class EpochControl:
         """The right to write: of the open epoch, or one for the block."""
         with self.lock:
             if self.current.epoch is not None:
+                self.current.epoch.settle()
                 yield self.current.epoch.state.fence
             else:
                 with self.outside() as fence:

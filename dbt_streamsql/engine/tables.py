@@ -269,6 +269,8 @@ class TableDefiner:
             try:
                 if opened is None:
                     publish.recover(self._warehouse, fence)
+                else:
+                    opened.settle()
                 job = store.jobs()[table]
                 beside = [other.table for other in side_tables(job)]
                 if keep_table:

@@ -60,6 +60,8 @@ class Runner:
         self._tell = tell
         self._project = project
         self._patience = Backoff(time.monotonic)
+        self._overlaps = not (pace.once or pace.interval)
+        """Whether an epoch follows at once, so that sinks can be delivered to in it."""
         self._failed = self._unregistered = False
         self._well = True
         """Whether the project, as it is, is registered."""
@@ -77,6 +79,9 @@ class Runner:
                 if self._pace.once:
                     break
                 self._wait(began, stop)
+            if self._overlaps and leadership.mine:
+                # No epoch follows that would deliver what the last one published.
+                self._epoch(last=True)
             self._say("stopping")
         finally:
             leadership.close()
@@ -126,11 +131,16 @@ class Runner:
             self._patience.succeeded([_PROJECT])
         self._say("project", **told)
 
-    def _epoch(self) -> None:
+    def _epoch(self, last: bool = False) -> None:
         began = time.monotonic()
         resting = self._patience.resting() - {_EPOCH, _PROJECT}
         try:
-            report = self._engine.advance(self._wanted(), keep_going=True, leave_out=resting)
+            report = self._engine.advance(
+                () if last else self._wanted(),
+                keep_going=True,
+                leave_out=resting,
+                overlap=self._overlaps and not last,
+            )
         except Exception as error:
             self._failed = True
             pause = self._patience.failed(_EPOCH)

@@ -70,6 +70,7 @@ class Epoch:
             raise
         self._running: dict[str, Future[TableVersion]] = {}
         self._held: set[str] = set()
+        self._background: deliver.InBackground | None = None
         self.delivered: dict[str, Delivered] = {}
         """The results of the sinks that had something to do, by name."""
 
@@ -128,7 +129,6 @@ class Epoch:
 
         Error: DUPLICATE_WRITER when the table has a version by another definition in this epoch.
         """
-
         if self.state.jobs.get(job.table) != job:
             self._check_free(job)
             ordered = changelog_table.in_order({**self.state.jobs, job.table: job})
@@ -169,6 +169,7 @@ class Epoch:
         with self.state.lock:
             self.state.sinks[sink.name] = sink
             new = sink.table in self.state.definitions
+        self.settle()
         if new or not deliver.same(current, sink) or not sink.delivered:
             deliver.check(self.warehouse, sink)
         else:
@@ -382,9 +383,21 @@ class Epoch:
 
     # -- the end -----------------------------------------------------------------------------
 
+    def deliver_meanwhile(self, leave_out: Collection[str]) -> None:
+        """Deliver in the background what is published already, to sinks except those in
+        `leave_out`; what this epoch publishes is left to a later one."""
+        if self._background is None:
+            by = (self.warehouse, self.state.fence, self._rewrite, leave_out)
+            self._background = deliver.InBackground(*by)
+
+    def settle(self) -> None:
+        """Wait until nothing is delivered in the background: a sink or its table is to change."""
+        if self._background is not None:
+            self._background.wait()
+
     def publish(self, leave_out: Collection[str] = ()) -> list[TableVersion]:
         """Publish everything that was staged as one barrier, deliver it to sinks except those in
-        `leave_out`, and close the epoch."""
+        `leave_out` (unless `deliver_meanwhile` was called), and close the epoch."""
         store, fence, number = self.warehouse.store, self.state.fence, self.state.number
         done = self.state.done
         moved = [
@@ -405,6 +418,8 @@ class Epoch:
                 self.abort()
             return list(done.values())
         try:
+            if self.state.definitions:
+                self.settle()
             if moved and not number:
                 number = self.state.barrier()
             if number:
@@ -434,9 +449,12 @@ class Epoch:
     def _deliver(self, leave_out: Collection[str]) -> None:
         held = self._held
         new = [sink for sink in self.state.sinks.values() if sink.table not in held]
-        fence = self.state.fence
-        deliver.register(self.warehouse, fence, self._as_they_are(new))
-        self.delivered = deliver.deliver_all(self.warehouse, fence, self._rewrite, leave_out)
+        by, background = (self.warehouse, self.state.fence), self._background
+        if background is not None:
+            self.delivered = background.results()
+        deliver.register(*by, self._as_they_are(new))
+        if background is None:
+            self.delivered = deliver.deliver_all(*by, self._rewrite, leave_out)
 
     def _as_they_are(self, new: list[Sink]) -> list[Sink]:
         """Without those that the store has already, or has in a newer state since they were
@@ -473,6 +491,7 @@ class Epoch:
 
     def _end(self) -> None:
         try:
+            self.settle()
             self.state.changes.close()
             self.state.versions.close()
         finally:

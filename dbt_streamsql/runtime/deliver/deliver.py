@@ -122,6 +122,32 @@ def deliver_all(
     return {each.sink: each for each in done if each is not None}
 
 
+class InBackground:
+    """`deliver_all` in a thread of its own, begun by an epoch that computes meanwhile.
+
+    It writes by the right of that epoch, which waits for it before it ends.
+    """
+
+    def __init__(
+        self, warehouse: Warehouse, fence: Fence, rewrite: Rewrite, leave_out: Collection[str]
+    ) -> None:
+        self._ends = ExitStack()
+        pool = self._ends.enter_context(warehouse.workers(1, "streamsql-deliver"))
+        self._results = pool.map(
+            lambda without: deliver_all(warehouse, fence, rewrite, without), [leave_out]
+        )
+
+    def wait(self) -> None:
+        """Until every delivery was made or has failed."""
+        self._ends.close()
+
+    def results(self) -> dict[str, Delivered]:
+        """The results by sink; waits for them. Raises what `deliver_all` raised."""
+        self.wait()
+        (delivered,) = self._results
+        return delivered
+
+
 def deliver(warehouse: Warehouse, fence: Fence, rewrite: Rewrite, sink: Sink) -> None:
     """Deliver to one sink what is published; raises what `deliver_all` only reports."""
     store = warehouse.store

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.inspect import history, overview
+from dbt_streamsql.runner.loop import Runner, Schedule
 from dbt_streamsql.runtime.core.failpoints import SINK_STEPS
 from tests.support.sinks import deliveries, replayed, shop  # noqa: F401 - a fixture
 from tests.support.steps import dying
@@ -256,4 +259,97 @@ def test_a_table_made_anew_with_lost_changes_says_so(engine, shop, out):  # noqa
     engine.create_materialized_view(shop.view, f"SELECT id, city, amount FROM {shop.orders}")
     assert engine.advance().sinks[shop.name].error.code == "SINK_LOST"
     shop.sink(to_files(out), full_refresh=True)
+    assert replayed(out) == shop.wanted
+
+
+def test_a_barrier_is_delivered_while_the_next_one_is_computed(engine, shop, out, observe):  # noqa: F811
+    shop.sink(to_files(out))
+    shop.put({3: ("bern", 3)})
+    engine.advance(overlap=True)
+    assert len(deliveries(out)) == 1, "it is left to the next epoch"
+    was = shop.wanted
+    shop.put({4: ("bern", 4), 1: None})
+    published, first = threading.Event(), []
+
+    def slow(step, moment):
+        if (step, moment) == ("sink.write", "before"):
+            first.append(published.wait(60))
+        if (step, moment) == ("barrier.commit", "after"):
+            published.set()
+
+    observe(slow)
+    report = engine.advance(overlap=True)
+    assert first == [True], "its target does not hold the next barrier back"
+    assert report.sinks[shop.name].barrier < report.barrier
+    assert replayed(out) == was
+    engine.advance(overlap=True)
+    assert replayed(out) == shop.wanted
+    assert shop.known.delivered == report.barrier
+
+
+@pytest.mark.parametrize("step", [*SINK_STEPS][1:])
+def test_a_delivery_beside_an_epoch_that_dies_is_repeated(engine, shop, out, step):  # noqa: F811
+    shop.sink(to_files(out))
+    shop.put({3: ("bern", 3), 1: None})
+    engine.advance(overlap=True)
+    shop.put({3: ("oslo", 4), 1: ("rome", 10)})
+    with dying(step):
+        engine.advance(overlap=True)
+    engine.advance(overlap=True)
+    engine.advance()
+    assert replayed(out) == shop.wanted
+
+
+def test_an_epoch_that_fails_lets_its_deliveries_end(engine, shop, out, observe):  # noqa: F811
+    shop.sink(to_files(out))
+    shop.put({3: ("bern", 3), 1: None})
+    engine.advance(overlap=True)
+    was = shop.wanted
+    shop.put({3: ("oslo", 4)})
+
+    def breaks(step, moment):
+        if (step, moment) == ("barrier.precommit", "before"):
+            raise RuntimeError("no barrier")
+
+    observe(breaks)
+    with pytest.raises(RuntimeError, match="no barrier"):
+        engine.advance(overlap=True)
+    assert replayed(out) == was
+    assert not shop.known.under_way
+
+
+def test_a_sink_that_is_dropped_beside_its_delivery_stays_dropped(engine, shop, out, observe):  # noqa: F811
+    shop.sink(to_files(out))
+    shop.put({3: ("bern", 3)})
+    engine.advance(overlap=True)
+    writing, dropped = threading.Event(), threading.Event()
+
+    def slow(step, moment):
+        if (step, moment) == ("sink.write", "before"):
+            writing.set()
+            dropped.wait(1)  # the drop waits for this delivery
+
+    observe(slow)
+    engine.begin()
+    engine.epochs.opened.deliver_meanwhile(())
+    assert writing.wait(60)
+    engine.drop_sink(shop.name)
+    dropped.set()
+    engine.publish()
+    assert engine.sinks.all() == []
+
+
+def test_a_runner_without_pauses_delivers_everything_before_it_ends(engine, shop, out):  # noqa: F811
+    shop.sink(to_files(out))
+    shop.put({3: ("bern", 3), 1: None})
+    stop, ticks = threading.Event(), []
+
+    def hear(event):
+        if event.kind == "tick":
+            ticks.append(event.told)
+            if any(event.told["tables"]):
+                stop.set()
+
+    assert Runner(engine, Schedule(0.0), hear).run(stop)
+    assert [bool(tick["sinks"]) for tick in ticks] == [False, True]
     assert replayed(out) == shop.wanted
