@@ -3,7 +3,8 @@
 python -m benchmarks.ivm --scale 10 --folder target/ivm     (docs/benchmarks.md)
 
 The change is one pair of refresh functions: 0.1 % of the orders come, 0.1 % go, with their lines:
-any of them, or with `--newest` those with the highest keys.
+any of them, or with `--newest` those with the highest keys. With `--keys` the keys of TPC-H are
+declared (docs/keys.md).
 Each query has its turn: its view is made, the changes of the rounds are brought in one after the
 other by `Engine.advance()`, the view is compared with its query, and then the query itself fills
 a table; with `--duckdb` it does so in DuckDB too, over the files that the tables were loaded from.
@@ -32,6 +33,7 @@ from benchmarks.progress import Progress
 from benchmarks.tpch import data as tpch
 from benchmarks.tpch import queries
 from benchmarks.tpch.changes import LAST_ORDER, Refresh
+from benchmarks.tpch.keys import declared_keys
 from benchmarks.tpch.timeline import Say, Timeline
 from benchmarks.view import IDLE_LOAD
 from dbt_streamsql.plan.definition.stored_part import STATES
@@ -131,7 +133,8 @@ def _figure(
 ) -> Figure:
     """One query's turn: the view, the epochs, the comparison, the full refreshes."""
     timeline.go(0)
-    created = world.engine.create_materialized_view(VIEW, sql, state=given.state)
+    keys = declared_keys(timeline.schema) if given.keys else ()
+    created = world.engine.create_materialized_view(VIEW, sql, state=given.state, keys=keys)
     epochs, reports = [], []
     for number in range(1, given.rounds + 1):
         timeline.go(number)
@@ -257,6 +260,7 @@ def _write(given: argparse.Namespace, figures: Sequence[Figure], facts: dict[str
             "seed": given.seed,
             "newest": given.newest,
             "state": given.state,
+            "keys": given.keys,
             "native": given.native,
         },
         "figures": [
@@ -286,6 +290,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="of the changes: %(default)s")
     what = "the newest orders come and go, not any"
     parser.add_argument("--newest", action="store_true", help=what)
+    parser.add_argument("--keys", action="store_true", help="declare the keys of TPC-H")
     what = "Spark runs native code: `native: true` of a profile"
     parser.add_argument("--native", action="store_true", help=what)
     what = "also fill a table by DuckDB, over the files that the tables were loaded from"

@@ -31,6 +31,7 @@ CODES: dict[str, str] = {
     "JAR_CHECKSUM": "A downloaded jar is not the one that was pinned.",
     "JAR_UNAVAILABLE": "A jar is not in the cache and cannot be downloaded.",
     "JAVA_MISSING": "No Java 17 or 21 was found.",
+    "KEY_UNTRUE": "A key that is declared of an input of a view does not hold.",
     "LEASE_LOST": "A reader has not renewed its lease in time.",
     "META_CONFLICT": "Another process changed the same barrier, job or table first.",
     "META_DENIED": "MetaService does not know the token, or the token lacks the permission.",

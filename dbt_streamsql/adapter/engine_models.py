@@ -16,6 +16,7 @@ from dbt_streamsql.adapter import plan_files
 from dbt_streamsql.adapter.common.error_messages import listed
 from dbt_streamsql.adapter.common.relation import StreamSqlRelation
 from dbt_streamsql.adapter.config import (
+    declared_keys,
     model_config,
     partial_update,
     plain_table,
@@ -53,12 +54,14 @@ class MaintainedAdapter(OperationsAdapter):
         relation: StreamSqlRelation,
         sql: str,
         model: Any,
+        nodes: list[Mapping[str, Any]],
         full_refresh: bool = False,
         old_relation: StreamSqlRelation | None = None,
         keep: bool = False,
     ) -> AdapterResponse:
         """Bring one materialized view up to date in this run's epoch; opens the epoch if needed.
 
+        `nodes`: what the model reads, as nodes of dbt's graph, whose declared keys are relied on.
         `keep`: with the view's current configuration, whatever the model's config says.
 
         Returns what `run_results.json` and dbt's log line show.
@@ -67,12 +70,18 @@ class MaintainedAdapter(OperationsAdapter):
             config = own_config(model, self.config)
             name = self._maintained(relation, config)
             options = self._view_options(name, config)
+            keys = declared_keys.keys_of(name, nodes)
             if keep:
                 options = self.host.engine.adapter_api.configuration(name) or options
 
         def create(engine: Engine) -> TableReport:
             return engine.create_materialized_view(
-                name, sql, unique_id=model["unique_id"], full_refresh=full_refresh, **options
+                name,
+                sql,
+                unique_id=model["unique_id"],
+                full_refresh=full_refresh,
+                keys=keys,
+                **options,
             )
 
         return self._in_epoch(create, old_relation)

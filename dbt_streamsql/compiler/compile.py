@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -43,11 +43,20 @@ from dbt_streamsql.plan.algebra.relational import (
 from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX, WEIGHT, Column
 from dbt_streamsql.plan.compiled import PLAN_VERSION, REFRESH_MODES, CompiledPlan
 from dbt_streamsql.plan.definition.stored_part import PlaceParts, StoredPart, nowhere
+from dbt_streamsql.plan.definition.table_key import TableKey
 from dbt_streamsql.plan.state import StateTtl
 from dbt_streamsql.quoting import TableName
 
 _FILE_OF_ROW = "_metadata"
 """Spark's hidden column of file tables, which gives the source file of a row."""
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """Which parts are stored, and where; and the declared keys of the tables."""
+
+    place: PlaceParts
+    keys: Collection[TableKey]
 
 
 @dataclass(frozen=True)
@@ -68,11 +77,13 @@ def compile_view(
     state_ttl: StateTtl | None = None,
     before: Mapping[str, Any] | None = None,
     place: PlaceParts = nowhere,
+    keys: Collection[TableKey] = (),
 ) -> CompiledPlan:
     """Compile one view; `state_ttl` says how long its operators keep state (None: forever).
 
     `before`: the tree of the plan that produced the stored rows, whose expired rows stay expired.
-    `place` says which parts of the query are stored, and where.
+    `place` says which parts of the query are stored, and where; `keys`: the declared keys of its
+    inputs.
 
     Errors: SQL_UNSUPPORTED, SQL_INVALID, TABLE_MISSING, RESERVED_NAME, CYCLE (the view reads
     itself), INCREMENTAL_IMPOSSIBLE (strict mode), CONFIG_INVALID (unknown mode),
@@ -88,7 +99,8 @@ def compile_view(
         )
     known = Remembering(catalog)
     forgets = _Forgets(state_ttl, before)
-    return deeply(lambda: _compiled(sql, known, table, refresh_mode, model, forgets, place))
+    stored = _Stored(place, keys)
+    return deeply(lambda: _compiled(sql, known, table, refresh_mode, model, forgets, stored))
 
 
 def _compiled(
@@ -98,7 +110,7 @@ def _compiled(
     refresh_mode: str,
     model: str,
     forgets: _Forgets,
-    place_parts: PlaceParts,
+    stored: _Stored,
 ) -> CompiledPlan:
     try:
         opened = open_views(sql, catalog, model=model or table)
@@ -135,7 +147,7 @@ def _compiled(
         return plan
     try:
         built = _built(opened, columns, catalog)
-        made = _incremental(plan, opened, built, catalog, forgets, place_parts)
+        made = _incremental(plan, opened, built, catalog, forgets, stored)
         # A different text with the same meaning needs no new rows.
         meaning = [made.tree, made.full_sql]
         return replace(made, fingerprint=_fingerprint(opened, meaning, columns, refresh_mode))
@@ -216,7 +228,7 @@ def _incremental(
     built: Built,
     catalog: Catalog,
     forgets: _Forgets,
-    place_parts: PlaceParts,
+    stored: _Stored,
 ) -> CompiledPlan:
     _check_names(built.root, plan.columns)
     schemas = Schemas(catalog, opened.tables)
@@ -229,11 +241,11 @@ def _incremental(
         root = still_forgetting(root, node_of(forgets.before))
     _refuse_unstable(root)
     # Files of inputs without versions are looked at for the view as a whole.
-    parts = () if plan.unversioned else _placed(parts_of(root), place_parts)
+    parts = () if plan.unversioned else _placed(parts_of(root), stored.place)
     whole, root = root, cut(root, parts)
     if root is not whole:
         schemas = Schemas(catalog, {**opened.tables, **_tables_of(parts, catalog)})
-    emitter = Emitter(root)
+    emitter = Emitter(root, keys=stored.keys)
     keys = _key_types(root, schemas)
     view = incrementalize(View(root, plan.columns), keys, emitter)
     inputs = tables(root)

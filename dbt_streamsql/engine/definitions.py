@@ -37,6 +37,7 @@ from dbt_streamsql.plan.definition import drift
 from dbt_streamsql.plan.definition.meaning import differing, meaning
 from dbt_streamsql.plan.definition.redefinition import METADATA, SHADOW, Redefinition
 from dbt_streamsql.plan.definition.stored_part import PlaceParts, State, nowhere
+from dbt_streamsql.plan.definition.table_key import TableKey
 from dbt_streamsql.plan.definition.unsent import Carrying
 from dbt_streamsql.plan.state import KEPT, StateTtl
 from dbt_streamsql.quoting import TableName, quote
@@ -82,8 +83,9 @@ class Definitions:
         Errors: those of `compile_view`.
         """
         stored = replace(stored, state_ttl=as_data(state_ttl))
+        keys = stored.keys
         before = tree_of(current) if current is not None else None
-        known = self.known(current, sql, refresh_mode, state_ttl, stored.state, anew=anew)
+        known = self.known(current, sql, refresh_mode, state_ttl, stored.state, keys, anew=anew)
         if current is not None and known is not None:
             stored = replace(stored, hidden=definition_of(current).hidden)
             unique_id = unique_id or current.unique_id
@@ -96,6 +98,7 @@ class Definitions:
             state_ttl=state_ttl,
             before=None if anew else before,
             place=place,
+            keys=keys,
         )
         unique_id = unique_id or (current.unique_id if current is not None else "")
         job = self._job(plan, refresh_mode, unique_id, stored)
@@ -108,6 +111,7 @@ class Definitions:
         refresh_mode: str,
         state_ttl: StateTtl | None,
         state: State,
+        keys: tuple[TableKey, ...],
         *,
         anew: bool,
     ) -> CompiledPlan | None:
@@ -116,8 +120,8 @@ class Definitions:
         if job is None:
             return None
         options = definition_of(job)
-        known = (job.sql, job.refresh_mode, options.state_ttl, options.state)
-        if known != (sql, refresh_mode, as_data(state_ttl), state):
+        known = (job.sql, job.refresh_mode, options.state_ttl, options.state, options.keys)
+        if known != (sql, refresh_mode, as_data(state_ttl), state, keys):
             return None
         plan = known_plan(job)
         if plan is None or (anew and any(ttl == KEPT for _, ttl in plan.reads)):
@@ -402,7 +406,11 @@ def options_of(job: Job) -> StoredDefinition:
     """The options of a view, without what came of them."""
     known = definition_of(job)
     return StoredDefinition(
-        known.properties, changelog=known.changelog, state=known.state, part=known.part
+        known.properties,
+        changelog=known.changelog,
+        state=known.state,
+        keys=known.keys,
+        part=known.part,
     )
 
 

@@ -15,9 +15,9 @@ from dbt_streamsql.engine.state_tables import StateTables
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Fence
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.core.epoch_state import Warehouse
+from dbt_streamsql.runtime.core.epoch_state import Warehouse, waiting
 from dbt_streamsql.runtime.core.storage_errors import translate_storage_errors
-from dbt_streamsql.runtime.epoch import Epoch, waiting
+from dbt_streamsql.runtime.epoch import Epoch
 from dbt_streamsql.runtime.publish import plain_tables, publish
 from dbt_streamsql.runtime.report import Report, blame, reports_of
 from dbt_streamsql.storage.iceberg import jvm_cleanup

@@ -11,6 +11,7 @@ from dbt_streamsql.durations import retention_of
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Retention, check_level
 from dbt_streamsql.plan.definition.stored_part import State
+from dbt_streamsql.plan.definition.table_key import TableKey
 from dbt_streamsql.plan.document import PlanDocument
 from dbt_streamsql.runtime.core.clock import Clock
 from dbt_streamsql.tuning import Tuning
@@ -73,13 +74,15 @@ class ViewOptions:
     `refresh_mode`: auto, incremental, incremental_strict or full (docs/materialized_view.md).
     `changelog`: keep its changes in `<name>__changelog`. `state`: which parts of its query are
     stored in tables of their own: auto, none, all, or the numbers of their operators
-    (docs/state.md). `state_ttl`: how long its operators keep state, as docs/state_ttl.md
-    describes (FLIP-292); a `plan` file sets it for each operator instead.
+    (docs/state.md). `keys`: declared keys of its inputs, which an epoch relies on to read less
+    (docs/keys.md). `state_ttl`: how long its operators keep state, as docs/state_ttl.md describes
+    (FLIP-292); a `plan` file sets it for each operator instead.
     """
 
     refresh_mode: str = "auto"
     changelog: bool = False
     state: State | Sequence[int] = "auto"
+    keys: Sequence[TableKey] = ()
     state_ttl: object = None
     plan: PlanDocument | None = None
 

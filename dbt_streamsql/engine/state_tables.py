@@ -18,6 +18,7 @@ from dbt_streamsql.meta.model.stored_definition import (
     known_plan,
 )
 from dbt_streamsql.plan.definition.stored_part import PlaceParts, State, StoredPart
+from dbt_streamsql.plan.definition.table_key import TableKey
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
 from dbt_streamsql.runtime.epoch import Epoch
@@ -63,21 +64,30 @@ class StateTables:
 
         return place
 
-    def defined(self, view: TableName, state: State, epoch: Epoch) -> PlaceParts:
+    def defined(
+        self, view: TableName, state: State, keys: tuple[TableKey, ...], epoch: Epoch
+    ) -> PlaceParts:
         """Where parts are stored, once those that are not have been defined in the epoch: in the
         schema of the view."""
 
         def place(parts: Sequence[StoredPart]) -> dict[str, str]:
             found = {}
             for part in self._chosen(parts, state):
-                table = self._ensured(part, view, state, epoch)
+                table = self._ensured(part, view, state, keys, epoch)
                 if table:
                     found[part.id] = table
             return found
 
         return place
 
-    def _ensured(self, part: StoredPart, view: TableName, state: State, epoch: Epoch) -> str:
+    def _ensured(
+        self,
+        part: StoredPart,
+        view: TableName,
+        state: State,
+        keys: tuple[TableKey, ...],
+        epoch: Epoch,
+    ) -> str:
         """The state table of a part, in this epoch ('': it cannot be kept from changes)."""
         with self._lock:
             known = by_part(epoch.state.jobs).get(part.id)
@@ -89,21 +99,27 @@ class StateTables:
             epoch.ensure(known)
             return known
         try:
-            return self._defined(part, table, view, state, epoch)
+            return self._defined(part, table, view, state, keys, epoch)
         finally:
             with self._lock:
                 self._defining.pop(part.id, None)
 
     def _defined(
-        self, part: StoredPart, table: str, view: TableName, state: State, epoch: Epoch
+        self,
+        part: StoredPart,
+        table: str,
+        view: TableName,
+        state: State,
+        keys: tuple[TableKey, ...],
+        epoch: Epoch,
     ) -> str:
         # The numbers of operators are those of the view.
         inner: State = state if isinstance(state, str) else "none"
         try:
             job, plan, _ = self._definitions.define(
                 *(None, table, part.sql, "auto", ""),
-                StoredDefinition(state=inner, part=part.id),
-                place=self.defined(view, inner, epoch),
+                StoredDefinition(state=inner, keys=keys, part=part.id),
+                place=self.defined(view, inner, keys, epoch),
             )
         except StreamSqlError as error:
             if not error.code.startswith("SQL_"):

@@ -33,6 +33,7 @@ from dbt_streamsql.errors import Place
 from dbt_streamsql.meta.model.stored_definition import StoredDefinition, definition_of
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.definition.stored_part import state_of
+from dbt_streamsql.plan.definition.table_key import keys_of
 from dbt_streamsql.plan.document import PlanDocument
 from dbt_streamsql.plan.state import StateTtl
 from dbt_streamsql.quoting import TableName
@@ -87,14 +88,18 @@ class TableDefiner:
         """
         place, mode = Place(into), view.refresh_mode
         ttl, state = _ttl(view, sql, place), state_of(view.state, place)
+        keys = keys_of(view.keys, self._warehouse.catalog)
         sql = self._stored(sql)
         current = self._current.jobs().get(into)
-        made = self.definitions.known(current, sql, mode, ttl, state, anew=True) or compile_view(
+        made = self.definitions.known(
+            current, sql, mode, ttl, state, keys, anew=True
+        ) or compile_view(
             *(sql, self.known),
             table=into,
             refresh_mode=mode,
             state_ttl=ttl,
             place=self._states.known(state),
+            keys=keys,
         )
         document = document_of(made, self.known)
         if view.plan is not None:
@@ -150,6 +155,7 @@ class TableDefiner:
         table = self._named(name).checked()
         place = Place(options.unique_id or str(table))
         ttl, state = _ttl(view, sql, place), state_of(view.state, place)
+        keys = keys_of(view.keys, self._warehouse.catalog)
         sql = self._stored(sql)
         # Inside: what happens to the rows depends on the definition that made them, and another
         # run may end only now.
@@ -158,10 +164,12 @@ class TableDefiner:
             job, made, change = self.definitions.define(
                 *(current, str(table), sql, view.refresh_mode),
                 options.unique_id,
-                StoredDefinition(options.properties, changelog=view.changelog, state=state),
+                StoredDefinition(
+                    options.properties, changelog=view.changelog, state=state, keys=keys
+                ),
                 state_ttl=ttl,
                 anew=options.full_refresh,
-                place=self._states.defined(table, state, epoch),
+                place=self._states.defined(table, state, keys, epoch),
             )
             if view.plan is not None:
                 check_fit(view.plan, document_of(made, self.known), place)

@@ -190,6 +190,10 @@ class CompiledPlan:
             raise StreamSqlError("INTERNAL", "no plan file was made of this plan")
         return self.document.to_json()
 
+    def without_keys(self) -> CompiledPlan:
+        """The plan of an epoch that concludes nothing from declared keys."""
+        return replace(self, steps=tuple(map(_without_keys, self.steps)))
+
     def to_stored(self) -> str:
         """The plan as stored in a definition; `from_stored` returns an equal plan."""
         body = asdict(replace(self, document=None))
@@ -240,6 +244,10 @@ class CompiledPlan:
             return cls(**body)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StreamSqlError("PLAN_MISMATCH", "not a plan", given=str(error)) from error
+
+
+def _without_keys(step: Step) -> Step:
+    return replace(step, by="") if isinstance(step, step_types.Lookup) else step
 
 
 def _step(body: dict[str, Any]) -> Step:

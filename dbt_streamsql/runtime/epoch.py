@@ -15,18 +15,18 @@ from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.definition.redefinition import METADATA, Redefinition
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.changelog import changelog_table
-from dbt_streamsql.runtime.core import definition_property
+from dbt_streamsql.runtime.core import definition_property, key_moment
 from dbt_streamsql.runtime.core.clock import Pool
 from dbt_streamsql.runtime.core.epoch_state import (
     EpochState,
     Replay,
     Version,
     Warehouse,
-    log,
     pin,
     registered,
     repin,
     unchanged,
+    waiting,
 )
 from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.core.storage_errors import reopen, translate_error
@@ -79,6 +79,7 @@ class Epoch:
     def pin_roots(self) -> None:
         """Fix the version of every outside input of every view, at one moment."""
         jobs = self.state.jobs
+        key_moment.pin_together(self.state, jobs.values())
         for source in dict.fromkeys(s for job in jobs.values() for s in job.sources):
             if source not in jobs and source not in self.state.latest:
                 try:
@@ -99,6 +100,7 @@ class Epoch:
             ours = {*self.state.jobs, *self.state.latest}
             kept = {name: at for name, at in before.pins.items() if name not in ours}
             self.state.pins.update(kept)
+            self.state.torn |= before.torn
             self.state.clock = before.clock
 
     def forget(self, table: str) -> None:
@@ -278,6 +280,7 @@ class Epoch:
         stream = stream_definition.stream_of(job)
         if stream is not None:
             return self._run_stream(job, plan, stream, change, why)
+        key_moment.check(self.state, job)
         version = RefreshTask(self.state, job, plan, change, why, self._rewrite).run()
         told = changelog_table.stage(self.state, job, version)
         if told is not None and version.mode != NOOP:
@@ -386,9 +389,8 @@ class Epoch:
     def deliver_meanwhile(self, leave_out: Collection[str]) -> None:
         """Deliver in the background what is published already, to sinks except those in
         `leave_out`; what this epoch publishes is left to a later one."""
-        if self._background is None:
-            by = (self.warehouse, self.state.fence, self._rewrite, leave_out)
-            self._background = deliver.InBackground(*by)
+        by = (self.warehouse, self.state.fence, self._rewrite, leave_out)
+        self._background = self._background or deliver.InBackground(*by)
 
     def settle(self) -> None:
         """Wait until nothing is delivered in the background: a sink or its table is to change."""
@@ -496,7 +498,3 @@ class Epoch:
             self.state.versions.close()
         finally:
             self.warehouse.store.release(self.state.fence)
-
-
-def waiting(owner: str) -> None:
-    log.warning("waiting for the run of %s on this warehouse to end (Ctrl-C to stop)", owner)

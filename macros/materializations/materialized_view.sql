@@ -8,8 +8,12 @@
   {{ run_hooks(pre_hooks, inside_transaction=True) }}
 
   {%- set keep = streamsql_keep_configuration(old_relation, target_relation) == 'keep' -%}
+  {%- set nodes = [] -%}
+  {%- for node in model.depends_on.nodes -%}
+    {%- do nodes.append(graph.sources.get(node) or graph.nodes.get(node) or {}) -%}
+  {%- endfor -%}
   {%- set response = adapter.streamsql_materialize(
-        target_relation, compiled_code, model, should_full_refresh(), old_relation, keep) -%}
+        target_relation, compiled_code, model, nodes, should_full_refresh(), old_relation, keep) -%}
   {{ write(adapter.streamsql_explained(target_relation, compiled_code)) }}
   {%- do store_result('main', response=response) %}
 

@@ -13,7 +13,7 @@ from dbt_streamsql.plan.algebra.schema import WEIGHT
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.program import steps
 from dbt_streamsql.plan.program.fold_values import folded_rows
-from dbt_streamsql.plan.program.steps import Fold, Meeting, asked
+from dbt_streamsql.plan.program.steps import Fold, Lookup, Meeting, asked
 from dbt_streamsql.quoting import quote
 from tests.differential.duck_dialect import to_duck, to_duck_type
 from tests.differential.duck_world import DuckWorld
@@ -51,8 +51,16 @@ class DuckRelations:
 
     # -- inputs ------------------------------------------------------------------------------
 
-    def expect(self, changes: Sequence[steps.Changes]) -> None:
+    def expect(self, changes: Sequence[steps.Changes], lookups: Sequence[Lookup]) -> None:
         """There is one way to read them."""
+
+    def looked_up(self, lookup: Lookup, rows: str, asking: str) -> str:
+        """Only the rows that are asked for."""
+        own, key = f"r.{quote(lookup.column)}", f"k.{quote(lookup.key)}"
+        same = f"{own} IS NOT DISTINCT FROM {key}" if lookup.nulls else f"{own} = {key}"
+        return self.relation(
+            f"SELECT * FROM {rows} r WHERE EXISTS (SELECT 1 FROM {asking} k WHERE {same})"
+        )
 
     def size(self, table: str) -> int:
         """The rows that the table has now."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql.types import (
     DateType,
     LongType,
@@ -17,11 +20,12 @@ from pyspark.sql.types import (
 from tests.support.product import TempRelation, symbol, within
 
 Rows = symbol("DriverRows", beside="rows_of")
+ranges = symbol("ranges", beside="within")
 
 ASKED = "SELECT r.a FROM {t_after} r\n  LEFT SEMI JOIN {keys} k ON "
 KINDS = {"n": LongType(), "d": DateType(), "a b": LongType(), "s": StringType()}
-RANGE = "date_from_unix_date(18262) AND date_from_unix_date(18264)"
-DAYS = [dt.date(2020, 1, 3), dt.date(2020, 1, 1)]
+RANGE = "date_from_unix_date(18262) AND date_from_unix_date(18263)"
+DAYS = [dt.date(2020, 1, 2), dt.date(2020, 1, 1)]
 
 
 def _keys(**columns):
@@ -35,7 +39,12 @@ def _keys(**columns):
 @pytest.mark.parametrize(
     ("on", "keys", "where"),
     [
-        ("r.x = k.n", {"n": [7, -2]}, "r.x BETWEEN -2 AND 7"),
+        ("r.x = k.n", {"n": [7, 6, 8, 6]}, "r.x BETWEEN 6 AND 8"),
+        (
+            "r.x = k.n",
+            {"n": [7, -2, 8]},
+            "(r.x BETWEEN -2 AND -2 OR r.x BETWEEN 7 AND 8)",
+        ),
         (
             "r.x <=> k.n AND r.`the day` = k.d",
             {"n": [3, 4], "d": DAYS},
@@ -44,6 +53,7 @@ def _keys(**columns):
         ("r.x = k.`a b`", {"a_b": [1]}, "r.x BETWEEN 1 AND 1"),
         # A NULL asks for NULLs, and texts are compared with numbers in another order.
         ("r.x <=> k.n", {"n": [1, None]}, ""),
+        ("r.x <=> k.n", {"n": []}, ""),
         ("r.x = k.s", {"s": ["1"]}, ""),
         ("r.x = k.n AND r.y <=> k.s", {"n": [1], "s": ["x"]}, "r.x BETWEEN 1 AND 1"),
     ],
@@ -65,3 +75,14 @@ def test_keys_that_the_driver_does_not_know_have_no_range():
     text = f"{ASKED}r.x = k.n"
     assert within(text, lambda _: None) == text
     assert within(text, lambda _: TempRelation(5, lambda _: "streamsql_1")) == text
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=60))
+def test_every_value_is_in_one_of_a_few_ranges_which_have_no_wide_gap(values):
+    text = ranges("x", _keys(n=values), "n")
+    found = [tuple(map(int, each)) for each in re.findall(r"BETWEEN (-?\d+) AND (-?\d+)", text)]
+    assert 1 <= len(found) <= 8
+    assert found == sorted(found)
+    for value in values:
+        assert sum(low <= value <= high for low, high in found) == 1
+    assert {end for each in found for end in each} <= set(values)

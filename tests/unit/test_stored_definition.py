@@ -24,6 +24,7 @@ from dbt_streamsql.meta.model.stored_definition import (
 from dbt_streamsql.meta.store.sql.schema import from_job
 from dbt_streamsql.plan.algebra.schema import Column
 from dbt_streamsql.plan.compiled import PLAN_VERSION, CompiledPlan
+from dbt_streamsql.plan.definition.table_key import TableKey
 from dbt_streamsql.plan.definition.unsent import Carrying
 
 PLAN = CompiledPlan(
@@ -37,6 +38,7 @@ FULL = StoredDefinition(
     changelog=True,
     state_ttl={"default": 5.0},
     state=(3, 5),
+    keys=(TableKey("lake.s.t", "k"), TableKey("lake.s.u", "k", "lake.s.t", "k")),
     part="0123456789abcdef",
     stream=STREAM,
     reads=(Column("k", "int"), Column("v", "string")),

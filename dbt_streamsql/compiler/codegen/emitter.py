@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dbt_streamsql.compiler.codegen.join_lookups import meetings
+from dbt_streamsql.compiler.codegen.join_lookups import key_of, meetings
 from dbt_streamsql.plan.algebra.expression import escape, every_hole
 from dbt_streamsql.plan.algebra.likeness import grouped, typed
-from dbt_streamsql.plan.algebra.relational import Node, Scan, walk
+from dbt_streamsql.plan.algebra.relational import CLOCK, Chosen, Node, Scan, walk
 from dbt_streamsql.plan.algebra.schema import WEIGHT
+from dbt_streamsql.plan.definition.table_key import TableKey
 from dbt_streamsql.plan.program.steps import (
     Changes,
     Collect,
+    Lookup,
     Part,
     Query,
     State,
@@ -24,6 +26,8 @@ from dbt_streamsql.plan.program.steps import (
 )
 from dbt_streamsql.quoting import quote
 
+Pairs = tuple[tuple[str, str, str], ...]
+
 _UNSAFE = re.compile(r"\W+")
 
 
@@ -33,11 +37,13 @@ class Emitter:
 
     root: Node
     steps: list[Step] = field(default_factory=list)
+    keys: Collection[TableKey] = ()
 
     def __post_init__(self) -> None:
         self._taken: set[str] = set()
         self._short: dict[str, str] = {}
         self._states: dict[tuple[str, int, str, bool], str] = {}
+        self._lookups: dict[tuple[str, ...], str] = {}
         self._meetings = meetings(self.root)
         self._changes: dict[tuple[str, int], str] = {}
         self.deltas: dict[Node, str] = {}
@@ -60,26 +66,41 @@ class Emitter:
             self.steps.append(Changes(name, table, tuple(columns), meets, ttl))
         return self._changes[table, ttl]
 
-    def state(self, scan: Scan, moment: str, *, met: bool = False) -> str:
-        """The hole for a table `before` or `after` the epoch; `met` for a join term."""
-        met = met and scan.table in self._meetings
+    def state(self, scan: Scan, moment: str, pairs: Pairs = (), frame: str = "") -> str:
+        """The hole for the rows of a table `before` or `after` the epoch.
+
+        `pairs` (column, operator, column of `frame`): the change that a join term starts from
+        joins rows by these equalities, and needs no others.
+        """
+        met = bool(frame) and scan.table in self._meetings
         key = (scan.table, scan.ttl, moment, met)
         if key not in self._states:
             self._states[key] = self._name(f"{self._table(scan.table)}_{moment}{'_met' * met}")
             self.steps.append(State(self._states[key], scan.table, moment, met, scan.ttl))
-        return "{" + self._states[key] + "}"
+        if isinstance(scan, Chosen):
+            pairs, frame = scan.pairs, scan.frame
+        rows = self._states[key]
+        for pair in pairs if scan.table != CLOCK and not scan.ttl else ():
+            rows = self._looked_up(rows, scan, moment, pair, frame)
+        return "{" + rows + "}"
+
+    def _looked_up(
+        self, rows: str, scan: Scan, moment: str, pair: tuple[str, str, str], frame: str
+    ) -> str:
+        key = (rows, *pair, frame)
+        if key not in self._lookups:
+            column, operator, other = pair
+            name = self._lookups[key] = self._name(f"{rows}_of_{frame}")
+            about = (scan.table, moment, column, frame, other, operator != "=")
+            by = key_of(scan.table, column, self.keys)
+            self.steps.append(Lookup(name, rows, *about, *by))
+        return self._lookups[key]
 
     def before(self, scan: Scan) -> str:
         return self.state(scan, "before")
 
     def after(self, scan: Scan) -> str:
         return self.state(scan, "after")
-
-    def met_before(self, scan: Scan) -> str:
-        return self.state(scan, "before", met=True)
-
-    def met_after(self, scan: Scan) -> str:
-        return self.state(scan, "after", met=True)
 
     def stored(self) -> str:
         """The hole for the rows of the view itself before the epoch."""
@@ -185,6 +206,8 @@ def _rename(step: Step, renamed: dict[str, str]) -> Step:
     if isinstance(step, Together):
         parts = (replace(part, frame=renamed.get(part.frame, part.frame)) for part in step.parts)
         return replace(step, parts=tuple(parts))
+    if isinstance(step, Lookup):
+        return replace(step, asking=renamed.get(step.asking, step.asking))
     if isinstance(step, Collect):
         return Collect(step.name, renamed.get(step.frame, step.frame))
     return step

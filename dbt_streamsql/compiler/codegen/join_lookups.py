@@ -1,12 +1,13 @@
 """Which rows of a table the changes of the other tables can join, if the join condition says so.
 
-In `A ⋈ T` on `a = t`, the term `dA ⋈ T` needs the rows of T whose `t` is in dA. If the deleted
-rows of a table must be looked up anyway, one read serves both.
+In `A ⋈ T` on `a = t`, the term `dA ⋈ T` needs the rows of T whose `t` is in dA (`Lookup`). If the
+deleted rows of a table must be looked up anyway, one read serves both (`Meeting`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 from dbt_streamsql.plan.algebra.relational import (
     CLOCK,
@@ -15,7 +16,8 @@ from dbt_streamsql.plan.algebra.relational import (
     Select,
     walk,
 )
-from dbt_streamsql.plan.program.steps import Meeting
+from dbt_streamsql.plan.definition.table_key import TableKey
+from dbt_streamsql.plan.program.steps import KeyKind, Meeting
 
 
 def meetings(root: Node) -> dict[str, tuple[Meeting, ...]]:
@@ -44,3 +46,15 @@ def meetings(root: Node) -> dict[str, tuple[Meeting, ...]]:
                     meeting = Meeting(own[1], tables[other[0]], other[1])
                     found.setdefault(tables[own[0]], []).append(meeting)
     return {table: tuple(dict.fromkeys(ways)) for table, ways in found.items()}
+
+
+def key_of(table: str, column: str, keys: Collection[TableKey]) -> tuple[KeyKind, str, str]:
+    """What the keys say of a column: `Lookup.by`, `parent` and `to`."""
+    foreign: tuple[KeyKind, str, str] = "", "", ""
+    for key in keys:
+        unique = (key.references, key.to) if key.references else (key.table, key.column)
+        if (unique[0], unique[1].lower()) == (table, column.lower()):
+            return "unique", "", ""
+        if (key.table, key.column.lower()) == (table, column.lower()):
+            foreign = "references", key.references, key.to
+    return foreign

@@ -213,14 +213,16 @@ def _side(
     child: Input, after: bool, start: Input, frame: str, node: Select, emitter: Emitter
 ) -> str:
     """An unchanged side of a term; costly nodes only for rows that the change joins."""
+    pairs = _equal_keys(node, child, start)
     if isinstance(child.node, Scan):
-        return relation(child, emitter.met_after if after else emitter.met_before)
+        moment = "after" if after else "before"
+        asked = tuple((own, "=", other) for own, other in pairs)
+        rows = emitter.state(child.node, moment, asked, frame)
+        return relation(child, lambda _: rows)
     source = emitter.after if after else emitter.before
     cut: Node = child.node
     if any(isinstance(part, Aggregate | Window | Match) for part in walk(child.node)):
-        links = {
-            own: Link(other, "=", same=False) for own, other in _equal_keys(node, child, start)
-        }
+        links = {own: Link(other, "=", same=False) for own, other in pairs}
         cut = restrict(child.node, frame, links)
     return relation(Input(child.alias, cut), source)
 

@@ -13,6 +13,7 @@ from dbt_streamsql.meta.model.records import Job, Sink
 from dbt_streamsql.plan.algebra.schema import Column
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.definition.stored_part import State
+from dbt_streamsql.plan.definition.table_key import TableKey
 from dbt_streamsql.plan.definition.unsent import Carrying
 
 
@@ -22,7 +23,8 @@ class StoredDefinition:
 
     `properties`: of the table; `hidden`: the engine's own columns; `changelog`: whether it has
     one; `state_ttl`: as `state_ttl.as_data` gives it; `state`: which parts of its query are
-    stored; `part`: the id of the part that it stores itself ('': it is no state table).
+    stored; `keys`: what is declared of its inputs; `part`: the id of the part that it stores
+    itself ('': it is no state table).
 
     Of a streaming table: `stream`, its declaration (see `stream_definition.Stream`); `reads`, the
     columns of the stream; `makes`, those of the query that are stored; `sequence`, the type of the
@@ -39,6 +41,7 @@ class StoredDefinition:
     changelog: bool = False
     state_ttl: Mapping[str, Any] = field(default_factory=dict)
     state: State = "auto"
+    keys: tuple[TableKey, ...] = ()
     part: str = ""
     stream: Mapping[str, Any] | None = None
     reads: tuple[Column, ...] = ()
@@ -60,6 +63,7 @@ class StoredDefinition:
             "changelog": self.changelog,
             "state_ttl": dict(self.state_ttl),
             "state": self.state if self.state != "auto" else None,
+            "keys": [key.as_data() for key in self.keys],
             "part": self.part,
             "early": named(self.waits),
             "carries": self.carries.to_json() if self.carries is not None else None,
@@ -111,6 +115,7 @@ def _read(job: Job) -> StoredDefinition:
         changelog=bool(config.get("changelog")),
         state_ttl=config.get("state_ttl", {}),
         state=_state(config.get("state", "auto")),
+        keys=tuple(TableKey(**key) for key in config.get("keys", ())),
         part=str(config.get("part", "")),
         stream=config.get("stream") or None,
         reads=tuple(Column(*each) for each in config.get("reads", ())),

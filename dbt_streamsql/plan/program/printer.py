@@ -9,6 +9,7 @@ from dbt_streamsql.plan.program.steps import (
     Component,
     Derived,
     Fold,
+    Lookup,
     Query,
     Replace,
     State,
@@ -26,6 +27,7 @@ def print_program(table: str, headline: str, steps: tuple[Step, ...]) -> str:
     types = ["Component", "Derived"] if any(isinstance(step, Fold) for step in steps) else []
     types += ["Meeting"] if any(isinstance(step, Changes) and step.meets for step in steps) else []
     lines = [f'"""{table}: {headline}."""', ""]
+    types += ["Lookup"] if any(isinstance(step, Lookup) for step in steps) else []
     if types:
         lines += [f"from dbt_streamsql.plan.program.steps import {', '.join(types)}", ""]
     lines += ["", "def advance(epoch):"]
@@ -44,6 +46,8 @@ def _statement(step: Step) -> str:
     if isinstance(step, State):
         met = ", met=True" if step.met else ""
         return f"{step.name} = epoch.{step.moment}({step.table!r}{met}{_ttl(step)})"
+    if isinstance(step, Lookup):
+        return f"{step.name} = epoch.looked_up({step!r}, {step.rows}, {step.asking})"
     if isinstance(step, Stored):
         return f"{step.name} = epoch.stored()"
     if isinstance(step, Query):

@@ -67,6 +67,32 @@ class Stored:
     name: str
 
 
+KeyKind = Literal["", "unique", "references"]
+"""What declared keys say of a column: it is unique in its table, or it is a foreign key."""
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """Of the frame `rows`, at least those whose `column` equals `key` in some row of `asking`.
+
+    `rows` are those of `table` at a `moment`, 'before' or 'after' the epoch. `nulls`: NULL equals
+    NULL. `by` is what declared keys say of `column`: it is `unique`, or it `references` the unique
+    column `to` of the table `parent`.
+    """
+
+    name: str
+    rows: str
+    table: str
+    moment: str
+    column: str
+    asking: str
+    key: str
+    nulls: bool = False
+    by: KeyKind = ""
+    parent: str = ""
+    to: str = ""
+
+
 @dataclass(frozen=True)
 class Query:
     """A query over earlier frames.
@@ -195,4 +221,6 @@ class Fold:
     now: int = 0
 
 
-Step = Changes | State | Stored | Query | Union | Together | Collect | Apply | Replace | Fold
+Step = (
+    Changes | State | Lookup | Stored | Query | Union | Together | Collect | Apply | Replace | Fold
+)

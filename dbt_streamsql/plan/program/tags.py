@@ -39,6 +39,7 @@ STEP_KINDS: Mapping[str, type[Any]] = {
     "Changes": steps.Changes,
     "Collect": steps.Collect,
     "Fold": steps.Fold,
+    "Lookup": steps.Lookup,
     "Query": steps.Query,
     "Replace": steps.Replace,
     "State": steps.State,

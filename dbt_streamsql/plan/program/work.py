@@ -75,6 +75,9 @@ def _frame(
     if isinstance(step, steps.State):
         rows = tables.get(step.table, 0)
         return Work(rows=rows * OF_CUT if step.met else rows)
+    if isinstance(step, steps.Lookup):
+        found_by_key = OF_CUT if step.by else 1
+        return Work(rows=frames[step.rows].rows * found_by_key)
     if isinstance(step, steps.Stored):
         return _NOTHING
     if isinstance(step, steps.Query):

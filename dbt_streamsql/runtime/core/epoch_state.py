@@ -42,7 +42,10 @@ log = logging.getLogger("dbt_streamsql")
 LISTINGS = "listings"
 """The key of a version's stats with the files of its inputs without versions, as digests."""
 
-_KEPT = (EXPIRED, APPROXIMATE, LISTINGS)
+TORN = "torn"
+"""The key of a version's stats: it was made of torn versions, see `core/key_moment.py`."""
+
+_KEPT = (EXPIRED, APPROXIMATE, LISTINGS, TORN)
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,7 @@ class EpochState:
     `sinks` are definitions that take effect when it is published. `clock` is what `now()` means in
     it, in microseconds since 1970, `watermark` how far event time comes; `replay` is set while
     views are revised. `changes` and `versions` are those of inputs that several views read.
+    `torn`: inputs whose pinned versions may break a declared key.
     """
 
     warehouse: Warehouse
@@ -144,6 +148,7 @@ class EpochState:
     latest: dict[str, TableVersion]
     number: int = 0
     pins: dict[str, Version] = field(default_factory=dict)
+    torn: set[str] = field(default_factory=set)
     done: dict[str, TableVersion] = field(default_factory=dict)
     staged: dict[str, Version] = field(default_factory=dict)
     definitions: dict[str, Job] = field(default_factory=dict)
@@ -265,6 +270,11 @@ def pin(epoch: EpochState, table: str) -> Version:
             barrier = previous.barrier if previous is not None else 0
             epoch.pins[table] = Version(name, found, snapshot, barrier)
         return epoch.pins[table]
+
+
+def waiting(owner: str) -> None:
+    """Say that another process has the right to write."""
+    log.warning("waiting for the run of %s on this warehouse to end (Ctrl-C to stop)", owner)
 
 
 def readable(job: Job | None, text: str, meta: Metadata | None = None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from pyspark.sql import Row
+from pyspark.sql import Row, SparkSession
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
@@ -18,9 +18,9 @@ from dbt_streamsql.plan.definition.redefinition import METADATA
 from dbt_streamsql.plan.moments import AFTER, BEFORE, Moments
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.changelog.changelog_query import columns_of
-from dbt_streamsql.runtime.core.epoch_state import Warehouse, readable, registered
+from dbt_streamsql.runtime.core.epoch_state import TORN, Warehouse, readable, registered
 from dbt_streamsql.runtime.core.row_expiry import APPROXIMATE, CLOCKED, expired_at
-from dbt_streamsql.runtime.reads import row_diff
+from dbt_streamsql.runtime.reads import key_check, row_diff
 from dbt_streamsql.runtime.refresh.full_query import Rewrite
 from dbt_streamsql.runtime.refresh.program_runner import clock_row
 from dbt_streamsql.runtime.spark import native
@@ -44,7 +44,7 @@ def differing(
     The expected rows of a view that has forgotten something follow from its last epoch: the rows
     of the view before it, and its inputs then and now, as `oracle` says.
     Errors: DEFINITION_MISSING, NOT_A_VIEW, STATE_FORGOTTEN, CONSISTENCY_UNAVAILABLE when a version
-    that is to be compared has been expired.
+    that is to be compared has been expired, KEY_UNTRUE.
     """
     store = warehouse.store
     version = store.latest(str(table))
@@ -66,6 +66,7 @@ def differing(
     with warehouse.sessions.use() as spark, native.without(spark):
         unversioned.looked_at(spark, plan_of(job).unversioned, 0)
         inputs.look_again(spark, held)
+        _check_keys(warehouse, spark, job, version, held)
         # Spark cannot carry constraints of correlated sub-queries through a UNION.
         spark.conf.set(_CONSTRAINTS, False)
         try:
@@ -74,6 +75,27 @@ def differing(
             spark.conf.unset(_CONSTRAINTS)
     floats = {c["name"] for c in job.columns if c["type"] in {"float", "double"}}
     return row_diff.beyond_rounding(found, floats) if floats else found
+
+
+def _check_keys(
+    warehouse: Warehouse,
+    spark: SparkSession,
+    job: Job,
+    version: TableVersion,
+    held: dict[TableName, Metadata],
+) -> None:
+    """Check the declared keys of the tables that a view reads, as it has read them."""
+    declared = definition_of(job).keys
+    if not declared or TORN in version.stats:
+        return
+    read = _read(warehouse, version, held)
+
+    def rows(table: str) -> str:
+        name = TableName.parse(table)
+        return inputs.version(name, read[table], held[name])
+
+    known = [key for key in declared if {key.table, key.references} - {""} <= read.keys()]
+    key_check.check(spark, known, rows, job.unique_id or job.table)
 
 
 def _as_stored(column: Column) -> str:

@@ -18,6 +18,7 @@ from dbt_streamsql.plan.program.steps import (
     Component,
     Derived,
     Fold,
+    Lookup,
     Meeting,
     Step,
 )
@@ -39,8 +40,9 @@ class Relations(Protocol):
     It receives Spark SQL over its own relations. Tables are inputs of the view.
     """
 
-    def expect(self, changes: Sequence[steps.Changes]) -> None:
-        """Announce the changes that a program reads, before it requests the first of them."""
+    def expect(self, changes: Sequence[steps.Changes], lookups: Sequence[Lookup]) -> None:
+        """Announce the changes that a program reads, before it requests the first of them, and the
+        rows that it looks up."""
 
     def size(self, table: str) -> int:
         """About how many rows an input has at this barrier."""
@@ -64,6 +66,9 @@ class Relations(Protocol):
 
     def stored(self) -> str:
         """The rows of the view itself before this epoch."""
+
+    def looked_up(self, lookup: Lookup, rows: str, asking: str) -> str:
+        """Of `rows`, at least those that the rows of `asking` ask for."""
 
     def suited(self, text: str, frames: Mapping[str, Frame]) -> str:
         """The text of a query with only those hints that hold in this epoch."""
@@ -144,6 +149,12 @@ class ProgramRunner:
         if table == CLOCK:
             return clock_row(self.clock[1])
         return self.relations.after(table, met=met, ttl=ttl)
+
+    def looked_up(self, lookup: Lookup, rows: Frame, asking: Frame) -> Frame:
+        """Of `rows`, at least those that are asked for; see `steps.Lookup`."""
+        if rows is None or asking is None:
+            return rows
+        return self.relations.looked_up(lookup, rows, asking)
 
     def stored(self) -> Frame:
         """The rows of the view itself before this epoch."""
@@ -231,7 +242,8 @@ class ProgramRunner:
         """Run a plan's steps, the same as in its printed program."""
         named: dict[str, Frame] = {"": None}
         found = [step for step in plan.steps if isinstance(step, steps.Changes)]
-        self.relations.expect(found)
+        lookups = [step for step in plan.steps if isinstance(step, Lookup)]
+        self.relations.expect(found, lookups)
         # The biggest input comes last: by then the changes that meet it are known.
         for each in sorted(found, key=lambda each: self._size(each.table)):
             self.changes(each.table, each.columns, each.meets, each.ttl)
@@ -247,6 +259,8 @@ class ProgramRunner:
         if isinstance(step, steps.State):
             read = self.before if step.moment == "before" else self.after
             named[step.name] = read(step.table, met=step.met, ttl=step.ttl)
+        elif isinstance(step, Lookup):
+            named[step.name] = self.looked_up(step, named[step.rows], named[step.asking])
         elif isinstance(step, steps.Stored):
             named[step.name] = self.stored()
         elif isinstance(step, steps.Query):

@@ -10,11 +10,13 @@ from functools import partial
 
 from dbt_streamsql.plan.algebra.schema import WEIGHT
 from dbt_streamsql.plan.program import steps
-from dbt_streamsql.plan.program.steps import Fold, Meeting, asked
+from dbt_streamsql.plan.program.steps import Fold, Lookup, Meeting, asked
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.core.row_expiry import Expiry
+from dbt_streamsql.runtime.refresh.key_matches import KeyMatches, changed_keys, updated_keys
 from dbt_streamsql.runtime.refresh.program_runner import Frame, Known
 from dbt_streamsql.runtime.spark import join_conditions
+from dbt_streamsql.runtime.spark.scratch import TempRelation
 from dbt_streamsql.runtime.spark.shared_relations import DriverRows, Shared
 from dbt_streamsql.runtime.write.change_feed import Feed
 from dbt_streamsql.runtime.write.write_result import Outcome
@@ -74,26 +76,39 @@ class SparkRelations:
         self.writer.small = self._hinted
         self.recent = Recent(self.spark, self.local.view)
         self._rows_met: dict[str, str] = {}
-        big = tuning.big_rows
-        self._beside_big = any(self.size(table) >= big for table in self.reads)
+        self._lookups: Sequence[Lookup] = ()
+        self._columns: dict[str, tuple[str, ...]] = {}
+        self._changed: dict[str, Frame] = {}
+        self._missing: dict[tuple[str, str, str], TempRelation] = {}
+        self._beside_big = any(map(self._is_big, self.reads))
 
     # -- inputs ------------------------------------------------------------------------------
 
-    def expect(self, changes: Sequence[steps.Changes]) -> None:
-        """Which tables are read by options in their SQL: see `Recent.fixed`."""
+    def expect(self, changes: Sequence[steps.Changes], lookups: Sequence[Lookup]) -> None:
+        """Which tables are read by options in their SQL: see `Recent.fixed`. In big tables only
+        the rows are looked up that are needed."""
         self.recent.fixed = frozenset(step.table for step in changes if not step.ttl)
+        self._columns = {step.table: step.columns for step in changes if not step.ttl}
+        self._lookups = [each for each in lookups if self._is_big(each.table)]
 
     def size(self, table: str) -> int:
         """The rows that its snapshot counts."""
         read = self.reads[table]
         return read.meta.live_rows(read.change.new)
 
+    def _is_big(self, table: str) -> bool:
+        return table in self.reads and self.size(table) >= self.writer.tuning.big_rows
+
     def changes(
         self, table: str, columns: Sequence[str], meets: Sequence[Meeting], known: Known
     ) -> Frame:
         """The consolidated signed rows of what a table gained and lost."""
         found = self._around(table, tuple(columns), meets, known)
-        return found or self._changes(self.reads[table], tuple(columns))
+        found = found or self._changes(self.reads[table], tuple(columns))
+        if self._hinted and self._lookups:
+            found = self._collected(found)
+        self._changed[table] = found
+        return found
 
     def _changes(self, read: InputChange, columns: tuple[str, ...]) -> Frame:
         if read.change.kind == "none":
@@ -126,13 +141,14 @@ class SparkRelations:
         ways = asked(table, meets, moved)
         if not ways or not self._hinted or read.shared or read.feed:
             return None
-        big = self.size(table) >= self.writer.tuning.big_rows
-        if not big or not changes.is_flagged(read.meta, read.change):
+        if not self._is_big(table) or not changes.is_flagged(read.meta, read.change):
             return None
         others = {way.other for way in ways}
         if not {(other, 0) for other in others} <= set(known):
             return None
         known |= {(other, 0): self._collected(known[other, 0]) for other in others}
+        if all(self._is_in_changes(table, way, known[way.other, 0]) for way in ways):
+            return None
         keys: dict[str, list[str]] = {}
         for way in ways:
             if (change := known[way.other, 0]) is not None:
@@ -144,6 +160,23 @@ class SparkRelations:
         rows = self.local.collect(sql, small=False).name
         self._rows_met[table] = rows
         return changes.changes_from_matches(rows, read.meta, columns)
+
+    def _is_in_changes(self, table: str, way: Meeting, other: Frame) -> bool:
+        """Whether declared keys say that no row of a table has to be looked up for that change."""
+        by = {
+            each.by: each
+            for each in self._lookups
+            if (each.table, each.column) == (table, way.column)
+        }
+        if other is None or "unique" in by:
+            return True
+        if "references" not in by or by["references"].parent != way.other:
+            return False
+        known = self.local.known(other)
+        if known is not None and known.rows is not None:
+            return not len(updated_keys(known.rows, way.other_column))
+        keys = changed_keys(other, way.other_column)
+        return not self.local.collect(f"SELECT k FROM ({keys}) WHERE updated", small=True).count
 
     def _collected(self, frame: Frame) -> Frame:
         if frame is None:
@@ -209,6 +242,46 @@ class SparkRelations:
     def stored(self) -> str:
         """The rows of the snapshot that the write starts from."""
         return inputs.version(self.writer.table, self.writer.base)
+
+    def looked_up(self, lookup: Lookup, rows: str, asking: str) -> str:
+        """From the changes alone where declared keys allow it, else in the ranges of the values
+        that are looked up; rows of a small table as they are."""
+        if lookup not in self._lookups or lookup.table in self._rows_met:
+            return rows
+        matches = self._matches(lookup, asking)
+        if matches is None:
+            return self._within(rows, lookup.column, asking, lookup.key, nulls=lookup.nulls)
+        at = (matches.own, matches.asking, lookup.column)
+        if at not in self._missing:
+            found = matches.missing_rows(self.local.known)
+            self._missing[at] = (
+                self.local.keep(found)
+                if found is not None
+                else self.local.collect(matches.missing, small=True)
+            )
+        missing = self._missing[at]
+        if not missing.count:
+            return matches.rows(rows, "")
+        return matches.rows(self._within(rows, lookup.column, missing.name, "k"), missing.name)
+
+    def _matches(self, lookup: Lookup, asking: str) -> KeyMatches | None:
+        """How declared keys answer a lookup; None if they do not."""
+        kept, parent = self.local.known(asking), lookup.parent or lookup.table
+        own, other = self._changed.get(lookup.table), self._changed.get(parent)
+        if not lookup.by or own is None or other is None or kept is None:
+            return None
+        if lookup.by == "references" and lookup.to not in self._columns[parent]:
+            return None
+        if lookup.nulls and (kept.rows is None or kept.rows.data.column(lookup.key).null_count):
+            return None
+        return KeyMatches(lookup, own, other, asking, self._columns[lookup.table])
+
+    def _within(self, rows: str, column: str, keys: str, key: str, *, nulls: bool = False) -> str:
+        """The rows in the ranges of some keys, if the driver has them."""
+        kept, ranges = self.local.known(keys), ""
+        if kept is not None:
+            ranges = join_conditions.ranges(quote(column), kept, key, nulls=nulls)
+        return f"(SELECT * FROM {rows} WHERE {ranges})" if ranges else rows
 
     def suited(self, text: str, frames: Mapping[str, Frame]) -> str:
         """Without broadcast hints where the change is big; next to big tables, with the ranges of

@@ -26,8 +26,10 @@ from dbt_streamsql.plan.definition.redefinition import (
     Redefinition,
 )
 from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.runtime.core import key_moment
 from dbt_streamsql.runtime.core.epoch_state import (
     LISTINGS,
+    TORN,
     EpochState,
     Version,
     log,
@@ -204,6 +206,8 @@ class ViewRefresh:
             "plan": self.plan.fingerprint,
             **self.expiry.stats(version, self.previous),
         }
+        if key_moment.is_torn(self.epoch, self.job):
+            stats[TORN] = True
         if self.listings and all(self.listings.values()):
             stats[LISTINGS] = self.listings
         replay = self.epoch.replay
@@ -391,7 +395,8 @@ class ViewRefresh:
             program = self.epoch.warehouse.programs(reads, writer, clock, self.expiry)
         try:
             with staging.stamped(spark, origin):
-                outcome = program.run(self.plan)
+                relies = key_moment.relies(self.epoch, self.job, previous)
+                outcome = program.run(self.plan if relies else self.plan.without_keys())
             if outcome.changed:
                 self.stager.write_feed(spark, outcome, meta, [c.name for c in self.plan.columns])
         finally:

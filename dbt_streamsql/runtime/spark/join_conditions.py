@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import (
@@ -34,6 +35,13 @@ _RANGED: tuple[type[DataType], ...] = (
 
 _MONOTONE: tuple[type[DataType], ...] = (LongType, IntegerType, ShortType, ByteType, DateType)
 """Of these, the types that compare with another type on the other side in the same order."""
+
+_MOST_RANGES = 8
+"""Ranges into which the values of a key are divided at most: Spark plans each of them."""
+
+_WIDE = 0.05
+"""The share of the whole range from which on a gap is worth a range more."""
+
 _NAME = r"(`[^`{}]+`|\w+)"
 _EQUAL = rf"r\.{_NAME} (?:=|<=>) k\.{_NAME}"
 _ASKED = re.compile(
@@ -52,18 +60,45 @@ def within(text: str, kept: Callable[[str], TempRelation | None]) -> str:
         keys = kept(asked["keys"])
         if keys is None or keys.rows is None:
             return asked[0]
-        types = {field.name: field.dataType for field in keys.rows.schema}
-        terms = []
-        for own, key in re.findall(_EQUAL, asked["on"]):
-            name = key.strip("`")
-            data, kind = keys.rows.data.column(name), types[name]
-            if isinstance(kind, _MONOTONE) and len(data) and not data.null_count:
-                ends = _ends(data, kind)
-                low, high = (_written(end, kind) for end in ends)
-                terms.append(f"r.{own} BETWEEN {low} AND {high}")
-        return f"{asked[0]} WHERE {' AND '.join(terms)}" if terms else asked[0]
+        pairs = re.findall(_EQUAL, asked["on"])
+        terms = [ranges(f"r.{own}", keys, key.strip("`"), nulls=True) for own, key in pairs]
+        where = " AND ".join(filter(None, terms))
+        return f"{asked[0]} WHERE {where}" if where else asked[0]
 
     return _ASKED.sub(ranged, text)
+
+
+def ranges(own: str, keys: TempRelation, key: str, *, nulls: bool = False) -> str:
+    """A condition that holds where the SQL `own` has one of the values of the column `key`: the
+    ranges in which they lie ('': they are unknown, or of a type without such ranges).
+
+    `nulls`: NULL matches NULL.
+    """
+    if keys.rows is None:
+        return ""
+    kind = next(field.dataType for field in keys.rows.schema if field.name == key)
+    data = keys.rows.data.column(key)
+    if not isinstance(kind, _MONOTONE) or (nulls and data.null_count):
+        return ""
+    data = data.cast(pa.int32()) if isinstance(kind, DateType) else data
+    values = np.sort(data.drop_null().to_numpy())
+    if not len(values):
+        return ""
+    terms = [
+        f"{own} BETWEEN {_written(low, kind)} AND {_written(high, kind)}"
+        for low, high in _clusters(values)
+    ]
+    return terms[0] if len(terms) == 1 else f"({' OR '.join(terms)})"
+
+
+def _clusters(values: Any) -> list[tuple[int, int]]:
+    """The ends of the few ranges in which sorted numbers lie, without their widest gaps."""
+    gaps = np.diff(values.astype(np.float64))
+    widest = np.sort(np.argsort(gaps)[::-1][: _MOST_RANGES - 1])
+    cuts = widest[gaps[widest] >= _WIDE * (float(values[-1]) - float(values[0]))]
+    cuts = cuts[gaps[cuts] > 1]
+    begins, ends = np.append(0, cuts + 1), np.append(cuts, len(values) - 1)
+    return [(int(values[b]), int(values[e])) for b, e in zip(begins, ends, strict=True)]
 
 
 def _ends(data: Any, kind: DataType) -> tuple[Any, Any]:
