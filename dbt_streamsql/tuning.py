@@ -76,7 +76,8 @@ class Tuning:
     """Changed rows above which the hints to broadcast a change are dropped (or `driver_bytes`)."""
 
     big_rows: int = 1_000_000
-    """Rows from which on a table is read once for both its change and other changes' joins."""
+    """Rows from which on a table is read once for both its change and other changes' joins, and in
+    the ranges of the values that are looked up; declared keys are used for such tables only."""
 
     stored_above: int = -1
     """Rows of what an inner grouping, window or limit reads from which on its own rows are stored

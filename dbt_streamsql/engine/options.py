@@ -82,7 +82,7 @@ class ViewOptions:
     refresh_mode: str = "auto"
     changelog: bool = False
     state: State | Sequence[int] = "auto"
-    keys: Sequence[TableKey] = ()
+    keys: Sequence[TableKey | Mapping[str, str]] = ()
     state_ttl: object = None
     plan: PlanDocument | None = None
 

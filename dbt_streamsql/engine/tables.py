@@ -132,7 +132,8 @@ class TableDefiner:
         if (mode == "full") != (document.mode == "full"):
             mode = "full" if document.mode == "full" else "auto"
         table = TableOptions(properties=known.pop("properties", {}))
-        view = ViewOptions(mode, plan=document, **known)
+        keys = definition_of(job).keys if job is not None else ()
+        view = ViewOptions(mode, plan=document, keys=keys, **known)
         return self.create_materialized_view(name, document.sql, view, table)
 
     @translate_storage_errors

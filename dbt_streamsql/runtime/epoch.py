@@ -100,7 +100,7 @@ class Epoch:
             ours = {*self.state.jobs, *self.state.latest}
             kept = {name: at for name, at in before.pins.items() if name not in ours}
             self.state.pins.update(kept)
-            self.state.torn |= before.torn
+            self.state.together, self.state.torn = before.together, before.torn
             self.state.clock = before.clock
 
     def forget(self, table: str) -> None:

@@ -160,7 +160,7 @@ SPARK: dict[str, Planted] = {
     ),
     "torn-relied-on": (
         "relies",
-        "not torn and epoch.replay is None",
+        "epoch.replay is None and ONE_MOMENT in previous.stats and is_one(epoch, job)",
         "epoch.replay is None",
         "keys are relied on where their tables were read at different moments",
         "meanwhile_are_read",

@@ -42,10 +42,11 @@ log = logging.getLogger("dbt_streamsql")
 LISTINGS = "listings"
 """The key of a version's stats with the files of its inputs without versions, as digests."""
 
-TORN = "torn"
-"""The key of a version's stats: it was made of torn versions, see `core/key_moment.py`."""
+ONE_MOMENT = "one_moment"
+"""The key of a version's stats: the tables of declared keys were read as they were at one moment,
+see `core/key_moment.py`."""
 
-_KEPT = (EXPIRED, APPROXIMATE, LISTINGS, TORN)
+_KEPT = (EXPIRED, APPROXIMATE, LISTINGS, ONE_MOMENT)
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,8 @@ class EpochState:
     `sinks` are definitions that take effect when it is published. `clock` is what `now()` means in
     it, in microseconds since 1970, `watermark` how far event time comes; `replay` is set while
     views are revised. `changes` and `versions` are those of inputs that several views read.
-    `torn`: inputs whose pinned versions may break a declared key.
+    `together`: inputs that were pinned as they were at one moment; `torn`: those whose versions
+    may break a declared key.
     """
 
     warehouse: Warehouse
@@ -148,6 +150,7 @@ class EpochState:
     latest: dict[str, TableVersion]
     number: int = 0
     pins: dict[str, Version] = field(default_factory=dict)
+    together: set[str] = field(default_factory=set)
     torn: set[str] = field(default_factory=set)
     done: dict[str, TableVersion] = field(default_factory=dict)
     staged: dict[str, Version] = field(default_factory=dict)
@@ -305,6 +308,9 @@ def repin(epoch: EpochState, table: str) -> None:
 
 def unchanged(version: TableVersion, inputs: dict[str, int | None]) -> TableVersion:
     """The record of an unchanged table; its barrier is filled in when there is one."""
+    stats = {key: version.stats[key] for key in _KEPT if key in version.stats}
+    if inputs != version.inputs:
+        stats.pop(ONE_MOMENT, None)
     return replace(
         version,
         barrier=0,
@@ -319,7 +325,7 @@ def unchanged(version: TableVersion, inputs: dict[str, int | None]) -> TableVers
         jobs=0,
         seconds=0.0,
         inputs=inputs,
-        stats={key: version.stats[key] for key in _KEPT if key in version.stats},
+        stats=stats,
     )
 
 

@@ -13,7 +13,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.meta.model.stored_definition import definition_of
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.core.epoch_state import TORN, EpochState, pin
+from dbt_streamsql.runtime.core.epoch_state import ONE_MOMENT, EpochState, pin
 from dbt_streamsql.storage.inputs import inputs
 from dbt_streamsql.storage.inputs.file_tables import NoVersionsError
 
@@ -26,7 +26,8 @@ def pin_together(epoch: EpochState, jobs: Iterable[Job]) -> None:
     tables = {table for job in jobs for table in _tables(epoch, job)}
     try:
         for _ in range(_TRIES):
-            if not (moved := _pinned_before(epoch, tables)):
+            if not (moved := _moved(epoch, tables)):
+                epoch.together |= tables
                 return
             with epoch.lock:
                 for table in moved:
@@ -37,22 +38,22 @@ def pin_together(epoch: EpochState, jobs: Iterable[Job]) -> None:
 
 
 def check(epoch: EpochState, job: Job) -> None:
-    """Before a view is refreshed: pins what a new definition reads, and notes what is torn."""
+    """Before a view is refreshed: what a new definition reads may have been pinned for other views
+    at different moments."""
     tables = _tables(epoch, job)
-    if not tables <= epoch.pins.keys() and _pinned_before(epoch, tables):
+    if not tables <= epoch.together | epoch.torn and _moved(epoch, tables):
         epoch.torn |= tables
 
 
+def is_one(epoch: EpochState, job: Job) -> bool:
+    """Whether a view with declared keys reads their tables as they were at one moment."""
+    return bool(definition_of(job).keys) and _tables(epoch, job).isdisjoint(epoch.torn)
+
+
 def relies(epoch: EpochState, job: Job, previous: TableVersion) -> bool:
-    """Whether this epoch of a view may conclude from foreign keys what it need not read."""
-    torn = is_torn(epoch, job) or TORN in previous.stats
-    # The rows of an earlier barrier may have been made of torn versions.
-    return not torn and epoch.replay is None
-
-
-def is_torn(epoch: EpochState, job: Job) -> bool:
-    """Whether the view reads tables of a foreign key as they were at different moments."""
-    return not _tables(epoch, job).isdisjoint(epoch.torn)
+    """Whether this epoch of a view may conclude from declared keys what it need not read."""
+    # The rows of an earlier barrier may have been made of versions of different moments.
+    return epoch.replay is None and ONE_MOMENT in previous.stats and is_one(epoch, job)
 
 
 def _tables(epoch: EpochState, job: Job) -> set[str]:
@@ -62,7 +63,7 @@ def _tables(epoch: EpochState, job: Job) -> set[str]:
     return {table for tables in ends if tables <= outside for table in tables}
 
 
-def _pinned_before(epoch: EpochState, tables: Iterable[str]) -> list[str]:
+def _moved(epoch: EpochState, tables: Iterable[str]) -> list[str]:
     """Pin these tables; returns those that have changed since they were pinned."""
     pinned = {table: pin(epoch, table) for table in sorted(tables)}
     spark = epoch.warehouse.sessions.main

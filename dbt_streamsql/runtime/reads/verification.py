@@ -18,7 +18,7 @@ from dbt_streamsql.plan.definition.redefinition import METADATA
 from dbt_streamsql.plan.moments import AFTER, BEFORE, Moments
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.changelog.changelog_query import columns_of
-from dbt_streamsql.runtime.core.epoch_state import TORN, Warehouse, readable, registered
+from dbt_streamsql.runtime.core.epoch_state import ONE_MOMENT, Warehouse, readable, registered
 from dbt_streamsql.runtime.core.row_expiry import APPROXIMATE, CLOCKED, expired_at
 from dbt_streamsql.runtime.reads import key_check, row_diff
 from dbt_streamsql.runtime.refresh.full_query import Rewrite
@@ -86,7 +86,7 @@ def _check_keys(
 ) -> None:
     """Check the declared keys of the tables that a view reads, as it has read them."""
     declared = definition_of(job).keys
-    if not declared or TORN in version.stats:
+    if ONE_MOMENT not in version.stats:
         return
     read = _read(warehouse, version, held)
 

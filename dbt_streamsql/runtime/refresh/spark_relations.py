@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from dbt_streamsql.plan.algebra.schema import WEIGHT
@@ -270,11 +270,13 @@ class SparkRelations:
         own, other = self._changed.get(lookup.table), self._changed.get(parent)
         if not lookup.by or own is None or other is None or kept is None:
             return None
-        if lookup.by == "references" and lookup.to not in self._columns[parent]:
+        to = next((c for c in self._columns[parent] if c.lower() == lookup.to.lower()), "")
+        if lookup.by == "references" and not to:
             return None
         if lookup.nulls and (kept.rows is None or kept.rows.data.column(lookup.key).null_count):
             return None
-        return KeyMatches(lookup, own, other, asking, self._columns[lookup.table])
+        at = replace(lookup, to=to)
+        return KeyMatches(at, own, other, asking, self._columns[lookup.table])
 
     def _within(self, rows: str, column: str, keys: str, key: str, *, nulls: bool = False) -> str:
         """The rows in the ranges of some keys, if the driver has them."""

@@ -29,7 +29,7 @@ from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.core import key_moment
 from dbt_streamsql.runtime.core.epoch_state import (
     LISTINGS,
-    TORN,
+    ONE_MOMENT,
     EpochState,
     Version,
     log,
@@ -206,8 +206,8 @@ class ViewRefresh:
             "plan": self.plan.fingerprint,
             **self.expiry.stats(version, self.previous),
         }
-        if key_moment.is_torn(self.epoch, self.job):
-            stats[TORN] = True
+        if key_moment.is_one(self.epoch, self.job):
+            stats[ONE_MOMENT] = True
         if self.listings and all(self.listings.values()):
             stats[LISTINGS] = self.listings
         replay = self.epoch.replay

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from dbt_streamsql.plan.algebra.schema import WEIGHT
+from dbt_streamsql.plan.program.steps import Lookup
 from dbt_streamsql.runtime.core import key_moment
+from dbt_streamsql.runtime.refresh.key_matches import KeyMatches
+from dbt_streamsql.runtime.spark.scratch import Scratch
 from dbt_streamsql.storage.inputs import inputs
 
 pytestmark = [pytest.mark.spark, pytest.mark.hunts]
@@ -252,3 +256,65 @@ def test_rows_are_looked_up_in_ranges_of_the_values(engine, schema, tune, kind):
         sql(f"INSERT INTO {left} VALUES {rows}, (NULL, 1)")
         assert engine.advance().tables[view].mode != "full"
         assert not engine.verify(view)
+
+
+def test_a_view_made_of_versions_of_different_moments_relies_on_no_key(engine, schema, tune):
+    tune(engine, big_rows=0)
+    shop, sql = Shop(engine, schema, 1), engine.spark.sql
+    view, other = f"lake.{schema}.v", f"lake.{schema}.counted"
+    engine.create_materialized_view(other, f"SELECT count(*) AS n FROM {shop.orders}")
+    engine.begin()  # from here on the orders are read as they are now
+    sql(f"INSERT INTO {shop.orders} VALUES (300, 1, DATE'2024-01-01')")
+    sql(f"INSERT INTO {shop.lines} VALUES (300, 'a', 1), (300, 'b', 2)")
+    engine.create_materialized_view(
+        view, query(shop, "orders first"), keys=shop.keys, refresh_mode="incremental_strict"
+    )
+    engine.publish()
+    sql(f"INSERT INTO {shop.lines} VALUES (300, 'c', 3)")
+    for _ in range(2):
+        engine.advance()
+        assert not engine.verify(view)
+
+
+def test_a_key_declared_for_an_existing_view_is_relied_on_from_the_second_epoch_on(
+    engine, schema, tune
+):
+    tune(engine, big_rows=0)
+    shop, view = Shop(engine, schema, 1), f"lake.{schema}.v"
+
+    def define(keys):
+        engine.create_materialized_view(
+            view, query(shop, "orders first"), keys=keys, refresh_mode="incremental_strict"
+        )
+
+    define(())
+    assert "one_moment" not in engine.store.latest(view).stats
+    for keys in (shop.keys, (), shop.keys):
+        shop.sell()
+        define(keys)
+        shop.cancel()
+        shop.change()
+        engine.advance()
+        assert ("one_moment" in engine.store.latest(view).stats) == bool(keys)
+        assert not engine.verify(view)
+
+
+@pytest.mark.parametrize("by", ["unique", "references"])
+def test_the_process_finds_the_keys_that_spark_finds(spark, by):
+    """The keys that have to be looked up, computed in both places from random changes."""
+    draw, local = random.Random(5), Scratch(spark, 1 << 20)
+    lookup = Lookup("l", "t", "lake.s.t", "before", "k", "asking", "k", False, by, "lake.s.p", "k")
+    found = 0
+    for _ in range(12):
+        frames = []
+        for _ in range(3):
+            some = [(draw.choice([None, *range(8)]), draw.choice([-2, -1, 1])) for _ in range(7)]
+            rows = ", ".join(f"({'NULL' if k is None else k}, {w}L)" for k, w in some)
+            text = f"SELECT CAST(k AS INT) AS k, w AS {WEIGHT} FROM VALUES {rows} AS v(k, w)"
+            frames.append(local.collect(text, small=True).name)
+        matches = KeyMatches(lookup, *frames, ("k",))
+        keys = matches.missing_rows(local.known).data["k"].to_pylist()
+        assert sorted(keys) == sorted(row[0] for row in spark.sql(matches.missing).collect())
+        found += len(keys)
+    assert found
+    local.close()
