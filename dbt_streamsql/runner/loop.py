@@ -16,10 +16,14 @@ from dbt_streamsql.runner import events
 from dbt_streamsql.runner.events import Event, Tell
 from dbt_streamsql.runner.leadership import SAYS_SECONDS, Leadership
 from dbt_streamsql.runner.patience import Backoff
+from dbt_streamsql.runtime.report import Report
 
 BREATH_SECONDS = 0.3
 """Between two epochs, for any interval: a process that waits for the right to write checks for it
 ten times a second."""
+_SLOW_SECONDS, _SLOW_SHARE = 1.0, 1 / 3
+"""A delivery from which on the next epoch does not wait for it: in seconds, and of the epoch."""
+
 _EPOCH, _PROJECT = "the epoch itself", "the project"
 
 
@@ -60,8 +64,10 @@ class Runner:
         self._tell = tell
         self._project = project
         self._patience = Backoff(time.monotonic)
-        self._overlaps = not (pace.once or pace.interval)
-        """Whether an epoch follows at once, so that sinks can be delivered to in it."""
+        self._overlaps = False
+        """Whether the next epoch computes while sinks get what this one has published."""
+        self._left = False
+        """Whether the last epoch has left its barrier to the next one to deliver."""
         self._failed = self._unregistered = False
         self._well = True
         """Whether the project, as it is, is registered."""
@@ -79,8 +85,7 @@ class Runner:
                 if self._pace.once:
                     break
                 self._wait(began, stop)
-            if self._overlaps and leadership.mine:
-                # No epoch follows that would deliver what the last one published.
+            if self._left and leadership.mine:
                 self._epoch(last=True)
             self._say("stopping")
         finally:
@@ -134,12 +139,13 @@ class Runner:
     def _epoch(self, last: bool = False) -> None:
         began = time.monotonic()
         resting = self._patience.resting() - {_EPOCH, _PROJECT}
+        self._left = self._overlaps and not last
         try:
             report = self._engine.advance(
                 () if last else self._wanted(),
                 keep_going=True,
                 leave_out=resting,
-                overlap=self._overlaps and not last,
+                overlap=self._left,
             )
         except Exception as error:
             self._failed = True
@@ -154,6 +160,8 @@ class Runner:
                     "this process, not to its children (systemd: `KillMode=mixed`)",
                 ) from error
             return
+        if report.sinks:
+            self._overlaps = self._has_slow_sinks(report, time.monotonic() - began)
         broken = {name for name, done in report.sinks.items() if done.error is not None}
         broken |= report.failed.keys()
         for name in broken:
@@ -161,6 +169,13 @@ class Runner:
         self._patience.succeeded({_EPOCH, *report.tables, *report.sinks} - broken)
         self._failed = bool(broken or resting)
         self._say("tick", **events.of_tick(report, time.monotonic() - began, resting))
+
+    def _has_slow_sinks(self, report: Report, took: float) -> bool:
+        """Whether an epoch follows at once and would wait long for deliveries. Short ones arrive
+        sooner when nothing is computed at the same time."""
+        slowest = max(done.seconds for done in report.sinks.values())
+        at_once = not (self._pace.once or self._pace.interval)
+        return at_once and slowest >= max(_SLOW_SECONDS, took * _SLOW_SHARE)
 
     def _wanted(self) -> Collection[str] | None:
         ids = self._project.selected() if self._project is not None else None
