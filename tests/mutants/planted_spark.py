@@ -138,11 +138,25 @@ SPARK: dict[str, Planted] = {
         "rows_after_an_empty_chunk",
     ),
     "updated-parent-taken-for-new": (
+        "KeyMatches.missing_rows",
+        "pc.and_(changed, pc.invert(pc.is_in(keys, value_set=updated)))",
+        "changed",
+        "the children of a parent that was updated are not looked up",
+        "over_declared_keys",
+    ),
+    "updated-parent-taken-for-new-by-spark": (
         "KeyMatches.missing",
         Text(" WHERE NOT updated"),
         "",
-        "the children of a parent that was updated are not looked up",
-        "over_declared_keys",
+        "the same, where Spark computes the keys",
+        "process_finds",
+    ),
+    "dropped-sink-comes-back": (
+        "EpochControl.writing",
+        "self.current.epoch.settle()",
+        "pass",
+        "a delivery in the background records its progress after its sink was dropped",
+        "stays_dropped",
     ),
     "copies-forgotten": (
         "KeyMatches.rows",

@@ -14,7 +14,7 @@ from dbt_streamsql.runtime.core.failpoints import SINK_STEPS
 from tests.support.sinks import deliveries, replayed, shop  # noqa: F401 - a fixture
 from tests.support.steps import dying
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.hunts]
 
 
 @pytest.fixture
