@@ -58,8 +58,10 @@ def relies(epoch: EpochState, job: Job, previous: TableVersion) -> bool:
 
 def _tables(epoch: EpochState, job: Job) -> set[str]:
     """The tables of the foreign keys between outside inputs of a view."""
+    ends = [{key.table, key.references} for key in definition_of(job).keys if key.references]
+    if not ends:
+        return set()
     outside = {source for source in job.sources if source not in epoch.jobs}
-    ends = ({key.table, key.references} for key in definition_of(job).keys if key.references)
     return {table for tables in ends if tables <= outside for table in tables}
 
 

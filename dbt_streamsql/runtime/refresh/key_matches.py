@@ -22,25 +22,16 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import (
-    ByteType,
-    DataType,
-    DateType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import DataType, StructField, StructType
 
 from dbt_streamsql.plan.algebra.schema import WEIGHT
 from dbt_streamsql.plan.program.steps import Lookup
 from dbt_streamsql.quoting import quote
+from dbt_streamsql.runtime.spark.join_conditions import RANGED
 from dbt_streamsql.runtime.spark.scratch import TempRelation
 from dbt_streamsql.runtime.spark.shared_relations import DriverRows
 
-_EXACT = (LongType(), IntegerType(), ShortType(), ByteType(), DateType(), StringType())
+_EXACT = tuple(kind() for kind in RANGED)
 """Types whose values are equal for Arrow if they are for Spark."""
 
 
@@ -135,6 +126,6 @@ def _in_driver(kept: TempRelation | None, column: str) -> tuple[Any, DataType] |
     """The values of a column of rows that the driver has, without NULLs, and its type."""
     if kept is None or kept.rows is None:
         return None
-    kind = next(field.dataType for field in kept.rows.schema if field.name == column)
+    kind = kept.rows.schema[column].dataType
     values = kept.rows.data[column].combine_chunks().drop_null()
     return (values, kind) if kind in _EXACT else None

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime.spark.scratch import TempRelation
 
-_RANGED: tuple[type[DataType], ...] = (
+RANGED: tuple[type[DataType], ...] = (
     LongType,
     IntegerType,
     ShortType,
@@ -76,7 +76,7 @@ def ranges(own: str, keys: TempRelation, key: str, *, nulls: bool = False) -> st
     """
     if keys.rows is None:
         return ""
-    kind = next(field.dataType for field in keys.rows.schema if field.name == key)
+    kind = keys.rows.schema[key].dataType
     data = keys.rows.data.column(key)
     if not isinstance(kind, _MONOTONE) or (nulls and data.null_count):
         return ""
@@ -130,7 +130,7 @@ def match(rows: TempRelation, key: Sequence[str]) -> tuple[str, dict[str, Any]]:
             terms.append(f"t.{name} <=> s.{name}")
             continue
         terms.append(f"t.{name} = s.{name}")
-        if isinstance(types[column], _RANGED) and len(data):
+        if isinstance(types[column], RANGED) and len(data):
             ends = _ends(data, types[column])
             names = (f"low{index}", f"high{index}")
             literals |= dict(zip(names, ends, strict=True))
