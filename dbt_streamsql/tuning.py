@@ -79,9 +79,10 @@ class Tuning:
     """Rows from which on a table is read once for both its change and other changes' joins, and in
     the ranges of the values that are looked up; declared keys are used for such tables only."""
 
-    stored_above: int = -1
-    """Rows of what an inner grouping, window or limit reads from which on its own rows are stored
-    in a state table (`state: auto`); -1: none are."""
+    storing: float = 2.0
+    """The factor applied to the estimated cost of keeping the rows of an inner grouping, window or
+    limit in a state table, before it is weighed against what that saves (`state: auto`); 0: all
+    are stored, -1: none are."""
 
     single_rows: int = 20_000
     """Changed rows up to which one task reads them."""

@@ -266,7 +266,7 @@ class StreamSqlAdapter(MaintainedAdapter):
             engine = self.host.engine
             if isinstance(query, StreamSqlRelation):
                 name = str(self._name(query))
-                plan, last = engine.plan(name), engine.queries.last_run(name)
+                plan, last = engine.queries.explained(name), engine.queries.last_run(name)
             else:
                 plan, last = engine.compile(str(query)), ""
         rows = cells(plan.operators) if plan.mode == "incremental" else []

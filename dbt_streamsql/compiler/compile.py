@@ -52,8 +52,9 @@ _FILE_OF_ROW = "_metadata"
 
 
 @dataclass(frozen=True)
-class _Stored:
-    """Which parts are stored, and where; and the declared keys of the tables."""
+class _Reading:
+    """How inputs are read: which parts of the query are stored, and where; and the declared keys
+    by which less is read of them."""
 
     place: PlaceParts
     keys: Collection[TableKey]
@@ -99,8 +100,8 @@ def compile_view(
         )
     known = Remembering(catalog)
     forgets = _Forgets(state_ttl, before)
-    stored = _Stored(place, keys)
-    return deeply(lambda: _compiled(sql, known, table, refresh_mode, model, forgets, stored))
+    reading = _Reading(place, keys)
+    return deeply(lambda: _compiled(sql, known, table, refresh_mode, model, forgets, reading))
 
 
 def _compiled(
@@ -110,7 +111,7 @@ def _compiled(
     refresh_mode: str,
     model: str,
     forgets: _Forgets,
-    stored: _Stored,
+    reading: _Reading,
 ) -> CompiledPlan:
     try:
         opened = open_views(sql, catalog, model=model or table)
@@ -147,7 +148,7 @@ def _compiled(
         return plan
     try:
         built = _built(opened, columns, catalog)
-        made = _incremental(plan, opened, built, catalog, forgets, stored)
+        made = _incremental(plan, opened, built, catalog, forgets, reading)
         # A different text with the same meaning needs no new rows.
         meaning = [made.tree, made.full_sql]
         return replace(made, fingerprint=_fingerprint(opened, meaning, columns, refresh_mode))
@@ -228,7 +229,7 @@ def _incremental(
     built: Built,
     catalog: Catalog,
     forgets: _Forgets,
-    stored: _Stored,
+    reading: _Reading,
 ) -> CompiledPlan:
     _check_names(built.root, plan.columns)
     schemas = Schemas(catalog, opened.tables)
@@ -241,11 +242,11 @@ def _incremental(
         root = still_forgetting(root, node_of(forgets.before))
     _refuse_unstable(root)
     # Files of inputs without versions are looked at for the view as a whole.
-    parts = () if plan.unversioned else _placed(parts_of(root), stored.place)
+    parts = () if plan.unversioned else _placed(parts_of(root), reading.place)
     whole, root = root, cut(root, parts)
     if root is not whole:
         schemas = Schemas(catalog, {**opened.tables, **_tables_of(parts, catalog)})
-    emitter = Emitter(root, keys=stored.keys)
+    emitter = Emitter(root, keys=reading.keys)
     keys = _key_types(root, schemas)
     view = incrementalize(View(root, plan.columns), keys, emitter)
     inputs = tables(root)

@@ -19,6 +19,7 @@ from dbt_streamsql.engine.reads.spark_catalog import SparkCatalog
 from dbt_streamsql.engine.reads.user_sql import expanded
 from dbt_streamsql.engine.revisions import Revisions
 from dbt_streamsql.engine.sinks import SinkManager
+from dbt_streamsql.engine.state_choice import StateChoice
 from dbt_streamsql.engine.state_tables import StateTables
 from dbt_streamsql.engine.tables import TableDefiner
 from dbt_streamsql.meta import open_store
@@ -72,10 +73,11 @@ def parts_of(spark: SparkSession, catalog: str, meta: str, options: EngineOption
     known = SparkCatalog(spark, catalog, current.place, typed, current.pinned)
     reads = ConsistentReads(warehouse, known, options.consistency, partial(expanded, spark))
     definitions = Definitions(known)
-    states = StateTables(warehouse, known, current, definitions)
+    choice = StateChoice(warehouse, known, options.most_state)
+    states = StateTables(current, definitions, choice)
     epochs = EpochControl(warehouse, current, definitions, reads, states)
     tables = TableDefiner(warehouse, known, current, definitions, epochs, states)
-    queries = Queries(warehouse, known, current, reads)
+    queries = Queries(warehouse, known, current, reads, states)
     return EngineParts(
         warehouse,
         reads,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from dbt_streamsql.byte_sizes import bytes_of
 from dbt_streamsql.durations import retention_of
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Retention, check_level
@@ -27,6 +28,8 @@ class EngineOptions:
     `consistency`: the default level of queries.
     `retain`: how long a barrier stays readable after it ended (a number is seconds), and
     `retain_barriers`: how many of the newest barriers, at most; see docs/retention.md.
+    `state_budget`: the bytes of all state tables above which `state: auto` stores no more (a text
+    has units); see docs/state.md.
     `connections`: options of streams and sinks, by the name in their `connection`.
     `tuning`: the limits by which an epoch chooses its strategy; they change no rows.
     `clock`: the source of time (None: the system's).
@@ -38,6 +41,7 @@ class EngineOptions:
     consistency: str = "read_committed"
     retain: float | str = "7 days"
     retain_barriers: int = 300
+    state_budget: int | str = "20 GB"
     connections: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     tuning: Tuning = field(default_factory=Tuning)
     clock: Clock | None = None
@@ -45,12 +49,17 @@ class EngineOptions:
     def __post_init__(self) -> None:
         """Raises errors here, before Spark starts. Error: CONFIG_INVALID."""
         check_level(self.consistency)
-        _ = self.retention
+        _ = self.retention, self.most_state
 
     @property
     def retention(self) -> Retention:
         """How long barriers stay readable."""
         return retention_of(self.retain, self.retain_barriers)
+
+    @property
+    def most_state(self) -> int:
+        """`state_budget` in bytes."""
+        return bytes_of(self.state_budget, "state_budget")
 
 
 @dataclass(frozen=True)

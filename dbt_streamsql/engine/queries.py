@@ -9,6 +9,7 @@ from dbt_streamsql.compiler.state import ttl_oracle
 from dbt_streamsql.engine.reads.consistent_reads import ConsistentReads, Reader
 from dbt_streamsql.engine.reads.current import CurrentEpoch
 from dbt_streamsql.engine.reads.spark_catalog import SparkCatalog
+from dbt_streamsql.engine.state_tables import StateTables
 from dbt_streamsql.meta.inspect.wait import wait_for
 from dbt_streamsql.meta.model.stored_definition import plan_of
 from dbt_streamsql.plan.compiled import CompiledPlan
@@ -29,11 +30,13 @@ class Queries:
         known: SparkCatalog,
         current: CurrentEpoch,
         reads: ConsistentReads,
+        states: StateTables,
     ) -> None:
         self._warehouse = warehouse
         self._known = known
         self._current = current
         self._reads = reads
+        self._states = states
 
     def sql(
         self,
@@ -125,7 +128,13 @@ class Queries:
 
     def explain(self, name: str) -> str:
         """How a registered view is maintained, with its program, and the cost of its last run."""
-        return "\n".join(filter(None, [self.plan(name).explain(), self.last_run(name)]))
+        return "\n".join(filter(None, [self.explained(name).explain(), self.last_run(name)]))
+
+    def explained(self, name: str) -> CompiledPlan:
+        """The plan of a registered view, whose operators say why they are stored or not."""
+        table = str(TableName.parse(name, self._warehouse.catalog))
+        job = registered(self._current.jobs(), table)
+        return self._states.explained(job, plan_of(job))
 
     def last_run(self, name: str) -> str:
         """The seconds that the last published run of a view took, and those that each strategy was

@@ -7,9 +7,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from dbt_streamsql.compiler.codegen.tree_json import node_of
+from dbt_streamsql.compiler.state.stored_parts import parts_of
 from dbt_streamsql.engine.definitions import Definitions
 from dbt_streamsql.engine.reads.current import CurrentEpoch
-from dbt_streamsql.engine.reads.spark_catalog import SparkCatalog
+from dbt_streamsql.engine.state_choice import StateChoice
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job
 from dbt_streamsql.meta.model.stored_definition import (
@@ -17,10 +19,11 @@ from dbt_streamsql.meta.model.stored_definition import (
     definition_of,
     known_plan,
 )
+from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.definition.stored_part import PlaceParts, State, StoredPart
 from dbt_streamsql.plan.definition.table_key import TableKey
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
+from dbt_streamsql.runtime.core.epoch_state import log
 from dbt_streamsql.runtime.epoch import Epoch
 
 
@@ -29,15 +32,13 @@ class StateTables:
 
     def __init__(
         self,
-        warehouse: Warehouse,
-        known: SparkCatalog,
         current: CurrentEpoch,
         definitions: Definitions,
+        choice: StateChoice,
     ) -> None:
-        self._warehouse = warehouse
-        self._known = known
         self._current = current
         self._definitions = definitions
+        self._choice = choice
         self._defining: dict[str, str] = {}
         self._lock = threading.Lock()
 
@@ -46,7 +47,7 @@ class StateTables:
 
         def place(parts: Sequence[StoredPart]) -> dict[str, str]:
             there = by_part(self._current.jobs())
-            chosen = [part.id for part in self._chosen(parts, state)]
+            chosen = self._choice.chosen(parts, state, there)
             return {each: there[each] for each in chosen if each in there}
 
         return place
@@ -72,13 +73,33 @@ class StateTables:
 
         def place(parts: Sequence[StoredPart]) -> dict[str, str]:
             found = {}
-            for part in self._chosen(parts, state):
+            there = by_part(self._current.jobs())
+            for part in self._choice.chosen(parts, state, there).values():
                 table = self._ensured(part, view, state, keys, epoch)
                 if table:
                     found[part.id] = table
             return found
 
         return place
+
+    def explained(self, job: Job, plan: CompiledPlan) -> CompiledPlan:
+        """The plan, whose operators say which of them are stored, and why."""
+        if plan.mode != "incremental" or plan.unversioned:
+            return plan
+        there, state = by_part(self._current.jobs()), definition_of(job).state
+        stored = {part.id: part for part in plan.parts}
+        said = {
+            number: self._choice.said(stored.get(part.id, part), state, there)
+            for part in parts_of(node_of(plan.tree))
+            for number in part.operators
+        }
+        strategies = [
+            "; ".join(filter(None, [each.strategy, said.get(each.id)])) for each in plan.operators
+        ]
+        operators = zip(plan.operators, strategies, strict=True)
+        return replace(
+            plan, operators=tuple(replace(each, strategy=how) for each, how in operators)
+        )
 
     def _ensured(
         self,
@@ -132,22 +153,6 @@ class StateTables:
             return ""
         epoch.define(job, plan, None)
         return table
-
-    def _chosen(self, parts: Sequence[StoredPart], state: State) -> list[StoredPart]:
-        if not isinstance(state, str):
-            return [part for part in parts if set(part.operators) & set(state)]
-        if state == "auto":
-            return [part for part in parts if self._pays(part)]
-        return list(parts) if state == "all" else []
-
-    def _pays(self, part: StoredPart) -> bool:
-        """Whether the inputs of a part are so large that storing its rows is cheaper than reading
-        them again in each epoch."""
-        least = self._warehouse.tuning.stored_above
-        return 0 <= least <= self._rows(part)
-
-    def _rows(self, part: StoredPart) -> int:
-        return sum(self._known.rows(TableName.parse(table)) for table in part.tables)
 
 
 def by_part(jobs: Mapping[str, Job]) -> dict[str, str]:

@@ -72,6 +72,6 @@ WAYS = {
     "no result comes to the driver": {"fetched_bytes": 0},
     "big tables are merged into": {"driver_rows": -1, "small_table": -1},
     "big tables are looked into": {"big_rows": 0, "compared_rows": -1},
-    "parts of queries are stored": {"stored_above": 0, "compared_rows": -1},
+    "parts of queries are stored": {"storing": 0.0, "compared_rows": -1},
 }
 """How changes are written: the limits of `Tuning` that lead there."""

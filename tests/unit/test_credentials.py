@@ -8,6 +8,7 @@ from dbt_common.exceptions import DbtRuntimeError
 from dbt_streamsql.adapter.common.secrets import scrub
 from dbt_streamsql.adapter.profile.credentials import StreamSqlCredentials
 from dbt_streamsql.adapter.session.host import host_of, host_of_profile
+from dbt_streamsql.engine.options import EngineOptions
 from dbt_streamsql.meta import Retention
 
 
@@ -18,6 +19,11 @@ def _load(**profile) -> StreamSqlCredentials:
     credentials = StreamSqlCredentials.from_dict(data)
     StreamSqlCredentials.validate(credentials.to_dict(omit_none=True))
     return credentials
+
+
+def _options(**profile) -> EngineOptions:
+    """What an engine of that profile is opened with."""
+    return EngineOptions(**_load(**profile).engine_options)
 
 
 def _refused(**profile) -> str:
@@ -151,13 +157,27 @@ def test_the_token_of_a_metaservice_is_a_secret(monkeypatch):
 
 
 def test_what_is_kept_is_a_length_of_time_and_a_number(tmp_path):
-    assert _load(schema="s").retention == Retention(7 * 86_400.0, 300)
-    kept = _load(schema="s", retain="36 hours", retain_barriers=10).retention
+    assert _options(schema="s").retention == Retention(7 * 86_400.0, 300)
+    kept = _options(schema="s", retain="36 hours", retain_barriers=10).retention
     assert kept == Retention(129_600.0, 10)
-    assert _load(schema="s", retain=90).retention.seconds == 90
+    assert _options(schema="s", retain=90).retention.seconds == 90
     assert "`retain` is not a duration ('soon'" in _refused(schema="s", retain="soon")
     for wrong in (0, -1, "5", True, 1.5):
         told = _refused(schema="s", retain_barriers=wrong)
         assert "`retain_barriers` is not a number of barriers" in told
     one, two = _load(schema="s"), _load(schema="s", retain="1 day")
     assert host_of_profile(one, tmp_path) is not host_of_profile(two, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "size"), [(5, 5), ("500 MB", 500_000_000), ("1 GiB", 1 << 30), ("0", 0)]
+)
+def test_a_budget_of_state_is_a_number_of_bytes_or_a_text_with_a_unit(given, size):
+    assert _options(schema="s", state_budget=given).most_state == size
+
+
+@pytest.mark.parametrize("given", ["much", -1, True, "5 pints", []])
+def test_a_budget_that_is_no_size_is_refused(given):
+    told = _refused(schema="s", state_budget=given)
+    assert "`state_budget` is not a size" in told
+    assert "20 GB" in told

@@ -13,9 +13,10 @@ from dbt_common.exceptions import DbtRuntimeError
 
 from dbt_streamsql.adapter.common import secrets
 from dbt_streamsql.adapter.common.error_messages import listed
+from dbt_streamsql.byte_sizes import bytes_of
 from dbt_streamsql.durations import retention_of
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import LEVELS, Retention
+from dbt_streamsql.meta import LEVELS
 from dbt_streamsql.meta.model.addresses import STORE_FILE, in_file, store_of
 from dbt_streamsql.quoting import check_name
 from dbt_streamsql.runtime.spark.jars import CONNECTORS
@@ -52,6 +53,7 @@ _KEYS = (
     "query_timeout",
     "retain",
     "retain_barriers",
+    "state_budget",
     *_MAPPINGS,
     "allowed_roots",
     "connections",
@@ -103,6 +105,8 @@ class StreamSqlCredentials(Credentials):
     # How long a barrier stays readable after it ended, and how many of the newest, at most.
     retain: Any = "7 days"
     retain_barriers: int = 300
+    # The bytes of all state tables above which `state: auto` stores no more.
+    state_budget: Any = "20 GB"
     # Any Spark settings; they win over the adapter's.
     spark_properties: Dict[str, Any] = field(default_factory=dict, repr=False)  # noqa: UP006
 
@@ -153,14 +157,17 @@ class StreamSqlCredentials(Credentials):
             raise DbtRuntimeError(str(error))
 
     @property
-    def retention(self) -> Retention:
-        """Which barriers stay readable."""
-        return retention_of(self.retain, self.retain_barriers)
-
-    @property
-    def stream_options(self) -> dict[str, dict[str, str]]:
-        """`connections`, in Spark's spelling."""
-        return {name: texts(options) for name, options in self.connections.items()}
+    def engine_options(self) -> dict[str, Any]:
+        """The fields of `EngineOptions`; those of `connections` are in Spark's spelling."""
+        return {
+            "meta_token": self.meta_token or "",
+            "query_timeout": self.query_timeout,
+            "consistency": self.consistency,
+            "retain": self.retain,
+            "retain_barriers": self.retain_barriers,
+            "state_budget": self.state_budget,
+            "connections": {name: texts(options) for name, options in self.connections.items()},
+        }
 
     def settings(self, root: Path) -> SessionSettings:
         """How to reach Spark, with folders resolved against `root`, the dbt project's folder."""
@@ -306,6 +313,10 @@ def _server_problems(data: Any) -> Iterator[str]:
     seconds = data.get("query_timeout")
     if seconds is not None and (type(seconds) is not int or seconds < 1):
         yield f"`query_timeout` must be a whole number of seconds, at least 1, not {seconds!r}"
+    try:
+        bytes_of(data.get("state_budget", 0), "state_budget")
+    except StreamSqlError as error:
+        yield f"{error.message} ({error.given}; allowed: {error.allowed})"
     kept = {key: data[key] for key in ("retain", "retain_barriers") if data.get(key) is not None}
     try:
         retention_of(kept.get("retain", 0), kept.get("retain_barriers", 1))

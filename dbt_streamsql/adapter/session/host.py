@@ -15,12 +15,12 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from dbt.adapters.events.logging import AdapterLogger
 
 from dbt_streamsql.meta.model.addresses import file_of
-from dbt_streamsql.meta.store.retention import Retention
 from dbt_streamsql.runtime.spark import connect
 from dbt_streamsql.runtime.spark.session import (
     SessionSettings,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from dbt_streamsql.engine import Engine
 
 logger = AdapterLogger("StreamSQL")
-Connections = Mapping[str, Mapping[str, str]]
 
 # At exit, Python searches all objects for garbage: the modules of dbt, pandas and SQLAlchemy make
 # this take a second, a fifth of a short command. It frees nothing that is needed.
@@ -129,26 +128,15 @@ class SparkHost:
         settings: SessionSettings,
         meta: str,
         *,
-        meta_token: str = "",
         server: bool = True,
-        query_timeout: int | None = None,
-        consistency: str = "read_committed",
-        retention: Retention | None = None,
-        connections: Connections | None = None,
+        options: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """`server`: a warm engine may stand in for an embedded session.
-
-        `query_timeout`: seconds that a statement, or the refresh of a view, may take.
-        `consistency`: of queries outside a run. `retention`: which barriers stay readable.
-        `connections`: options of streams by name.
-        """
-        self._retention = retention or Retention()
-        self._connections = connections or {}
+        """`server`: a warm engine may stand in for an embedded session. `options`: the fields of
+        `EngineOptions`."""
+        self._options = options
         self.settings = settings
-        self.query_timeout = query_timeout
-        self.consistency = consistency
         self.meta = meta
-        self.meta_token = meta_token
+        self.meta_token = options.get("meta_token", "")
         self._server = server
         self.gate = RunGate()
         self._lock = threading.RLock()
@@ -197,12 +185,7 @@ class SparkHost:
                     spark=spark,
                     catalog=self.settings.catalog,
                     meta=self.meta,
-                    meta_token=self.meta_token,
-                    query_timeout=self.query_timeout,
-                    consistency=self.consistency,
-                    retain=self._retention.seconds,
-                    retain_barriers=self._retention.barriers,
-                    connections=self._connections,
+                    **self._options,
                 )
             return self._engine
 
@@ -252,19 +235,12 @@ def host_of(
     settings: SessionSettings,
     meta: str,
     *,
-    meta_token: str = "",
     server: bool = True,
-    query_timeout: int | None = None,
-    consistency: str = "read_committed",
-    retention: Retention | None = None,
-    connections: Connections | None = None,
+    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> SparkHost:
     """The process's host for these settings; equal settings give the same host."""
     key = (
         server,
-        query_timeout,
-        consistency,
-        retention,
         settings.method,
         settings.host,
         settings.port,
@@ -275,21 +251,11 @@ def host_of(
         tuple(sorted(settings.catalog_properties.items())),
         tuple(sorted(settings.spark_properties.items())),
         meta,
-        meta_token,
-        json.dumps(connections or {}, sort_keys=True),
+        json.dumps(dict(options), sort_keys=True),
     )
     with _hosts_lock:
         if key not in _hosts:
-            _hosts[key] = SparkHost(
-                settings,
-                meta,
-                meta_token=meta_token,
-                server=server,
-                query_timeout=query_timeout,
-                consistency=consistency,
-                retention=retention,
-                connections=connections,
-            )
+            _hosts[key] = SparkHost(settings, meta, server=server, options=options)
         return _hosts[key]
 
 
@@ -298,12 +264,8 @@ def host_of_profile(credentials: Any, root: Path) -> SparkHost:
     return host_of(
         credentials.settings(root),
         credentials.meta_url(root),
-        meta_token=credentials.meta_token or "",
         server=credentials.server,
-        consistency=credentials.consistency,
-        query_timeout=credentials.query_timeout,
-        retention=credentials.retention,
-        connections=credentials.stream_options,
+        options=credentials.engine_options,
     )
 
 

@@ -90,11 +90,19 @@ class SparkCatalog:
 
     def rows(self, name: TableName) -> int:
         """The rows of a table's current version by its metadata (0: not known)."""
-        try:
-            found = self._pinned(name) or inputs.load(self.spark, self._at(name))
-        except StreamSqlError:
-            return 0
+        found = self._metadata(name)
         return found.live_rows(found.current) if found is not None else 0
+
+    def bytes(self, name: TableName) -> int:
+        """The bytes of the data files of its current version (0: not known)."""
+        found = self._metadata(name)
+        return found.live_bytes(found.current) if found is not None else 0
+
+    def _metadata(self, name: TableName) -> Metadata | None:
+        try:
+            return self._pinned(name) or inputs.load(self.spark, self._at(name))
+        except StreamSqlError:
+            return None
 
     def schema(self, sql: str) -> tuple[Column, ...]:
         """Columns and types of a query; SQL_INVALID with Spark's own message when it refuses."""

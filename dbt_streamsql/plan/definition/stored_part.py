@@ -42,8 +42,8 @@ State = str | tuple[int, ...]
 """Which parts of a view's query are stored: one of `STATES`, or those with these operators."""
 
 STATES = ("auto", "none", "all")
-"""auto: those whose inputs have `Tuning.stored_above` rows. none: all are computed from the inputs
-in each epoch."""
+"""auto: those where storing costs less than it saves. none: all are computed from the inputs in
+each epoch."""
 
 
 def state_of(given: object, place: Place) -> State:

@@ -74,8 +74,13 @@ def expected_from_changes(
     statements = max(1, program.statements)
     found = FIND * len(searched) + ROW * sum(searched)
     text = CHARACTER * program.characters
-    rows = program.rows + changed + OF_CUT * stored
-    return STEP * statements + text + found + ROW * rows + ANSWER * shown
+    rows = ROW * (program.rows + changed) + expected_in_look_ups(stored)
+    return STEP * statements + text + found + rows + ANSWER * shown
+
+
+def expected_in_look_ups(rows: int) -> float:
+    """Seconds to find the rows of some keys in tables of so many `rows`."""
+    return ROW * OF_CUT * rows
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.inspect import topology_text
 from dbt_streamsql.meta.inspect.history import load
 from dbt_streamsql.meta.inspect.overview import topology
 from dbt_streamsql.plan.definition.stored_part import is_state_table
+from dbt_streamsql.tuning import Tuning
 from tests.support.catalogs import drop_schema
 from tests.support.steps import dying
 
@@ -33,6 +37,8 @@ NESTED = (
     "SELECT i.name, r.place FROM (SELECT item, rank() OVER (ORDER BY total DESC, n, item) "
     "AS place FROM ({part}) p) r JOIN {s}.items i ON i.item = r.item"
 )
+
+OTHER = "SELECT x.n, i.name FROM (SELECT DISTINCT item, v AS n FROM {s}.sales) x, {s}.items i"
 
 
 @pytest.fixture
@@ -119,12 +125,53 @@ def test_a_stored_part_is_kept_from_a_stored_part_below_it(world):
         world.check()
 
 
-def test_large_inputs_are_stored_by_themselves_and_small_ones_are_not(world, tune):
-    world.view(QUERIES[0])
+def test_a_part_is_stored_by_itself_where_that_costs_less_than_it_saves(world, tune):
+    name = world.view(QUERIES[0])
     assert world.states == []
-    tune(world.engine, stored_above=100)
-    world.view(QUERIES[0])
+    told = world.engine.explain(name)
+    assert "not stored: 200 rows are read for its old and new rows, about 0.0 s" in told
+    tune(world.engine, storing=0.0)
+    assert "a full refresh of the view stores it" in world.engine.explain(name)
+    world.change(0)
+    world.engine.advance()
+    assert world.states == []
+    world.engine.create_materialized_view(name, world.query(QUERIES[0]), full_refresh=True)
     assert len(world.states) == 1
+    world.view(QUERIES[1])
+    told = world.engine.explain(name)
+    assert "read by 2 views; saves about 0.0 s of an epoch and takes" in told
+    world.change(1)
+    world.engine.advance()
+    world.check()
+    assert re.search(r"stored: 1\d rows, \d\.\dKB, read by 2 views", world.engine.explain(name))
+
+
+@pytest.mark.parametrize(("rows", "stored"), [(200_000, 0), (1_000_000, 1)])
+def test_what_is_stored_follows_from_the_rows_that_are_read(world, tune, rows, stored):
+    tune(world.engine, storing=0.2)
+    world.engine.spark.sql(
+        f"CREATE TABLE {world.s}.many TBLPROPERTIES ('format-version' = '3') AS "
+        f"SELECT id AS k, id % 7 AS item, id % 5 AS v FROM range({rows})"
+    )
+    query = QUERIES[0].replace("{part}", PER_ITEM.replace("sales", "many"))
+    world.view(query.replace("{s}", world.s))
+    assert len(world.states) == stored
+
+
+def test_state_tables_stay_within_their_budget(world):
+    small = Engine.open(spark=world.engine.spark, state_budget=100, tuning=Tuning(storing=0.0))
+    first, second = f"{world.s}.first", f"{world.s}.second"
+    small.create_materialized_view(first, world.query(QUERIES[0]))
+    assert len(world.states) == 1
+    small.create_materialized_view(second, world.query(OTHER))
+    assert len(world.states) == 1
+    assert re.search(
+        r"the state tables have .*KB, and `state_budget` is 100B", small.explain(second)
+    )
+    small.create_materialized_view(first, world.query(QUERIES[0]), full_refresh=True)
+    assert world.states == []
+    world.names += [first, second]
+    world.check()
 
 
 def test_what_is_stored_can_change_while_the_view_lives(world):
