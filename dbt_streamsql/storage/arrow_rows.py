@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 from pyspark.util import _create_local_socket
 
+from dbt_streamsql.storage.conf import only_here
 from dbt_streamsql.storage.java import is_connect
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 _LIMIT = "spark.driver.maxResultSize"
 """Spark's own limit, which it names in its error: it counts before the first row arrives."""
+
+
+_LARGEST_IN_PLAN = "spark.sql.execution.arrow.localRelationThreshold"
 
 
 class TooManyBytesError(Exception):
@@ -77,9 +81,20 @@ def _batches(frame: DataFrame, most: int) -> list[pa.RecordBatch]:
 
 
 def arrow_frame(
-    spark: SparkSession, table: pa.Table, schema: StructType | None = None
+    spark: SparkSession,
+    table: pa.Table,
+    schema: StructType | None = None,
+    *,
+    in_plan: bool = True,
 ) -> DataFrame:
-    """An Arrow table as a DataFrame, of the types of `schema` where that is given."""
+    """An Arrow table as a DataFrame, of the types of `schema` where that is given.
+
+    Its rows are part of the plan, where Spark filters and projects them without generated code
+    while it plans; unless `in_plan`, tasks read them, and Spark does not know their size.
+    """
+    if not in_plan:
+        with only_here(spark, {_LARGEST_IN_PLAN: "0"}):
+            return arrow_frame(spark, table, schema)
     if schema is None and not len(table):
         # Spark Connect needs the types of an empty table.
         return spark.createDataFrame([], from_arrow_schema(table.schema))

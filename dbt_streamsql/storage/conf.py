@@ -50,12 +50,18 @@ def over_few_rows(spark: SparkSession, few: bool = True) -> Iterator[None]:
 
     With adaptive planning every stage would be its own job, which costs more than it can save.
     """
-    if not few:
+    with only_here(spark, {_ADAPTIVE: "false"} if few else {}):
         yield
-        return
-    before = spark.conf.get(_ADAPTIVE) or "true"
-    spark.conf.set(_ADAPTIVE, False)
+
+
+@contextmanager
+def only_here(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Spark's own settings, with these values inside the block."""
+    before = {name: str(spark.conf.get(name)) for name in settings}
     try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
         yield
     finally:
-        spark.conf.set(_ADAPTIVE, before)
+        for name, value in before.items():
+            spark.conf.set(name, value)

@@ -6,7 +6,7 @@ runs the same statements and they are translated once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import blake2s
 
 from dbt_streamsql.plan.algebra.schema import WEIGHT
@@ -119,7 +119,7 @@ class DuckRelations:
         """The rows of the view itself before this epoch."""
         return self.rows
 
-    def suited(self, text: str, frames: Mapping[str, Frame]) -> str:
+    def suited(self, text: str) -> str:
         """DuckDB has no hints, which `to_duck` leaves out, and no files to skip."""
         return text
 

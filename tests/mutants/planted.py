@@ -16,9 +16,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.mutants.planted_changes import CHANGES
 from tests.mutants.planted_queries import QUERIES
 from tests.mutants.planted_rules import RULES
 from tests.mutants.planted_spark import SPARK
+from tests.mutants.planted_state import STATE
 from tests.mutants.planted_ttl import TTL
 from tests.mutants.planted_wide import WIDE
 from tests.mutants.planting import Planted, changed
@@ -60,4 +62,4 @@ def _bugs(tier: str, *tables: dict[str, Planted]) -> Iterator[Bug]:
         yield Bug(name, tier, symbol, beside, *fields)
 
 
-BUGS = (*_bugs("duckdb", RULES, QUERIES), *_bugs("spark", SPARK, TTL, WIDE))
+BUGS = (*_bugs("duckdb", RULES, QUERIES), *_bugs("spark", CHANGES, SPARK, STATE, TTL, WIDE))

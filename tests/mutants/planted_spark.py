@@ -8,49 +8,6 @@ from __future__ import annotations
 from tests.mutants.planting import Planted, Text
 
 SPARK: dict[str, Planted] = {
-    # -- what changed ----------------------------------------------------------------------------
-    "overwrite-for-append": (
-        ("classify", "GONE"),
-        "all(summaries.appends(snapshot) for snapshot in path)",
-        "any(summaries.appends(snapshot) for snapshot in path)",
-        "commits are taken for appends when one of them is",
-        "changelog",
-    ),
-    "deletes-for-changelog": (
-        "_copy_on_write",
-        'snapshot.count("total-delete-files") == 0',
-        'snapshot.count("total-delete-files") >= 0',
-        "merge-on-read commits are taken for copy-on-write",
-        "difference",
-    ),
-    "changelog-sign": (
-        ("read", "GONE"),
-        Text("IF(_change_type = 'INSERT', 1L, -1L)"),
-        "IF(_change_type = 'DELETE', 1L, -1L)",
-        "the changelog's inserts and deletes are exchanged",
-        "changelog",
-    ),
-    "lineage-applied-twice": (
-        "_newer",
-        Text("FROM {new} WHERE {_STAMP} > {sequence(meta, change)}"),
-        "FROM {new} WHERE {_STAMP} >= {sequence(meta, change)}",
-        "rows that the last epoch has seen already come again",
-        "foreign_writers",
-    ),
-    "lineage-update": (
-        "_by_lineage",
-        Text("FROM {new} WHERE {_STAMP} <= {sequence(meta, change)}) n "),
-        "FROM {new}) n ",
-        "the old version of an updated row is not taken back",
-        "everything",
-    ),
-    "difference-sign": (
-        ("difference", "GONE"),
-        "((1, new), (-1, old))",
-        "((1, old), (-1, new))",
-        "the difference of two snapshots is taken the wrong way round",
-        "difference",
-    ),
     # -- the epoch -------------------------------------------------------------------------------
     "before-is-after": (
         "SparkRelations.before",
@@ -185,13 +142,6 @@ SPARK: dict[str, Planted] = {
         "np.append(cuts, max(0, len(values) - 2))",
         "the greatest value that is looked up is outside of the ranges",
         "in_ranges_of",
-    ),
-    "part-columns-swapped": (
-        "_stored_form",
-        "{name: place[names[name]] for name in node.columns}",
-        "dict(zip(node.columns, place.values(), strict=True))",
-        "the columns of a state table are taken for each other",
-        "share_one_table",
     ),
     "held-copies-stay": (
         "StoredRows.difference",
@@ -407,9 +357,9 @@ SPARK: dict[str, Planted] = {
         "file_rows",
     ),
     "file-rows-by-name": (
-        ("_rows", "FileRows"),
-        "names = [ids.get(field.metadata[FIELD_ID.encode()]) for field in wanted]",
-        "names = wanted.names",
+        ("names_of", "FileRows"),
+        "[ids[number] for number in numbers] if set(numbers) <= ids.keys() else None",
+        "wanted.names",
         "columns of files are found by their names of today",
         "file_rows",
     ),

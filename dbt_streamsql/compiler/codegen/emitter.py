@@ -79,8 +79,10 @@ class Emitter:
             self.steps.append(State(self._states[key], scan.table, moment, met, scan.ttl))
         if isinstance(scan, Chosen):
             pairs, frame = scan.pairs, scan.frame
+        elif scan.ttl:
+            pairs = ()
         rows = self._states[key]
-        for pair in pairs if scan.table != CLOCK and not scan.ttl else ():
+        for pair in pairs if scan.table != CLOCK else ():
             rows = self._looked_up(rows, scan, moment, pair, frame)
         return "{" + rows + "}"
 
@@ -92,7 +94,8 @@ class Emitter:
             column, operator, other = pair
             name = self._lookups[key] = self._name(f"{rows}_of_{frame}")
             about = (scan.table, moment, column, frame, other, operator != "=")
-            by = key_of(scan.table, column, self.keys)
+            # An expired parent or child is not in a change.
+            by = key_of(scan.table, column, () if scan.ttl else self.keys)
             self.steps.append(Lookup(name, rows, *about, *by))
         return self._lookups[key]
 

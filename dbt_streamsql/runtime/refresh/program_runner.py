@@ -5,7 +5,7 @@ A printed program calls the same methods: its `epoch` is a `ProgramRunner`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -70,7 +70,7 @@ class Relations(Protocol):
     def looked_up(self, lookup: Lookup, rows: str, asking: str) -> str:
         """Of `rows`, at least those that the rows of `asking` ask for."""
 
-    def suited(self, text: str, frames: Mapping[str, Frame]) -> str:
+    def suited(self, text: str) -> str:
         """The text of a query with only those hints that hold in this epoch."""
 
     def relation(self, sql: str) -> str:
@@ -173,7 +173,7 @@ class ProgramRunner:
             return None
         if any(frame is not None for frame in unless):
             return None
-        filled = fill(self.relations.suited(text, frames), lambda name: str(frames[name]))
+        filled = fill(self.relations.suited(text), lambda name: str(frames[name]))
         return self.relations.relation(f"\n{filled}\n")
 
     def union(self, *parts: Frame) -> Frame:

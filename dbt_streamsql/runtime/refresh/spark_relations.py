@@ -8,6 +8,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
 from dbt_streamsql.plan.algebra.schema import WEIGHT
 from dbt_streamsql.plan.program import steps
 from dbt_streamsql.plan.program.steps import Fold, Lookup, Meeting, asked
@@ -22,11 +25,13 @@ from dbt_streamsql.runtime.write.change_feed import Feed
 from dbt_streamsql.runtime.write.write_result import Outcome
 from dbt_streamsql.runtime.write.writer import Writer
 from dbt_streamsql.storage.conf import over_few_rows
+from dbt_streamsql.storage.iceberg.access import tables_of
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.scans import changes
 from dbt_streamsql.storage.iceberg.scans.changes import Change
 from dbt_streamsql.storage.iceberg.scans.sequence_scan import Recent
 from dbt_streamsql.storage.inputs import inputs
+from dbt_streamsql.tuning import Tuning
 
 _HINT = re.compile(r"/\*\+ BROADCAST\(\S+\) \*/ ")
 
@@ -50,6 +55,22 @@ class InputChange:
         ends = (self.change.old, self.change.new)
         rows = sum(self.meta.live_rows(end) for end in ends)
         return self.change.rows * sum(self.meta.live_bytes(end) for end in ends) // max(1, rows)
+
+    def is_big(self, tuning: Tuning) -> bool:
+        """Whether so much is stored that an epoch reads no more of it than it has to."""
+        return self.meta.live_rows(self.change.new) >= tuning.big_rows
+
+    def decoded(
+        self, spark: SparkSession, columns: tuple[str, ...], tuning: Tuning
+    ) -> DriverRows | None:
+        """The consolidated signed rows of a small change of a big table, read by the process; None
+        where Spark has to read them."""
+        rows = tables_of(spark).changed_rows(
+            self.name, self.meta, self.change, columns, tuning.decoded_bytes
+        )
+        if rows is None:
+            return None
+        return DriverRows(rows, from_arrow_schema(rows.schema, prefer_timestamp_ntz=True))
 
 
 @dataclass
@@ -80,7 +101,6 @@ class SparkRelations:
         self._columns: dict[str, tuple[str, ...]] = {}
         self._changed: dict[str, Frame] = {}
         self._missing: dict[tuple[str, str, str], TempRelation] = {}
-        self._beside_big = any(map(self._is_big, self.reads))
 
     # -- inputs ------------------------------------------------------------------------------
 
@@ -97,18 +117,34 @@ class SparkRelations:
         return read.meta.live_rows(read.change.new)
 
     def _is_big(self, table: str) -> bool:
-        return table in self.reads and self.size(table) >= self.writer.tuning.big_rows
+        return table in self.reads and self.reads[table].is_big(self.writer.tuning)
 
     def changes(
         self, table: str, columns: Sequence[str], meets: Sequence[Meeting], known: Known
     ) -> Frame:
         """The consolidated signed rows of what a table gained and lost."""
-        found = self._around(table, tuple(columns), meets, known)
-        found = found or self._changes(self.reads[table], tuple(columns))
-        if self._hinted and self._lookups:
-            found = self._collected(found)
+        kept = self._decoded(table, tuple(columns))
+        if kept is not None:
+            found = kept.name if kept.count else None
+        else:
+            found = self._around(table, tuple(columns), meets, known)
+            found = found or self._changes(self.reads[table], tuple(columns))
+            if self._hinted and self._lookups:
+                found = self._collected(found)
         self._changed[table] = found
         return found
+
+    def _decoded(self, table: str, columns: tuple[str, ...]) -> TempRelation | None:
+        """A small change of a big table that the process itself can read."""
+        read = self.reads[table]
+        if not (self._hinted and self._is_big(table)) or read.shared or read.feed:
+            return None
+        rows = read.decoded(self.spark, columns, self.writer.tuning)
+        if rows is None:
+            return None
+        # What is looked up for a change is planned by its size.
+        few = rows.data.num_rows <= self.writer.tuning.single_rows
+        return self.local.keep(rows, in_plan=few or bool(self._lookups))
 
     def _changes(self, read: InputChange, columns: tuple[str, ...]) -> Frame:
         if read.change.kind == "none":
@@ -285,14 +321,9 @@ class SparkRelations:
             ranges = join_conditions.ranges(quote(column), kept, key, nulls=nulls)
         return f"(SELECT * FROM {rows} WHERE {ranges})" if ranges else rows
 
-    def suited(self, text: str, frames: Mapping[str, Frame]) -> str:
-        """Without broadcast hints where the change is big; next to big tables, with the ranges of
-        the keys that are looked up: a literal makes Spark recompile the query."""
-        if not self._hinted:
-            return _HINT.sub("", text)
-        if not self._beside_big:
-            return text
-        return join_conditions.within(text, lambda hole: self.local.known(frames.get(hole) or ""))
+    def suited(self, text: str) -> str:
+        """Without broadcast hints where the change is big."""
+        return text if self._hinted else _HINT.sub("", text)
 
     def relation(self, sql: str) -> str:
         """The text of the query: Spark plans the whole query that contains it."""

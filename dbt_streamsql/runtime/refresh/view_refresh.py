@@ -101,6 +101,9 @@ class RefreshTask:
         # A change without effect took time too.
         if version.mode != NOOP or jobs:
             version = replace(version, stats=refresh.stats(version, read))
+        elif version.inputs != refresh.seen and key_moment.is_one(self.epoch, self.job):
+            # The process read changes that came to nothing.
+            version = replace(version, stats={**version.stats, ONE_MOMENT: True})
         return self._judged(version, self.change) if self.change is not None else version
 
     def _judged(self, version: TableVersion, change: Redefinition) -> TableVersion:
@@ -192,6 +195,11 @@ class ViewRefresh:
     @property
     def name(self) -> TableName:
         return TableName.parse(self.job.table)
+
+    @property
+    def seen(self) -> Mapping[str, int | None]:
+        """The versions of the inputs that the view last saw."""
+        return self.previous.inputs if self.previous is not None else {}
 
     @property
     def rolled_back(self) -> TableVersion | None:

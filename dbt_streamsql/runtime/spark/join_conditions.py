@@ -1,10 +1,9 @@
-"""Join conditions with rows that the driver knows: of a stored table `t` with rows `s`, and of an
-input `r` with keys `k`."""
+"""Conditions from rows that the driver knows: of a join of a stored table `t` with rows `s`, and
+ranges of the values that are looked up in an input."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -41,31 +40,6 @@ _MOST_RANGES = 8
 
 _WIDE = 0.05
 """The share of the whole range from which on a gap is worth a range more."""
-
-_NAME = r"(`[^`{}]+`|\w+)"
-_EQUAL = rf"r\.{_NAME} (?:=|<=>) k\.{_NAME}"
-_ASKED = re.compile(
-    rf"LEFT SEMI JOIN \{{(?P<keys>\w+)\}} k ON (?P<on>{_EQUAL}(?: AND {_EQUAL})*)(?! AND )"
-)
-
-
-def within(text: str, kept: Callable[[str], TempRelation | None]) -> str:
-    """The template of a query, with the rows of an input that some keys look up limited to the
-    ranges of these keys: files and row groups without any of them are skipped.
-
-    `kept`: the keys by the name of their hole, if the driver knows them.
-    """
-
-    def ranged(asked: re.Match[str]) -> str:
-        keys = kept(asked["keys"])
-        if keys is None or keys.rows is None:
-            return asked[0]
-        pairs = re.findall(_EQUAL, asked["on"])
-        terms = [ranges(f"r.{own}", keys, key.strip("`"), nulls=True) for own, key in pairs]
-        where = " AND ".join(filter(None, terms))
-        return f"{asked[0]} WHERE {where}" if where else asked[0]
-
-    return _ASKED.sub(ranged, text)
 
 
 def ranges(own: str, keys: TempRelation, key: str, *, nulls: bool = False) -> str:

@@ -22,12 +22,14 @@ _numbers = itertools.count()
 @dataclass(frozen=True)
 class TempRelation:
     """A computed relation: its size, and the rows themselves when small. `marked`: how many have a
-    value in the marked column; `view` registers it as a view and returns the name."""
+    value in the marked column; `view` registers it as a view and returns the name; `in_plan`: see
+    `arrow_frame`."""
 
     count: int
     view: Callable[[TempRelation], str]
     rows: DriverRows | None = None
     marked: int = 0
+    in_plan: bool = True
 
     @cached_property
     def name(self) -> str:
@@ -92,9 +94,9 @@ class Scratch:
         self._cached.append(frame.persist())
         return self.view(frame)
 
-    def keep(self, rows: DriverRows, marked: int = 0) -> TempRelation:
-        """Rows of the driver as a kept result."""
-        return TempRelation(rows.data.num_rows, self._view_of, rows, marked)
+    def keep(self, rows: DriverRows, marked: int = 0, *, in_plan: bool = True) -> TempRelation:
+        """Rows of the driver as a kept result; `in_plan`: see `arrow_frame`."""
+        return TempRelation(rows.data.num_rows, self._view_of, rows, marked, in_plan)
 
     def named(self, name: str, count: int, marked: int = 0) -> TempRelation:
         """What a view of that name shows, as a kept result."""
@@ -103,7 +105,9 @@ class Scratch:
 
     def _view_of(self, kept: TempRelation) -> str:
         assert kept.rows is not None
-        name = self.rows(kept.rows)
+        rows = kept.rows
+        frame = arrow_frame(self.spark, rows.data, rows.schema, in_plan=kept.in_plan)
+        name = self.view(frame)
         self._kept[name] = kept
         return name
 

@@ -91,40 +91,119 @@ public class GatewayWork {
         }
         ByteArrayOutputStream content = new ByteArrayOutputStream();
         DataOutputStream output = new DataOutputStream(content);
+        for (Iterator<FileScanTask> it = planned(table, snapshot).iterator(); it.hasNext();) {
+            FileScanTask task = (FileScanTask) it.next();
+            if (!isPlain(task)) {
+                return null;
+            }
+            write(output, task.file().location(), positions(table, task, null));
+        }
+        return packed(content.toByteArray(), length);
+    }
+
+    /**
+     * The files of a snapshot in which the change since the snapshot `old` is, packed: for each
+     * whether it was added after a sequence number (as a byte), its path, and the positions of its
+     * deleted rows; of the others, of the rows that were not deleted in `old`. Null as for `files`.
+     */
+    public String changes(
+            Object session, String name, long old, long snapshot, long sequence, int length)
+            throws Exception {
+        Table table = table(session, name);
+        Map<String, FileScanTask> marked = new HashMap<String, FileScanTask>();
+        ByteArrayOutputStream content = new ByteArrayOutputStream();
+        DataOutputStream output = new DataOutputStream(content);
+        for (Iterator<FileScanTask> it = planned(table, snapshot).iterator(); it.hasNext();) {
+            FileScanTask task = (FileScanTask) it.next();
+            boolean added = task.file().dataSequenceNumber().longValue() > sequence;
+            if (!added && !isMarked(task, sequence)) {
+                continue;
+            }
+            if (!isPlain(task)) {
+                return null;
+            }
+            if (added) {
+                output.writeByte(1);
+                write(output, task.file().location(), positions(table, task, null));
+            } else {
+                marked.put(task.file().location(), task);
+            }
+        }
+        if (!marked.isEmpty()) {
+            for (Iterator<FileScanTask> it = planned(table, old).iterator(); it.hasNext();) {
+                FileScanTask before = (FileScanTask) it.next();
+                FileScanTask task = (FileScanTask) marked.remove(before.file().location());
+                if (task == null) {
+                    continue;
+                }
+                if (!isPlain(before)) {
+                    return null;
+                }
+                PositionDeleteIndex known =
+                        before.deletes().isEmpty() ? null : deleted(table, before);
+                output.writeByte(0);
+                write(output, task.file().location(), positions(table, task, known));
+            }
+        }
+        // A file that lacks in `old` is not older than it, whatever its number says.
+        return marked.isEmpty() ? packed(content.toByteArray(), length) : null;
+    }
+
+    private List<FileScanTask> planned(Table table, long snapshot) throws Exception {
         TableScan scan = (TableScan) table.newScan().useSnapshot(snapshot).planWith(here());
+        List<FileScanTask> found = new ArrayList<FileScanTask>();
         CloseableIterable<FileScanTask> tasks = scan.planFiles();
         try {
             for (Iterator<FileScanTask> it = tasks.iterator(); it.hasNext();) {
-                FileScanTask task = (FileScanTask) it.next();
-                List<DeleteFile> deletes = task.deletes();
-                if (task.file().format() != FileFormat.PARQUET || deletes.size() > 1) {
-                    return null;
-                }
-                byte[] path = task.file().location().getBytes("UTF-8");
-                output.writeInt(path.length);
-                output.write(path);
-                Positions gone = new Positions();
-                if (!deletes.isEmpty()) {
-                    if (((DeleteFile) deletes.get(0)).format() != FileFormat.PUFFIN) {
-                        return null;
-                    }
-                    deleted(table, task).forEach(gone);
-                }
-                output.writeInt(gone.count);
-                gone.content.writeTo(output);
+                found.add((FileScanTask) it.next());
             }
         } finally {
             tasks.close();
         }
-        return packed(content.toByteArray(), length);
+        return found;
+    }
+
+    /** Whether a file is Parquet, with no deletes but one deletion vector. */
+    private boolean isPlain(FileScanTask task) {
+        List<DeleteFile> deletes = task.deletes();
+        if (task.file().format() != FileFormat.PARQUET || deletes.size() > 1) {
+            return false;
+        }
+        return deletes.isEmpty() || ((DeleteFile) deletes.get(0)).format() == FileFormat.PUFFIN;
+    }
+
+    /** The positions of the deleted rows of a plain file, without those that were `known`. */
+    private Positions positions(Table table, FileScanTask task, PositionDeleteIndex known)
+            throws Exception {
+        Positions gone = new Positions(known);
+        if (!task.deletes().isEmpty()) {
+            deleted(table, task).forEach(gone);
+        }
+        return gone;
+    }
+
+    private void write(DataOutputStream output, String path, Positions gone) throws Exception {
+        byte[] encoded = path.getBytes("UTF-8");
+        output.writeInt(encoded.length);
+        output.write(encoded);
+        output.writeInt(gone.count);
+        gone.content.writeTo(output);
     }
 
     /** Positions, packed. */
     private static final class Positions implements LongConsumer {
         private final ByteArrayOutputStream content = new ByteArrayOutputStream();
+        private final PositionDeleteIndex known;
         private int count;
 
+        Positions(PositionDeleteIndex known) {
+            this.known = known;
+        }
+
         public void accept(long position) {
+            if (known != null && known.isDeleted(position)) {
+                return;
+            }
             for (int shift = 56; shift >= 0; shift -= 8) {
                 content.write((int) (position >>> shift));
             }
@@ -244,19 +323,13 @@ public class GatewayWork {
         Table table = table(session, name);
         List<FileScanTask> added = new ArrayList<FileScanTask>();
         List<FileScanTask> others = new ArrayList<FileScanTask>();
-        TableScan scan = (TableScan) table.newScan().useSnapshot(snapshot).planWith(here());
-        CloseableIterable<FileScanTask> tasks = scan.planFiles();
-        try {
-            for (Iterator<FileScanTask> it = tasks.iterator(); it.hasNext();) {
-                FileScanTask task = (FileScanTask) it.next();
-                if (task.file().dataSequenceNumber().longValue() > sequence) {
-                    added.add(task);
-                } else if (isMarked(task, sequence)) {
-                    others.add(task);
-                }
+        for (Iterator<FileScanTask> it = planned(table, snapshot).iterator(); it.hasNext();) {
+            FileScanTask task = (FileScanTask) it.next();
+            if (task.file().dataSequenceNumber().longValue() > sequence) {
+                added.add(task);
+            } else if (isMarked(task, sequence)) {
+                others.add(task);
             }
-        } finally {
-            tasks.close();
         }
         return stage(session, table, fresh, added) + " " + stage(session, table, marked, others);
     }

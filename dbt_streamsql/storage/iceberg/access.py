@@ -14,6 +14,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate
@@ -111,6 +112,11 @@ class IcebergTables(Protocol):
         self, name: TableName, snapshot: int, columns: Sequence[str], most: int
     ) -> list[FileRows] | None:
         """See `file_rows.read`."""
+
+    def changed_rows(
+        self, name: TableName, meta: Metadata, change: Change, columns: Sequence[str], most: int
+    ) -> pa.Table | None:
+        """See `changed_rows.read`."""
 
     def newer_rows(self) -> NewerRows: ...
 

@@ -45,13 +45,15 @@ def arrow_type(iceberg: Any) -> pa.DataType | None:
 
 
 def arrow_schema(spark: SparkSession, name: TableName) -> pa.Schema:
-    """The columns of a table whose types all have an `arrow_type`, with their field ids."""
+    """The columns of a table that have an `arrow_type`, with their field ids."""
+    fields = json.loads(gateway_work.schema(spark, name))["fields"]
     return pa.schema(
         pa.field(
             field["name"],
-            arrow_type(field["type"]),
+            kind,
             nullable=not field["required"],
             metadata={FIELD_ID: str(field["id"])},
         )
-        for field in json.loads(gateway_work.schema(spark, name))["fields"]
+        for field in fields
+        if (kind := arrow_type(field["type"])) is not None
     )

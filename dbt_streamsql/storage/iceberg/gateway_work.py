@@ -11,6 +11,7 @@ import base64
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,13 +50,44 @@ def live_files(
         return None
     packed, at, found = _whole(work, text), 0, {}
     while at < len(packed):
-        (length,) = struct.unpack_from(">i", packed, at)
-        path = packed[at + 4 : at + 4 + length].decode()
-        at += 4 + length
-        (count,) = struct.unpack_from(">i", packed, at)
-        found[path] = struct.unpack_from(f">{count}q", packed, at + 4)
-        at += 4 + 8 * count
+        path, found[path], at = _file_at(packed, at)
     return found
+
+
+@dataclass(frozen=True)
+class ChangedFile:
+    """A data file of a snapshot, `added` since an older one, or there before; and the positions of
+    its deleted rows: of a file that was there before, of those that the older snapshot has."""
+
+    path: str
+    added: bool
+    deleted: tuple[int, ...]
+
+
+def changed_files(
+    spark: SparkSession, name: TableName, old: int, snapshot: int, sequence: int
+) -> list[ChangedFile] | None:
+    """The files in which the change between two snapshots is; `sequence`: the number of the older
+    one. None as for `live_files`."""
+    work = _work(spark)
+    text = work.changes(_session(spark), name.sql, old, snapshot, sequence, _PIECE)
+    if text is None:
+        return None
+    packed, at, found = _whole(work, text), 0, []
+    while at < len(packed):
+        added = bool(packed[at])
+        path, deleted, at = _file_at(packed, at + 1)
+        found.append(ChangedFile(path, added, deleted))
+    return found
+
+
+def _file_at(packed: bytes, at: int) -> tuple[str, tuple[int, ...], int]:
+    """A file and its positions, and where the next one begins."""
+    (length,) = struct.unpack_from(">i", packed, at)
+    path = packed[at + 4 : at + 4 + length].decode()
+    at += 4 + length
+    (count,) = struct.unpack_from(">i", packed, at)
+    return path, struct.unpack_from(f">{count}q", packed, at + 4), at + 4 + 8 * count
 
 
 def _whole(work: Any, text: str) -> bytes:

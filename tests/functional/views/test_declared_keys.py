@@ -258,6 +258,24 @@ def test_rows_are_looked_up_in_ranges_of_the_values(engine, schema, tune, kind):
         assert not engine.verify(view)
 
 
+def test_groups_whose_rows_expire_are_looked_up_in_ranges_too(engine, schema, tune):
+    tune(engine, big_rows=0)
+    draw, sql = random.Random(4), engine.spark.sql
+    table, view = f"lake.{schema}.t", f"lake.{schema}.v"
+    sql(f"CREATE TABLE {table} TBLPROPERTIES ('format-version' = '3') AS "
+        "SELECT id % 300 AS k, id % 7 AS n FROM range(2000)")  # fmt: skip
+    query = f"SELECT k, count(DISTINCT n) AS m FROM {table} GROUP BY k"
+    engine.create_materialized_view(
+        view, query, state_ttl="1 day", refresh_mode="incremental_strict"
+    )
+    looked_up = [step for step in engine.plan(view).steps if isinstance(step, Lookup)]
+    assert [step.by for step in looked_up] == [""]
+    for _ in range(3):
+        sql(f"INSERT INTO {table} VALUES ({draw.randrange(300)}, 9), (-5, 1), (NULL, 2)")
+        assert engine.advance().tables[view].mode != "full"
+        assert not engine.verify(view)
+
+
 def test_a_view_made_of_versions_of_different_moments_relies_on_no_key(engine, schema, tune):
     tune(engine, big_rows=0)
     shop, sql = Shop(engine, schema, 1), engine.spark.sql

@@ -230,6 +230,27 @@ def test_nothing_is_stored_of_a_view_that_forgets(world):
     assert world.engine.verify(name) == []
 
 
+def test_a_part_that_depends_on_the_time_of_the_barrier_is_not_stored(world):
+    part = PER_ITEM.replace(" GROUP BY", " WHERE now() > timestamp'2020-01-01' GROUP BY")
+    world.view(QUERIES[0].replace("{part}", part), state="all")
+    assert world.states == []
+    world.change(0)
+    world.engine.advance()
+    world.check()
+
+
+def test_another_query_over_the_same_part_is_computed_from_its_state_table(world):
+    name = world.view(QUERIES[0], state="all")
+    world.change(0)
+    other = QUERIES[0].replace("x.total", "x.total + 1 AS total") + " WHERE x.n > 2"
+    world.engine.create_materialized_view(name, world.query(other), state="all")
+    assert len(world.states) == 1
+    world.check()
+    world.change(1)
+    world.engine.advance()
+    world.check()
+
+
 @pytest.mark.parametrize("given", ["some", [0], [True], 3, ["2"]])
 def test_a_wrong_choice_names_the_right_ones(world, given):
     with pytest.raises(StreamSqlError) as caught:

@@ -68,4 +68,5 @@ def commit(
 def _file(spark: SparkSession, name: TableName, rows: pa.Table) -> bytes:
     """The rows as a Parquet file with the table's field ids."""
     schema = arrow_schema(spark, name)
+    assert set(schema.names) == set(rows.column_names)
     return parquet(rows.select(schema.names).cast(schema))

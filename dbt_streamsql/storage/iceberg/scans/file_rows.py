@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -68,17 +68,20 @@ def _rows(path: str, wanted: pa.Schema, most: int) -> pa.Table | None:
     if local is None:
         return None
     with pq.ParquetFile(local) as file:
-        ids = {field.metadata.get(FIELD_ID.encode()): field.name for field in _with_ids(file)}
-        names = [ids.get(field.metadata[FIELD_ID.encode()]) for field in wanted]
+        names = names_of(file, wanted)
         groups = (file.metadata.row_group(index) for index in range(file.num_row_groups))
-        if None in names or sum(group.total_byte_size for group in groups) > most:
+        if names is None or sum(group.total_byte_size for group in groups) > most:
             return None
         rows = file.read(columns=names, use_threads=False).select(names)
     return rows.rename_columns(wanted.names).cast(wanted)
 
 
-def _with_ids(file: pq.ParquetFile) -> Iterator[pa.Field]:
-    return (field for field in file.schema_arrow if field.metadata)
+def names_of(file: pq.ParquetFile, wanted: pa.Schema) -> list[str] | None:
+    """The columns of a file that have the ids of `wanted`; None where it lacks some."""
+    key = FIELD_ID.encode()
+    ids = {field.metadata.get(key): field.name for field in file.schema_arrow if field.metadata}
+    numbers = [field.metadata[key] for field in wanted]
+    return [ids[number] for number in numbers] if set(numbers) <= ids.keys() else None
 
 
 def _live(path: str, rows: pa.Table, deleted: Sequence[int]) -> FileRows:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -20,7 +21,8 @@ from dbt_streamsql.storage.iceberg.commits.row_delta import RowDelta
 from dbt_streamsql.storage.iceberg.files import place
 from dbt_streamsql.storage.iceberg.metadata import Metadata, check_absent, from_json
 from dbt_streamsql.storage.iceberg.provenance import Provenance
-from dbt_streamsql.storage.iceberg.scans import file_rows
+from dbt_streamsql.storage.iceberg.scans import changed_rows, file_rows
+from dbt_streamsql.storage.iceberg.scans.changes import Change
 from dbt_streamsql.storage.iceberg.scans.file_rows import FileRows
 from dbt_streamsql.storage.iceberg.scans.planned_files import PlannedFiles
 from dbt_streamsql.storage.java import items, java_class, java_table
@@ -87,6 +89,11 @@ class JvmTables:
         self, name: TableName, snapshot: int, columns: Sequence[str], most: int
     ) -> list[FileRows] | None:
         return file_rows.read(self.spark, name, snapshot, columns, most)
+
+    def changed_rows(
+        self, name: TableName, meta: Metadata, change: Change, columns: Sequence[str], most: int
+    ) -> pa.Table | None:
+        return changed_rows.read(self.spark, name, meta, change, columns, most)
 
     def newer_rows(self) -> PlannedFiles:
         return PlannedFiles(self.spark)

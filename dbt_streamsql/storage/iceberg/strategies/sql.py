@@ -24,6 +24,7 @@ from dbt_streamsql.storage.iceberg.commits.row_delta import RowDelta
 from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot, check_absent, from_json
 from dbt_streamsql.storage.iceberg.provenance import Provenance
 from dbt_streamsql.storage.iceberg.scans.appended_rows import AppendedRows
+from dbt_streamsql.storage.iceberg.scans.changes import Change
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,11 @@ class SqlTables:
 
     def file_rows(self, _: TableName, __: int, ___: Sequence[str], ____: int) -> None:
         """Where the files are is known to the server alone."""
+
+    def changed_rows(
+        self, _: TableName, __: Metadata, ___: Change, ____: Sequence[str], _____: int
+    ) -> None:
+        """Likewise."""
 
     def newer_rows(self) -> AppendedRows:
         return AppendedRows(self.spark)

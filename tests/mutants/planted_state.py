@@ -1,0 +1,102 @@
+"""Planted bugs of state tables.
+
+id -> symbol, old, new, what is wrong, tests.
+"""
+
+from __future__ import annotations
+
+from tests.mutants.planting import Planted
+
+STATE: dict[str, Planted] = {
+    "part-columns-swapped": (
+        "_stored_form",
+        "{name: place[names[name]] for name in node.columns}",
+        "dict(zip(node.columns, place.values(), strict=True))",
+        "the columns of a state table are taken for each other",
+        "share_one_table",
+    ),
+    "part-without-its-table": (
+        ("_Renaming.of", "Names"),
+        "replace(node, columns=tuple(sorted(node.columns)))",
+        'replace(node, columns=tuple(sorted(node.columns)), table="t")',
+        "parts of different tables are taken for equal",
+        "share_one_table or forms",
+    ),
+    "part-with-a-clock": (
+        ("_can_be_stored", "cut"),
+        "CLOCK not in read",
+        "CLOCK in (*read, CLOCK)",
+        "the rows of a part that depends on the time are stored",
+        "time_of_the_barrier",
+    ),
+    "part-that-forgets": (
+        ("parts_of", "cut"),
+        'getattr(node, "ttl", 0)',
+        'getattr(node, "ttl_", 0)',
+        "parts of a view that forgets are stored",
+        "forgets",
+    ),
+    "state-change-keeps-rows": (
+        "Definitions._change",
+        "was != stored",
+        "was == stored",
+        "a view keeps its rows when other parts of it are stored",
+        "change_while_the_view_lives",
+    ),
+    "state-beside-another-query": (
+        "Definitions._change",
+        'Redefinition(SHADOW, "the definition changed, and parts of it are stored")',
+        "redefinition(plan_of(current), plan, self._known)",
+        "a query over state tables is redefined as if it read what users name",
+        "another_query_over_the_same_part",
+    ),
+    "state-swept-with-readers": (
+        ("_unread", "sweep"),
+        "table not in read",
+        "table in read",
+        "state tables go while views read them",
+        "share_one_table",
+    ),
+    "state-never-swept": (
+        ("_unread", "sweep"),
+        "definition_of(job).part and table not in read",
+        "not definition_of(job).part and table not in jobs",
+        "state tables stay without a reader",
+        "last_reader",
+    ),
+    "state-always-pays": (
+        "StateChoice.obstacle",
+        "self._saved(part) < (min(times, 1.0) if own else times) * self._kept(part, own)",
+        "self._saved(part) < 0",
+        "a part is stored whatever it costs",
+        "where_that_costs_less",
+    ),
+    "budget-without-limit": (
+        "StateChoice.obstacle",
+        "every > self.budget",
+        "every > self.budget << 60",
+        "the budget of state is not kept",
+        "budget",
+    ),
+    "budget-of-the-others": (
+        "StateChoice.obstacle",
+        "others + self._bytes(own)",
+        "others",
+        "a state table that is larger than the budget stays",
+        "budget",
+    ),
+    "choice-made-once": (
+        "Definitions.known",
+        'anew and state == "auto" and parts_of(node_of(plan.tree))',
+        'not anew and state == "auto" and parts_of(node_of(plan.tree))',
+        "a full refresh does not decide again which parts are stored",
+        "where_that_costs_less",
+    ),
+    "explained-without-state": (
+        "StateTables.explained",
+        "{part.id: part for part in plan.parts}",
+        "{}",
+        "explain takes stored parts for computed ones",
+        "where_that_costs_less",
+    ),
+}
