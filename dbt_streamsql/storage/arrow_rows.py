@@ -43,7 +43,8 @@ def arrow_rows(frame: DataFrame, most: int) -> pa.Table:
 
     if is_connect(frame.sparkSession):
         table = frame.toArrow()
-        if table.nbytes > most:
+        # `nbytes` of some nested columns ends the process (PyArrow 26.0).
+        if table.get_total_buffer_size() > most:
             raise TooManyBytesError(most)
         return table
     schema = to_arrow_schema(frame.schema, error_on_duplicated_field_names_in_struct=True)
