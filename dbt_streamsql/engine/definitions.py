@@ -10,12 +10,11 @@ from hashlib import sha256
 from typing import Any
 
 from dbt_streamsql.compiler.binding.bind import open_views
-from dbt_streamsql.compiler.codegen.tree_json import node_of
 from dbt_streamsql.compiler.compile import compile_view
 from dbt_streamsql.compiler.compiler_version import identity
 from dbt_streamsql.compiler.redefinition.redefine import redefinition
 from dbt_streamsql.compiler.sink_query import compile_sink
-from dbt_streamsql.compiler.state.stored_parts import parts_of
+from dbt_streamsql.compiler.state.stored_parts import parts_in
 from dbt_streamsql.compiler.stream_query import Upserts, compile_stream, timed_columns
 from dbt_streamsql.compiler.unsent_values import OPERATION, carrying_of
 from dbt_streamsql.connectors.sources.source import Omitting, Source
@@ -128,7 +127,7 @@ class Definitions:
         plan = known_plan(job)
         if plan is None or (anew and any(ttl == KEPT for _, ttl in plan.reads)):
             return None
-        if anew and state == "auto" and parts_of(node_of(plan.tree)):
+        if anew and state == "auto" and parts_in(plan):
             # What pays is decided again.
             return None
         return plan if self._holds(job) else None

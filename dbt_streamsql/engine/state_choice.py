@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dbt_streamsql.byte_sizes import as_text
 from dbt_streamsql.engine.reads.spark_catalog import SparkCatalog
@@ -19,9 +19,6 @@ _STATEMENTS = 3
 _GROUPS = 0.25
 """The rows of a part that is not stored yet, as a share of those that it reads."""
 
-States = Mapping[str, str]
-"""The state tables: part -> table."""
-
 
 @dataclass(frozen=True)
 class StateChoice:
@@ -32,45 +29,54 @@ class StateChoice:
     known: SparkCatalog
     budget: int
 
-    def chosen(
-        self, parts: Sequence[StoredPart], state: State, there: States
-    ) -> dict[str, StoredPart]:
-        """The parts to store, by id, those that save most first."""
-        ranked = sorted(parts, key=self._saved, reverse=True) if state == "auto" else parts
-        return {part.id: part for part in ranked if not self.obstacle(part, state, there)}
+    def among(self, there: Mapping[str, str], state: State) -> Choosing:
+        """The choice for one view with that config; `there`: part -> state table."""
+        return Choosing(self, there, state)
 
-    def obstacle(self, part: StoredPart, state: State, there: States) -> str:
+
+@dataclass(frozen=True)
+class Choosing:
+    """One choice: it looks at each table once."""
+
+    rule: StateChoice
+    there: Mapping[str, str]
+    state: State
+    _sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def chosen(self, parts: Sequence[StoredPart]) -> list[StoredPart]:
+        """The parts to store."""
+        return [part for part in parts if not self._obstacle(part)]
+
+    def said(self, part: StoredPart) -> str:
+        """Whether a part is stored, and why, with rows, bytes and seconds."""
+        saved = f"about {self._saved(part):.1f} s of an epoch"
+        if not part.stored:
+            why = self._obstacle(part) or "a full refresh of the view stores it"
+            read = f"{self._read(part):,} rows are read for its old and new rows"
+            return f"not stored: {read}, {saved}; {why}"
+        rows, size = self._size(part.stored)
+        took = f"saves {saved} and takes {self._kept(part, part.stored):.1f} s"
+        return f"stored: {rows:,} rows, {as_text(size)}, read by {self._readers(part)}; {took}"
+
+    def _obstacle(self, part: StoredPart) -> str:
         """Why a part is not stored ('': it is)."""
-        if state != "auto":
-            wanted = state == "all" or set(part.operators) & set(state)
-            return "" if wanted and state != "none" else f"`state` is {_shown(state)}"
-        times, own = self.warehouse.tuning.storing, there.get(part.id, "")
+        if self.state != "auto":
+            wanted = self.state == "all" or set(part.operators) & set(self.state)
+            return "" if wanted and self.state != "none" else f"`state` is {_shown(self.state)}"
+        times, own = self.rule.warehouse.tuning.storing, self.there.get(part.id, "")
         if times < 0:
             return "nothing is stored by itself"
         # One that is there stays until it takes more than it saves.
         if self._saved(part) < (min(times, 1.0) if own else times) * self._kept(part, own):
             return "keeping the rows of this operator would take longer, or save little"
-        others = sum(self._bytes(table) for table in there.values() if table != own)
-        every = others + self._bytes(own)
-        if every > self.budget:
-            held = f"the state tables have {as_text(every)}"
-            return f"{held}, and `state_budget` is {as_text(self.budget)}"
+        held = sum(self._size(table)[1] for table in self.there.values())
+        if held > self.rule.budget:
+            told = f"the state tables have {as_text(held)}"
+            return f"{told}, and `state_budget` is {as_text(self.rule.budget)}"
         return ""
 
-    def said(self, part: StoredPart, state: State, there: States) -> str:
-        """Whether a part is stored, and why, with rows, bytes and seconds."""
-        read = f"{self._read(part):,} rows are read"
-        if not part.stored:
-            why = self.obstacle(part, state, there) or "a full refresh of the view stores it"
-            seconds = f"about {self._saved(part):.1f} s of an epoch"
-            return f"not stored: {read} for its old and new rows, {seconds}; {why}"
-        stored, size = self._rows((part.stored,)), as_text(self._bytes(part.stored))
-        took = f"{self._kept(part, part.stored):.1f} s"
-        saves = f"saves about {self._saved(part):.1f} s of an epoch and takes {took}"
-        return f"stored: {stored:,} rows, {size}, read by {self._readers(part)}; {saves}"
-
     def _readers(self, part: StoredPart) -> str:
-        found = len(self.warehouse.store.readers(part.stored))
+        found = len(self.rule.warehouse.store.readers(part.stored))
         return f"{found} views" if found != 1 else "this view"
 
     def _saved(self, part: StoredPart) -> float:
@@ -81,20 +87,19 @@ class StateChoice:
     def _kept(self, part: StoredPart, table: str) -> float:
         """Seconds of an epoch for the state table ('': there is none yet): those of its last one,
         or the expected ones."""
-        last = self.warehouse.store.latest(table) if table else None
+        last = self.rule.warehouse.store.latest(table) if table else None
         if last is not None and way_of(last) != FULL:
             return last.seconds
-        rows = self._rows((table,)) if table else int(_GROUPS * self._read(part))
+        rows = self._size(table)[0] if table else int(_GROUPS * self._read(part))
         return expected_from_changes(Work(_STATEMENTS), 0, 0, rows)
 
     def _read(self, part: StoredPart) -> int:
-        return self._rows(part.tables)
+        return sum(self._size(table)[0] for table in part.tables)
 
-    def _rows(self, tables: Sequence[str]) -> int:
-        return sum(self.known.rows(TableName.parse(table)) for table in tables)
-
-    def _bytes(self, table: str) -> int:
-        return self.known.bytes(TableName.parse(table)) if table else 0
+    def _size(self, table: str) -> tuple[int, int]:
+        if table not in self._sizes:
+            self._sizes[table] = self.rule.known.size(TableName.parse(table))
+        return self._sizes[table]
 
 
 def _shown(state: State) -> str:

@@ -7,8 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from dbt_streamsql.compiler.codegen.tree_json import node_of
-from dbt_streamsql.compiler.state.stored_parts import parts_of
+from dbt_streamsql.compiler.state.stored_parts import parts_in
 from dbt_streamsql.engine.definitions import Definitions
 from dbt_streamsql.engine.reads.current import CurrentEpoch
 from dbt_streamsql.engine.state_choice import StateChoice
@@ -47,8 +46,9 @@ class StateTables:
 
         def place(parts: Sequence[StoredPart]) -> dict[str, str]:
             there = by_part(self._current.jobs())
-            chosen = self._choice.chosen(parts, state, there)
-            return {each: there[each] for each in chosen if each in there}
+            stored = [part for part in parts if part.id in there]
+            chosen = self._choice.among(there, state).chosen(stored)
+            return {part.id: there[part.id] for part in chosen}
 
         return place
 
@@ -74,7 +74,7 @@ class StateTables:
         def place(parts: Sequence[StoredPart]) -> dict[str, str]:
             found = {}
             there = by_part(self._current.jobs())
-            for part in self._choice.chosen(parts, state, there).values():
+            for part in self._choice.among(there, state).chosen(parts):
                 table = self._ensured(part, view, state, keys, epoch)
                 if table:
                     found[part.id] = table
@@ -84,22 +84,16 @@ class StateTables:
 
     def explained(self, job: Job, plan: CompiledPlan) -> CompiledPlan:
         """The plan, whose operators say which of them are stored, and why."""
-        if plan.mode != "incremental" or plan.unversioned:
-            return plan
-        there, state = by_part(self._current.jobs()), definition_of(job).state
+        choosing = self._choice.among(by_part(self._current.jobs()), definition_of(job).state)
         stored = {part.id: part for part in plan.parts}
-        said = {
-            number: self._choice.said(stored.get(part.id, part), state, there)
-            for part in parts_of(node_of(plan.tree))
-            for number in part.operators
-        }
-        strategies = [
-            "; ".join(filter(None, [each.strategy, said.get(each.id)])) for each in plan.operators
-        ]
-        operators = zip(plan.operators, strategies, strict=True)
-        return replace(
-            plan, operators=tuple(replace(each, strategy=how) for each, how in operators)
+        said: dict[int, str] = {}
+        for part in parts_in(plan):
+            said |= dict.fromkeys(part.operators, choosing.said(stored.get(part.id, part)))
+        operators = (
+            replace(each, strategy="; ".join(filter(None, [each.strategy, said.get(each.id)])))
+            for each in plan.operators
         )
+        return replace(plan, operators=tuple(operators))
 
     def _ensured(
         self,

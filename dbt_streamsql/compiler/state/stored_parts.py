@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dbt_streamsql.compiler.codegen.render_sql import plain
-from dbt_streamsql.compiler.codegen.tree_json import tree_of
+from dbt_streamsql.compiler.codegen.tree_json import node_of, tree_of
 from dbt_streamsql.compiler.lowering.view import top
 from dbt_streamsql.compiler.passes.merge_projections import merge
 from dbt_streamsql.compiler.state.normal_form import Names, normal_form
@@ -33,6 +33,7 @@ from dbt_streamsql.plan.algebra.relational import (
     walk,
     with_children,
 )
+from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.definition.stored_part import StoredPart
 from dbt_streamsql.plan.operators import Operator
 
@@ -55,6 +56,13 @@ def parts_of(root: Node) -> tuple[StoredPart, ...]:
         part = found.get(digest) or StoredPart(digest, (), plain(form), tables(form))
         found[digest] = replace(part, operators=(*part.operators, number))
     return tuple(found.values())
+
+
+def parts_in(plan: CompiledPlan) -> tuple[StoredPart, ...]:
+    """The parts of a view's query that can be stored, whether they are or not."""
+    if plan.mode != "incremental" or plan.unversioned:
+        return ()
+    return parts_of(node_of(plan.tree))
 
 
 def cut(root: Node, parts: tuple[StoredPart, ...]) -> Node:

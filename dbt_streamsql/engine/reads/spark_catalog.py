@@ -88,21 +88,16 @@ class SparkCatalog:
         ids = "" if definition_property.STORE in found.properties else found.fields
         return TableInfo(name, columns, fields=ids, bare=found.format == file_tables.FORMAT)
 
-    def rows(self, name: TableName) -> int:
-        """The rows of a table's current version by its metadata (0: not known)."""
-        found = self._metadata(name)
-        return found.live_rows(found.current) if found is not None else 0
-
-    def bytes(self, name: TableName) -> int:
-        """The bytes of the data files of its current version (0: not known)."""
-        found = self._metadata(name)
-        return found.live_bytes(found.current) if found is not None else 0
-
-    def _metadata(self, name: TableName) -> Metadata | None:
+    def size(self, name: TableName) -> tuple[int, int]:
+        """The rows of a table's current version, and the bytes of its files, by its metadata (0:
+        not known)."""
         try:
-            return self._pinned(name) or inputs.load(self.spark, self._at(name))
+            found = self._pinned(name) or inputs.load(self.spark, self._at(name))
         except StreamSqlError:
-            return None
+            return 0, 0
+        if found is None:
+            return 0, 0
+        return found.live_rows(found.current), found.live_bytes(found.current)
 
     def schema(self, sql: str) -> tuple[Column, ...]:
         """Columns and types of a query; SQL_INVALID with Spark's own message when it refuses."""

@@ -87,10 +87,9 @@ def _shared(
         return None
 
     def compute() -> Shared:
-        if small and reading.feed is None and reading.is_big(tuning):
-            decoded = reading.decoded(spark, tuple(columns), tuning)
-            if decoded is not None:
-                return decoded
+        decoded = reading.decoded(spark, columns, tuning) if small else None
+        if decoded is not None:
+            return decoded
         local, newer = Scratch(spark, tuning.fetched_bytes), tables_of(spark).newer_rows()
         try:
             if reading.feed is not None:

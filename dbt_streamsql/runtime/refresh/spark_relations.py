@@ -65,6 +65,8 @@ class InputChange:
     ) -> DriverRows | None:
         """The consolidated signed rows of a small change of a big table, read by the process; None
         where Spark has to read them."""
+        if self.feed is not None or not self.is_big(tuning):
+            return None
         rows = tables_of(spark).changed_rows(
             self.name, self.meta, self.change, columns, tuning.decoded_bytes
         )
@@ -137,9 +139,9 @@ class SparkRelations:
     def _decoded(self, table: str, columns: tuple[str, ...]) -> TempRelation | None:
         """A small change of a big table that the process itself can read."""
         read = self.reads[table]
-        if not (self._hinted and self._is_big(table)) or read.shared or read.feed:
-            return None
-        rows = read.decoded(self.spark, columns, self.writer.tuning)
+        rows = None
+        if self._hinted and read.shared is None:
+            rows = read.decoded(self.spark, columns, self.writer.tuning)
         if rows is None:
             return None
         # What is looked up for a change is planned by its size.

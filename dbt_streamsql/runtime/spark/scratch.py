@@ -105,15 +105,13 @@ class Scratch:
 
     def _view_of(self, kept: TempRelation) -> str:
         assert kept.rows is not None
-        rows = kept.rows
-        frame = arrow_frame(self.spark, rows.data, rows.schema, in_plan=kept.in_plan)
-        name = self.view(frame)
+        name = self.rows(kept.rows, in_plan=kept.in_plan)
         self._kept[name] = kept
         return name
 
-    def rows(self, rows: DriverRows) -> str:
-        """Rows of the driver under a temporary name."""
-        return self.view(arrow_frame(self.spark, rows.data, rows.schema))
+    def rows(self, rows: DriverRows, *, in_plan: bool = True) -> str:
+        """Rows of the driver under a temporary name; `in_plan`: see `arrow_frame`."""
+        return self.view(arrow_frame(self.spark, rows.data, rows.schema, in_plan=in_plan))
 
     def known(self, name: str) -> TempRelation | None:
         """The kept result of that name, if there is one."""

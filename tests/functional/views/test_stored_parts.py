@@ -146,6 +146,19 @@ def test_a_part_is_stored_by_itself_where_that_costs_less_than_it_saves(world, t
     assert re.search(r"stored: 1\d rows, \d\.\dKB, read by 2 views", world.engine.explain(name))
 
 
+def test_a_view_that_is_computed_in_full_is_refreshed_compiled_and_explained_too(world):
+    query = f"SELECT item, rand() AS r FROM (SELECT item, sum(v) FROM {world.s}.sales GROUP BY 1)"
+    for mode in ("auto", "full"):
+        name = f"{world.s}.whole_{mode}"
+        for _ in range(2):
+            report = world.engine.create_materialized_view(
+                name, query, refresh_mode=mode, full_refresh=True
+            )
+            assert report.mode == "full"
+        assert world.engine.compile(query, into=name, refresh_mode=mode).mode == "full"
+        assert "full refresh" in world.engine.explain(name)
+
+
 @pytest.mark.parametrize(("rows", "stored"), [(200_000, 0), (1_000_000, 1)])
 def test_what_is_stored_follows_from_the_rows_that_are_read(world, tune, rows, stored):
     tune(world.engine, storing=0.2)
