@@ -56,14 +56,14 @@ CHANGES: dict[str, Planted] = {
         "1 if file.added else -1",
         "1",
         "rows that the process reads as deleted count as inserted",
-        "foreign_table or of_every_type",
+        "of_every_type",
     ),
     "decoded-fresh-deletes": (
         "_part",
         "np.delete(np.arange(rows), inside) if file.added else inside",
         "np.arange(rows) if file.added else inside",
         "rows that were inserted and deleted meanwhile are read as inserted",
-        "foreign_table or of_every_type",
+        "foreign_table",
     ),
     "decoded-first-row": (
         "_part",

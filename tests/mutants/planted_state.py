@@ -20,14 +20,7 @@ STATE: dict[str, Planted] = {
         "replace(node, columns=tuple(sorted(node.columns)))",
         'replace(node, columns=tuple(sorted(node.columns)), table="t")',
         "parts of different tables are taken for equal",
-        "share_one_table or forms",
-    ),
-    "part-with-a-clock": (
-        ("_can_be_stored", "cut"),
-        "CLOCK not in read",
-        "CLOCK in (*read, CLOCK)",
-        "the rows of a part that depends on the time are stored",
-        "time_of_the_barrier",
+        "other_rows_have_other_forms",
     ),
     "part-that-forgets": (
         ("parts_of", "cut"),
@@ -42,13 +35,6 @@ STATE: dict[str, Planted] = {
         "was == stored",
         "a view keeps its rows when other parts of it are stored",
         "change_while_the_view_lives",
-    ),
-    "state-beside-another-query": (
-        "Definitions._change",
-        'Redefinition(SHADOW, "the definition changed, and parts of it are stored")',
-        "redefinition(plan_of(current), plan, self._known)",
-        "a query over state tables is redefined as if it read what users name",
-        "another_query_over_the_same_part",
     ),
     "state-swept-with-readers": (
         ("_unread", "sweep"),

@@ -22,6 +22,8 @@ from dbt_streamsql.plan.algebra.relational import (
 )
 from dbt_streamsql.plan.definition.stored_part import state_of
 
+pytestmark = pytest.mark.hunts
+
 
 def renamed(alias, key, value, total, *, table="lake.a.t", guard="{0} > 0"):
     """Sums by key of a filtered table, in the words given."""
