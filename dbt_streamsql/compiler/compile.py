@@ -242,7 +242,7 @@ def _incremental(
         root = still_forgetting(root, node_of(forgets.before))
     _refuse_unstable(root)
     # Files of inputs without versions are looked at for the view as a whole.
-    parts = () if plan.unversioned else _placed(parts_of(root), reading.place)
+    parts = () if plan.unversioned else _placed(parts_of(root, reading.keys), reading.place)
     whole, root = root, cut(root, parts)
     if root is not whole:
         schemas = Schemas(catalog, {**opened.tables, **_tables_of(parts, catalog)})

@@ -84,10 +84,11 @@ class StateTables:
 
     def explained(self, job: Job, plan: CompiledPlan) -> CompiledPlan:
         """The plan, whose operators say which of them are stored, and why."""
-        choosing = self._choice.among(by_part(self._current.jobs()), definition_of(job).state)
+        definition = definition_of(job)
+        choosing = self._choice.among(by_part(self._current.jobs()), definition.state)
         stored = {part.id: part for part in plan.parts}
         said: dict[int, str] = {}
-        for part in parts_in(plan):
+        for part in parts_in(plan, definition.keys):
             said |= dict.fromkeys(part.operators, choosing.said(stored.get(part.id, part)))
         operators = (
             replace(each, strategy="; ".join(filter(None, [each.strategy, said.get(each.id)])))

@@ -9,9 +9,9 @@ _BASIC = "group basic,filter,project"
 RULES: dict[str, Planted] = {
     # -- outer, semi and anti joins --------------------------------------------------------------
     "flip-sign": (
-        "_lonely",
-        'sign = f"-f.{_SIGN}" if kind == "anti" else f"f.{_SIGN}"',
-        'sign = f"f.{_SIGN}"',
+        "_flips",
+        'signs = "-1L, 1L" if kind == "anti" else "1L, -1L"',
+        'signs = "1L, -1L"',
         "padding comes when the first partner comes, instead of going",
         "left join",
     ),
@@ -44,18 +44,16 @@ RULES: dict[str, Planted] = {
         "left join,full join,anti join",
     ),
     "flip-rows-after": (
-        "_lonely",
-        Text("FROM {relation(asking, emitter.before)}\\nJOIN {{{flips}}}"),
-        "FROM {relation(asking, emitter.after)}\\nJOIN {{{flips}}}",
+        "_rows_of",
+        "select.summand(node, 0, keys, frozenset(), emitter)",
+        "select.summand(node, 0, keys, frozenset({rows.alias}), emitter)",
         "new rows flip as well, though their own change has settled them",
         "left join,semi join",
     ),
     "flip-candidates-after": (
-        "_flips_by_row",
-        Text(
-            "FROM {relation(asking, emitter.before)}\\nLEFT SEMI JOIN {{{partners}}} {theirs} ON {on}"
-        ),
-        "FROM {relation(asking, emitter.after)}\\nLEFT SEMI JOIN {{{partners}}} {theirs} ON {on}",
+        "_asking",
+        "relation(_cut(side.rows, partners, seen), emitter.before)",
+        "relation(_cut(side.rows, partners, seen), emitter.after)",
         "a row that went is not asked for the partners that went with it",
         "left join,full join,anti join,semi join",
     ),
@@ -138,21 +136,28 @@ RULES: dict[str, Planted] = {
         "union all,distinct,filter,join",
     ),
     "join-all-before": (
-        ("delta", "_term"),
+        ("delta", "summand"),
         "after = frozenset(child.alias for child in node.inputs[:index])",
         "after = frozenset[str]()",
         "what changed on two sides at once does not meet",
         "join",
     ),
     "join-all-after": (
-        ("delta", "_term"),
+        ("delta", "summand"),
         "after = frozenset(child.alias for child in node.inputs[:index])",
         "after = frozenset(child.alias for child in node.inputs)",
         "what changed on two sides at once meets twice",
         "join,self join",
     ),
+    "join-below-before": (
+        "summand",
+        "origins[child.alias] in after",
+        "child.alias in after",
+        "what a join below another one reads is read before the epoch",
+        "join,left join",
+    ),
     "join-one-condition": (
-        "_term",
+        "summand",
         'on = " AND ".join(term(expr, resolve) for expr in ready)',
         'on = " AND ".join(term(expr, resolve) for expr in ready[:1])',
         "a join of a change has the first of its conditions only",
@@ -176,7 +181,7 @@ RULES: dict[str, Planted] = {
         "filter",
     ),
     "single-source": (
-        ("delta", "_term"),
+        ("delta", "summand"),
         "source = emitter.after if start.alias in after else emitter.before",
         "source = emitter.before",
         "rows that came with the new value of a scalar sub-query do not flip",

@@ -10,8 +10,8 @@ from tests.mutants.planting import Planted
 STATE: dict[str, Planted] = {
     "part-columns-swapped": (
         "_stored_form",
-        "{name: place[names[name]] for name in node.columns}",
-        "dict(zip(node.columns, place.values(), strict=True))",
+        "{name: place[names[name]] for name in rows.columns}",
+        "dict(zip(rows.columns, place.values(), strict=True))",
         "the columns of a state table are taken for each other",
         "share_one_table",
     ),
@@ -21,6 +21,27 @@ STATE: dict[str, Planted] = {
         'replace(node, columns=tuple(sorted(node.columns)), table="t")',
         "parts of different tables are taken for equal",
         "other_rows_have_other_forms",
+    ),
+    "keys-pad-partners": (
+        ("_with_stored_keys", "cut"),
+        'Match("anti", node.left, there, node.on, every, node.types)',
+        'Match("semi", node.left, there, node.on, every, node.types)',
+        "a left join pads the rows that have partners",
+        "keys_of_partners",
+    ),
+    "keys-of-grouped-rows": (
+        ("_partner_keys", "cut"),
+        "Aggregate(node.right.node, partner_columns(node), ())",
+        "Aggregate(node.right.node, partner_columns(node)[:1], ())",
+        "only the first column decides which rows have partners",
+        "keys_of_partners",
+    ),
+    "keys-saved-twice": (
+        "Choosing._saved",
+        "0 if part.declared else 1",
+        "1",
+        "keys that are found in the changes are stored",
+        "found_in_the_changes",
     ),
     "part-that-forgets": (
         ("parts_of", "cut"),

@@ -1,15 +1,21 @@
-"""Merge projections and filters: fewer nested queries, and keys that stay visible."""
+"""Merge projections, filters and joins: fewer nested queries, and keys that stay visible."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from dbt_streamsql.plan.algebra.expression import Expr, Ref
 from dbt_streamsql.plan.algebra.relational import (
+    Aggregate,
     Input,
+    Match,
     Node,
     Output,
     Scan,
     Select,
+    Window,
     children,
+    walk,
     with_children,
 )
 
@@ -35,6 +41,42 @@ def merge(node: Node) -> Node:
             continue
         node = _into(node, child.alias, below, {below.inputs[0].alias: child.alias})
     return node
+
+
+def is_costly(node: Node) -> bool:
+    """Whether a node, or one below it, is computed for as few keys as possible."""
+    return any(isinstance(part, Aggregate | Window | Match) for part in walk(node))
+
+
+def flattened(node: Select, start: str) -> tuple[Select, dict[str, str]]:
+    """The join with the inputs of inner joins below it in their place, except below its input
+    `start`; and for the alias of each input, that of the input of `node` that it comes from.
+
+    Spark then joins them one after the other with the few rows of `start`; below, it would join
+    the whole tables first.
+    """
+    origins = {child.alias: child.alias for child in node.inputs}
+    waiting = [alias for alias in origins if alias != start]
+    while waiting:
+        alias = waiting.pop()
+        below = next(child.node for child in node.inputs if child.alias == alias)
+        if not isinstance(below, Select) or is_costly(below) or _makes_rows(below):
+            continue
+        names: dict[str, str] = {}
+        for part in below.inputs:
+            names[part.alias] = _free(f"{alias}_{part.alias}", {*origins, *names.values()})
+        node = _into(node, alias, below, names)
+        origins |= dict.fromkeys(names.values(), origins[alias])
+        waiting += names.values()
+    return node, origins
+
+
+def _free(wanted: str, taken: Collection[str]) -> str:
+    """An alias that Spark, which ignores case, does not take for another one."""
+    lower = {name.lower() for name in taken}
+    while wanted.lower() in lower:
+        wanted += "_"
+    return wanted
 
 
 def _makes_rows(node: Select) -> bool:

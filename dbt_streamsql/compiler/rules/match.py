@@ -34,13 +34,12 @@ from dbt_streamsql.plan.algebra.expression import (
     dotted,
     escape,
 )
-from dbt_streamsql.plan.algebra.relational import Input, Match, Select
+from dbt_streamsql.plan.algebra.relational import Input, Match, Output, Scan, Select
 from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX, WEIGHT
 from dbt_streamsql.quoting import quote
 
 _NET = f"{HIDDEN_PREFIX}net"
 _NOW = f"{HIDDEN_PREFIX}now"
-_SIGN = f"{HIDDEN_PREFIX}sign"
 
 
 @dataclass(frozen=True)
@@ -93,6 +92,13 @@ def by_key(node: Match) -> bool:
     return all(_side(node, rows, partners).simple for rows, partners in sides)
 
 
+def partner_columns(node: Match) -> tuple[str, ...]:
+    """The columns of the right side that decide which rows of the left one have partners; () where
+    others do, too."""
+    side = _side(node, node.left, node.right)
+    return tuple(dict.fromkeys(other for _, other, _ in side.pairs)) if side.simple else ()
+
+
 def _side(node: Match, rows: Input, partners: Input) -> _Side:
     pairs = []
     rest = []
@@ -120,23 +126,38 @@ def _lonely(side: _Side, kind: str, emitter: Emitter) -> str:
         f"SELECT {listed(own, mine)}, {mine}.{WEIGHT}\nFROM {{{changed}}} {mine}\n"
         f"LEFT {word} JOIN {_met(side, changed, emitter.after)} {theirs} ON {on}",
     )
-    flips = _flips_by_key(side, partners, emitter) if side.simple else None
-    flips = flips or _flips_by_row(side, partners, emitter)
-    sign = f"-f.{_SIGN}" if kind == "anti" else f"f.{_SIGN}"
     if side.simple:
-        wanted = side.pairs
-        match = [term(expr) for expr in side.on if expr.aliases <= {side.rows.alias}]
+        flips = _flips_by_key(side, partners, kind, emitter)
+        own_conditions = tuple(expr for expr in side.on if expr.aliases <= {side.rows.alias})
+        flip = _rows_of(side.rows, flips, side.pairs, own_conditions, own, emitter)
     else:
-        wanted = tuple((name, name, "<=>") for name in _asked(side))
-        match = []
-    match = [f"{_col(mine, own)} {op} {_col('f', key)}" for own, key, op in wanted] + match
-    asking = _cut(side.rows, flips, {own: Link(k, op, same=False) for own, k, op in wanted})
-    flip = emitter.query(
-        "flipped",
-        f"SELECT /*+ BROADCAST(f) */ {listed(own, mine)}, CAST({sign} AS BIGINT) AS {WEIGHT}\n"
-        f"FROM {relation(asking, emitter.before)}\nJOIN {{{flips}}} f ON {' AND '.join(match)}",
-    )
+        flips = _flips_by_row(side, partners, kind, emitter)
+        same = tuple((name, name, "<=>") for name in _asked(side))
+        flip = _rows_of(side.rows, flips, same, (), own, emitter)
     return emitter.union(f"{kind}_change", [come, flip])
+
+
+def _rows_of(
+    rows: Input,
+    keys: str,
+    pairs: tuple[tuple[str, str, str], ...],
+    on: tuple[Expr, ...],
+    columns: tuple[str, ...],
+    emitter: Emitter,
+) -> str:
+    """The rows before the epoch that match a row of the frame `keys`, with its weight.
+
+    `pairs`: (column of the rows, column of the keys, operator).
+    """
+    alias = "keys" if rows.alias.lower() != "keys" else "k"
+    start = Input(alias, Scan("", tuple(dict.fromkeys(key for _, key, _ in pairs))))
+    equal = tuple(
+        Expr(f"{{0}} {operator} {{1}}", ((rows.alias, own), (alias, key)))
+        for own, key, operator in pairs
+    )
+    outputs = tuple(Output(column, Expr.column(rows.alias, column)) for column in columns)
+    node = Select((start, rows), (*equal, *on), outputs)
+    return select.summand(node, 0, keys, frozenset(), emitter)
 
 
 def _met(side: _Side, changed: str, source: Source) -> str:
@@ -152,7 +173,7 @@ def _met(side: _Side, changed: str, source: Source) -> str:
     )
 
 
-def _flips_by_key(side: _Side, partners: str, emitter: Emitter) -> str:
+def _flips_by_key(side: _Side, partners: str, kind: str, emitter: Emitter) -> str:
     """Keys of the partners for which the first one was added or the last one removed."""
     keys = tuple(dict.fromkeys(other for _, other, _ in side.pairs))
     known = [f"{_col('d', other)} IS NOT NULL" for _, other, op in side.pairs if op == "="]
@@ -173,22 +194,20 @@ def _flips_by_key(side: _Side, partners: str, emitter: Emitter) -> str:
         f"{indent('  FROM ' + relation(found, emitter.after))}\n"
         f"  LEFT SEMI JOIN {{{net}}} n ON {on}\n  GROUP BY {listed(keys, theirs)}\n)"
     )
-    return _flips(net, there, keys, emitter)
+    return _flips(net, there, keys, kind, emitter)
 
 
-def _flips_by_row(side: _Side, partners: str, emitter: Emitter) -> str:
+def _flips_by_row(side: _Side, partners: str, kind: str, emitter: Emitter) -> str:
     """The same for any condition, for the columns of the rows that it reads."""
     asked = _asked(side)
     mine, theirs = (escape(quote(child.alias)) for child in (side.rows, side.partners))
     on = _on(side.on)
-    seen = {own: Link(other, op, same=False) for own, other, op in side.pairs}
-    asking = _cut(side.rows, partners, seen)
     candidates = emitter.collect(
         "candidates",
         emitter.query(
             "candidate_rows",
             f"SELECT /*+ BROADCAST({theirs}) */ DISTINCT {listed(asked, mine)}\n"
-            f"FROM {relation(asking, emitter.before)}\n"
+            f"FROM {_asking(side, partners, asked, emitter)}\n"
             f"LEFT SEMI JOIN {{{partners}}} {theirs} ON {on}",
         ),
     )
@@ -208,17 +227,41 @@ def _flips_by_row(side: _Side, partners: str, emitter: Emitter) -> str:
         f"{indent('  JOIN ' + relation(found, emitter.after))} ON {on}\n"
         f"  GROUP BY {listed(asked, mine)}\n)"
     )
-    return _flips(net, there, asked, emitter)
+    return _flips(net, there, asked, kind, emitter)
 
 
-def _flips(net: str, there: str, keys: tuple[str, ...], emitter: Emitter) -> str:
+def _asking(side: _Side, partners: str, asked: tuple[str, ...], emitter: Emitter) -> str:
+    """The rows before the epoch that equal some changed partner in the `pairs`.
+
+    Those of a join are read from the keys of the partners on, not from its biggest table.
+    """
+    node = side.rows.node
+    if not side.pairs or not isinstance(node, Select) or len(node.inputs) == 1:
+        seen = {own: Link(other, op, same=False) for own, other, op in side.pairs}
+        return relation(_cut(side.rows, partners, seen), emitter.before)
+    keys = tuple(dict.fromkeys(other for _, other, _ in side.pairs))
+    distinct = emitter.collect(
+        "partner_keys",
+        emitter.query(
+            "partner_key_rows",
+            f"SELECT DISTINCT {listed(keys, 'd')}, 1L AS {WEIGHT}\nFROM {{{partners}}} d",
+        ),
+    )
+    rows = _rows_of(side.rows, distinct, side.pairs, (), asked, emitter)
+    return f"{{{rows}}} {escape(quote(side.rows.alias))}"
+
+
+def _flips(net: str, there: str, keys: tuple[str, ...], kind: str, emitter: Emitter) -> str:
+    """The keys whose rows get their first partner or lose their last one, with the weight of their
+    rows in the change."""
     on = " AND ".join(f"{_col('n', key)} <=> {_col('c', key)}" for key in keys)
     now = f"coalesce(c.{_NOW}, 0)"
+    signs = "-1L, 1L" if kind == "anti" else "1L, -1L"
     return emitter.collect(
         "flips",
         emitter.query(
             "flip_rows",
-            f"SELECT {listed(keys, 'n')}, IF({now} > 0, 1, -1) AS {_SIGN}\n"
+            f"SELECT {listed(keys, 'n')}, IF({now} > 0, {signs}) AS {WEIGHT}\n"
             f"FROM {{{net}}} n\nLEFT JOIN {there} c ON {on}\n"
             f"WHERE ({now} > 0) <> ({now} - n.{_NET} > 0)",
         ),

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from itertools import chain
 
-from dbt_streamsql.compiler.codegen.emitter import Emitter
+from dbt_streamsql.compiler.codegen.emitter import Emitter, Pairs
 from dbt_streamsql.compiler.codegen.render_sql import (
     aliased,
     relation,
     select,
     term,
 )
-from dbt_streamsql.compiler.codegen.restrict_to_keys import Link, restrict
+from dbt_streamsql.compiler.codegen.restrict_to_keys import EQUALITIES, Link, restrict
+from dbt_streamsql.compiler.passes.merge_projections import flattened, is_costly
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules import single
 from dbt_streamsql.plan.algebra.expression import (
@@ -31,15 +32,11 @@ from dbt_streamsql.plan.algebra.expression import (
     escape,
 )
 from dbt_streamsql.plan.algebra.relational import (
-    Aggregate,
     Constant,
     Input,
-    Match,
     Node,
     Scan,
     Select,
-    Window,
-    walk,
 )
 from dbt_streamsql.plan.algebra.schema import WEIGHT
 from dbt_streamsql.quoting import quote
@@ -64,7 +61,7 @@ def delta(node: Select, emitter: Emitter) -> str:
         after = frozenset(child.alias for child in node.inputs[:index])
         flipped = single.other(node, index)
         if flipped is None:
-            terms.append(_term(node, index, frame, after, emitter))
+            terms.append(summand(node, index, frame, after, emitter))
             continue
         rest, start = single.without(node, index), node.inputs[flipped]
         source = emitter.after if start.alias in after else emitter.before
@@ -74,7 +71,7 @@ def delta(node: Select, emitter: Emitter) -> str:
             sql = select(rest, [f"{{{rows}}} {alias}"], _weight(start.alias))
             terms.append(emitter.query("changed", sql))
         else:
-            terms.append(_term(rest, rest.inputs.index(start), rows, after, emitter))
+            terms.append(summand(rest, rest.inputs.index(start), rows, after, emitter))
     return emitter.union("joined", terms)
 
 
@@ -90,15 +87,17 @@ def _weight(alias: str) -> str:
     return f"{escape(quote(alias))}.{WEIGHT}"
 
 
-def _term(node: Select, index: int, frame: str, after: frozenset[str], emitter: Emitter) -> str:
+def summand(node: Select, index: int, frame: str, after: frozenset[str], emitter: Emitter) -> str:
     """One summand: the change of input `index` joined with the other inputs, nearest first.
 
     Inputs with an alias in `after` are read after the epoch.
     """
     start = node.inputs[index]
+    node, origins = flattened(node, start.alias)
+    index = node.inputs.index(start)
     order = _by_connection(node, index)
     sides = {
-        child.alias: _side(child, child.alias in after, start, frame, node, emitter)
+        child.alias: _side(child, origins[child.alias] in after, start, frame, node, emitter)
         for position, child in enumerate(node.inputs)
         if position != index
     }
@@ -216,23 +215,24 @@ def _side(
     pairs = _equal_keys(node, child, start)
     if isinstance(child.node, Scan):
         moment = "after" if after else "before"
-        asked = tuple((own, "=", other) for own, other in pairs)
-        rows = emitter.state(child.node, moment, asked, frame)
+        rows = emitter.state(child.node, moment, pairs, frame)
         return relation(child, lambda _: rows)
     source = emitter.after if after else emitter.before
     cut: Node = child.node
-    if any(isinstance(part, Aggregate | Window | Match) for part in walk(child.node)):
-        links = {own: Link(other, "=", same=False) for own, other in pairs}
+    if is_costly(child.node):
+        links = {own: Link(other, operator, same=False) for own, operator, other in pairs}
         cut = restrict(child.node, frame, links)
     return relation(Input(child.alias, cut), source)
 
 
-def _equal_keys(node: Select, child: Input, start: Input) -> list[tuple[str, str]]:
-    """Pairs (column of `child`, column of `start`) that a conjunct `a = b` makes equal."""
-    pairs: list[tuple[str, str]] = []
+def _equal_keys(node: Select, child: Input, start: Input) -> Pairs:
+    """Triples (column of `child`, operator, column of `start`) of the conditions that make the two
+    equal."""
+    pairs: list[tuple[str, str, str]] = []
     for expr in node.where:
-        if expr.template == "{0} = {1}" and expr.aliases == {child.alias, start.alias}:
+        operator = EQUALITIES.get(expr.template)
+        if operator and expr.aliases == {child.alias, start.alias}:
             first, second = expr.refs
             own, other = (first, second) if first[0] == child.alias else (second, first)
-            pairs.append((own[1], other[1]))
-    return pairs
+            pairs.append((own[1], operator, other[1]))
+    return tuple(pairs)

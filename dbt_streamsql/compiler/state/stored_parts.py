@@ -3,30 +3,41 @@ state table, and its changes from the versions of that table.
 
 Without it, the old and new values of an inner grouping are computed from its inputs in each epoch
 (`rules/keyed.py`); with it, they are the rows that the epoch changes in the state table.
+
+Of a semi, anti or left join, the keys of the right side can be stored: which of them appeared and
+disappeared is then a change of the state table, and the right side is not read for it
+(`rules/match.py`). With `K` = the distinct keys of R,
+
+    L ⋉ R = L ⋉ K        L ▷ R = L ▷ K        L ⟕ R = (L ⋈ R) + pad(L ▷ K)
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
+from dbt_streamsql.compiler.codegen.join_lookups import key_of
 from dbt_streamsql.compiler.codegen.render_sql import plain
 from dbt_streamsql.compiler.codegen.tree_json import node_of, tree_of
 from dbt_streamsql.compiler.lowering.view import top
 from dbt_streamsql.compiler.passes.merge_projections import merge
+from dbt_streamsql.compiler.passes.prune_columns import prune
+from dbt_streamsql.compiler.rules.match import partner_columns
 from dbt_streamsql.compiler.state.normal_form import Names, normal_form
-from dbt_streamsql.plan.algebra.expression import Expr
+from dbt_streamsql.plan.algebra.expression import Expr, Ref, escape
 from dbt_streamsql.plan.algebra.relational import (
     CLOCK,
     Aggregate,
     Input,
     Limit,
+    Match,
     Node,
     Output,
     Scan,
     Select,
+    UnionAll,
     Window,
     children,
     tables,
@@ -35,17 +46,20 @@ from dbt_streamsql.plan.algebra.relational import (
 )
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.definition.stored_part import StoredPart
+from dbt_streamsql.plan.definition.table_key import TableKey
 from dbt_streamsql.plan.operators import Operator
 
 _ID = 16
 """Characters of a part's id."""
 
 
-def parts_of(root: Node) -> tuple[StoredPart, ...]:
-    """The parts of a query that can be stored: groupings, windows and limits below its top, the
-    outermost ones. What is below them are parts of their own queries.
+def parts_of(root: Node, declared: Collection[TableKey] = ()) -> tuple[StoredPart, ...]:
+    """The parts of a query that can be stored, the outermost ones: groupings, windows and limits
+    below its top, and the keys of joins' right sides. What is below them are parts of their own
+    queries.
 
     A part that depends on the time of the barrier is none; a query that forgets has none.
+    `declared`: the keys of its tables.
     """
     if any(getattr(node, "ttl", 0) for node in walk(root)):
         return ()
@@ -54,43 +68,80 @@ def parts_of(root: Node) -> tuple[StoredPart, ...]:
         form, _ = _stored_form(node)
         digest = hashlib.sha256(json.dumps(tree_of(form)).encode()).hexdigest()[:_ID]
         part = found.get(digest) or StoredPart(digest, (), plain(form), tables(form))
+        if isinstance(node, Match):
+            part = replace(part, keys=True, declared=_is_declared(node, declared))
         found[digest] = replace(part, operators=(*part.operators, number))
     return tuple(found.values())
 
 
-def parts_in(plan: CompiledPlan) -> tuple[StoredPart, ...]:
+def parts_in(plan: CompiledPlan, declared: Collection[TableKey] = ()) -> tuple[StoredPart, ...]:
     """The parts of a view's query that can be stored, whether they are or not."""
     if plan.mode != "incremental" or plan.unversioned:
         return ()
-    return parts_of(node_of(plan.tree))
+    return parts_of(node_of(plan.tree), declared)
 
 
 def cut(root: Node, parts: tuple[StoredPart, ...]) -> Node:
     """The query with its stored parts read from their tables."""
     stored = {number: part.stored for part in parts for number in part.operators}
-    wanted = {id(node): stored[number] for number, node in _places(root) if number in stored}
+    numbers = _numbers(root)
+    wanted = {node: stored[number] for node, number in numbers.items() if number in stored}
 
     def visit(node: Node) -> Node:
-        if id(node) in wanted:
-            return _read(node, wanted[id(node)])
-        return with_children(node, tuple(visit(child) for child in children(node)))
+        table = wanted.get(id(node))
+        if table and not isinstance(node, Match):
+            return _read(node, table)
+        made = with_children(node, tuple(visit(child) for child in children(node)))
+        return _with_stored_keys(made, _read(node, table)) if table else made
 
     return merge(visit(root)) if wanted else root
 
 
-def _places(root: Node) -> Iterator[tuple[int, Node]]:
-    """The topmost operators of the parts, with their numbers."""
-    found = top(root)
-    best = found[0] if found is not None else None
+def _with_stored_keys(node: Node, keys: Node) -> Node:
+    """The join, when the keys of its right side are read from `keys`."""
+    assert isinstance(node, Match)
+    there = Input(node.right.alias, keys)
+    if node.kind != "left":
+        return replace(node, right=there)
+    every = tuple(
+        Output(name, Expr.column(node.left.alias, name)) for name in node.left.node.columns
+    )
+    alone = Input(node.left.alias, Match("anti", node.left, there, node.on, every, node.types))
+    missing: dict[Ref, Expr] = {
+        ref: Expr(f"CAST(NULL AS {escape(kind)})")
+        for ref, kind in node.types
+        if ref[0] == node.right.alias
+    }
+    padded = tuple(Output(each.name, each.expr.over(missing)) for each in node.outputs)
+    matched = Select((node.left, node.right), node.on, node.outputs)
+    return UnionAll((matched, Select((alone,), (), padded)))
+
+
+def _numbers(root: Node) -> dict[int, int]:
+    """The number of each operator (see `Operator.id`), by the identity of its node."""
     numbers: dict[int, int] = {}
     for number, node in enumerate(walk(root), 1):
         numbers.setdefault(id(node), number)
+    return numbers
+
+
+def _places(root: Node) -> Iterator[tuple[int, Node]]:
+    """The topmost operators of the parts, and the joins whose right side's keys are parts, with
+    their numbers."""
+    found = top(root)
+    best = found[0] if found is not None else None
+    numbers = _numbers(root)
 
     def visit(node: Node) -> Iterator[tuple[int, Node]]:
         if node is not best and _can_be_stored(node):
             yield numbers[id(node)], node
             return
-        for child in children(node):
+        below = children(node)
+        if isinstance(node, Match) and _has_keys(node):
+            yield numbers[id(node)], node
+            # The right side of a left join is read for the rows that have partners, too.
+            below = below if node.kind == "left" else (node.left.node,)
+        for child in below:
             yield from visit(child)
 
     yield from visit(root)
@@ -101,13 +152,46 @@ def _can_be_stored(node: Node) -> bool:
     return isinstance(node, Aggregate | Window | Limit) and bool(read) and CLOCK not in read
 
 
+def _has_keys(node: Match) -> bool:
+    """Whether the distinct keys of the right side of a join can be stored, and are worth it: an
+    inner grouping, window or limit there is a part itself."""
+    columns = partner_columns(node)
+    if node.kind == "full" or not columns or not _can_be_stored(_partner_keys(node)):
+        return False
+    below, _ = _source(node.right.node, columns)
+    return not _can_be_stored(below)
+
+
+def _is_declared(node: Match, declared: Collection[TableKey]) -> bool:
+    """Whether declared keys may find the partners of the changed rows in the changes."""
+    below, names = _source(node.right.node, partner_columns(node))
+    table = below.table if isinstance(below, Scan) else ""
+    return any(key_of(table, name, declared)[0] for name in names)
+
+
+def _source(node: Node, columns: tuple[str, ...]) -> tuple[Node, tuple[str, ...]]:
+    """What filters and projections read, and which of the columns are its own."""
+    while isinstance(node, Select) and len(node.inputs) == 1:
+        shown = {output.name: output.expr.as_column for output in node.outputs}
+        columns = tuple(ref[1] for name in columns if (ref := shown[name]) is not None)
+        node = node.inputs[0].node
+    return node, columns
+
+
+def _partner_keys(node: Match) -> Aggregate:
+    keys = prune(Aggregate(node.right.node, partner_columns(node), ()))
+    assert isinstance(keys, Aggregate)
+    return keys
+
+
 def _stored_form(node: Node) -> tuple[Select, Names]:
     """The query of a state table, under names that do not depend on the view, and the column of
-    the table for each of the node."""
-    form, names = normal_form(node)
+    the table for each of the rows that are stored."""
+    rows = _partner_keys(node) if isinstance(node, Match) else node
+    form, names = normal_form(rows)
     place = {name: f"c{at}" for at, name in enumerate(form.columns)}
     outputs = tuple(Output(new, Expr.column("p", old)) for old, new in place.items())
-    shown = {name: place[names[name]] for name in node.columns}
+    shown = {name: place[names[name]] for name in rows.columns}
     return Select((Input("p", form),), (), outputs), shown
 
 
@@ -124,7 +208,8 @@ def with_stored(
 ) -> tuple[Operator, ...]:
     """The operators of a view, with what is said of those whose rows are stored, and of those
     below them."""
-    stored = {number: part.stored for part in parts for number in part.operators}
+    stored = {number: part.stored for part in parts for number in part.operators if not part.keys}
+    keys = {number: part.stored for part in parts for number in part.operators if part.keys}
     made: list[Operator] = []
     below = -1
     """The depth of the stored operator above (-1: there is none)."""
@@ -136,6 +221,8 @@ def with_stored(
         if each.id in stored:
             state = f"its rows, in {stored[each.id]}"
             made.append(replace(each, state=state, strategy="the changes of its state table"))
+        elif each.id in keys:
+            made.append(replace(each, state=f"the keys of its right side, in {keys[each.id]}"))
         else:
             made.append(each)
     return tuple(made)

@@ -23,7 +23,9 @@ class StoredPart:
     `id`: equal for parts with the same rows, whatever a view calls their columns. `operators`: the
     numbers of its topmost operator, wherever the query has it (see `Operator.id`). `sql`: the
     query of its rows, with columns `c0`, `c1` …; `tables`: what it reads. `stored`: its state
-    table ('' while its rows are computed from `tables` in each epoch).
+    table ('' while its rows are computed from `tables` in each epoch). `keys`: the operator is a
+    join, and the rows are the distinct keys of its right side; `declared`: a declared key may find
+    them in the changes.
     """
 
     id: str
@@ -31,6 +33,8 @@ class StoredPart:
     sql: str
     tables: tuple[str, ...]
     stored: str = ""
+    keys: bool = False
+    declared: bool = False
 
     @property
     def table(self) -> str:

@@ -12,6 +12,8 @@ from dbt_streamsql.meta.inspect import topology_text
 from dbt_streamsql.meta.inspect.history import load
 from dbt_streamsql.meta.inspect.overview import topology
 from dbt_streamsql.plan.definition.stored_part import is_state_table
+from dbt_streamsql.plan.definition.table_key import TableKey
+from dbt_streamsql.plan.program import steps
 from dbt_streamsql.tuning import Tuning
 from tests.support.catalogs import drop_schema
 from tests.support.steps import dying
@@ -37,6 +39,31 @@ NESTED = (
     "SELECT i.name, r.place FROM (SELECT item, rank() OVER (ORDER BY total DESC, n, item) "
     "AS place FROM ({part}) p) r JOIN {s}.items i ON i.item = r.item"
 )
+
+PARTNERS = (
+    (
+        "SELECT i.name FROM {s}.items i WHERE EXISTS "
+        "(SELECT 1 FROM {s}.sales z WHERE z.item = i.item AND z.v > 3)"
+    ),
+    (
+        "SELECT i.name, i.item FROM {s}.items i WHERE NOT EXISTS "
+        "(SELECT 1 FROM {s}.sales t WHERE i.item = t.item AND t.v > 3)"
+    ),
+    (
+        "SELECT i.name, q.k, q.k + 1 AS next FROM {s}.items i LEFT JOIN {s}.sales q "
+        "ON q.item = i.item AND q.v > 3 AND i.name <> 'i1'"
+    ),
+    (
+        "SELECT n, count(*) AS items FROM (SELECT i.item, count(q.k) AS n FROM {s}.items i "
+        "LEFT JOIN {s}.sales q ON q.item = i.item AND q.v > 3 GROUP BY i.item) x GROUP BY n"
+    ),
+    (
+        "SELECT s.k, s.item FROM {s}.sales s WHERE s.item IN "
+        "(SELECT item FROM {s}.sales z WHERE v > 3) AND NOT EXISTS "
+        "(SELECT 1 FROM {s}.sales o WHERE o.v = s.v AND o.item <=> s.item + 1)"
+    ),
+)
+"""Queries that ask which items have a sale over three; the last one asks something else, too."""
 
 OTHER = "SELECT x.n, i.name FROM (SELECT DISTINCT item, v AS n FROM {s}.sales) x, {s}.items i"
 
@@ -101,6 +128,43 @@ def test_views_share_one_table_for_equal_parts_and_equal_their_queries(world):
         report = world.engine.advance()
         assert report.tables[world.states[0]].mode == "incremental"
         world.check()
+
+
+def test_the_keys_of_partners_are_stored_once_for_all_joins(world):
+    for text in PARTNERS:
+        world.view(text, state="all")
+    # One for the items over three, one for pairs, one for the inner count.
+    assert len(world.states) == 3
+    for number in range(3):
+        world.change(number)
+        # The first partner of an item comes, and the last one of another goes.
+        run = world.engine.spark.sql
+        run(f"INSERT INTO {world.s}.items VALUES (NULL, 'none'), ({number}, 'again')")
+        run(f"INSERT INTO {world.s}.sales VALUES ({3000 + number}, {13 - number % 2}, 4)")
+        run(f"DELETE FROM {world.s}.sales WHERE item = {number + 8} AND v > 3")
+        reports = world.engine.advance().tables
+        assert {reports[name].mode for name in world.states} <= {"incremental", "append", "noop"}
+        world.check()
+
+
+def test_the_right_side_of_a_join_is_not_read_again_for_its_keys(world):
+    name = world.view(PARTNERS[1], state="all")
+    (state,) = world.states
+    plan = world.engine.plan(name)
+    read = [step.table for step in plan.steps if isinstance(step, (steps.State, steps.Changes))]
+    assert f"{world.s}.sales" not in read
+    assert state in read
+    told = f"the keys of its right side, in {state} .*; stored: "
+    assert re.search(told, world.engine.explain(name))
+
+
+def test_keys_that_are_found_in_the_changes_are_not_stored_by_themselves(world, tune):
+    tune(world.engine, storing=1e-7)
+    key = TableKey(f"{world.s}.sales", "item", f"{world.s}.items", "item")
+    world.view(PARTNERS[0], keys=[key])
+    assert world.states == []
+    world.view(PARTNERS[0])
+    assert len(world.states) == 1
 
 
 def test_views_of_another_schema_share_it_too(world, engine, schema):
