@@ -7,13 +7,13 @@ that leaves an empty store, and tables that the next attempt can start from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.engine.definitions import Definitions
 from dbt_streamsql.engine.reads.spark_catalog import SparkCatalog
-from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import Barrier, Fence, Job, TableVersion
 from dbt_streamsql.meta.model.records import Pin
 from dbt_streamsql.meta.model.stored_definition import (
@@ -27,6 +27,8 @@ from dbt_streamsql.plan.algebra.relational import CLOCK
 from dbt_streamsql.plan.algebra.schema import Column, visible
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.definition import drift
+from dbt_streamsql.plan.definition.stored_part import PlaceParts, StoredPart, state_of
+from dbt_streamsql.plan.definition.table_key import TableKey
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.changelog import changelog_table
 from dbt_streamsql.runtime.core.definition_property import Definition
@@ -35,7 +37,8 @@ from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.ingest import stream_definition
 from dbt_streamsql.runtime.publish import publish
 from dbt_streamsql.runtime.revise import catalog_scan
-from dbt_streamsql.runtime.revise.catalog_scan import CatalogScan
+from dbt_streamsql.runtime.revise.catalog_scan import CatalogScan, Table
+from dbt_streamsql.state_ttl import state_ttl_of
 from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import files
 
@@ -116,7 +119,8 @@ class _StoreRecovery:
                 if kept.stream:
                     jobs[name], told[name] = self._stream(compiler, name, kept), ""
                 elif not kept.beside:
-                    jobs[name], told[name] = _compiled(compiler.define, name, kept)
+                    place = _states_read(found.tables[name], definitions)
+                    jobs[name], told[name] = _compiled(compiler.define, name, kept, place)
             except StreamSqlError as error:
                 left[name] = f"its query cannot be compiled: {error.message}"
         for job in list(jobs.values()):
@@ -250,11 +254,31 @@ class _StoreRecovery:
         publish.sweep(self.warehouse, self.fence)
 
 
-def _compiled(define: Define, name: str, kept: Definition) -> tuple[Job, str]:
+def _states_read(table: Table, definitions: Mapping[str, Definition]) -> PlaceParts:
+    """Where the parts are stored that the newest version of a table was computed from."""
+    read = table.history[0].origin.inputs or {}
+    there = {kept.part: name for name, kept in definitions.items() if kept.part and name in read}
+
+    def place(parts: Sequence[StoredPart]) -> dict[str, str]:
+        return {part.id: there[part.id] for part in parts if part.id in there}
+
+    return place
+
+
+def _compiled(define: Define, name: str, kept: Definition, place: PlaceParts) -> tuple[Job, str]:
     """The definition as a job, and why the view needs a full refresh ('': it does not)."""
+    at = Place(kept.unique_id or name)
+    stored = StoredDefinition(
+        kept.properties,
+        changelog=kept.changelog,
+        state=state_of(kept.state or "auto", at),
+        keys=tuple(TableKey(**key) for key in kept.keys),
+        part=kept.part,
+    )
     job, _, _ = define(
-        *(None, name, kept.sql, kept.refresh_mode, kept.unique_id),
-        StoredDefinition(kept.properties, changelog=kept.changelog, part=kept.part),
+        *(None, name, kept.sql, kept.refresh_mode, kept.unique_id, stored),
+        state_ttl=state_ttl_of(kept.state_ttl or None, "", at),
+        place=place,
     )
     if job.fingerprint == kept.fingerprint:
         return job, ""

@@ -37,18 +37,24 @@ class Scenario:
     after: tuple[str, str, str, int] | None = None
 
 
-def _define(engine: Engine, views: Queries, told: tuple[str, ...] = ()) -> None:
+def _define(
+    engine: Engine, views: Queries, told: tuple[str, ...] = (), state: str = "auto"
+) -> None:
     engine.begin()
     for name, query in views.items():
-        engine.create_materialized_view(f"{shop.SCHEMA}.{name}", query, changelog=name in told)
+        engine.create_materialized_view(
+            f"{shop.SCHEMA}.{name}", query, changelog=name in told, state=state
+        )
     engine.publish()
 
 
-def _two_barriers(views: Queries, told: tuple[str, ...] = ()) -> Callable[[Engine], None]:
+def _two_barriers(
+    views: Queries, told: tuple[str, ...] = (), state: str = "auto"
+) -> Callable[[Engine], None]:
     """The views, maintained once already."""
 
     def build(engine: Engine) -> None:
-        _define(engine, views, told)
+        _define(engine, views, told, state)
         for statement in shop.EARLIER:
             engine.spark.sql(statement)
         engine.advance()
@@ -85,6 +91,26 @@ NEW = {
     "reader": OLD["reader"],
 }
 """Columns with other names, one more column, another query, and a view over it."""
+
+_PER_USER = "SELECT user_id, count(*) AS n FROM lake.shop.orders GROUP BY user_id"
+STORED = {
+    "popular": f"SELECT u.city, p.n FROM ({_PER_USER}) p JOIN lake.shop.users u ON u.id = p.user_id",
+    "levels": f"SELECT q.n, count(*) AS users FROM ({_PER_USER}) q GROUP BY q.n",
+    "idle": "SELECT id, city FROM lake.shop.users u WHERE NOT EXISTS "
+    "(SELECT 1 FROM lake.shop.orders o WHERE o.user_id = u.id AND o.qty > 1)",
+}
+"""Two views that can share a state table, and one that can have keys of its own."""
+
+
+def _store(engine: Engine, *names: str) -> None:
+    """Parts of these views are stored from now on, and of no others."""
+    engine.begin()
+    for name, query in STORED.items():
+        state = "all" if name in names else "none"
+        engine.create_materialized_view(f"{shop.SCHEMA}.{name}", query, state=state)
+    engine.advance()
+    engine.publish()
+
 
 KEPT = {"lines": MAINTAINED["lines"]}
 DROPPED = {**KEPT, "by_city": MAINTAINED["by_city"]}
@@ -204,6 +230,17 @@ SCENARIOS: dict[str, Scenario] = {
                 "id % 3 FROM range(0, 200, 3)"
             ),
         ),
+    ),
+    "store": Scenario(lambda engine: _store(engine, *STORED), ({}, STORED), changes=()),
+    "share": Scenario(
+        lambda engine: _store(engine, *STORED),
+        ({"popular": STORED["popular"]}, STORED),
+        _two_barriers({"popular": STORED["popular"]}, state="all"),
+    ),
+    "unshare": Scenario(
+        lambda engine: _store(engine, "idle"),
+        (STORED, STORED),
+        _two_barriers(STORED, state="all"),
     ),
     "plain": Scenario(
         shop.stage,

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from dbt_streamsql import Engine
+from dbt_streamsql.plan.definition.stored_part import is_state_table
 from dbt_streamsql.quoting import TableName
 from tests.faults import fault_scenario as shop
 from tests.faults.fault_scenarios import DECISIVE, SCENARIOS, Queries, Scenario
@@ -143,7 +144,8 @@ def check_rest(world: World, engine: Engine, expected: Contents) -> None:
         _check_views(world.committed(engine), expected, "at rest, at repeatable_read")
     for job in store.jobs():
         # A streaming table has no query to be verified by; what it must hold was compared above.
-        if job.rpartition(".")[2] in seen and engine.plan(job).mode in ("incremental", "full"):
+        there = is_state_table(job) or job.rpartition(".")[2] in seen
+        if there and engine.plan(job).mode in ("incremental", "full"):
             differing = engine.verify(job)
             assert not differing, f"{job}: {differing}"
     for name, rows in world.changelogs().items():
@@ -161,6 +163,9 @@ def check_clean(world: World, engine: Engine, *, refused: bool = False) -> None:
     if refused:
         left = [what for what in left if not NEVER_LISTED.match(what)]
     assert not left, left
+    states = {job for job in engine.store.jobs() if is_state_table(job)}
+    assert world.states(engine) == states
+    assert all(engine.store.readers(state) for state in states)
     assert not world.unpinned(engine), world.unpinned(engine)
     swept = world.fingerprint(engine)
     again = engine.sweep()

@@ -165,6 +165,12 @@ class World:
             if not name.endswith(SUFFIX) and not is_state_table(name)
         }
 
+    def states(self, engine: Engine) -> set[str]:
+        """The state tables that are there."""
+        rows = engine.spark.sql(f"SHOW TABLES IN {scenario.SCHEMA}").collect()
+        names = {f"{scenario.SCHEMA}.{row['tableName']}" for row in rows}
+        return {name for name in names if is_state_table(name)}
+
     def changelogs(self) -> dict[str, scenario.Rows]:
         """Every view as its changelog adds up to, for those that have one."""
         session = embedded(str(self.warehouse))

@@ -11,14 +11,16 @@ from tests.faults.fault_campaign import WEIGHTS, Fault, Met, Tally, draw
 from tests.faults.fault_disk import unavailable
 from tests.faults.fault_kinds import KINDS, ON_A_DISK, kill_at
 from tests.faults.fault_scenarios import SCENARIOS
+from tests.faults.test_kills import ROUNDS
 from tests.support.product import DROP_STEPS, REVISION_STEPS, STREAM_STEPS
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
 SHARE = """
 kill/first/1 kill/diamond/2 kill/redefine/3 kill/rebuild/4 kill/plain/5 kill/undo/6 kill/revise/8
-kill/stream/9 kill-twice/stream/4 kill-twice/diamond/1
+kill/stream/9 kill/store/1 kill/share/2 kill/unshare/3 kill-twice/stream/4 kill-twice/diamond/1
 zombie/first/1 zombie/maintain/2 zombie/diamond/3 zombie/drop/5 zombie/finish/7 zombie/stream/8
+zombie/share/3
 pause/diamond/1 pause/plain/2
 full/first/1 full/maintain/2 full/diamond/3 full/plain/5 full/finish/6 full/correct/7
 read-only/first/1 read-only/maintain/2 read-only/redefine/3 read-only/undo/5
@@ -52,6 +54,16 @@ def test_a_correction_whose_process_died_can_be_asked_for_again(stages, faults, 
 def test_a_stream_is_read_once_by_whoever_comes_after(stages, faults, step, moment):
     kill_at(stages, "stream", stages.known("stream").trace.index((step, moment)))
     faults.count(Met("kill/stream/0", f"{moment} {step}"))
+
+
+@pytest.mark.parametrize("name", ["store", "share", "unshare"] if ROUNDS else ["unshare"])
+def test_state_tables_outlive_a_process_that_dies_at_any_step(stages, faults, name):
+    trace = stages.known(name).trace
+    swept = [at for at, (step, _) in enumerate(trace) if step == "sweep.state"]
+    for at in range(len(trace)) if ROUNDS else swept:
+        kill_at(stages, name, at)
+        faults.count(Met(f"kill/{name}/0", " ".join(reversed(trace[at]))))
+    assert swept or ROUNDS
 
 
 def test_the_share_has_every_kind_and_every_scenario():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -41,7 +41,8 @@ class Definition:
     """A model's definition of a view, and the fingerprint of the plan that resulted.
 
     `stream` is what a streaming table reads, `beside` the one that writes this table, `part` the
-    part of other views' queries that it stores.
+    part of other views' queries that it stores. `state`, `state_ttl` and `keys` are as
+    `StoredDefinition.as_config` has them.
     """
 
     sql: str
@@ -53,6 +54,9 @@ class Definition:
     stream: Mapping[str, Any] = field(default_factory=dict)
     beside: str = ""
     part: str = ""
+    state: str | Sequence[int] = ""
+    state_ttl: Mapping[str, Any] = field(default_factory=dict)
+    keys: Sequence[Mapping[str, str]] = ()
 
 
 def encode(job: Job) -> str:
@@ -68,6 +72,9 @@ def encode(job: Job) -> str:
         known.stream or {},
         known.side_of,
         known.part,
+        known.state if known.state != "auto" else "",
+        known.state_ttl,
+        [key.as_data() for key in known.keys],
     )
     told = {key: value for key, value in asdict(kept).items() if value or key in _ALWAYS}
     text = json.dumps(told, sort_keys=True)

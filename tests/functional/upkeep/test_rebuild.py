@@ -12,6 +12,8 @@ from click.testing import CliRunner
 from dbt_streamsql import Engine
 from dbt_streamsql.cli import main
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.plan.definition.stored_part import is_state_table
+from dbt_streamsql.plan.definition.table_key import TableKey
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core import definition_property
 from dbt_streamsql.runtime.spark.session import embedded
@@ -166,6 +168,33 @@ def test_a_store_that_was_lost_is_rebuilt_and_the_views_go_on_from_changes(shop)
     assert set(shop.modes(report).values()) <= {"incremental", "append"}
     assert shop.wrong() == set()
     assert shop.summed() == shop.rows(TOLD)
+
+
+def test_state_tables_and_what_views_say_of_state_and_keys_are_restored(shop):
+    query = (
+        "SELECT u.city, p.n FROM (SELECT user_id, count(*) AS n FROM lake.shop.orders "
+        "GROUP BY user_id) p JOIN lake.shop.users u ON u.id = p.user_id"
+    )
+    key = TableKey("lake.shop.users", "id")
+    shop.engine.create_materialized_view("lake.shop.popular", query, state=[3], keys=[key])
+    shop.engine.create_materialized_view(
+        "lake.shop.recent", VIEWS["lines"], state_ttl={"joins": {"u": "1 day"}}
+    )
+    shop.change()
+    shop.engine.advance()
+    before = shop.known()
+    engine = shop.reopen()
+    assert engine.rebuild().left == {}
+    assert shop.known() == before
+    (state,) = filter(is_state_table, engine.store.jobs())
+    shop.change("INSERT INTO lake.shop.orders VALUES (401, 5, 7)")
+    report = engine.advance()
+    assert report.tables[state].mode == "incremental"
+    views = ("lake.shop.popular", "lake.shop.recent")
+    assert {report.tables[view].mode for view in views} <= {"incremental", "append"}
+    assert engine.verify(state) == engine.verify("lake.shop.popular") == []
+    engine.drop("lake.shop.popular")
+    assert not any(map(is_state_table, engine.store.jobs()))
 
 
 def test_views_that_were_built_anew_and_redefined_are_restored_as_they_are(shop):
