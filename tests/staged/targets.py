@@ -14,7 +14,7 @@ from dbt_streamsql.storage.tables import jdbc
 from dbt_streamsql.warm import discover, lifecycle
 from tests.staged import databases
 from tests.staged.contract import Target
-from tests.support.postgres import POSTGRESQL_JAR, server
+from tests.support.postgres import server
 
 POSTGRESQL_DRIVER = "org.postgresql.Driver"
 SQLITE_DRIVER = "org.sqlite.JDBC"
@@ -75,7 +75,7 @@ def postgresql(folder: Path) -> Target:
     """A cluster that runs as long as this process."""
     port = STACK.enter_context(server(databases.PASSWORD))
     properties = {
-        "spark.driver.extraClassPath": str(jars.ensure((POSTGRESQL_JAR,))[0]),
+        "spark.driver.extraClassPath": str(jars.ensure(jars.CONNECTORS["postgres"])[0]),
         **jdbc_catalog("pg", f"jdbc:postgresql://127.0.0.1:{port}/postgres", POSTGRESQL_DRIVER),
         "spark.sql.catalog.pg.user": "postgres",
         "spark.sql.catalog.pg.password": databases.PASSWORD,

@@ -22,14 +22,6 @@ from dbt_streamsql.runtime.spark import jars
 from dbt_streamsql.runtime.spark.jars import Jar
 from tests.support.spark_servers import free_port
 
-POSTGRESQL_JAR = Jar(
-    "org.postgresql",
-    "postgresql",
-    "42.7.8",
-    "2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7",
-)
-
-
 PASSWORD = "of-this-run-only"  # noqa: S105 - made up for the run
 
 SERVER = Jar(

@@ -135,9 +135,17 @@ CONNECTORS = {
             "5273c8bc8c0dca2211175c0d27efbd7228efae99689aac001a8e1ef8e872e9ef",
         ),
     ),
+    "postgres": (
+        Jar(
+            "org.postgresql",
+            "postgresql",
+            "42.7.8",
+            "2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7",
+        ),
+    ),
 }
-"""What a profile names in `connectors`: parts of Spark that are not in its Python package. A jar
-of a minor version fits all of that minor version."""
+"""What a profile names in `connectors`: parts of Spark that are not in its Python package, and the
+driver of a catalog in PostgreSQL. A jar of a minor version of Spark fits all of that version."""
 
 
 def wanted(connectors: Iterable[str], *, native: bool = False) -> tuple[Jar, ...]:

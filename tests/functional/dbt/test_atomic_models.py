@@ -9,10 +9,9 @@ import pytest
 
 from dbt_streamsql.meta.store.staged_tables import SqlStagedLedger
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.spark import jars
 from dbt_streamsql.storage.staged_table import StagingPurpose, TableSpec
 from dbt_streamsql.storage.tables import jdbc, registry
-from tests.support.postgres import POSTGRESQL_JAR, server
+from tests.support.postgres import server
 
 pytestmark = pytest.mark.spark
 
@@ -194,8 +193,8 @@ def test_models_may_be_tables_of_another_database_and_are_read_back(
             {
                 "schema": "shop",
                 "server": False,
+                "connectors": ["postgres"],
                 "spark_properties": {
-                    "spark.driver.extraClassPath": str(jars.ensure((POSTGRESQL_JAR,))[0]),
                     prefix: jdbc.CATALOG,
                     f"{prefix}.url": f"jdbc:postgresql://127.0.0.1:{port}/postgres",
                     f"{prefix}.driver": "org.postgresql.Driver",
