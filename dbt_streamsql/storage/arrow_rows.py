@@ -43,8 +43,7 @@ def arrow_rows(frame: DataFrame, most: int) -> pa.Table:
 
     if is_connect(frame.sparkSession):
         table = frame.toArrow()
-        # `nbytes` of some nested columns ends the process (PyArrow 26.0).
-        if table.get_total_buffer_size() > most:
+        if memory_of(table) > most:
             raise TooManyBytesError(most)
         return table
     schema = to_arrow_schema(frame.schema, error_on_duplicated_field_names_in_struct=True)
@@ -54,6 +53,12 @@ def arrow_rows(frame: DataFrame, most: int) -> pa.Table:
         if _LIMIT in str(error):
             raise TooManyBytesError(most) from error
         raise
+
+
+def memory_of(rows: pa.Table | pa.RecordBatch) -> int:
+    """The bytes that rows take in memory."""
+    # `nbytes` of some nested columns ends the process (PyArrow 26.0).
+    return int(rows.get_total_buffer_size())
 
 
 def _batches(frame: DataFrame, most: int) -> list[pa.RecordBatch]:
@@ -70,7 +75,7 @@ def _batches(frame: DataFrame, most: int) -> list[pa.RecordBatch]:
                 if isinstance(part, list):
                     order = part
                     continue
-                size += part.nbytes
+                size += memory_of(part)
                 if size > most:
                     raise TooManyBytesError(most)
                 batches.append(part)

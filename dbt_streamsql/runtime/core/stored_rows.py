@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX, WEIGHT
+from dbt_streamsql.storage.arrow_rows import memory_of
 from dbt_streamsql.storage.iceberg.scans.file_rows import FileRows, numbers
 
 FILE, POSITION = f"{HIDDEN_PREFIX}file", f"{HIDDEN_PREFIX}position"
@@ -51,7 +52,7 @@ class StoredRows:
     @property
     def size(self) -> int:
         """Bytes."""
-        return int(self.rows.nbytes)
+        return memory_of(self.rows)
 
     def difference(self, wanted: pa.Table) -> Difference:
         """What `wanted` has more often than these rows, and less often; it has their columns."""

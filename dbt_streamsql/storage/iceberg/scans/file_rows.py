@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from dbt_streamsql.storage.arrow_rows import memory_of
 from dbt_streamsql.storage.iceberg import gateway_work
 from dbt_streamsql.storage.iceberg.arrow_schema import FIELD_ID, arrow_schema
 from dbt_streamsql.storage.locations import local_path
@@ -50,7 +51,7 @@ def read(
         rows = _rows(path, wanted, most)
         if rows is None:
             return None
-        most -= rows.nbytes
+        most -= memory_of(rows)
         found.append(_live(path, rows, deleted))
     return found
 
