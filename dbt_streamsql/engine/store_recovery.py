@@ -277,7 +277,7 @@ def _compiled(define: Define, name: str, kept: Definition, place: PlaceParts) ->
     )
     job, _, _ = define(
         *(None, name, kept.sql, kept.refresh_mode, kept.unique_id, stored),
-        state_ttl=state_ttl_of(kept.state_ttl or None, "", at),
+        state_ttl=state_ttl_of(kept.state_ttl, "", at),
         place=place,
     )
     if job.fingerprint == kept.fingerprint:

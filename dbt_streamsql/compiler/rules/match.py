@@ -31,7 +31,6 @@ from dbt_streamsql.plan.algebra.expression import (
     Expr,
     Ref,
     columns_of,
-    dotted,
     escape,
 )
 from dbt_streamsql.plan.algebra.relational import Input, Match, Output, Scan, Select
@@ -73,13 +72,19 @@ def delta(node: Match, emitter: Emitter) -> str:
     return emitter.union("outer_joined", parts)
 
 
+def padded(node: Match, rows: Input) -> tuple[Output, ...]:
+    """The outputs of a row of one side that has no partner."""
+    missing: dict[Ref, Expr] = {
+        ref: Expr(f"CAST(NULL AS {escape(kind)})")
+        for ref, kind in node.types
+        if ref[0] != rows.alias
+    }
+    return tuple(Output(each.name, each.expr.over(missing)) for each in node.outputs)
+
+
 def _padded(node: Match, rows: Input, alone: str) -> str:
-    types = dict(node.types)
-
-    def value(ref: Ref) -> str:
-        return dotted(ref) if ref[0] == rows.alias else f"CAST(NULL AS {escape(types[ref])})"
-
-    items = [f"{o.expr.render(value)} AS {escape(quote(o.name))}" for o in node.outputs]
+    outputs = padded(node, rows)
+    items = [f"{output.expr.render()} AS {escape(quote(output.name))}" for output in outputs]
     alias = escape(quote(rows.alias))
     return f"SELECT {', '.join(items)}, {alias}.{WEIGHT}\nFROM {{{alone}}} {alias}"
 

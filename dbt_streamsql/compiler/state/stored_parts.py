@@ -24,9 +24,9 @@ from dbt_streamsql.compiler.codegen.tree_json import node_of, tree_of
 from dbt_streamsql.compiler.lowering.view import top
 from dbt_streamsql.compiler.passes.merge_projections import merge
 from dbt_streamsql.compiler.passes.prune_columns import prune
-from dbt_streamsql.compiler.rules.match import partner_columns
+from dbt_streamsql.compiler.rules.match import padded, partner_columns
 from dbt_streamsql.compiler.state.normal_form import Names, normal_form
-from dbt_streamsql.plan.algebra.expression import Expr, Ref, escape
+from dbt_streamsql.plan.algebra.expression import Expr
 from dbt_streamsql.plan.algebra.relational import (
     CLOCK,
     Aggregate,
@@ -107,14 +107,8 @@ def _with_stored_keys(node: Node, keys: Node) -> Node:
         Output(name, Expr.column(node.left.alias, name)) for name in node.left.node.columns
     )
     alone = Input(node.left.alias, Match("anti", node.left, there, node.on, every, node.types))
-    missing: dict[Ref, Expr] = {
-        ref: Expr(f"CAST(NULL AS {escape(kind)})")
-        for ref, kind in node.types
-        if ref[0] == node.right.alias
-    }
-    padded = tuple(Output(each.name, each.expr.over(missing)) for each in node.outputs)
     matched = Select((node.left, node.right), node.on, node.outputs)
-    return UnionAll((matched, Select((alone,), (), padded)))
+    return UnionAll((matched, Select((alone,), (), padded(node, node.left))))
 
 
 def _numbers(root: Node) -> dict[int, int]:
@@ -208,8 +202,7 @@ def with_stored(
 ) -> tuple[Operator, ...]:
     """The operators of a view, with what is said of those whose rows are stored, and of those
     below them."""
-    stored = {number: part.stored for part in parts for number in part.operators if not part.keys}
-    keys = {number: part.stored for part in parts for number in part.operators if part.keys}
+    stored = {number: part for part in parts for number in part.operators}
     made: list[Operator] = []
     below = -1
     """The depth of the stored operator above (-1: there is none)."""
@@ -217,12 +210,13 @@ def with_stored(
         if 0 <= below < each.depth:
             made.append(replace(each, state="", strategy="by the state table above"))
             continue
-        below = each.depth if each.id in stored else -1
-        if each.id in stored:
-            state = f"its rows, in {stored[each.id]}"
-            made.append(replace(each, state=state, strategy="the changes of its state table"))
-        elif each.id in keys:
-            made.append(replace(each, state=f"the keys of its right side, in {keys[each.id]}"))
-        else:
+        part = stored.get(each.id)
+        below = each.depth if part is not None and not part.keys else -1
+        if part is None:
             made.append(each)
+        elif part.keys:
+            made.append(replace(each, state=f"the keys of its right side, in {part.stored}"))
+        else:
+            state = f"its rows, in {part.stored}"
+            made.append(replace(each, state=state, strategy="the changes of its state table"))
     return tuple(made)
