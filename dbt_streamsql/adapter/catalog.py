@@ -32,6 +32,7 @@ STATS: dict[str, tuple[str, str]] = {
     "partitioning": ("Partitioned by", "transform(column) by transform(column)"),
     "last_change": ("Last change", "when the newest rows were committed, UTC"),
     "kept": ("Kept up to date", "how its changes are applied, or why it is refreshed in full"),
+    "state": ("State tables", "what it stores apart, with rows, bytes and the number of readers"),
     "state_ttl": ("State TTL", "how long its operators keep state, and whether any has expired"),
     "barrier": ("Barrier", "the run that wrote the newest version of a materialized view"),
 }

@@ -290,6 +290,7 @@ class RelationsAdapter(SparkAdapter):
             known = self.host.engine.adapter_api
             stats = {
                 "kept": known.maintenance_summary(str(name)),
+                "state": known.state_summary(str(name)),
                 "state_ttl": known.retention_summary(str(name)),
             }
             more = {key: text for key, text in stats.items() if text}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from dbt_streamsql.__version__ import version
@@ -40,17 +42,22 @@ _OF_STATE = {DEDUPLICATE: "deduplicate", RANK: "rank", LIMIT: "limit"}
 _NOT_OF_A_NODE = ("node", "input", "left", "right", "ttl")
 
 
-def document_of(plan: CompiledPlan, catalog: Catalog) -> PlanDocument:
-    """The plan file; for a view with full refresh it has no nodes."""
+def document_of(
+    plan: CompiledPlan, catalog: Catalog, stored: Mapping[int, bool] = MappingProxyType({})
+) -> PlanDocument:
+    """The plan file; for a view with full refresh it has no nodes.
+
+    `stored`: whether an operator has a state table, for each that can have one.
+    """
     nodes: tuple[PlanNode, ...] = ()
     if plan.mode == "incremental":
-        nodes = _nodes(plan, catalog)
+        nodes = tuple(replace(node, stored=stored.get(node.id)) for node in _nodes(plan, catalog))
     return PlanDocument(plan.table, plan.sql, plan.mode, plan.strategy, version, nodes)
 
 
 def check_fit(given: PlanDocument, compiled: PlanDocument, place: Place) -> None:
     """PLAN_MISMATCH with the differences when a plan file is not the plan of a query."""
-    wrong = [text for text in differences(given, compiled, ttls=False) if "table:" not in text]
+    wrong = [text for text in differences(given, compiled, settings=False) if "table:" not in text]
     if wrong and given.engine != compiled.engine:
         wrong.append(
             f"it was written by version {given.engine}, and this is version {compiled.engine}"
@@ -60,8 +67,9 @@ def check_fit(given: PlanDocument, compiled: PlanDocument, place: Place) -> None
             "PLAN_MISMATCH",
             "the plan file does not match this query",
             given="; ".join(wrong),
-            allowed="different TTLs; everything else must match the compiler's plan",
-            hint="compile it again with `streamsql plan compile`, and set its TTLs again",
+            allowed="different TTLs, and other operators that are stored; everything else must be "
+            "as in the compiler's plan",
+            hint="compile it again with `streamsql plan compile`, and change it again",
             place=place,
         )
 

@@ -12,6 +12,7 @@ from dbt_streamsql.engine.definitions import configuration_of
 from dbt_streamsql.engine.reads.consistent_reads import ConsistentReads, Earlier
 from dbt_streamsql.engine.reads.current import CurrentEpoch
 from dbt_streamsql.engine.reads.user_sql import expanded, expanded_to_store
+from dbt_streamsql.engine.state_tables import StateTables
 from dbt_streamsql.meta import Job
 from dbt_streamsql.meta.model.stored_definition import plan_of
 from dbt_streamsql.quoting import TableName
@@ -25,11 +26,16 @@ class AdapterApi:
     """Query texts ready to run, and facts about a table by its name."""
 
     def __init__(
-        self, warehouse: Warehouse, current: CurrentEpoch, reads: ConsistentReads
+        self,
+        warehouse: Warehouse,
+        current: CurrentEpoch,
+        reads: ConsistentReads,
+        states: StateTables,
     ) -> None:
         self._warehouse = warehouse
         self._current = current
         self._reads = reads
+        self._states = states
 
     # -- texts ---------------------------------------------------------------------------------
 
@@ -105,6 +111,11 @@ class AdapterApi:
         """How a registered view is kept up to date, in one line ('' when it is not a view)."""
         job = self._job(name)
         return plan_of(job).summary if job is not None else ""
+
+    def state_summary(self, name: str) -> str:
+        """The state tables that a registered view reads, with their sizes ('': none)."""
+        job = self._job(name)
+        return self._states.summary(job) if job is not None else ""
 
     def retention_summary(self, name: str) -> str:
         """How long a registered view keeps state, and since which barrier it differs from its

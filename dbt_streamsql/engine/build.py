@@ -87,5 +87,5 @@ def parts_of(spark: SparkSession, catalog: str, meta: str, options: EngineOption
         queries,
         Maintenance(warehouse, reads, epochs),
         Revisions(warehouse, definitions, epochs),
-        AdapterApi(warehouse, current, reads),
+        AdapterApi(warehouse, current, reads, states),
     )

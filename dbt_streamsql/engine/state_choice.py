@@ -54,9 +54,13 @@ class Choosing:
             why = self._obstacle(part) or "a full refresh of the view stores it"
             read = f"{self._read(part):,} rows are read for its old and new rows"
             return f"not stored: {read}, {saved}; {why}"
-        rows, size = self._size(part.stored)
         took = f"saves {saved} and takes {self._kept(part, part.stored):.1f} s"
-        return f"stored: {rows:,} rows, {as_text(size)}, read by {self._readers(part)}; {took}"
+        return f"stored: {self.size_of(part)}; {took}"
+
+    def size_of(self, part: StoredPart) -> str:
+        """The rows, bytes and readers of a stored part."""
+        rows, size = self._size(part.stored)
+        return f"{rows:,} rows, {as_text(size)}, read by {self._readers(part)}"
 
     def _obstacle(self, part: StoredPart) -> str:
         """Why a part is not stored ('': it is)."""

@@ -82,6 +82,26 @@ class StateTables:
 
         return place
 
+    def chosen(
+        self, plan: CompiledPlan, state: State, keys: tuple[TableKey, ...]
+    ) -> dict[int, bool]:
+        """Whether an operator is stored with that config, for each that can be."""
+        parts = parts_in(plan, keys)
+        if not parts:
+            return {}
+        choosing = self._choice.among(by_part(self._current.jobs()), state)
+        stored = {part.id for part in choosing.chosen(parts)}
+        return {number: part.id in stored for part in parts for number in part.operators}
+
+    def summary(self, job: Job) -> str:
+        """The state tables that a view reads, with their sizes and readers ('': none)."""
+        plan = known_plan(job)
+        parts = plan.parts if plan is not None else ()
+        if not parts:
+            return ""
+        choosing = self._choice.among(by_part(self._current.jobs()), definition_of(job).state)
+        return "; ".join(f"{part.stored}: {choosing.size_of(part)}" for part in parts)
+
     def explained(self, job: Job, plan: CompiledPlan) -> CompiledPlan:
         """The plan, whose operators say which of them are stored, and why."""
         definition = definition_of(job)

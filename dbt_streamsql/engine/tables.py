@@ -32,7 +32,7 @@ from dbt_streamsql.engine.state_tables import StateTables
 from dbt_streamsql.errors import Place
 from dbt_streamsql.meta.model.stored_definition import StoredDefinition, definition_of
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.definition.stored_part import state_of
+from dbt_streamsql.plan.definition.stored_part import State, state_of
 from dbt_streamsql.plan.definition.table_key import keys_of
 from dbt_streamsql.plan.document import PlanDocument
 from dbt_streamsql.plan.state import StateTtl
@@ -87,7 +87,7 @@ class TableDefiner:
         With a `plan` file, returns its plan. Error: PLAN_MISMATCH when it does not fit.
         """
         place, mode = Place(into), view.refresh_mode
-        ttl, state = _ttl(view, sql, place), state_of(view.state, place)
+        ttl, state = _ttl(view, sql, place), _state(view, place)
         keys = keys_of(view.keys, self._warehouse.catalog)
         sql = self._stored(sql)
         current = self._current.jobs().get(into)
@@ -101,7 +101,7 @@ class TableDefiner:
             place=self._states.known(state),
             keys=keys,
         )
-        document = document_of(made, self.known)
+        document = document_of(made, self.known, self._states.chosen(made, state, keys))
         if view.plan is not None:
             check_fit(view.plan, document, place)
         return replace(made, document=document)
@@ -155,7 +155,7 @@ class TableDefiner:
         """
         table = self._named(name).checked()
         place = Place(options.unique_id or str(table))
-        ttl, state = _ttl(view, sql, place), state_of(view.state, place)
+        ttl, state = _ttl(view, sql, place), _state(view, place)
         keys = keys_of(view.keys, self._warehouse.catalog)
         sql = self._stored(sql)
         # Inside: what happens to the rows depends on the definition that made them, and another
@@ -173,7 +173,8 @@ class TableDefiner:
                 place=self._states.defined(table, state, keys, epoch),
             )
             if view.plan is not None:
-                check_fit(view.plan, document_of(made, self.known), place)
+                stored = self._states.chosen(made, state, keys)
+                check_fit(view.plan, document_of(made, self.known, stored), place)
             self._set_properties(table, definition_of(job).properties)
             asked = "full refresh requested" if options.full_refresh else ""
             version = epoch.define(job, made, change, asked)
@@ -322,6 +323,12 @@ class TableDefiner:
         if known != wanted:
             gone = [key for key in known if key not in wanted]
             staging.set_properties(self._spark, table, wanted, gone)
+
+
+def _state(view: ViewOptions, place: Place) -> State:
+    """Which parts are stored: a plan file that says so takes precedence."""
+    stored = view.plan.stored if view.plan is not None else None
+    return state_of(view.state, place) if stored is None else stored
 
 
 def _ttl(view: ViewOptions, sql: str, place: Place) -> StateTtl | None:

@@ -1,8 +1,10 @@
-"""The plan file: a compiled view as JSON in which users may change how long state is kept.
+"""The plan file: a compiled view as JSON in which users may change how long state is kept, and
+which of it is stored.
 
 One node per operator, each with the `state` that FLIP-292 ("Proposed Design") adds to it: an entry
-for each input, with its TTL. Everything else in the file is for reading and comparing: a plan runs
-only where compiling its query gives the same nodes.
+for each input, with its TTL; and with `stored` where its rows, or the keys of its right side, can
+have a state table. Everything else in the file is for reading and comparing: a plan runs only
+where compiling its query gives the same nodes.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ class PlanNode:
     """One operator: `id` is its number (parents first, from 1), `inputs` those of its inputs.
 
     `schema` are (column, type), `spec` its own expressions, `state` None in a file of version 1.
+    `stored`: whether it has a state table; None where nothing of it can be stored, and in files
+    that do not say so.
     """
 
     id: int
@@ -40,6 +44,7 @@ class PlanNode:
     strategy: str
     spec: Mapping[str, Any]
     state: tuple[State, ...] | None = ()
+    stored: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -67,8 +72,9 @@ class PlanDocument:
                     for s in node.state or ()
                 ],
             }
-            if node.state is None:
-                del body["state"]
+            for name in ("state", "stored"):
+                if getattr(node, name) is None:
+                    del body[name]
             nodes.append(body)
         body = {"version": self.version, **asdict(replace(self, nodes=())), "nodes": nodes}
         return json.dumps(body, indent=2, ensure_ascii=False) + "\n"
@@ -99,6 +105,12 @@ class PlanDocument:
             (node.id, state.index): state.ttl for node in self.nodes for state in node.state or ()
         }
 
+    @property
+    def stored(self) -> tuple[int, ...] | None:
+        """The numbers of the nodes that have a state table; None where the file does not say."""
+        said = {node.id: node.stored for node in self.nodes if node.stored is not None}
+        return tuple(number for number, stored in said.items() if stored) if said else None
+
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of plan files, as published in docs/."""
@@ -107,8 +119,9 @@ def schema() -> dict[str, Any]:
     return found
 
 
-def differences(old: PlanDocument, new: PlanDocument, *, ttls: bool = True) -> list[str]:
-    """What differs in the second document, in words; with `ttls` including the TTLs."""
+def differences(old: PlanDocument, new: PlanDocument, *, settings: bool = True) -> list[str]:
+    """What differs in the second document, in words; with `settings` including what users may
+    change."""
     said = [
         f"{name}: {getattr(old, name)!r} became {getattr(new, name)!r}"
         for name in ("table", "mode", "strategy")
@@ -118,24 +131,31 @@ def differences(old: PlanDocument, new: PlanDocument, *, ttls: bool = True) -> l
     said += [f"node {at} ({before[at].description}) is gone" for at in sorted({*before} - {*now})]
     said += [f"node {at} ({now[at].description}) is new" for at in sorted({*now} - {*before})]
     for at in sorted({*before} & {*now}):
-        said += _different(before[at], now[at], ttls=ttls)
+        said += _different(before[at], now[at], settings=settings)
     return said
 
 
-def _different(old: PlanNode, new: PlanNode, *, ttls: bool) -> list[str]:
+_STORED = {None: "nothing is said of state tables", False: "computed anew", True: "stored"}
+
+
+def _different(old: PlanNode, new: PlanNode, *, settings: bool) -> list[str]:
     where = f"node {old.id} ({new.description})"
     said = [
         f"{where}: {name} {_shown(getattr(old, name))} became {_shown(getattr(new, name))}"
         for name in ("type", "description", "inputs", "schema", "keys", "changelog", "spec")
         if _plain(getattr(old, name)) != _plain(getattr(new, name))
     ]
+    if old.stored and new.stored is None:
+        said.append(f"{where}: nothing of it can be stored in this query")
+    elif settings and old.stored != new.stored:
+        said.append(f"{where}: {_STORED[new.stored]}, not {_STORED[old.stored]}")
     if old.state is None or new.state is None:
         return said
     before, now = ({state.index: state for state in node.state or ()} for node in (old, new))
     names = [{at: state.name for at, state in each.items()} for each in (before, now)]
     if names[0] != names[1]:
         said.append(f"{where}: state {_shown(names[0])} became {_shown(names[1])}")
-    elif ttls:
+    elif settings:
         said += [
             f"{where}: {now[at].name} is kept for {_lasts(now[at])}, not {_lasts(state)}"
             for at, state in before.items()
@@ -180,5 +200,6 @@ def _unreadable(wrong: list[str], allowed: str = "") -> StreamSqlError:
         "the plan file cannot be read",
         given="; ".join(wrong),
         allowed=allowed or "a plan file as described in docs/plan-file.schema.json",
-        hint="compile the plan again with `streamsql plan compile`, and change its TTLs only",
+        hint="compile the plan again with `streamsql plan compile`, and change only its TTLs and "
+        "what is stored",
     )

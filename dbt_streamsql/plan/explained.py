@@ -29,6 +29,9 @@ def _lines(node: PlanNode, pad: str) -> Iterator[str]:
     yield f"{pad}{node.id}: {node.description} ({node.type}, {node.changelog}{keys})"
     if node.strategy:
         yield f"{pad}   {node.strategy}"
+    if node.stored is not None:
+        stored = "stored in a state table" if node.stored else "can be stored, and is not"
+        yield f"{pad}   {stored}"
     if node.state is None:
         yield f"{pad}   its state is kept for as long as the model's config says"
     for state in node.state or ():

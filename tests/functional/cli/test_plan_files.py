@@ -122,6 +122,32 @@ def test_a_model_runs_the_plan_file_that_its_config_names(shop, clock):
     assert "7 days by by_id, 5 minutes by by_id" in told
 
 
+def test_a_model_stores_what_its_plan_file_says(shop):
+    query = (
+        "select o.product, x.n from {{ source('raw', 'orders') }} o join (select order_id, "
+        "count(*) as n from {{ source('raw', 'shipments') }} group by order_id) x "
+        "on x.order_id = o.order_id"
+    )
+    shop.write("models/tracked.sql", config() + query)
+    assert shop.dbt("compile").ok
+    plan = plan_of(shop)
+    [part] = [node for node in plan["nodes"] if "stored" in node]
+    assert part["stored"] is False, "it is small"
+    part["stored"] = True
+    shop.write("plans/tracked.json", json.dumps(plan))
+    shop.write("models/tracked.sql", config(plan="plans/tracked.json") + query)
+    done = shop.dbt("run")
+    assert done.ok, done.messages
+    states = [name for name in shop.tables() if "__streamsql_state_" in name]
+    assert len(states) == 1
+    assert shop.dbt("run").messages["tracked"] == "NOOP"
+    assert tracked(shop) == [("pen", 1)]
+    assert shop.dbt("docs", "generate").ok
+    stats = shop.json("catalog.json")["nodes"]["model.shop.tracked"]["stats"]
+    assert f"lake.shop.{states[0]}: 1 rows, " in stats["state"]["value"]
+    assert "read by this view" in stats["state"]["value"]
+
+
 @pytest.mark.parametrize(
     ("plan", "words"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -13,6 +14,8 @@ from dbt_streamsql.meta.inspect.history import load
 from dbt_streamsql.meta.inspect.overview import topology
 from dbt_streamsql.plan.definition.stored_part import is_state_table
 from dbt_streamsql.plan.definition.table_key import TableKey
+from dbt_streamsql.plan.document import PlanDocument, differences
+from dbt_streamsql.plan.explained import explain
 from dbt_streamsql.plan.program import steps
 from dbt_streamsql.tuning import Tuning
 from tests.support.catalogs import drop_schema
@@ -348,3 +351,48 @@ def test_a_revision_goes_through_state_tables(world):
     first = world.engine.store.latest(name).barrier - 1
     world.engine.revise(world.states[0], to_barrier=first)
     world.check()
+
+
+def test_a_plan_file_says_which_parts_are_stored(world):
+    view = world.view(QUERIES[1], state="none")
+    query = world.query(QUERIES[1])
+    plan = world.engine.compile(query, into=view, state="all").document
+    assert [node.stored for node in plan.nodes].count(True) == 1
+    [part] = plan.stored
+    assert "stored in a state table" in explain(plan)
+    assert PlanDocument.from_json(plan.to_json()) == plan
+    world.engine.execute(plan)
+    assert len(world.states) == 1
+    world.change(1)
+    world.engine.advance()
+    world.check()
+
+    without = with_stored(plan, part, False)
+    assert differences(plan, without) == [
+        f"node {part} ({plan.nodes[part - 1].description}): computed anew, not stored"
+    ]
+    # The file wins over the config.
+    world.engine.create_materialized_view(view, query, state="all", plan=without)
+    assert world.states == []
+    world.check()
+
+
+def test_a_plan_file_that_stores_what_cannot_be_stored_is_refused(world):
+    view = world.view(QUERIES[1], state="none")
+    query = world.query(QUERIES[1])
+    plan = world.engine.compile(query, into=view, state="none").document
+    assert plan.stored == ()
+    with pytest.raises(StreamSqlError, match="nothing of it can be stored") as caught:
+        world.engine.execute(with_stored(plan, 1, True))
+    assert caught.value.code == "PLAN_MISMATCH"
+    assert world.states == []
+    other = world.query(QUERIES[0])
+    forgets = world.engine.compile(other, state_ttl={"joins": {"i": "1 day"}}).document
+    assert forgets.stored is None
+
+
+def with_stored(plan, number, stored):
+    """The plan file, when someone has changed what is stored of a node."""
+    body = json.loads(plan.to_json())
+    body["nodes"][number - 1]["stored"] = stored
+    return PlanDocument.from_json(json.dumps(body))
