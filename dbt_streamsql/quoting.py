@@ -1,4 +1,7 @@
-"""The only place where names and texts become SQL. Values travel as parameter markers.
+"""The only place where names and texts become SQL.
+
+Values of queries travel as parameter markers. Spark 4.0, and Iceberg 1.11's parser, take none in a
+table's properties, comments and locations, and in `CALL`: there, a value is a `literal`.
 
 Names and texts are quoted whatever they contain. A config expression is the user's own SQL; it is
 only kept from extending beyond its place in the statement.
@@ -7,6 +10,7 @@ only kept from extending beyond its place in the statement.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dbt_streamsql.errors import StreamSqlError
@@ -68,6 +72,11 @@ def literal(value: object) -> str:
     # Spark replaces `${…}` by settings and environment variables before it parses a statement.
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{")
     return f"'{escaped}'"
+
+
+def pairs(items: Mapping[str, str]) -> str:
+    """`('key' = 'value', …)`, as a table's properties and options are written."""
+    return f"({', '.join(f'{literal(key)} = {literal(value)}' for key, value in items.items())})"
 
 
 def column(text: str) -> str:

@@ -25,7 +25,7 @@ def run(host: SparkHost) -> Iterator[str]:
     """Yield one line per part that works; the first that does not is an error with what to do."""
     if host.settings.method != "connect":
         yield f"java: {find_java()}"
-        files = jars.ensure()
+        files = jars.ensure(jars.embedded_jars(host.settings.iceberg))
         yield f"jars: {len(files)} in {files[0].parent}"
     spark = host.spark
     here = "the warm engine" if host.settings.method == "embedded" and is_connect(spark) else ""

@@ -291,7 +291,7 @@ class StreamSqlAdapter(MaintainedAdapter):
                 _, wanted = partial_update.of_partial_update(name, config)
             else:
                 wanted = self._view_options(name, config)
-                wanted.pop("plan", None)  # its TTLs are in `state_ttl`
+                wanted.pop("plan", None)  # what it sets is in `state_ttl` and `state`
             return model_config.changes(self.host.engine.adapter_api.configuration(name), wanted)
 
     @available.parse(lambda *a, **k: None)

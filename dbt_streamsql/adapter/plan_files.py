@@ -33,7 +33,8 @@ _OF_PLANS = ("refresh_mode", "state", "state_ttl", "plan")
 def with_plan(
     options: dict[str, Any], name: str, config: Mapping[str, Any], roots: Roots, spark: Session
 ) -> dict[str, Any]:
-    """The options of a view with the plan file that its config names, if any, and with its TTLs.
+    """The options of a view with the plan file that its config names, if any, with its TTLs and
+    with what it stores.
 
     The path is relative to the project. Errors: PATH_OUTSIDE, FILE_UNREADABLE, PLAN_MISMATCH.
     """
@@ -47,6 +48,8 @@ def with_plan(
         raise error.at(Place(name)) from error
     if plan.ttls is not None:
         options = {**options, "state_ttl": as_data(StateTtl.of_ids(plan.ttls))}
+    if plan.stored is not None:
+        options = {**options, "state": plan.stored}
     return {**options, "plan": plan}
 
 

@@ -135,7 +135,11 @@ def differences(old: PlanDocument, new: PlanDocument, *, settings: bool = True) 
     return said
 
 
-_STORED = {None: "nothing is said of state tables", False: "computed anew", True: "stored"}
+_STORED = {
+    None: "nothing is said of state tables",
+    False: "computed from its inputs",
+    True: "stored",
+}
 
 
 def _different(old: PlanNode, new: PlanNode, *, settings: bool) -> list[str]:

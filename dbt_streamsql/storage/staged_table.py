@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.quoting import TableName, column, literal, partition_field, quote
+from dbt_streamsql.quoting import TableName, literal, pairs, partition_field, quote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,41 +56,29 @@ class TableSpec:
 
     def create_as(
         self, verb: str, at: TableName, query: str, location: str, more: Mapping[str, str]
-    ) -> tuple[str, dict[str, str]]:
-        """`<verb> <at> USING … AS <query>` and its values, with `more` table properties."""
-        text, values = self.clauses(location, more)
+    ) -> str:
+        """`<verb> <at> USING … AS <query>`, with `more` table properties."""
         # On one line with the query's first: then Spark's errors count the query's lines.
-        return f"{verb} {at.sql} {text} AS {query}", values
+        return f"{verb} {at.sql} {self.clauses(location, more)} AS {query}"
 
-    def clauses(self, location: str, more: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-        """Everything between a table's name and its query, and the values of the markers."""
-        values: dict[str, str] = {}
-
-        def marked(prefix: str, items: Mapping[str, str]) -> str:
-            parts = []
-            for index, (key, value) in enumerate(items.items()):
-                values[f"{prefix}{index}"] = value
-                parts.append(f"{literal(key)} = :{prefix}{index}")
-            return "(" + ", ".join(parts) + ")"
-
+    def clauses(self, location: str, more: Mapping[str, str]) -> str:
+        """Everything between a table's name and its query."""
         parts = [f"USING {quote(self.format)}"]
         if self.options:
-            parts.append("OPTIONS " + marked("streamsql_option_", self.options))
+            parts.append(f"OPTIONS {pairs(self.options)}")
         if self.partition_by:
             parts.append(f"PARTITIONED BY ({', '.join(map(partition_field, self.partition_by))})")
         if self.clustered_by and self.buckets:
-            columns = ", ".join(map(column, self.clustered_by))
+            columns = ", ".join(map(quote, self.clustered_by))
             parts.append(f"CLUSTERED BY ({columns}) INTO {int(self.buckets)} BUCKETS")
         if location:
-            values["streamsql_location"] = location
-            parts.append("LOCATION :streamsql_location")
+            parts.append(f"LOCATION {literal(location)}")
         if self.comment is not None:
-            values["streamsql_comment"] = self.comment
-            parts.append("COMMENT :streamsql_comment")
+            parts.append(f"COMMENT {literal(self.comment)}")
         properties = {**self.properties, **more}
         if properties:
-            parts.append("TBLPROPERTIES " + marked("streamsql_property_", properties))
-        return " ".join(parts), values
+            parts.append(f"TBLPROPERTIES {pairs(properties)}")
+        return " ".join(parts)
 
 
 class StagedTable(Protocol):
@@ -131,10 +119,8 @@ def comment_columns(spark: SparkSession, at: TableName, comments: Mapping[str, s
     known = {name.lower() for name in spark.table(at.sql).columns}
     for name, comment in comments.items():
         if name.lower() in known:
-            spark.sql(
-                f"ALTER TABLE {at.sql} ALTER COLUMN {quote(name)} COMMENT :comment",
-                args={"comment": comment},
-            )
+            change = f"ALTER COLUMN {quote(name)} COMMENT {literal(comment)}"
+            spark.sql(f"ALTER TABLE {at.sql} {change}")
 
 
 def already_there(name: TableName) -> StreamSqlError:

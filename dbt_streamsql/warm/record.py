@@ -25,7 +25,6 @@ from typing import Any
 from dbt_streamsql.__version__ import version
 from dbt_streamsql.cache import cache_folder
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.runtime.spark.jars import EMBEDDED
 from dbt_streamsql.runtime.spark.session import SessionSettings, catalog_file
 from dbt_streamsql.warm import process
 
@@ -145,6 +144,7 @@ def fingerprint(settings: SessionSettings) -> str:
         "spark_properties": dict(settings.spark_properties),
         "connectors": sorted(set(settings.connectors)),
         "native": settings.native,
+        "iceberg": settings.iceberg,
     }
     return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -164,8 +164,7 @@ def catalog_identity(settings: SessionSettings) -> str:
 def versions() -> str:
     """The programs that client and engine must share: functions travel as bytecode."""
     python = f"Python {sys.version_info.major}.{sys.version_info.minor} in {sys.prefix}"
-    jars = ", ".join(jar.file_name.removesuffix(".jar") for jar in EMBEDDED)
-    return f"dbt-streamsql {version}, PySpark {metadata.version('pyspark')}, {python}, {jars}"
+    return f"dbt-streamsql {version}, PySpark {metadata.version('pyspark')}, {python}"
 
 
 def _private(path: Path) -> bool:

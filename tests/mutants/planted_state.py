@@ -99,6 +99,20 @@ STATE: dict[str, Planted] = {
         "a full refresh does not decide again which parts are stored",
         "where_that_costs_less",
     ),
+    "plan-file-without-stored": (
+        ("_state", "TableDefiner"),
+        "stored is None",
+        "stored is not None",
+        "a plan file does not decide what is stored",
+        "plan_file_says",
+    ),
+    "plan-file-stores-anything": (
+        ("_different", "PlanDocument"),
+        "old.stored and new.stored is None",
+        "old.stored and new.stored is not None",
+        "a plan file may store what cannot be stored",
+        "cannot_be_stored",
+    ),
     "explained-without-state": (
         "StateTables.explained",
         "{part.id: part for part in plan.parts}",

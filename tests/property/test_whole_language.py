@@ -10,6 +10,7 @@ from collections import Counter
 
 import pytest
 import sqlglot
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException
 
 from tests.differential.duck_grammar import TABLES, VIEWS, scenario
@@ -51,7 +52,15 @@ def test_random_queries_of_all_of_sql_equal_themselves_on_spark(engine, schema, 
     made: dict[str, str] = {}
     for number, view in enumerate(chosen.views):
         name, text = f"lake.{schema}.v{number}", view.sql.replace("lake.s.", f"lake.{schema}.")
-        engine.create_materialized_view(name, text)
+        try:
+            engine.create_materialized_view(name, text)
+        except Py4JJavaError:
+            # Spark's optimizer fails on some queries (PushProjectionThroughUnion: key not found):
+            # on the query alone, too.
+            with pytest.raises(Py4JJavaError):
+                engine.spark.sql(text).collect()
+            tally["fails on Spark alone"] += 1
+            continue
         made[name] = text
     try:
         for number, statements in enumerate(chosen.epochs):

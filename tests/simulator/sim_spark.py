@@ -7,7 +7,7 @@ unchanged: it understands their statements, and stands in for Iceberg's Java obj
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +26,9 @@ _READ = re.compile(rf"{_NAME} VERSION AS OF (\d+)")
 _CREATE = re.compile(rf"CREATE TABLE {_NAME} .*? AS (.*)$", re.DOTALL)
 _REPLACE = re.compile(rf"CREATE OR REPLACE TABLE {_NAME} .* AS SELECT \* FROM {_NAME}$")
 _RENAME = re.compile(rf"ALTER TABLE {_NAME} RENAME TO `(\w+)`\.`(\w+)`")
-_MARKED = re.compile(r"'([^']+)' = :(streamsql_property_\d+)")
+_TEXT = r"'((?:[^'\\]|\\.)*)'"
+_PAIR = re.compile(f"{_TEXT} = {_TEXT}", re.DOTALL)
+_TABLE = re.compile(f"table => {_TEXT}")
 _REF = re.compile(
     rf"ALTER TABLE {_NAME} CREATE OR REPLACE (?:BRANCH|TAG) `(\w+)` AS OF VERSION (\d+)"
 )
@@ -95,14 +97,14 @@ class SimulatedSpark:
         kind = SimpleNamespace(simpleString=lambda: "bigint")
         return SimpleNamespace(schema=[SimpleNamespace(name=c, dataType=kind) for c in columns])
 
-    def sql(self, text: str, args: Mapping[str, Any] | None = None) -> Any:
+    def sql(self, text: str) -> Any:
         """Carry out one statement, which is one effect; a query has none."""
         if text.startswith("SELECT "):
             return Frame(self, self.views[text.rpartition(" FROM ")[2]])
         words = " ".join(text.split(maxsplit=3)[:3])
         for start, action in _STATEMENTS:
             if words.startswith(start):
-                return Rows(action(self, text, dict(args or {})) or ())
+                return Rows(action(self, text) or ())
         raise AssertionError(f"a statement that is not simulated: {text}")
 
     def evaluate(self, text: str) -> ZSet:
@@ -120,40 +122,46 @@ class SimulatedSpark:
 # -- statements -------------------------------------------------------------------------------
 
 
-def _kept(text: str, args: Mapping[str, Any]) -> dict[str, str]:
+def _read(literal: str) -> str:
+    """What Spark reads from the inside of a literal, as the product writes them."""
+    return re.sub(r"\\(u0024|.)", lambda m: "$" if m[1] == "u0024" else m[1], literal)
+
+
+def _kept(text: str) -> dict[str, str]:
     """The table properties of a statement, by name."""
-    return {key: args[marker] for key, marker in _MARKED.findall(text)}
+    return {_read(key): _read(value) for key, value in _PAIR.findall(text)}
 
 
-def _properties(spark: SimulatedSpark, text: str, args: Mapping[str, Any]) -> None:
+def _properties(spark: SimulatedSpark, text: str) -> None:
     found = _SET.match(text)
     assert found is not None
-    name, count = parsed(found[1]), sum(key[0] == "k" for key in args)
-    new = {args[f"k{n}"]: args.get(f"v{n}") for n in range(count)}
+    name = parsed(found[1])
+    gone = re.findall(_TEXT, text) if " UNSET " in found[0] else ()
+    new: dict[str, str | None] = {**_kept(text), **dict.fromkeys(map(_read, gone))}
     spark.do(f"properties of {name}", lambda: spark.lake.set_properties(name, new))
 
 
-def _drop(spark: SimulatedSpark, text: str, _: Mapping[str, Any]) -> None:
+def _drop(spark: SimulatedSpark, text: str) -> None:
     name = parsed(text.removeprefix("DROP TABLE IF EXISTS ").removesuffix(" PURGE"))
     # A statement that finds nothing to do has no effect that could be half done.
     if str(name) in spark.lake.tables:
         spark.do(f"drop {name}", lambda: spark.lake.drop(name))
 
 
-def _create(spark: SimulatedSpark, text: str, args: Mapping[str, Any]) -> None:
+def _create(spark: SimulatedSpark, text: str) -> None:
     found = _CREATE.match(text)
     assert found is not None
-    kept = _kept(text, args)
+    kept = _kept(text)
     name, rows = parsed(found[1]), spark.evaluate(found[2])
     view = _VIEW.search(found[2])
     columns = KINDS[view[1]][1] if view is not None else ()
     spark.do(f"create {name}", lambda: spark.lake.create(name, columns, rows, spark.stamp, kept))
 
 
-def _replace(spark: SimulatedSpark, text: str, args: Mapping[str, Any]) -> None:
+def _replace(spark: SimulatedSpark, text: str) -> None:
     found = _REPLACE.match(text)
     assert found is not None
-    kept = _kept(text, args)
+    kept = _kept(text)
     name, staged = parsed(found[1]), spark.lake.table(parsed(found[2]))
     rows = spark.lake.archive[staged.meta.current or 0]
     spark.do(
@@ -162,7 +170,7 @@ def _replace(spark: SimulatedSpark, text: str, args: Mapping[str, Any]) -> None:
     )
 
 
-def _rename(spark: SimulatedSpark, text: str, _: Mapping[str, Any]) -> None:
+def _rename(spark: SimulatedSpark, text: str) -> None:
     found = _RENAME.match(text)
     assert found is not None
     name = parsed(found[1])
@@ -170,7 +178,7 @@ def _rename(spark: SimulatedSpark, text: str, _: Mapping[str, Any]) -> None:
     spark.do(f"rename {name} to {to}", lambda: spark.lake.rename(name, to))
 
 
-def _insert(spark: SimulatedSpark, text: str, _: Mapping[str, Any]) -> None:
+def _insert(spark: SimulatedSpark, text: str) -> None:
     found = _BRANCH.match(text)
     assert found is not None, text
     name, branch, rows = parsed(found[2]), found[3], spark.evaluate(found[4])
@@ -191,7 +199,7 @@ def write_branch(
     )
 
 
-def _ref(spark: SimulatedSpark, text: str, _: Mapping[str, Any]) -> None:
+def _ref(spark: SimulatedSpark, text: str) -> None:
     found = _REF.match(text) or _UNREF.match(text)
     assert found is not None, text
     change = JavaTable(spark, parsed(found[1])).manageSnapshots()
@@ -200,14 +208,17 @@ def _ref(spark: SimulatedSpark, text: str, _: Mapping[str, Any]) -> None:
     change.commit()
 
 
-def _call(spark: SimulatedSpark, text: str, args: Mapping[str, Any]) -> None:
-    name = TableName.parse("lake." + args["table"].replace("`", ""))
+def _call(spark: SimulatedSpark, text: str) -> None:
+    table = _TABLE.search(text)
+    assert table is not None, text
+    name = parsed("lake." + _read(table[1]))
     if "fast_forward" in text:
         change = JavaTable(spark, name).manageSnapshots()
-        change.fastForwardBranch(MAIN, args["branch"])
+        (branch,) = re.findall(f" to => {_TEXT}", text)
+        change.fastForwardBranch(MAIN, _read(branch))
         change.commit()
     elif "set_current_snapshot" in text:
-        at = args["snapshot"]
+        (at,) = map(int, re.findall(r"(\d+)L", text))
         if at not in spark.lake.table(name).meta.snapshots:
             raise LakeError(f"Cannot find snapshot {at}")
         spark.do(f"set {name} to {at}", lambda: spark.lake.move(name, lambda *_: at))
@@ -220,11 +231,11 @@ def _call(spark: SimulatedSpark, text: str, args: Mapping[str, Any]) -> None:
         spark.do(f"compact {name}", lambda: spark.lake.compact(name, read))
 
 
-def _namespaces(spark: SimulatedSpark, _: str, __: Mapping[str, Any]) -> list[Any]:
+def _namespaces(spark: SimulatedSpark, _: str) -> list[Any]:
     return [{"namespace": name} for name in {n.split(".")[1] for n in spark.lake.tables}]
 
 
-def _tables(spark: SimulatedSpark, text: str, _: Mapping[str, Any]) -> list[Any]:
+def _tables(spark: SimulatedSpark, text: str) -> list[Any]:
     schema = text.rsplit("`", 2)[1]
     names = (TableName.parse(name) for name in spark.lake.tables)
     return [{"tableName": name.table} for name in names if name.schema == schema]
@@ -246,7 +257,7 @@ _STATEMENTS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("SHOW TABLES", _tables),
     (
         "ALTER TABLE",
-        lambda spark, text, args: _altered(text)(spark, text, args),
+        lambda spark, text: _altered(text)(spark, text),
     ),
 )
 

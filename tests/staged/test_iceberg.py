@@ -125,8 +125,8 @@ def test_cleaning_up_after_a_death_in_the_middle_of_publishing_keeps_the_files(
     if later != "nothing":
         spark.sql(f"INSERT INTO {name.sql} VALUES (2, 'c')")
         spark.sql(
-            "CALL lake.system.expire_snapshots(table => :t, older_than => now(), retain_last => 1)",
-            args={"t": f"{name.schema}.{name.table}"},
+            f"CALL lake.system.expire_snapshots(table => '{name.schema}.{name.table}', "
+            "older_than => now(), retain_last => 1)"
         )
         expected.append((2, "c"))
     staged.abort(spark)

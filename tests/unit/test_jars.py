@@ -116,7 +116,11 @@ def test_the_cache_folder_can_be_chosen(monkeypatch, tmp_path):
     assert jars.cache_folder() == tmp_path
 
 
-PINNED = [*jars.EMBEDDED, *(jar for each in jars.CONNECTORS.values() for jar in each)]
+PINNED = [
+    *jars.embedded_jars(),
+    *(jar for each in jars.ICEBERG.values() for jar in each),
+    *(jar for each in jars.CONNECTORS.values() for jar in each),
+]
 
 
 @pytest.mark.parametrize("jar", PINNED, ids=lambda jar: jar.artifact)

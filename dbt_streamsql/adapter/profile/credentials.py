@@ -19,7 +19,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import LEVELS
 from dbt_streamsql.meta.model.addresses import STORE_FILE, in_file, store_of
 from dbt_streamsql.quoting import check_name
-from dbt_streamsql.runtime.spark.jars import CONNECTORS
+from dbt_streamsql.runtime.spark.jars import CONNECTORS, embedded_jars
 from dbt_streamsql.runtime.spark.session import METHODS, SessionSettings
 from dbt_streamsql.storage.locations import Roots
 
@@ -41,6 +41,7 @@ _TEXT = (
     "host",
     "token",
     "master",
+    "iceberg",
 )
 _MAPPINGS = ("catalog_properties", "spark_properties")
 _KEYS = (
@@ -119,6 +120,9 @@ class StreamSqlCredentials(Credentials):
     # Whether an embedded Spark runs native code where it can.
     native: bool = False
 
+    # The version of Iceberg's runtime, or `provided`; by default the newest one tested.
+    iceberg: Optional[str] = None  # noqa: UP045
+
     _ALIASES: ClassVar[Dict[str, str]] = {"catalog": "database"}  # noqa: UP006
 
     @property
@@ -184,6 +188,7 @@ class StreamSqlCredentials(Credentials):
             spark_properties=texts(self.spark_properties),
             connectors=tuple(sorted(set(self.connectors))),
             native=self.native,
+            iceberg=self.iceberg or "",
         )
 
     def roots(self, root: Path) -> Roots:
@@ -225,6 +230,7 @@ def _problems(data: Any) -> Iterator[str]:
         yield from _mapping_problems(key, data.get(key))
     yield from _connection_problems(data.get("connections"))
     yield from _connector_problems(data.get("connectors"))
+    yield from _iceberg_problems(data.get("iceberg"))
     yield from _root_problems(data.get("allowed_roots"))
     yield from secrets.problems_of(data)
     yield from _server_problems(data)
@@ -288,6 +294,14 @@ def _connector_problems(value: Any) -> Iterator[str]:
     known = isinstance(value, list) and all(name in CONNECTORS for name in value)
     if value is not None and not known:
         yield f"`connectors` must be a list of {', '.join(CONNECTORS)}, not {value!r}"
+
+
+def _iceberg_problems(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        try:
+            embedded_jars(value)
+        except StreamSqlError as error:
+            yield f"`iceberg`: {error.message} ({error.given}; tested: {error.allowed})"
 
 
 def _root_problems(value: Any) -> Iterator[str]:

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.algebra.catalog import TableInfo
 from dbt_streamsql.plan.algebra.schema import Column, visible
-from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.quoting import TableName, literal, quote
 from dbt_streamsql.runtime.core import definition_property
 from dbt_streamsql.storage.columns import type_text
 from dbt_streamsql.storage.iceberg import sqlite_catalog
@@ -136,8 +136,8 @@ class SparkCatalog:
             pass
         try:
             rows = self.spark.sql(
-                f"SHOW VIEWS IN {quote(name.catalog)}.{quote(name.schema)} LIKE :name",
-                args={"name": name.table},
+                f"SHOW VIEWS IN {quote(name.catalog)}.{quote(name.schema)} "
+                f"LIKE {literal(name.table)}"
             ).collect()
             if not any(row["viewName"].lower() == name.table.lower() for row in rows):
                 return ""

@@ -82,8 +82,7 @@ def run_plainly(spark: SparkSession, build: Build) -> bool:
         build.clear()
         staging.drop_table(spark, spec.name)
     empty = f"SELECT * FROM ({build.query}\n) WHERE false"
-    text, values = spec.create_as("CREATE TABLE", spec.name, empty, spec.location, {})
-    spark.sql(text, args=values)
+    spark.sql(spec.create_as("CREATE TABLE", spec.name, empty, spec.location, {}))
     comment_columns(spark, spec.name, spec.column_comments)
     spark.sql(f"INSERT INTO {spec.name.sql} {build.query}")
     verify(spark, spec.name.sql, build.constraints, str(spec.name))

@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Fence, Job, Published
-from dbt_streamsql.quoting import TableName, literal, quote
+from dbt_streamsql.quoting import TableName, literal, pairs, quote
 from dbt_streamsql.runtime.core import definition_property
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
 from dbt_streamsql.runtime.core.failpoints import failpoint
@@ -152,12 +152,14 @@ class _Shelf:
 
     def make_current(self) -> None:
         kind = "schema_name" if self.views.with_schema else "name"
-        args = {"store": self.warehouse.store_id, "kind": kind}
-        keys = f"'{definition_property.STORE}' = :store, '{MARK}' = :kind"
+        properties = {
+            definition_property.STORE: self.warehouse.store_id,
+            MARK: kind,
+            "write.metadata.delete-after-commit.enabled": "true",
+        }
         self.spark.sql(
             f"CREATE TABLE IF NOT EXISTS {self.current.sql} ({_COLUMNS}) USING iceberg "
-            f"TBLPROPERTIES ({keys}, 'write.metadata.delete-after-commit.enabled' = 'true')",
-            args=args,
+            f"TBLPROPERTIES {pairs(properties)}"
         )
 
     def move(self) -> None:

@@ -17,6 +17,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 from dbt_streamsql.cache import cache_folder
@@ -51,12 +52,25 @@ class Jar:
         return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file_name}"
 
 
-ICEBERG = Jar(
-    "org.apache.iceberg",
-    "iceberg-spark-runtime-4.1_2.13",
-    "1.12.0",
-    "3123c3798af642dd537230923548e013ef41cc28b6626e5225808cf5670a0f82",
-)
+def _iceberg(spark: str, version: str, sha256: str) -> Jar:
+    return Jar("org.apache.iceberg", f"iceberg-spark-runtime-{spark}_2.13", version, sha256)
+
+
+ICEBERG = {
+    "4.1": (
+        _iceberg(
+            *("4.1", "1.12.0"),
+            "3123c3798af642dd537230923548e013ef41cc28b6626e5225808cf5670a0f82",
+        ),
+        _iceberg(
+            *("4.1", "1.11.0"),
+            "d6ea6c5d099288daeb7d5a92061bd3d7d8f296492632b42378e5f2f0e3066242",
+        ),
+    ),
+}
+"""The runtimes of Iceberg for a minor version of Spark that are tested, the default one first."""
+PROVIDED = "provided"
+"""A platform's own Iceberg is used: none is put on the class path."""
 SQLITE = Jar(
     "org.xerial",
     "sqlite-jdbc",
@@ -71,9 +85,6 @@ LOCAL_FILES = Jar(
 )
 """Hadoop's local file system without its shell: the original starts a `chmod` process for every
 file, which is most of what a small commit costs."""
-EMBEDDED = (ICEBERG, SQLITE, LOCAL_FILES)
-"""What `method: embedded` puts on the class path."""
-
 DELTA = (
     Jar(
         "io.delta",
@@ -148,13 +159,45 @@ CONNECTORS = {
 driver of a catalog in PostgreSQL. A jar of a minor version of Spark fits all of that version."""
 
 
-def wanted(connectors: Iterable[str], *, native: bool = False) -> tuple[Jar, ...]:
+def spark_version() -> str:
+    """The minor version of the Spark that is installed, such as 4.1."""
+    return ".".join(metadata.version("pyspark").split(".")[:2])
+
+
+def embedded_jars(iceberg: str = "") -> tuple[Jar, ...]:
+    """What `method: embedded` puts on the class path. `iceberg`: a version of it, PROVIDED, or
+    '' for that of `STREAMSQL_ICEBERG`, or else the default one.
+
+    Error: CONFIG_INVALID when no tested runtime has that version, or fits the Spark that is found.
+    """
+    asked = iceberg or os.environ.get("STREAMSQL_ICEBERG", "")
+    if asked == PROVIDED:
+        return (SQLITE, LOCAL_FILES)
+    found = ICEBERG.get(spark_version(), ())
+    fitting = [jar for jar in found if asked in ("", jar.version)]
+    if not fitting:
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            "there is no tested runtime of Iceberg for this Spark",
+            given=f"Spark {spark_version()}" + (f", `iceberg`: {asked}" if asked else ""),
+            allowed="; ".join(
+                f"Spark {spark}: {', '.join(jar.version for jar in jars)}"
+                for spark, jars in ICEBERG.items()
+            ),
+            hint=f"with `iceberg: {PROVIDED}`, the one on Spark's own class path is used",
+        )
+    return (fitting[0], SQLITE, LOCAL_FILES)
+
+
+def wanted(
+    connectors: Iterable[str], *, native: bool = False, iceberg: str = ""
+) -> tuple[Jar, ...]:
     """The jars of an embedded session with these connectors."""
-    ours = EMBEDDED + (NATIVE if native else ())
+    ours = embedded_jars(iceberg) + (NATIVE if native else ())
     return sum((CONNECTORS[name] for name in sorted(set(connectors))), ours)
 
 
-def ensure(jars: tuple[Jar, ...] = EMBEDDED, folder: Path | None = None) -> list[Path]:
+def ensure(jars: Iterable[Jar], folder: Path | None = None) -> list[Path]:
     """Return the files of `jars`, fetching those that the cache folder lacks.
 
     Errors: JAR_UNAVAILABLE (neither cached nor available), JAR_CHECKSUM (not the pinned file).

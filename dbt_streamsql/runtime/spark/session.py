@@ -59,6 +59,7 @@ much code a few times, and that compiler took half of their processor time; big 
 limits at once (docs/decisions/0029)."""
 _PLAIN_TEXT = {"spark.sql.variable.substitute": "false"}
 """Spark would replace `${env:NAME}` in any text of a statement, even in table comments."""
+_BOUND_IN_PLANS = "spark.sql.legacy.parameterSubstitution.constantsOnly"
 _opening = threading.Lock()
 log = logging.getLogger("dbt_streamsql")
 
@@ -71,7 +72,8 @@ class SessionSettings:
     `catalog_properties` are the catalog's own (`type`, `uri`, …), without Spark's prefix.
     `spark_properties` win over every setting made here. Both hold only strings. `connectors` are
     names of `jars.CONNECTORS`; a Spark Connect server must have its own. `native`: an embedded
-    Spark runs native code where it can.
+    Spark runs native code where it can. `iceberg`: a version of its runtime, or `provided` (see
+    `jars.embedded_jars`).
     """
 
     method: str = "embedded"
@@ -86,6 +88,7 @@ class SessionSettings:
     spark_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     connectors: tuple[str, ...] = ()
     native: bool = False
+    iceberg: str = ""
 
     def __post_init__(self) -> None:
         check_name(self.catalog, "catalog")
@@ -130,10 +133,29 @@ def open_session(settings: SessionSettings) -> SparkSession:
     logging.getLogger("DataFrameQueryContextLogger").disabled = True
     with _opening:
         if settings.method == "connect":
-            return _connect(settings)
-        session = _classic(settings)
-        _prepare_catalog(session, settings)
+            session = _connect(settings)
+        else:
+            session = _classic(settings)
+            _prepare_catalog(session, settings)
+        _keep_values(session)
         return session
+
+
+def _keep_values(session: SparkSession) -> None:
+    """Let the values of `sql(text, args=…)` arrive.
+
+    Spark 4.1 hands them to its parser. Parsers of extensions that do not know this lose them:
+    those of Iceberg 1.11 and of Delta 4.4 (github.com/delta-io/delta/issues/7640). Then values are
+    bound in the plan, as Spark 4.0 does.
+    """
+    from pyspark.errors import AnalysisException
+
+    try:
+        _ = session.sql("SELECT :value AS value", args={"value": 1}).schema
+    except AnalysisException as error:
+        # What else is wrong, the first statement that it concerns says better.
+        if error.getCondition() == "UNBOUND_SQL_PARAMETER":
+            session.conf.set(_BOUND_IN_PLANS, "true")
 
 
 def new_session(spark: SparkSession) -> SparkSession:
@@ -197,7 +219,7 @@ def catalog_file(settings: SessionSettings) -> Path | None:
 def start_settings(settings: SessionSettings) -> dict[str, str]:
     """All settings that a new Spark context is started with."""
     cores = _cores()
-    needed = jars.wanted(settings.connectors, native=settings.native)
+    needed = jars.wanted(settings.connectors, native=settings.native, iceberg=settings.iceberg)
     files = [str(file) for file in jars.ensure(needed)]
     log4j = (Path(__file__).parent / "log4j2.properties").as_uri()
     ours = {
@@ -248,12 +270,8 @@ def _classic(settings: SessionSettings) -> SparkSession:
     if settings.native:
         os.environ.setdefault(*native.QUIET)
     with _started_by(wanted, str(launch_home(java))):
-        from dbt_streamsql.storage.tables import delta
-
         try:
-            started = _builder(wanted).getOrCreate()
-            extensions = settings.spark_properties.get("spark.sql.extensions", "")
-            return delta.keep_parser(started) if delta.EXTENSION in extensions else started
+            started: SparkSession = _builder(wanted).getOrCreate()
         except Exception as error:
             raise StreamSqlError(
                 "CONNECTION",
@@ -261,6 +279,7 @@ def _classic(settings: SessionSettings) -> SparkSession:
                 given=f"{error}; Java {java}",
                 hint="`dbt debug` checks each part; the cause is above, on stderr",
             ) from error
+        return started
 
 
 def _builder(wanted: Mapping[str, str]) -> Any:

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.quoting import TableName, literal, pairs, quote
 from dbt_streamsql.storage.conf import snapshot_properties
 from dbt_streamsql.storage.emptied import swept
 from dbt_streamsql.storage.iceberg import metadata, provenance
@@ -89,10 +89,8 @@ def build(
     """Create the staging table `at` from a query and return its snapshot id."""
     create_schema(spark, at.catalog, at.schema)
     spark.sql(f"DROP TABLE IF EXISTS {at.sql} PURGE")
-    text, values = TableSpec(at, properties=properties).create_as(
-        "CREATE TABLE", at, select, location, {}
-    )
-    spark.sql(text, args=values)
+    spec = TableSpec(at, properties=properties)
+    spark.sql(spec.create_as("CREATE TABLE", at, select, location, {}))
     built = metadata.load(spark, at)
     assert built is not None
     assert built.current is not None
@@ -126,11 +124,9 @@ def publish_replacement(
                 if key in VIEW_PROPERTIES or key.startswith(OWN_PROPERTIES)
             },
         }
-        text, values = TableSpec(table, properties=properties).create_as(
-            "CREATE OR REPLACE TABLE", table, f"SELECT * FROM {staged.sql}", "", {}
-        )
+        spec, rows = TableSpec(table, properties=properties), f"SELECT * FROM {staged.sql}"
         with stamped(spark, replace(origin, staged=source.current, replaces=current.current)):
-            spark.sql(text, args=values)
+            spark.sql(spec.create_as("CREATE OR REPLACE TABLE", table, rows, "", {}))
         current = metadata.load(spark, table)
     assert current is not None
     assert current.current is not None
@@ -155,14 +151,10 @@ def set_properties(
     if metadata.load(spark, table) is None:
         return
     if wanted:
-        markers = ", ".join(f":k{i} = :v{i}" for i in range(len(wanted)))
-        values = {f"k{i}": key for i, key in enumerate(wanted)}
-        values |= {f"v{i}": value for i, value in enumerate(wanted.values())}
-        spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES ({markers})", args=values)
+        spark.sql(f"ALTER TABLE {table.sql} SET TBLPROPERTIES {pairs(wanted)}")
     if gone:
-        markers = ", ".join(f":k{i}" for i in range(len(gone)))
-        values = {f"k{i}": key for i, key in enumerate(gone)}
-        spark.sql(f"ALTER TABLE {table.sql} UNSET TBLPROPERTIES ({markers})", args=values)
+        keys = ", ".join(map(literal, gone))
+        spark.sql(f"ALTER TABLE {table.sql} UNSET TBLPROPERTIES ({keys})")
 
 
 def exists(spark: SparkSession, name: TableName) -> bool:

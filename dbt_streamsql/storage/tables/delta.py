@@ -7,12 +7,11 @@ Delta commit, which copies the staged rows: so its history stays readable.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import Place, StreamSqlError
-from dbt_streamsql.quoting import TableName
+from dbt_streamsql.quoting import TableName, literal
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.files import delete_folder
 from dbt_streamsql.storage.staged_table import (
@@ -64,42 +63,21 @@ class DeltaStagedTable:
         return staging.exists(spark, self.spec.name)
 
     def begin(self, spark: SparkSession, query: str) -> None:
-        text, values = self.spec.create_as("CREATE OR REPLACE TABLE", self.at, query, "", {})
-        spark.sql(text, args=values)
+        spark.sql(self.spec.create_as("CREATE OR REPLACE TABLE", self.at, query, "", {}))
         comment_columns(spark, self.at, self.spec.column_comments)
 
     def commit(self, spark: SparkSession) -> None:
         name = self.spec.name
         if not metastore.described(spark, name):
-            text = f"CREATE TABLE {name.sql} USING delta LOCATION :folder"
-            spark.sql(text, args={"folder": self.folder})
+            spark.sql(f"CREATE TABLE {name.sql} USING delta LOCATION {literal(self.folder)}")
             return
         if self.purpose is not StagingPurpose.CREATE_OR_REPLACE_TABLE_AS:
             raise already_there(name)
         copy = f"SELECT * FROM {self.staged}"
-        text, values = self.spec.create_as("CREATE OR REPLACE TABLE", name, copy, "", {})
-        spark.sql(text, args=values)
+        spark.sql(self.spec.create_as("CREATE OR REPLACE TABLE", name, copy, "", {}))
         delete_folder(spark, self.folder)
 
     def abort(self, spark: SparkSession) -> None:
         old = metastore.described(spark, self.spec.name)
         if not old or not metastore.same_folder(old["Location"], self.folder):
             delete_folder(spark, self.folder)
-
-
-def keep_parser(spark: SparkSession) -> SparkSession:
-    """A session like this one, with Delta's rules but without Delta's parser.
-
-    Delta 4.4's parser loses the values of `spark.sql(…, args=…)` on Spark 4.1
-    (github.com/delta-io/delta/issues/7640). Statements that only it reads (OPTIMIZE, CLONE,
-    DESCRIBE HISTORY) then fail. An open session keeps its parser, hence a new one.
-    """
-    session: Any = spark._jsparkSession  # noqa: SLF001 - PySpark does not show its extensions
-    extensions = session.extensions()
-    field = extensions.getClass().getDeclaredField("parserBuilders")
-    field.setAccessible(True)
-    builders = field.get(extensions)
-    for index in reversed(range(builders.size())):
-        if builders.apply(index).getClass().getName().startswith("io.delta."):
-            builders.remove(index)
-    return spark.newSession()

@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from dbt_streamsql.quoting import TableName, literal, quote
+from dbt_streamsql.quoting import TableName, literal, pairs, quote
 from dbt_streamsql.storage.columns import same_columns, type_ddl
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.files import delete_folder
@@ -66,10 +66,8 @@ class FilesStagedTable:
         name = self.spec.name
         old = metastore.described(spark, name)
         if not old:
-            text, values = self._create(
-                spark.read.format(self.spec.format).load(self.folder).schema
-            )
-            spark.sql(text, args=values)
+            rows = spark.read.format(self.spec.format).load(self.folder)
+            spark.sql(self._create(rows.schema))
             return
         if self.purpose is not StagingPurpose.CREATE_OR_REPLACE_TABLE_AS:
             raise already_there(name)
@@ -81,7 +79,7 @@ class FilesStagedTable:
             properties["comment"] = self.spec.comment
         self._set_properties(spark, properties)
         self._set_comments(spark)
-        spark.sql(f"ALTER TABLE {name.sql} SET LOCATION :folder", args={"folder": self.folder})
+        spark.sql(f"ALTER TABLE {name.sql} SET LOCATION {literal(self.folder)}")
         spark.catalog.refreshTable(name.sql)
 
     def abort(self, spark: SparkSession) -> None:
@@ -91,22 +89,19 @@ class FilesStagedTable:
         if not any(metastore.same_folder(folder, self.folder) for folder in used):
             delete_folder(spark, self.folder)
 
-    def _create(self, schema: StructType) -> tuple[str, dict[str, str]]:
+    def _create(self, schema: StructType) -> str:
         comments = {c.lower(): text for c, text in self.spec.column_comments.items()}
-        columns, values = [], {}
-        for index, field in enumerate(schema):
+        columns = []
+        for field in schema:
             column = f"{quote(field.name)} {type_ddl(field.dataType)}"
             if field.name.lower() in comments:
-                values[f"streamsql_column_{index}"] = comments[field.name.lower()]
-                column += f" COMMENT :streamsql_column_{index}"
+                column += f" COMMENT {literal(comments[field.name.lower()])}"
             columns.append(column)
-        text, more = self.spec.clauses(self.folder, {})
-        return f"CREATE TABLE {self.spec.name.sql} ({', '.join(columns)}) {text}", values | more
+        listed, clauses = ", ".join(columns), self.spec.clauses(self.folder, {})
+        return f"CREATE TABLE {self.spec.name.sql} ({listed}) {clauses}"
 
     def _set_properties(self, spark: SparkSession, properties: dict[str, str]) -> None:
-        markers = ", ".join(f"{literal(key)} = :p{at}" for at, key in enumerate(properties))
-        values = {f"p{at}": value for at, value in enumerate(properties.values())}
-        spark.sql(f"ALTER TABLE {self.spec.name.sql} SET TBLPROPERTIES ({markers})", args=values)
+        spark.sql(f"ALTER TABLE {self.spec.name.sql} SET TBLPROPERTIES {pairs(properties)}")
 
     def _set_comments(self, spark: SparkSession) -> None:
         name = self.spec.name
@@ -114,8 +109,8 @@ class FilesStagedTable:
         known = {field.name.lower(): field.metadata.get("comment", "") for field in fields}
         for column, comment in self.spec.column_comments.items():
             if known.get(column.lower(), comment) != comment:
-                text = f"ALTER TABLE {name.sql} ALTER COLUMN {quote(column)} COMMENT :comment"
-                spark.sql(text, args={"comment": comment})
+                change = f"ALTER COLUMN {quote(column)} COMMENT {literal(comment)}"
+                spark.sql(f"ALTER TABLE {name.sql} {change}")
 
 
 def _schema(spark: SparkSession, name: TableName) -> StructType | None:

@@ -80,9 +80,9 @@ class IcebergStagedTable:
         if self.base:
             verb = "CREATE OR REPLACE TABLE"
             tables_of(spark).add(self.at, self.base)
-        text, values = self.spec.create_as(verb, self.at, query, self.location, self._own)
+        text = self.spec.create_as(verb, self.at, query, self.location, self._own)
         with snapshot_properties(spark, {TOKEN_PROPERTY: self.token}):
-            spark.sql(text, args=values)
+            spark.sql(text)
         comment_columns(spark, self.at, self.spec.column_comments)
 
     def commit(self, spark: SparkSession) -> None:
@@ -141,10 +141,8 @@ class IcebergStagedTable:
 
     def _copy(self, spark: SparkSession) -> None:
         name, query = self.spec.name, f"SELECT * FROM {self.at.sql}"
-        text, values = self.spec.create_as(
-            "CREATE OR REPLACE TABLE", name, query, self.spec.location, {}
-        )
-        spark.sql(text, args=values)
+        verb = "CREATE OR REPLACE TABLE"
+        spark.sql(self.spec.create_as(verb, name, query, self.spec.location, {}))
 
     def _published(self, spark: SparkSession) -> bool:
         """Whether the table, or its history, uses the staged files."""

@@ -135,8 +135,10 @@ def test_a_model_stores_what_its_plan_file_says(shop):
     assert part["stored"] is False, "it is small"
     part["stored"] = True
     shop.write("plans/tracked.json", json.dumps(plan))
-    shop.write("models/tracked.sql", config(plan="plans/tracked.json") + query)
-    done = shop.dbt("run")
+    # A configuration that seemed another one at the next run would fail it.
+    told = config(plan="plans/tracked.json", on_configuration_change="fail")
+    shop.write("models/tracked.sql", told + query)
+    done = shop.dbt("run", "--full-refresh")
     assert done.ok, done.messages
     states = [name for name in shop.tables() if "__streamsql_state_" in name]
     assert len(states) == 1

@@ -46,8 +46,8 @@ class Renderer:
     def create_table(self, **config: Any) -> str:
         return self.macro("create_table_as", False, self.relation(), "select 1 as id", **config)
 
-    def spec(self, **config: Any) -> tuple[str, dict[str, str]]:
-        """The statement that builds a table, and the values of its markers."""
+    def spec(self, **config: Any) -> str:
+        """The statement that builds a table."""
         name = TableName("lake", "shop", "m")
         # Every absolute place is allowed: what a place is, is tested elsewhere.
         roots = Roots(Path("/"), ("/",))

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.functional.injections.rendering import Renderer
 
-TEXT, NAME, SQL, MARKER = "text", "name", "SQL", "marker"
+TEXT, NAME, SQL = "text", "name", "SQL"
 
 
 @dataclass(frozen=True)
@@ -17,13 +17,12 @@ class Sink:
     """`render` gives the statement for a value.
 
     `kind`: TEXT is one string token with the value; NAME is one back-ticked token with it; SQL
-    is an expression of the user's own, which is printed as it is or refused; MARKER is not in
-    the statement at all, but beside it.
+    is an expression of the user's own, which is printed as it is or refused.
     """
 
     name: str
     kind: str
-    render: Callable[[Renderer, str], str | tuple[str, dict[str, str]]]
+    render: Callable[[Renderer, str], str]
 
 
 def _description(r: Renderer, value: str) -> str:
@@ -112,19 +111,19 @@ def _column_description(r: Renderer, value: str) -> str:
     return f"create or replace view {r.relation()} ({clause}) as select 1 as id"
 
 
-def _spec_comment(r: Renderer, value: str) -> tuple[str, dict[str, str]]:
+def _spec_comment(r: Renderer, value: str) -> str:
     with r.described(value):
         return r.spec(persist_docs={"relation": True})
 
 
 SINKS = [
-    Sink("table comment", MARKER, _spec_comment),
-    Sink("table property", MARKER, lambda r, v: r.spec(tblproperties={"a": v})),
-    Sink("table option", MARKER, lambda r, v: r.spec(options={"a": v})),
-    Sink("table property key", TEXT, lambda r, v: r.spec(tblproperties={v: "a"})[0]),
-    Sink("table option key", TEXT, lambda r, v: r.spec(options={v: "a"})[0]),
-    Sink("table partition", NAME, lambda r, v: r.spec(partition_by=v)[0]),
-    Sink("table clusters", NAME, lambda r, v: r.spec(clustered_by=["id", v], buckets=4)[0]),
+    Sink("table comment", TEXT, _spec_comment),
+    Sink("table property", TEXT, lambda r, v: r.spec(tblproperties={"a": v})),
+    Sink("table option", TEXT, lambda r, v: r.spec(options={"a": v})),
+    Sink("table property key", TEXT, lambda r, v: r.spec(tblproperties={v: "a"})),
+    Sink("table option key", TEXT, lambda r, v: r.spec(options={v: "a"})),
+    Sink("table partition", NAME, lambda r, v: r.spec(partition_by=v)),
+    Sink("table clusters", NAME, lambda r, v: r.spec(clustered_by=["id", v], buckets=4)),
     Sink("description", TEXT, _description),
     Sink("description of a view", TEXT, _view_description),
     Sink("column description", TEXT, _column_description),

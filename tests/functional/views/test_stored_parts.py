@@ -369,7 +369,7 @@ def test_a_plan_file_says_which_parts_are_stored(world):
 
     without = with_stored(plan, part, False)
     assert differences(plan, without) == [
-        f"node {part} ({plan.nodes[part - 1].description}): computed anew, not stored"
+        f"node {part} ({plan.nodes[part - 1].description}): computed from its inputs, not stored"
     ]
     # The file wins over the config.
     world.engine.create_materialized_view(view, query, state="all", plan=without)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.quoting import TableName
+from dbt_streamsql.quoting import TableName, literal
 from dbt_streamsql.storage.iceberg import metadata
 from dbt_streamsql.storage.staged_table import comment_columns
 
@@ -26,7 +26,7 @@ def keep(
     if table is None:
         raise StreamSqlError("DEFINITION_MISSING", f"{at} is not an Iceberg table")
     if comment is not None and comment != table.properties.get("comment", ""):
-        spark.sql(f"COMMENT ON TABLE {at.sql} IS :comment", args={"comment": comment})
+        spark.sql(f"COMMENT ON TABLE {at.sql} IS {literal(comment)}")
     fields = table.schemas.get(table.schema_id, ())
     known = {str(field["name"]).lower(): field.get("doc") or "" for field in fields}
     there = {name: text for name, text in columns.items() if name.lower() in known}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.quoting import TableName, literal, quote
 from dbt_streamsql.storage.iceberg.access import tables_of
 
 
@@ -44,8 +44,7 @@ def set_current(spark: SparkSession, name: TableName, snapshot: int) -> None:
     """Make a snapshot the current one of main, whether or not it is in main's history."""
     spark.sql(
         f"CALL {quote(name.catalog)}.system.set_current_snapshot("
-        "table => :table, snapshot_id => :snapshot)",
-        args={"table": _path(name), "snapshot": snapshot},
+        f"table => {literal(_path(name))}, snapshot_id => {int(snapshot)}L)"
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.quoting import TableName, literal, quote
 from dbt_streamsql.storage.iceberg.access import tables_of
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
@@ -19,7 +19,6 @@ def compact(spark: SparkSession, table: TableName, key: Sequence[str], small: in
     Similar keys are then stored together. Row ids and sequence numbers stay. A key whose names are
     not plain does not affect the order.
     """
-    given = {"table": _path(table)}
     limits = {
         "min-input-files": 2,
         "min-file-size-bytes": small,
@@ -28,12 +27,11 @@ def compact(spark: SparkSession, table: TableName, key: Sequence[str], small: in
     listed = ", ".join(f"'{name}', '{value}'" for name, value in limits.items())
     order = ""
     if key and all(_PLAIN.fullmatch(name) for name in key):
-        order = ", strategy => 'sort', sort_order => :sort_order"
-        given["sort_order"] = ", ".join(f"{name} ASC NULLS FIRST" for name in key)
+        keys = ", ".join(f"{name} ASC NULLS FIRST" for name in key)
+        order = f", strategy => 'sort', sort_order => {literal(keys)}"
     spark.sql(
         f"CALL {quote(table.catalog)}.system.rewrite_data_files("
-        f"table => :table{order}, options => map({listed}))",
-        args=given,
+        f"table => {literal(_path(table))}{order}, options => map({listed}))"
     ).collect()
 
 
@@ -53,8 +51,8 @@ def orphans(spark: SparkSession, table: TableName, before: int, *, remove: bool)
     moment (milliseconds since 1970); `remove` deletes them."""
     found = spark.sql(
         f"CALL {quote(table.catalog)}.system.remove_orphan_files("
-        f"table => :table, older_than => timestamp_millis({int(before)}L), dry_run => :dry_run)",
-        args={"table": _path(table), "dry_run": not remove},
+        f"table => {literal(_path(table))}, dry_run => {str(not remove).lower()}, "
+        f"older_than => timestamp_millis({int(before)}L))"
     )
     return len(found.collect())
 

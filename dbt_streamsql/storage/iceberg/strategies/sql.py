@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.quoting import TableName, literal, quote
 from dbt_streamsql.storage.iceberg import sqlite_catalog
 from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate
 from dbt_streamsql.storage.iceberg.commits.row_delta import RowDelta
@@ -80,8 +80,8 @@ class SqlTables:
         if moves.forward:
             self.spark.sql(
                 f"CALL {quote(name.catalog)}.system.fast_forward("
-                "table => :table, branch => 'main', to => :branch)",
-                args={"table": _path(name), "branch": moves.forward},
+                f"table => {literal(_path(name))}, branch => 'main', "
+                f"to => {literal(moves.forward)})"
             )
         for kind, gone in (("BRANCH", moves.drop_branches), ("TAG", moves.drop_tags)):
             for ref in gone:
@@ -91,8 +91,7 @@ class SqlTables:
         ids = ", ".join(f"{int(snapshot)}L" for snapshot in snapshots)
         self.spark.sql(
             f"CALL {quote(name.catalog)}.system.expire_snapshots("
-            f"table => :table, snapshot_ids => ARRAY({ids}))",
-            args={"table": _path(name)},
+            f"table => {literal(_path(name))}, snapshot_ids => ARRAY({ids}))"
         ).collect()
 
     def commit(
