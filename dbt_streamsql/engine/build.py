@@ -77,7 +77,7 @@ def parts_of(spark: SparkSession, catalog: str, meta: str, options: EngineOption
     states = StateTables(current, definitions, choice)
     epochs = EpochControl(warehouse, current, definitions, reads, states)
     tables = TableDefiner(warehouse, known, current, definitions, epochs, states)
-    queries = Queries(warehouse, known, current, reads, states)
+    queries = Queries(warehouse, current, reads, states)
     return EngineParts(
         warehouse,
         reads,

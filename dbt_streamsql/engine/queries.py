@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, Row
 
-from dbt_streamsql.compiler.plan_file import document_of
 from dbt_streamsql.compiler.state import ttl_oracle
 from dbt_streamsql.engine.reads.consistent_reads import ConsistentReads, Reader
 from dbt_streamsql.engine.reads.current import CurrentEpoch
-from dbt_streamsql.engine.reads.spark_catalog import SparkCatalog
 from dbt_streamsql.engine.state_tables import StateTables
 from dbt_streamsql.meta.inspect.wait import wait_for
 from dbt_streamsql.meta.model.stored_definition import plan_of
 from dbt_streamsql.plan.compiled import CompiledPlan
-from dbt_streamsql.plan.document import PlanDocument
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.changelog import changelog_query
 from dbt_streamsql.runtime.core import cost
@@ -27,13 +24,11 @@ class Queries:
     def __init__(
         self,
         warehouse: Warehouse,
-        known: SparkCatalog,
         current: CurrentEpoch,
         reads: ConsistentReads,
         states: StateTables,
     ) -> None:
         self._warehouse = warehouse
-        self._known = known
         self._current = current
         self._reads = reads
         self._states = states
@@ -141,7 +136,3 @@ class Queries:
         expected to take ('' before the first)."""
         version = self._warehouse.store.latest(str(TableName.parse(name, self._warehouse.catalog)))
         return cost.last_run(version) if version is not None else ""
-
-    def plan_file(self, plan: CompiledPlan) -> PlanDocument:
-        """The plan file of a plan (FLIP-292): its operators, and how long each keeps state."""
-        return document_of(plan, self._known)

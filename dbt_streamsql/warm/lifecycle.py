@@ -38,7 +38,7 @@ def start(settings: SessionSettings, idle_seconds: float) -> tuple[Record, bool]
     _check(settings)
     # Errors before Spark starts are raised here, not in the engine's log.
     find_java()
-    jars.ensure(jars.wanted(settings.connectors, native=settings.native, iceberg=settings.iceberg))
+    jars.ensure(settings.jars)
     place = Place(settings)
     place.make()
     with _starting(place):

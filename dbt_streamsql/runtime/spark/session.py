@@ -117,6 +117,11 @@ class SessionSettings:
         if problem:
             raise StreamSqlError("CONFIG_INVALID", problem)
 
+    @property
+    def jars(self) -> tuple[jars.Jar, ...]:
+        """What an embedded session needs on its class path."""
+        return jars.wanted(self.connectors, native=self.native, iceberg=self.iceberg)
+
 
 def embedded(warehouse: str, catalog: str = "lake") -> SparkSession:
     """An embedded session over the warehouse folder, with default settings."""
@@ -219,8 +224,7 @@ def catalog_file(settings: SessionSettings) -> Path | None:
 def start_settings(settings: SessionSettings) -> dict[str, str]:
     """All settings that a new Spark context is started with."""
     cores = _cores()
-    needed = jars.wanted(settings.connectors, native=settings.native, iceberg=settings.iceberg)
-    files = [str(file) for file in jars.ensure(needed)]
+    files = [str(file) for file in jars.ensure(settings.jars)]
     log4j = (Path(__file__).parent / "log4j2.properties").as_uri()
     ours = {
         "spark.master": settings.master or "local[*]",

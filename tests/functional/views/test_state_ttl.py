@@ -211,9 +211,7 @@ def test_a_plan_file_shows_every_state_and_its_ttls_may_be_changed(world):
     world.sql("INSERT INTO {s}.orders VALUES (1, 'pen')")
     query = JOIN.format(s=world.schema)
     name = f"{world.schema}.tracked"
-    plan = world.engine.queries.plan_file(
-        world.engine.compile(query, into=name, state_ttl="7 days")
-    )
+    plan = world.engine.compile(query, into=name, state_ttl="7 days").document
     text = plan.to_json()
     assert PlanDocument.from_json(text) == plan
     join = next(node for node in json.loads(text)["nodes"] if node["type"] == "join_1")
@@ -245,9 +243,7 @@ def test_compiling_does_not_depend_on_what_an_earlier_definition_has_forgotten(w
 def test_a_plan_file_of_another_query_is_refused_with_the_difference(world):
     name = f"{world.schema}.tracked"
     query = JOIN.format(s=world.schema)
-    plan = world.engine.queries.plan_file(
-        world.engine.compile(query, into=name, state_ttl="7 days")
-    )
+    plan = world.engine.compile(query, into=name, state_ttl="7 days").document
     with pytest.raises(StreamSqlError) as found:
         world.engine.create_materialized_view(name, query + " AND s.status = 'sent'", plan=plan)
     assert found.value.code == "PLAN_MISMATCH"
@@ -264,7 +260,7 @@ def test_a_plan_file_of_another_query_is_refused_with_the_difference(world):
     ],
 )
 def test_what_is_no_plan_file_is_refused(world, change, words):
-    plan = world.engine.queries.plan_file(world.engine.compile(JOIN.format(s=world.schema)))
+    plan = world.engine.compile(JOIN.format(s=world.schema)).document
     with pytest.raises(StreamSqlError) as found:
         PlanDocument.from_json(json.dumps(json.loads(plan.to_json()) | change))
     assert found.value.code == "PLAN_MISMATCH"
@@ -275,9 +271,7 @@ def test_a_plan_file_from_before_there_were_ttls_leaves_them_to_the_config(world
     world.sql("INSERT INTO {s}.orders VALUES (1, 'pen')")
     query = JOIN.format(s=world.schema)
     name = f"{world.schema}.tracked"
-    body = json.loads(
-        world.engine.queries.plan_file(world.engine.compile(query, into=name)).to_json()
-    )
+    body = json.loads(world.engine.compile(query, into=name).document.to_json())
     for node in body["nodes"]:
         del node["state"]
     old = PlanDocument.from_json(json.dumps(body | {"version": 1}))
