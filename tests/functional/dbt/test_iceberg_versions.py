@@ -45,6 +45,7 @@ from dbt_streamsql.runtime.spark.session import SessionSettings, open_session
 
 spark = open_session(SessionSettings(warehouse={warehouse!r}, iceberg={version!r}))
 print("runs", spark._jvm.org.apache.iceberg.IcebergBuild.version())
+assert spark.sql("SELECT :text AS text", args={{"text": "it's"}}).first().text == "it's"
 engine = Engine.open(spark=spark, meta={meta!r})
 views = ("lake.shop.per_item", "lake.shop.recent")
 assert all(engine.verify(view) == [] for view in views)
