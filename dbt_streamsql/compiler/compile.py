@@ -246,7 +246,7 @@ def _incremental(
     whole, root = root, cut(root, parts)
     if root is not whole:
         schemas = Schemas(catalog, {**opened.tables, **_tables_of(parts, catalog)})
-    emitter = Emitter(root, keys=reading.keys)
+    emitter = Emitter(root, keys=reading.keys, tables=schemas.tables)
     keys = _key_types(root, schemas)
     view = incrementalize(View(root, plan.columns), keys, emitter)
     inputs = tables(root)

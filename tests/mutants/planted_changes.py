@@ -80,7 +80,7 @@ CHANGES: dict[str, Planted] = {
         "of_every_type",
     ),
     "decoded-weight-zero": (
-        ("_consolidated", "_part"),
+        "net_rows",
         "summed.filter(pc.not_equal(summed.column(WEIGHT), 0))",
         "summed",
         "rows that were only rewritten stay in the change",

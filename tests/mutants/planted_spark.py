@@ -8,6 +8,21 @@ from __future__ import annotations
 from tests.mutants.planting import Planted, Text
 
 SPARK: dict[str, Planted] = {
+    # -- values of several types that are equal --------------------------------------------------
+    "equal-through-any-input": (
+        "equal_columns",
+        "alias in direct or _type(nodes[alias], column, tables) != kind",
+        "alias in direct",
+        "equality is passed on through columns of another type",
+        "keys_of_other_types",
+    ),
+    "partners-of-any-type": (
+        ("_is_exact", "_matched"),
+        "one.type == other.type or (one.is_integer and other.is_integer)",
+        "True",
+        "partners that equal one row, but not each other, are counted one by one",
+        "keys_of_other_types",
+    ),
     # -- the epoch -------------------------------------------------------------------------------
     "before-is-after": (
         "SparkRelations.before",
@@ -88,7 +103,7 @@ SPARK: dict[str, Planted] = {
         "not_compared_again",
     ),
     "empty-chunk": (
-        "arrow_frame",
+        ("_frame", "arrow_frame"),
         "table.combine_chunks() if len(table) else _table([], table.schema)",
         "table",
         "rows after an empty chunk are lost",

@@ -6,7 +6,9 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from dbt_streamsql.compiler.codegen.equal_columns import Pairs
 from dbt_streamsql.compiler.codegen.join_lookups import key_of, meetings
+from dbt_streamsql.plan.algebra.catalog import TableInfo
 from dbt_streamsql.plan.algebra.expression import escape, every_hole
 from dbt_streamsql.plan.algebra.likeness import grouped, typed
 from dbt_streamsql.plan.algebra.relational import CLOCK, Chosen, Node, Scan, walk
@@ -26,18 +28,20 @@ from dbt_streamsql.plan.program.steps import (
 )
 from dbt_streamsql.quoting import quote
 
-Pairs = tuple[tuple[str, str, str], ...]
-
 _UNSAFE = re.compile(r"\W+")
 
 
 @dataclass
 class Emitter:
-    """The steps in execution order; every method returns the name of a frame."""
+    """The steps in execution order; every method returns the name of a frame.
+
+    `keys` and `tables` are what is known of the tables that `root` reads.
+    """
 
     root: Node
     steps: list[Step] = field(default_factory=list)
     keys: Collection[TableKey] = ()
+    tables: Mapping[str, TableInfo] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._taken: set[str] = set()

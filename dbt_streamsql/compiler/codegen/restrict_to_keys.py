@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from dbt_streamsql.compiler.codegen.equal_columns import EQUALITIES
 from dbt_streamsql.plan.algebra.expression import Expr, Ref
 from dbt_streamsql.plan.algebra.relational import (
     Aggregate,
@@ -25,9 +26,6 @@ from dbt_streamsql.plan.algebra.relational import (
     keys_of,
     with_children,
 )
-
-EQUALITIES = {"{0} = {1}": "=", "{0} <=> {1}": "<=>", "{0} IS NOT DISTINCT FROM {1}": "<=>"}
-"""Conditions that two columns are equal, and the operator of each."""
 
 
 @dataclass(frozen=True)

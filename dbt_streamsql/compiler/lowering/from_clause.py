@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from dbt_streamsql.compiler.binding.scalar import conjuncts
+from dbt_streamsql.compiler.codegen.equal_columns import EQUALITIES
 from dbt_streamsql.compiler.lowering.select_block import Block, fresh
 from dbt_streamsql.compiler.lowering.view import refuse_incomparable
 from dbt_streamsql.compiler.parsing.dialect import to_sql
@@ -22,6 +23,7 @@ from dbt_streamsql.plan.algebra.relational import (
     Scan,
     Select,
 )
+from dbt_streamsql.plan.algebra.schema import Column
 from dbt_streamsql.quoting import TableName
 
 if TYPE_CHECKING:
@@ -214,19 +216,26 @@ def _matched(
             if not column.startswith("__key_") and column != "__one":
                 moved[side, column] = fresh(column, taken)
     outputs = tuple(Output(name, Expr.column(*ref)) for ref, name in moved.items())
+    kinds = {(side, c.name): c for side, node in nodes.items() for c in builder.schema(node)}
     types: list[tuple[Ref, str]] = []
     for side in shown[:-1] if how == "right" else shown[1:] if how == "left" else shown:
         if how not in {"semi", "anti"}:
-            types += [((side, c.name), c.type) for c in builder.schema(nodes[side])]
-    inputs = (Input("l", nodes["l"]), Input("r", nodes["r"]))
+            types += [(ref, column.type) for ref, column in kinds.items() if ref[0] == side]
+    equal = (expr.refs for expr in on if expr.template in EQUALITIES)
+    exact = all(_is_exact(kinds[own], kinds[its]) for own, its in equal)
+    one, other = Input("l", nodes["l"]), Input("r", nodes["r"])
     if how == "right":
-        node = Match("left", inputs[1], inputs[0], on, outputs, tuple(types))
-    else:
-        node = Match(how, inputs[0], inputs[1], on, outputs, tuple(types))
+        how, one, other = "left", other, one
+    node = Match(how, one, other, on, outputs, tuple(types), exact=exact)
     of_right = {name: ref for name, ref in right.names.items() if ("r", ref[1]) in moved}
     left.become(node, {("b", c): ("b", name) for (side, c), name in moved.items() if side == "l"})
     left.names.update({n: ("b", moved["r", ref[1]]) for n, ref in of_right.items()})
     return {c: name for (side, c), name in moved.items() if side == "r"}
+
+
+def _is_exact(one: Column, other: Column) -> bool:
+    """Whether no value of one column equals several of the other."""
+    return one.type == other.type or (one.is_integer and other.is_integer)
 
 
 def _owners(left: Block, right: Block, node: exp.Expr) -> set[str]:

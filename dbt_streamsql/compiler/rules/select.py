@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from itertools import chain
 
-from dbt_streamsql.compiler.codegen.emitter import Emitter, Pairs
+from dbt_streamsql.compiler.codegen.emitter import Emitter
+from dbt_streamsql.compiler.codegen.equal_columns import Pairs, equal_columns
 from dbt_streamsql.compiler.codegen.render_sql import (
     aliased,
     relation,
     select,
     term,
 )
-from dbt_streamsql.compiler.codegen.restrict_to_keys import EQUALITIES, Link, restrict
+from dbt_streamsql.compiler.codegen.restrict_to_keys import Link, restrict
 from dbt_streamsql.compiler.passes.merge_projections import flattened, is_costly
 from dbt_streamsql.compiler.rules import delta as delta_of
 from dbt_streamsql.compiler.rules import single
@@ -49,11 +50,7 @@ def delta(node: Select, emitter: Emitter) -> str:
     """Signed rows of an inner join block."""
     changed = [delta_of(child.node, emitter) for child in node.inputs]
     if len(node.inputs) == 1:
-        if _is_narrowing(node):
-            return changed[0]
-        alias = node.inputs[0].alias
-        sql = select(node, [f"{{{changed[0]}}} {escape(quote(alias))}"], _weight(alias))
-        return emitter.query("changed", sql)
+        return changed[0] if _is_narrowing(node) else linear(node, changed[0], emitter)
     terms = []
     for index, frame in enumerate(changed):
         if isinstance(node.inputs[index].node, Constant):
@@ -67,12 +64,17 @@ def delta(node: Select, emitter: Emitter) -> str:
         source = emitter.after if start.alias in after else emitter.before
         rows = single.flips(node, index, start, frame, source, emitter)
         if len(rest.inputs) == 1:
-            alias = escape(quote(start.alias))
-            sql = select(rest, [f"{{{rows}}} {alias}"], _weight(start.alias))
-            terms.append(emitter.query("changed", sql))
+            terms.append(linear(rest, rows, emitter))
         else:
             terms.append(summand(rest, rest.inputs.index(start), rows, after, emitter))
     return emitter.union("joined", terms)
+
+
+def linear(node: Select, frame: str, emitter: Emitter, wanted: str = "changed") -> str:
+    """A filter and projection of the signed rows `frame`."""
+    alias = node.inputs[0].alias
+    sql = select(node, [f"{{{frame}}} {escape(quote(alias))}"], _weight(alias))
+    return emitter.query(wanted, sql)
 
 
 def _is_narrowing(node: Select) -> bool:
@@ -96,8 +98,11 @@ def summand(node: Select, index: int, frame: str, after: frozenset[str], emitter
     node, origins = flattened(node, start.alias)
     index = node.inputs.index(start)
     order = _by_connection(node, index)
+    equal = equal_columns(node, start.alias, emitter.tables)
     sides = {
-        child.alias: _side(child, origins[child.alias] in after, start, frame, node, emitter)
+        child.alias: _side(
+            child, origins[child.alias] in after, equal.get(child.alias, ()), frame, emitter
+        )
         for position, child in enumerate(node.inputs)
         if position != index
     }
@@ -208,11 +213,8 @@ def _by_connection(node: Select, index: int) -> list[Input]:
     return order
 
 
-def _side(
-    child: Input, after: bool, start: Input, frame: str, node: Select, emitter: Emitter
-) -> str:
+def _side(child: Input, after: bool, pairs: Pairs, frame: str, emitter: Emitter) -> str:
     """An unchanged side of a term; costly nodes only for rows that the change joins."""
-    pairs = _equal_keys(node, child, start)
     if isinstance(child.node, Scan):
         moment = "after" if after else "before"
         rows = emitter.state(child.node, moment, pairs, frame)
@@ -223,16 +225,3 @@ def _side(
         links = {own: Link(other, operator, same=False) for own, operator, other in pairs}
         cut = restrict(child.node, frame, links)
     return relation(Input(child.alias, cut), source)
-
-
-def _equal_keys(node: Select, child: Input, start: Input) -> Pairs:
-    """Triples (column of `child`, operator, column of `start`) of the conditions that make the two
-    equal."""
-    pairs: list[tuple[str, str, str]] = []
-    for expr in node.where:
-        operator = EQUALITIES.get(expr.template)
-        if operator and expr.aliases == {child.alias, start.alias}:
-            first, second = expr.refs
-            own, other = (first, second) if first[0] == child.alias else (second, first)
-            pairs.append((own[1], operator, other[1]))
-    return tuple(pairs)

@@ -101,7 +101,7 @@ class _Renaming:
         on = tuple(_over(expr, refs) for expr in node.on)
         outputs, names = self._outputs(node.outputs, refs)
         types = tuple(sorted((refs[ref], kind) for ref, kind in node.types if ref in refs))
-        return Match(node.kind, left, right, on, outputs, types), names
+        return Match(node.kind, left, right, on, outputs, types, exact=node.exact), names
 
     def _union(self, node: UnionAll) -> tuple[Node, Names]:
         """The columns of all inputs in the order of the first one's."""

@@ -112,7 +112,8 @@ class Match:
     `kind` is `left` or `full` (outer joins), `semi` or `anti` (rows of the left side with, or
     without, a partner). `on` is a conjunction over both aliases; `outputs` name the columns, for
     `semi` and `anti` of the left side only. `types` are the Spark types of all columns of both
-    sides, for the padding NULLs.
+    sides, for the padding NULLs. `exact`: a value of a column that must equal one of the other
+    side equals at most one of its values; the number 1 equals the texts '1' and '01'.
     """
 
     kind: str
@@ -121,6 +122,7 @@ class Match:
     on: tuple[Expr, ...]
     outputs: tuple[Output, ...]
     types: tuple[tuple[Ref, str], ...]
+    exact: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
         _unique((self.left.alias, self.right.alias), "aliases")
