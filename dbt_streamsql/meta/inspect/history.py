@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 OLDEST_CHANGE = "oldest_change"
 """The key of `TableVersion.stats`: root table -> commit time of its oldest applied change."""
 
+SIZE = "size"
+"""The key of `TableVersion.stats`: the rows of the table, and the bytes of their files."""
+
 EVENT_TIME = "event_time"
 """The key of `TableVersion.stats`: the event-time progress of a streaming table; `upto`, in
 microseconds since 1970, is the event time of its barrier."""

@@ -19,7 +19,7 @@ from dbt_streamsql.meta.inspect.delay import (
     Path,
     Progress,
 )
-from dbt_streamsql.meta.inspect.history import History
+from dbt_streamsql.meta.inspect.history import SIZE, History
 from dbt_streamsql.meta.model import stream_nodes
 from dbt_streamsql.meta.model import topology as order
 from dbt_streamsql.meta.model.records import (
@@ -47,11 +47,11 @@ class Node:
     that did not succeed.
     `state`: `behind` when an input has a newer version than the one applied, `unbuilt`
     when there is no version yet, `staged` when a barrier that is not committed holds one.
-    `barrier`, `mode`, `rows` (inserted, deleted), `seconds` and `delay` are of the newest version
-    that changed the table. `changed_at` is when that became visible; for a root, when the newest
-    pinned version was committed. `event_time`: the table has the records of its streams up to
-    there, where they have barriers of event time and it has applied all of them; `event_delay` is
-    from then until that was visible.
+    `barrier`, `mode`, `rows` (inserted, deleted), `seconds`, `delay` and `size` (rows, and bytes
+    of their files) are of the newest version that changed the table. `changed_at` is when that
+    became visible; for a root, when the newest pinned version was committed. `event_time`: the
+    table has the records of its streams up to there, where they have barriers of event time and it
+    has applied all of them; `event_delay` is from then until that was visible.
     """
 
     table: str
@@ -67,6 +67,7 @@ class Node:
     bottleneck: bool = False
     event_time: float | None = None
     event_delay: float | None = None
+    size: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -302,6 +303,7 @@ class _Graph:
         state: State = "staged" if table in self.staged else "behind" if behind else "current"
         if version is None:
             return Node(table, kind, "staged" if table in self.staged else "unbuilt")
+        upto, event_delay = self._event(table) or (None, None)
         return Node(
             table,
             kind,
@@ -314,7 +316,9 @@ class _Graph:
             late.since.exact if late else True,
             version.written_at,
             table == self.slowest,
-            *(self._event(table) or (None, None)),
+            upto,
+            event_delay,
+            _size(version),
         )
 
     def _event(self, table: str) -> tuple[float, float | None] | None:
@@ -331,6 +335,11 @@ class _Graph:
     def _delay(self, table: str) -> Delay | None:
         version = self.changed.get(table)
         return self.late.get((version.barrier, table)) if version else None
+
+
+def _size(version: TableVersion) -> tuple[int, int] | None:
+    known = version.stats.get(SIZE)
+    return (known[0], known[1]) if known else None
 
 
 def _root(history: History, table: str) -> Node:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dbt_streamsql import byte_sizes
 from dbt_streamsql.meta.inspect.overview import Edge, Node, Topology
 
 _ESCAPES = {"&": "#amp;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "`": "#96;"}
@@ -75,6 +76,8 @@ def _facts(node: Node) -> list[str]:
     facts: list[str] = ["state table", node.state] if node.kind == "state" else [node.state]
     if node.kind not in ("root", "stream") and node.barrier is not None:
         facts.append(f"barrier {node.barrier}")
+    if node.size is not None:
+        facts.append(f"{node.size[0]:,} rows, {byte_sizes.as_text(node.size[1])}")
     if node.delay is not None:
         facts.append(f"delay {'' if node.delay_exact else '≥ '}{node.delay:.1f} s")
     if node.bottleneck:

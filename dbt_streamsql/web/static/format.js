@@ -15,6 +15,14 @@ export const delay = (value, exact) =>
 
 export const rows = (pair) => (pair ? `+${pair[0]} −${pair[1]}` : "");
 
+export function size(pair) {
+  if (!pair) return "";
+  const units = ["B", "KB", "MB", "GB", "TB", "PB"];
+  let [count, bytes] = pair, unit = 0;
+  while (bytes >= 1000 && unit < units.length - 1) { bytes /= 1000; unit += 1; }
+  return `${count.toLocaleString("en")} rows, ${bytes.toFixed(unit ? 1 : 0)} ${units[unit]}`;
+}
+
 export const percent = (share) => `${Math.round(share * 100)} %`;
 
 export function moment(value) {

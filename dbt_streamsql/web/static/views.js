@@ -1,7 +1,7 @@
 // The four views. Each is (data, status) -> the children of <main>.
 
 import { facts, h, stateOf, table } from "./dom.js";
-import { barrierUrl, delay, moment, percent, rows, seconds, tableUrl } from "./format.js";
+import { barrierUrl, delay, moment, percent, rows, seconds, size, tableUrl } from "./format.js";
 import { gantt, pathBar, said, slowest } from "./gantt.js";
 import { graph } from "./graph.js";
 
@@ -34,11 +34,11 @@ export function topologyView(topology, status) {
       h("li", {}, stateOf(state), h("span", { class: "soft" }, `: ${means}`)))),
     h("h2", {}, "Tables"),
     table("Newest change of each table",
-      [["Table", "name"], ["State", ""], ["Barrier", "number"], ["Mode", ""], ["Rows", "number"], ["Cost", "number"], ["Delay", "number"], ["Changed", "time"]],
+      [["Table", "name"], ["State", ""], ["Barrier", "number"], ["Mode", ""], ["Rows", "number"], ["Cost", "number"], ["Delay", "number"], ["Size", "number"], ["Changed", "time"]],
       topology.nodes.map((node) => [
         link(node.table, "row"), stateOf(node.state),
         node.barrier === null ? "" : barrierLink(node.barrier, `of ${node.table}`),
-        node.mode, rows(node.rows), seconds(node.seconds), delay(node.delay, node.delay_exact),
+        node.mode, rows(node.rows), seconds(node.seconds), delay(node.delay, node.delay_exact), size(node.size),
         h("span", { title: moment(node.changed_at) }, moment(node.changed_at))])),
     h("h2", {}, "Edges"),
     table("What feeds what, with the delay and rows of the newest change",
@@ -118,6 +118,8 @@ export function tableView(data) {
     facts([
       ["State", node ? stateOf(node.state) : "dropped, or not read by any view"],
       ...(node && !["root", "stream"].includes(node.kind) ? [["Delay", delay(node.delay, node.delay_exact) || "none"], ["Newest change", `barrier ${node.barrier ?? "none"}, ${node.mode} ${rows(node.rows)}`]] : []),
+      ...(node?.kind === "state" ? [["Holds", "the rows of a part of the queries of the views that read it"]] : []),
+      ...(node?.size ? [["Size", size(node.size)]] : []),
       ["Reads", edges(data.sources, "source", "reads")],
       ["Is read by", edges(data.readers, "sink", "readers")],
       ...(data.versions[0]?.approximate_since ? [["Approximate", `since barrier ${data.versions[0].approximate_since}: some of its state has expired by state_ttl`]] : []),

@@ -302,6 +302,21 @@ def test_explain_and_the_topology_show_what_is_stored(world):
     assert (kinds[state], kinds[name]) == ("state", "view")
 
 
+def test_the_topology_has_the_sizes_of_tables_as_they_are_now(world):
+    name = world.view(QUERIES[0], state="all")
+    for number in range(2):
+        world.change(number)
+        world.engine.advance()
+        drawn = topology(load(world.engine.store))
+        sizes = {node.table: node.size for node in drawn.nodes}
+        for table in (name, *world.states):
+            count = world.engine.spark.table(table).count()
+            rows, size = sizes[table]
+            assert rows == count > 0
+            assert 0 < size < 1_000_000
+            assert f"{count:,} rows, " in topology_text.text(drawn)
+
+
 def test_nothing_is_stored_of_a_view_that_forgets(world):
     name = world.view(QUERIES[0], state="all", state_ttl={"joins": {"i": "1 day"}})
     assert world.states == []
