@@ -103,6 +103,25 @@ def moved(frame: DataFrame, session: SparkSession) -> DataFrame:
     return DataFrame(datasets.ofRows(session._jsparkSession, plan), session)
 
 
+def sized(frame: DataFrame, rows: int) -> DataFrame:
+    """A frame of so many rows that tasks read, with the size that they would have in a plan:
+    Spark takes it for too big for a broadcast otherwise."""
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    session: Any = frame.sparkSession
+    plan: Any = frame._jdf.logicalPlan()
+    options = java_class(session, "scala.Option")
+    # Py4J makes Python's numbers of Scala's, of which a size is made: so it is that of a range.
+    longs = max(1, rows * plan.schema().defaultSize() // 8)
+    size = session._jsparkSession.range(0, longs).logicalPlan().stats()
+    relation = java_class(session, "org.apache.spark.sql.execution.LogicalRDD")(
+        *(plan.output(), plan.rdd(), plan.outputPartitioning(), plan.outputOrdering(), False),
+        *(options.empty(), session._jsparkSession, options.apply(size), options.empty()),
+    )
+    datasets = java_class(session, "org.apache.spark.sql.classic.Dataset")
+    return DataFrame(datasets.ofRows(session._jsparkSession, relation), session)
+
+
 def frame_of(session: SparkSession, table: Any) -> DataFrame:
     """A frame of all rows and columns of a table of Spark's connector API."""
     from pyspark.sql.classic.dataframe import DataFrame

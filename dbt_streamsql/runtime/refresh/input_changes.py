@@ -75,16 +75,18 @@ def _shared(
     """The change of an input that several views of this epoch read, computed by the first.
 
     None where there is nothing to compute: no change, or many rows that are stored in files as
-    they are, from which each view reads the columns that it needs.
+    they are, from which each view reads the columns that it needs. What another view of the epoch
+    has written is known, for a single reader, too.
     """
     move, tuning = reading.change, epoch.warehouse.tuning
     small = move.rows <= SHARED_ROWS and reading.bytes <= tuning.driver_bytes
     stored = move.insert_only or reading.feed is not None
     if move.kind == "none" or (stored and not small):
         return None
+    key = (source, move.old, move.new)
     columns = epoch.shared_columns(source, move.old)
     if not columns:
-        return None
+        return epoch.changes.known(key)
 
     def compute() -> Shared:
         decoded = reading.decoded(spark, columns, tuning) if small else None
@@ -104,7 +106,7 @@ def _shared(
             newer.close()
             local.close()
 
-    return epoch.changes.get((source, move.old, move.new), compute)
+    return epoch.changes.get(key, compute)
 
 
 def _feed(epoch: EpochState, source: str, version: Version, seen: int | None) -> Feed | None:

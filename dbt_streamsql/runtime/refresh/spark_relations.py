@@ -20,7 +20,7 @@ from dbt_streamsql.runtime.refresh.key_matches import KeyMatches, changed_keys, 
 from dbt_streamsql.runtime.refresh.program_runner import Frame, Known
 from dbt_streamsql.runtime.spark import join_conditions
 from dbt_streamsql.runtime.spark.scratch import TempRelation
-from dbt_streamsql.runtime.spark.shared_relations import DriverRows, Shared
+from dbt_streamsql.runtime.spark.shared_relations import DriverRows, Shared, picked
 from dbt_streamsql.runtime.write.change_feed import Feed
 from dbt_streamsql.runtime.write.write_result import Outcome
 from dbt_streamsql.runtime.write.writer import Writer
@@ -137,16 +137,14 @@ class SparkRelations:
         return found
 
     def _decoded(self, table: str, columns: tuple[str, ...]) -> TempRelation | None:
-        """A small change of a big table that the process itself can read."""
+        """A change that the process has, or a small one of a big table that it can read."""
         read = self.reads[table]
         rows = None
-        if self._hinted and read.shared is None:
+        if isinstance(read.shared, DriverRows):
+            rows = picked(read.shared, columns, consolidate=not read.change.insert_only)
+        elif self._hinted and read.shared is None:
             rows = read.decoded(self.spark, columns, self.writer.tuning)
-        if rows is None:
-            return None
-        # What is looked up for a change is planned by its size.
-        few = rows.data.num_rows <= self.writer.tuning.single_rows
-        return self.local.keep(rows, in_plan=few or bool(self._lookups))
+        return self.local.keep(rows) if rows is not None else None
 
     def _changes(self, read: InputChange, columns: tuple[str, ...]) -> Frame:
         if read.change.kind == "none":

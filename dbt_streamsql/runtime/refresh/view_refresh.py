@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import NOOP, ROLLBACK, ROLLED_BACK, Job, TableVersion
-from dbt_streamsql.meta.inspect.history import OLDEST_CHANGE
+from dbt_streamsql.meta.inspect.history import OLDEST_CHANGE, SIZE
 from dbt_streamsql.plan.algebra.expression import fill
 from dbt_streamsql.plan.algebra.relational import CLOCK
 from dbt_streamsql.plan.compiled import CompiledPlan
@@ -214,6 +214,10 @@ class ViewRefresh:
             "plan": self.plan.fingerprint,
             **self.expiry.stats(version, self.previous),
         }
+        staged = self.epoch.staged.get(self.job.table)
+        if staged is not None and staged.snapshot == version.snapshot:
+            at = staged.snapshot
+            stats[SIZE] = [staged.meta.live_rows(at), staged.meta.live_bytes(at)]
         if key_moment.is_one(self.epoch, self.job):
             stats[ONE_MOMENT] = True
         if self.listings and all(self.listings.values()):

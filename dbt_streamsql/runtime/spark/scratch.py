@@ -22,14 +22,12 @@ _numbers = itertools.count()
 @dataclass(frozen=True)
 class TempRelation:
     """A computed relation: its size, and the rows themselves when small. `marked`: how many have a
-    value in the marked column; `view` registers it as a view and returns the name; `in_plan`: see
-    `arrow_frame`."""
+    value in the marked column; `view` registers it as a view and returns the name."""
 
     count: int
     view: Callable[[TempRelation], str]
     rows: DriverRows | None = None
     marked: int = 0
-    in_plan: bool = True
 
     @cached_property
     def name(self) -> str:
@@ -66,8 +64,7 @@ class Scratch:
         """Run a query once and keep its result; `literals` are its named parameters, `mark` a
         column whose values are counted.
 
-        A small result becomes a local relation, if it can: Spark then knows its exact size,
-        broadcasts it without a job, and drops joins with an empty one.
+        A small result comes to the driver, if it can: Spark then knows its size (`arrow_frame`).
         """
         frame = self._frame(sql, literals)
         if small and travels(frame):
@@ -94,9 +91,9 @@ class Scratch:
         self._cached.append(frame.persist())
         return self.view(frame)
 
-    def keep(self, rows: DriverRows, marked: int = 0, *, in_plan: bool = True) -> TempRelation:
-        """Rows of the driver as a kept result; `in_plan`: see `arrow_frame`."""
-        return TempRelation(rows.data.num_rows, self._view_of, rows, marked, in_plan)
+    def keep(self, rows: DriverRows, marked: int = 0) -> TempRelation:
+        """Rows of the driver as a kept result."""
+        return TempRelation(rows.data.num_rows, self._view_of, rows, marked)
 
     def named(self, name: str, count: int, marked: int = 0) -> TempRelation:
         """What a view of that name shows, as a kept result."""
@@ -105,13 +102,13 @@ class Scratch:
 
     def _view_of(self, kept: TempRelation) -> str:
         assert kept.rows is not None
-        name = self.rows(kept.rows, in_plan=kept.in_plan)
+        name = self.rows(kept.rows)
         self._kept[name] = kept
         return name
 
-    def rows(self, rows: DriverRows, *, in_plan: bool = True) -> str:
-        """Rows of the driver under a temporary name; `in_plan`: see `arrow_frame`."""
-        return self.view(arrow_frame(self.spark, rows.data, rows.schema, in_plan=in_plan))
+    def rows(self, rows: DriverRows) -> str:
+        """Rows of the driver under a temporary name."""
+        return self.view(arrow_frame(self.spark, rows.data, rows.schema))
 
     def known(self, name: str) -> TempRelation | None:
         """The kept result of that name, if there is one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,7 +14,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from dbt_streamsql.storage.arrow_rows import TooManyBytesError, arrow_rows
+from dbt_streamsql.plan.algebra.schema import WEIGHT
+from dbt_streamsql.storage.arrow_rows import (
+    TooManyBytesError,
+    arrow_rows,
+    is_exact,
+    net_rows,
+)
 from dbt_streamsql.storage.columns import nullable_within, type_text
 
 SHARED_ROWS = 100_000
@@ -27,6 +33,17 @@ class DriverRows:
 
     data: pa.Table
     schema: StructType
+
+
+def picked(rows: DriverRows, columns: Sequence[str], *, consolidate: bool) -> DriverRows | None:
+    """Some columns of signed rows; None where Arrow may not know which values are equal."""
+    fields = [rows.schema[name] for name in (*columns, WEIGHT)]
+    data = rows.data.select([*columns, WEIGHT])
+    if consolidate:
+        if not all(is_exact(field.dataType.simpleString()) for field in fields):
+            return None
+        data = net_rows(data, columns)
+    return DriverRows(data, StructType(fields))
 
 
 @dataclass(frozen=True)
@@ -59,6 +76,13 @@ class SharedRelations:
         future.set_result(rows)
         with self._lock:
             self._known[key] = future
+
+    def known(self, key: Hashable) -> Shared | None:
+        """A relation that has been computed, without waiting for one that has not."""
+        with self._lock:
+            future = self._known.get(key)
+        found = future is not None and future.done() and future.exception() is None
+        return future.result() if found and future is not None else None
 
     def asked(self, key: Hashable) -> int:
         """How often a relation was asked for, counting this time."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
 from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX, WEIGHT
@@ -48,6 +49,7 @@ _MAX_FIELDS = "spark.sql.codegen.maxFields"
 _NUMBER = f"{HIDDEN_PREFIX}number"
 _ALIVE = f"{HIDDEN_PREFIX}alive"
 _OLD = f"{HIDDEN_PREFIX}old_"
+_STORED = f"{HIDDEN_PREFIX}stored"
 _PLACE = f"_file AS {FILE}, _pos AS {POSITION}"
 """Unqualified, since only the table has them: in a view with a column `t`, `t._file` would be a
 field."""
@@ -170,17 +172,22 @@ def _places_of(
 def replace(writer: Writer, new: DriverRows, keys: str, key: tuple[str, ...]) -> Outcome:
     """Replace the rows under `keys` with `new` (all stored columns) where they differ."""
     names = list(writer.columns)
-    items = ", ".join(f"t.{quote(column)}" for column in names)
-    sql = f"SELECT /*+ BROADCAST(s) */ {items}, {_PLACE} FROM {stored(writer)} t"
-    literals: dict[str, Any] = {}
-    if key:
-        asked = writer.local.kept(keys, small=True)
-        condition, literals = match(asked, key)
-        sql += f" LEFT SEMI JOIN {asked.name} s ON {condition}"
-    old = _look_up(writer, sql, literals)
+    held = writer.held(writer.columns) if not key else None
+    if held is not None:
+        old = DriverRows(held.rows, new.schema)
+    else:
+        items = ", ".join(f"t.{quote(column)}" for column in names)
+        sql = f"SELECT /*+ BROADCAST(s) */ {items}, {_PLACE} FROM {stored(writer)} t"
+        literals: dict[str, Any] = {}
+        if key:
+            asked = writer.local.kept(keys, small=True)
+            condition, literals = match(asked, key)
+            sql += f" LEFT SEMI JOIN {asked.name} s ON {condition}"
+        old = _look_up(writer, sql, literals)
     came, went = _difference(_tuples(new.data.select(names)), _tuples(old.data.select(names)))
-    feed = _feed(writer, old.schema, _take(new.data, came), _take(old.data, went))
-    return _write(writer, _take(new.data.select(names), came), _take(old.data, went), feed)
+    come, gone = _take(new.data.select(names), came), _take(old.data, went)
+    outcome = _write(writer, come, gone, _feed(writer, old.schema, come, gone))
+    return _known(outcome, held, pa.array(went, pa.int64()), come) if held else outcome
 
 
 def fold(writer: Writer, source: DriverRows, spec: Fold) -> Outcome:
@@ -190,10 +197,16 @@ def fold(writer: Writer, source: DriverRows, spec: Fold) -> Outcome:
         found = held_rows.fold(held, source.data, spec, writer.columns, writer.types)
         if found is not None:
             return _exchanged(writer, source, held, found)
-    asked = _numbered(writer, source, range(source.data.num_rows))
-    condition, literals = match(asked, spec.key)
-    values = fold_values(spec, "t", "s")
     names = list(writer.columns)
+    beside = _beside(writer, source, held, spec) if held is not None else ""
+    literals: dict[str, Any] = {}
+    if beside:
+        from_, place = beside, f"{FILE}, {POSITION}, {_STORED}"
+    else:
+        asked = _numbered(writer, source, range(source.data.num_rows))
+        condition, literals = match(asked, spec.key)
+        from_, place = f"{stored(writer)} t JOIN {asked.name} s ON {condition}", _PLACE
+    values = fold_values(spec, "t", "s")
     # With many branches, most change nothing: their columns are read once.
     made = [name for name in names if values[name] != f"t.{quote(name)}"]
     new = ", ".join(f"{values[name]} AS {quote(name)}" for name in made)
@@ -201,8 +214,8 @@ def fold(writer: Writer, source: DriverRows, spec: Fold) -> Outcome:
     alive = f"{values[spec.alive]} > 0" if spec.alive else "true"
     met = _look_up(
         writer,
-        f"SELECT /*+ BROADCAST(s) */ s.{_NUMBER}, {alive} AS {_ALIVE}, {new}, {old}, {_PLACE} "
-        f"FROM {stored(writer)} t JOIN {asked.name} s ON {condition}",
+        f"SELECT /*+ BROADCAST(s) */ s.{_NUMBER}, {alive} AS {_ALIVE}, {new}, {old}, {place} "
+        f"FROM {from_}",
         literals,
     )
     equal = held_rows.equal(met.data.select(made), met.data.select([_OLD + name for name in made]))
@@ -216,11 +229,41 @@ def fold(writer: Writer, source: DriverRows, spec: Fold) -> Outcome:
     if missing:
         come.append(_born(writer, source, sorted(missing), spec))
     rows = pa.concat_tables([part.cast(updated.schema) for part in come])
-    went = went.select([_OLD + name for name in names] + [FILE, POSITION])
-    gone = went.rename_columns([*names, FILE, POSITION])
+    gone = went.select([_OLD + name for name in names] + [FILE, POSITION])
+    gone = gone.rename_columns([*names, FILE, POSITION])
     types = {item.name: item for item in met.schema}
     schema = StructType([StructField(name, types[_OLD + name].dataType) for name in names])
-    return _write(writer, rows, gone, _feed(writer, schema, rows, gone))
+    outcome = _write(writer, rows, gone, _feed(writer, schema, rows, gone))
+    if not beside or held is None:
+        return outcome
+    added = rows.cast(held.rows.select(names).schema)
+    return _known(outcome, held, went.column(_STORED).combine_chunks(), added)
+
+
+def _beside(writer: Writer, source: DriverRows, held: StoredRows, spec: Fold) -> str:
+    """A relation with the rows of a change as `s` and the stored rows that they meet as `t`, where
+    the process has these: Spark computes with them, and reads no table; '' where it has to."""
+    if spec.ttl or not held_rows.agree(writer.columns, writer.types):
+        return ""
+    met = held_rows.met(held, source.data, spec.key)
+    if len(met.asked) + len(met.missing) != source.data.num_rows:
+        return ""
+    theirs, ours = held.rows.take(met.stored), source.data.take(met.asked)
+    stored_as = from_arrow_schema(theirs.select(writer.columns).schema, prefer_timestamp_ntz=True)
+    sides = (("t", theirs, stored_as), ("s", ours, source.schema))
+    parts: dict[str, list[str]] = {"t": [], "s": [_NUMBER]}
+    places = {FILE: theirs.column(FILE), POSITION: theirs.column(POSITION)}
+    columns = {**places, _STORED: met.stored, _NUMBER: met.asked}
+    fields = [StructField(name, LongType()) for name in columns]
+    for alias, rows, schema in sides:
+        for item in schema:
+            label = f"{alias}_{item.name}"
+            columns[label] = rows.column(item.name)
+            fields.append(StructField(label, item.dataType))
+            parts[alias].append(f"{quote(label)} AS {quote(item.name)}")
+    name = writer.local.rows(DriverRows(pa.table(columns), StructType(fields)))
+    structs = ", ".join(f"struct({', '.join(of)}) AS {alias}" for alias, of in parts.items())
+    return f"(SELECT {structs}, {FILE}, {POSITION}, {_STORED} FROM {name})"
 
 
 def _exchanged(writer: Writer, source: DriverRows, held: StoredRows, found: Exchange) -> Outcome:

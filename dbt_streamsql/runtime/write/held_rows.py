@@ -8,7 +8,6 @@ return None, and Spark finds out.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -18,12 +17,8 @@ import pyarrow.compute as pc
 
 from dbt_streamsql.plan.program.steps import Component, Fold
 from dbt_streamsql.runtime.core.stored_rows import StoredRows
+from dbt_streamsql.storage.arrow_rows import is_exact
 from dbt_streamsql.storage.iceberg.scans.file_rows import numbers
-
-_EXACT = re.compile(
-    r"(boolean|tinyint|smallint|int|bigint|date|timestamp|timestamp_ntz|string|decimal\(.*\))"
-)
-"""Types whose values are equal in Arrow when they are in Spark."""
 
 _INTEGER = "bigint"
 _HERE, _THERE = "__streamsql_here", "__streamsql_there"
@@ -49,11 +44,18 @@ class Exchange:
 
 def agree(names: Sequence[str], types: Mapping[str, str]) -> bool:
     """Whether Arrow and Spark agree on which values of these columns are equal."""
-    return all(_EXACT.fullmatch(types.get(name, "")) for name in names)
+    return all(is_exact(types.get(name, "")) for name in names)
 
 
 def met(held: StoredRows, asked: pa.Table, names: Sequence[str]) -> Met:
-    """The stored rows that equal a row of `asked` in these columns; NULLs are equal."""
+    """The stored rows that equal a row of `asked` in these columns; NULLs are equal. Without
+    columns, the one stored row, if there is one, equals every row."""
+    if not names:
+        every = numbers(asked.num_rows)
+        none = every.slice(0, 0)
+        if not held.rows.num_rows:
+            return Met(none, none, every)
+        return Met(every, pa.repeat(pa.scalar(0, pa.int64()), asked.num_rows), none)
     rows = held.rows.select(names)
     ours = _keys(asked.select(names).cast(rows.schema), _HERE)
     theirs = _keys(rows, _THERE)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dbt_streamsql.plan.algebra.schema import WEIGHT
+from dbt_streamsql.storage.arrow_rows import net_rows
 from dbt_streamsql.storage.iceberg import gateway_work
 from dbt_streamsql.storage.iceberg.arrow_schema import arrow_schema
 from dbt_streamsql.storage.iceberg.gateway_work import ChangedFile
@@ -80,7 +80,7 @@ def _decoded(files: Sequence[ChangedFile], wanted: pa.Schema, most: int) -> pa.T
         parts.append(part)
     with ThreadPoolExecutor(_THREADS) as threads:
         found = [part.rows(wanted, threads) for part in parts]
-    return _consolidated(pa.concat_tables([_none(wanted), *found]), wanted.names)
+    return net_rows(pa.concat_tables([_none(wanted), *found]), wanted.names)
 
 
 @dataclass(frozen=True)
@@ -137,13 +137,6 @@ def _groups(file: pq.ParquetFile, names: Sequence[str]) -> Iterator[tuple[int, i
         decoded = sum(c.total_uncompressed_size for c in chunks if c.path_in_schema in names)
         yield number, start, group.num_rows, decoded
         start += group.num_rows
-
-
-def _consolidated(signed: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """One weight per row, and no row of weight 0."""
-    summed = signed.group_by(list(columns), use_threads=False).aggregate([(WEIGHT, "sum")])
-    summed = summed.select([*columns, f"{WEIGHT}_sum"]).rename_columns([*columns, WEIGHT])
-    return summed.filter(pc.not_equal(summed.column(WEIGHT), 0))
 
 
 def _none(wanted: pa.Schema) -> pa.Table:
