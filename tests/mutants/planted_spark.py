@@ -17,8 +17,8 @@ SPARK: dict[str, Planted] = {
         "keys_of_other_types",
     ),
     "partners-of-any-type": (
-        ("_is_exact", "_matched"),
-        "one.type == other.type or (one.is_integer and other.is_integer)",
+        "are_one_to_one",
+        "one.type == other.type",
         "True",
         "partners that equal one row, but not each other, are counted one by one",
         "keys_of_other_types",

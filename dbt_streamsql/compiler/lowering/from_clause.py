@@ -23,7 +23,7 @@ from dbt_streamsql.plan.algebra.relational import (
     Scan,
     Select,
 )
-from dbt_streamsql.plan.algebra.schema import Column
+from dbt_streamsql.plan.algebra.schema import are_one_to_one
 from dbt_streamsql.quoting import TableName
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def _matched(
         if how not in {"semi", "anti"}:
             types += [(ref, column.type) for ref, column in kinds.items() if ref[0] == side]
     equal = (expr.refs for expr in on if expr.template in EQUALITIES)
-    exact = all(_is_exact(kinds[own], kinds[its]) for own, its in equal)
+    exact = all(are_one_to_one(kinds[own], kinds[its]) for own, its in equal)
     one, other = Input("l", nodes["l"]), Input("r", nodes["r"])
     if how == "right":
         how, one, other = "left", other, one
@@ -231,11 +231,6 @@ def _matched(
     left.become(node, {("b", c): ("b", name) for (side, c), name in moved.items() if side == "l"})
     left.names.update({n: ("b", moved["r", ref[1]]) for n, ref in of_right.items()})
     return {c: name for (side, c), name in moved.items() if side == "r"}
-
-
-def _is_exact(one: Column, other: Column) -> bool:
-    """Whether no value of one column equals several of the other."""
-    return one.type == other.type or (one.is_integer and other.is_integer)
 
 
 def _owners(left: Block, right: Block, node: exp.Expr) -> set[str]:

@@ -13,7 +13,9 @@ WEIGHT = "_streamsql_w"
 
 _DECIMAL = re.compile(r"decimal\((\d+),(-?\d+)\)")
 _COLLATION = re.compile(r" collate \w+", re.IGNORECASE)
-_INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
+_INTEGERS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
+"""Their digits, as Spark compares them with decimals."""
+_MOST_DIGITS = 38
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,21 @@ class Column:
     def is_sortable(self) -> bool:
         """Rows can be sorted by this column."""
         return not re.search(r"\b(map|variant|geometry|geography|interval)\b", self.type)
+
+
+def are_one_to_one(one: Column, other: Column) -> bool:
+    """Whether a value of one column equals at most one value of the other one.
+
+    The number 1 equals the texts '1' and '01', and a double several long integers. Integers and
+    decimals are compared digit by digit, unless the digits of both are too many for a decimal.
+    """
+    if one.type == other.type:
+        return True
+    sizes = [column.decimal or (_INTEGERS.get(column.type, 0), 0) for column in (one, other)]
+    if not all(precision for precision, _ in sizes):
+        return False
+    whole = max(precision - scale for precision, scale in sizes)
+    return whole + max(scale for _, scale in sizes) <= _MOST_DIGITS
 
 
 def visible(columns: tuple[Column, ...]) -> tuple[Column, ...]:

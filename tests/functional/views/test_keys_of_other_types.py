@@ -15,6 +15,8 @@ VIEWS = {
     "not exists": "SELECT n.id, k FROM {n} n WHERE NOT EXISTS (SELECT 1 FROM {t} t WHERE t.s = k)",
     "of texts": "SELECT t.id, s FROM {t} t WHERE EXISTS (SELECT 1 FROM {n} n WHERE s = k)",
     "in": "SELECT n.id FROM {n} n WHERE k IN (SELECT CAST(s AS DOUBLE) + 0.0 FROM {t} t)",
+    "decimals": "SELECT n.id FROM {n} n WHERE EXISTS "
+    "(SELECT 1 FROM {t} t WHERE CAST(s AS DECIMAL(20, 2)) = k)",
     "left join": "SELECT n.id, t.id AS other FROM {n} n LEFT JOIN {t} t ON k = s",
     "full join": "SELECT n.id, t.id AS other FROM {n} n FULL JOIN {t} t ON k = s",
     "below a join": "SELECT a.id, b.id AS other FROM {n} a JOIN {n} b ON a.k = b.k "
