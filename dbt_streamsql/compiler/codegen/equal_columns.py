@@ -23,7 +23,8 @@ def equal_columns(node: Select, start: str, tables: Mapping[str, TableInfo]) -> 
     """For each input of the join that has such columns: its pairs with the input `start`.
 
     Those that a condition makes equal; for other inputs those that further conditions make equal
-    to them. Equality is passed on only between columns of one type: `'1' = 1` and `1 = '01'`.
+    to them. Equality is passed on only between columns of one type: `'1' = 1` and `1 = '01'`, but
+    `'1' <> '01'`.
     """
     links: dict[Ref, list[tuple[Ref, str]]] = {}
     for expr in node.where:

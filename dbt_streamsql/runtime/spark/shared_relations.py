@@ -81,8 +81,9 @@ class SharedRelations:
         """A relation that has been computed, without waiting for one that has not."""
         with self._lock:
             future = self._known.get(key)
-        found = future is not None and future.done() and future.exception() is None
-        return future.result() if found and future is not None else None
+        if future is None or not future.done() or future.exception() is not None:
+            return None
+        return future.result()
 
     def asked(self, key: Hashable) -> int:
         """How often a relation was asked for, counting this time."""
