@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from types import FrameType
 from typing import TypeVar
 
 import click
@@ -31,6 +29,7 @@ from dbt_streamsql.runner.events import Tell
 from dbt_streamsql.runner.loop import Runner, Schedule
 from dbt_streamsql.runner.project import DbtProject
 from dbt_streamsql.runner.several import Child, Several
+from dbt_streamsql.stop_signals import stop_on_signals
 
 T = TypeVar("T")
 
@@ -154,18 +153,10 @@ def _lead(engine: Engine, pace: Schedule, as_json: bool, project: DbtProject | N
 
 def _until_told(as_json: bool, work: Callable[[Tell, threading.Event], T]) -> T:
     """The result of `work`; the first signal stops it, the second one interrupts it."""
-    stop = threading.Event()
+    with stop_on_signals(again=_interrupt) as stop, told_on(as_json) as tell:
+        return work(tell, stop)
 
-    def asked(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - Python's signature
-        if stop.is_set():
-            # The second signal: what the epoch has staged is undone on the way out.
-            raise KeyboardInterrupt
-        stop.set()
 
-    before = {each: signal.signal(each, asked) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with told_on(as_json) as tell:
-            return work(tell, stop)
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+def _interrupt() -> None:
+    """What the epoch has staged is undone on the way out."""
+    raise KeyboardInterrupt

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.runtime.spark.session import SessionSettings, open_session
+from dbt_streamsql.stop_signals import stop_on_signals
 from dbt_streamsql.warm import process
 from dbt_streamsql.warm.locks import locked
 from dbt_streamsql.warm.record import (
@@ -40,12 +41,9 @@ def main() -> int:
     request: dict[str, Any] = json.load(sys.stdin)
     settings = SessionSettings(**request["settings"])
     place = Place(settings)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
     # Python functions of models run with the Python that the models were written for.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with locked(place.folder / "alive") as mine:
+    with stop_on_signals() as stop, locked(place.folder / "alive") as mine:
         if not mine:
             sys.stderr.write("another warm engine of this warehouse is running\n")
             return 1

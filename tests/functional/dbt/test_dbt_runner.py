@@ -39,11 +39,12 @@ class Run:
 
     def __init__(self, root, *arguments):
         folders = ["--project-dir", str(root), "--profiles-dir", str(root)]
+        self._errors = root / "stderr.txt"
         self.process = subprocess.Popen(
             [STREAMSQL, "run", "--interval", "500ms", *arguments, *folders],
             cwd=root,
             stdout=subprocess.PIPE,
-            stderr=(root / "stderr.txt").open("a"),
+            stderr=self._errors.open("a"),
             text=True,
             start_new_session=True,
         )
@@ -55,7 +56,9 @@ class Run:
     def _listen(self):
         for line in self.process.stdout:
             with self._more:
-                self.events.append(json.loads(line))
+                # Java tells its stacks there when a test gives up.
+                if line.startswith("{"):
+                    self.events.append(json.loads(line))
                 self._more.notify_all()
 
     def wait(self, holds, after=0):
@@ -75,7 +78,11 @@ class Run:
 
     def ends(self):
         """The exit code."""
-        code = patience.wait(self.process, sign=lambda: len(self.events))
+        try:
+            code = patience.wait(self.process, sign=lambda: len(self.events))
+        except patience.Stuck as stuck:
+            told = self._errors.read_text()
+            raise AssertionError(f"{stuck}\n{self.events}\n{told}") from None
         patience.join(self._listens)
         return code
 
