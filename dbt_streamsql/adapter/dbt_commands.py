@@ -45,9 +45,14 @@ class Invocation:
             if node["config"]["materialized"] in MAINTAINED
         }
 
-    def run(self, selectors: Sequence[str]) -> dict[str, str]:
-        """Run models; the messages of those that failed, by their ids. Error: PROJECT_INVALID."""
-        told = self._invoke("run", "--select", *selectors)
+    def run(self, selectors: Sequence[str], *, seeds: bool = False) -> dict[str, str]:
+        """Run models, and load all seeds first when `seeds` is set; the messages of those that
+        failed, by their ids. Error: PROJECT_INVALID."""
+        if seeds:
+            kinds = ("--resource-type", "model", "--resource-type", "seed")
+            told = self._invoke("build", *kinds, "--select", "resource_type:seed", *selectors)
+        else:
+            told = self._invoke("run", "--select", *selectors)
         results = told.result.results if told.result is not None else ()
         return {
             result.node.unique_id: str(result.message)

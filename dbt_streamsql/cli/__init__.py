@@ -18,6 +18,7 @@ from dbt_streamsql.cli.meta import meta
 from dbt_streamsql.cli.plan import plan
 from dbt_streamsql.cli.publish_views import publish_views
 from dbt_streamsql.cli.query import query, wait
+from dbt_streamsql.cli.quickstart import quickstart
 from dbt_streamsql.cli.revise import revise
 from dbt_streamsql.cli.run import run
 from dbt_streamsql.cli.serve import serve
@@ -40,6 +41,7 @@ def main() -> None:
 
 
 COMMANDS = (
+    quickstart,
     run,
     status,
     topology,

@@ -45,6 +45,7 @@ FAILED = 1
 @click.option("--once", is_flag=True, help="run one epoch; exit code 1 if anything fails")
 @click.option("-s", "--select", multiple=True, help="models to select, as in dbt")
 @click.option("--exclude", multiple=True, help="models to exclude, as in dbt")
+@click.option("--seeds", is_flag=True, help="load the seeds, now and when a CSV file changes")
 @click.option("--json", "as_json", is_flag=True, help="print JSON lines even on a terminal")
 @click.option("--warehouse", type=FOLDER, help="warehouse folder to use instead of a project")
 @of_a_project
@@ -62,6 +63,7 @@ def run(
     once: bool,
     select: tuple[str, ...],
     exclude: tuple[str, ...],
+    seeds: bool,
     as_json: bool,
     warehouse: str | None,
     targets: tuple[str, ...],
@@ -75,7 +77,7 @@ def run(
         raise StreamSqlError("CONFIG_INVALID", "`--once` cannot be combined with `--continuous`")
     pace = Schedule(0.0 if continuous else seconds_of(interval, "--interval"), once)
     if warehouse is not None:
-        if targets or any(named.values()) or select or exclude:
+        if targets or any(named.values()) or select or exclude or seeds:
             raise StreamSqlError(
                 "CONFIG_INVALID",
                 "`--warehouse` cannot be combined with a project, a profile or models",
@@ -96,6 +98,7 @@ def run(
     if len(found) > 1:
         rhythm = "--once" if once else "--continuous" if continuous else f"--interval={interval}"
         words = [rhythm, *flags, *(f"--exclude={each}" for each in exclude)]
+        words += ["--seeds"] * seeds
         several = {
             str(target): _child(str(target), root, [*words, *(f"--select={m}" for m in models)])
             for target, models in chosen.items()
@@ -105,7 +108,7 @@ def run(
         flags.append(f"--target={target}")
     models = tuple(word for each in chosen[target] for word in each.split())
     without = tuple(word for each in exclude for word in each.split())
-    project = DbtProject(root, Invocation(tuple(flags), models, without))
+    project = DbtProject(root, Invocation(tuple(flags), models, without), seeds=seeds)
     return _lead(host_of_profile(credentials, root).engine, pace, as_json, project)
 
 

@@ -34,6 +34,7 @@ def of_tick(report: Report, seconds: float, resting: Collection[str]) -> dict[st
             "rows_inserted": table.rows_inserted,
             "rows_deleted": table.rows_deleted,
             "seconds": round(table.seconds, 3),
+            "last_full": None if table.last_full is None else round(table.last_full, 3),
             "delay": None if table.delay is None else round(table.delay, 3),
         }
         for name, table in report.tables.items()

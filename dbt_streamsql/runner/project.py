@@ -18,11 +18,12 @@ State = frozenset[tuple[str, int, int]]
 
 
 class DbtProject:
-    """The maintained models of a project, or those that are selected."""
+    """The maintained models of a project, or those that are selected; with `seeds`, its seeds."""
 
-    def __init__(self, root: Path, invocation: Invocation) -> None:
+    def __init__(self, root: Path, invocation: Invocation, *, seeds: bool = False) -> None:
         self._root = root
         self._invocation = invocation
+        self._seeds = seeds
         self._registered: State | None = None
         self._seen: State | None = None
         self._selected: frozenset[str] | None = None
@@ -39,12 +40,15 @@ class DbtProject:
         Returns the number of models and which failed. Error: PROJECT_INVALID.
         """
         # First of all: a project that cannot be read is not read again until it changes.
-        self._registered = self._seen = _state(self._root)
+        before, self._registered = self._registered or frozenset(), _state(self._root)
+        self._seen = self._registered
+        seeds = self._seeds and _data(before) != _data(self._registered)
         models = self._invocation.maintained()
         if self._invocation.select or self._invocation.exclude:
             self._selected = frozenset(models)
         try:
-            failed = self._invocation.run(sorted(models.values())) if models else {}
+            run = models or seeds
+            failed = self._invocation.run(sorted(models.values()), seeds=seeds) if run else {}
         except StreamSqlError as error:
             # The project was readable: the current tables or catalog may be the cause.
             failed = dict.fromkeys(models, f"{error.message}: {error.given}")
@@ -53,6 +57,11 @@ class DbtProject:
     def selected(self) -> frozenset[str] | None:
         """The ids of the selected models; None when nothing was selected, which means all."""
         return self._selected
+
+
+def _data(state: State) -> State:
+    """The files of seeds."""
+    return frozenset(each for each in state if each[0].endswith(".csv"))
 
 
 def _state(root: Path) -> State:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dbt_streamsql.meta import NOOP, Job, TableVersion
-from dbt_streamsql.meta.inspect.history import OLDEST_CHANGE
+from dbt_streamsql.meta.inspect.history import LAST_FULL, OLDEST_CHANGE
 from dbt_streamsql.meta.model.stored_definition import definition_of
 from dbt_streamsql.runtime.changelog import changelog_table
 from dbt_streamsql.runtime.deliver.deliver import Delivered
@@ -22,8 +22,9 @@ class TableReport:
     deleted and one inserted. `jobs` are Spark jobs, `bytes_read` what they read of files (-1: not
     known). `strategy` is how: fold, replace or rows from changes, compare when the query was
     recomputed and compared, full. `rows_read` are the changed rows of the inputs. The estimates
-    are seconds of each way (None: it was not considered, or nothing is known of it). `started_at`
-    is when the job began (seconds since 1970). `delay` are the seconds from the commit of the
+    are seconds of each way (None: it was not considered, or nothing is known of it),
+    `last_full` those that the newest refresh in full took. `started_at` is when the job began
+    (seconds since 1970). `delay` are the seconds from the commit of the
     oldest change of a root that it consumed until its end (None: none, or not known); the barrier
     is published after the last job. MetaService gives the delay until then.
     """
@@ -42,6 +43,7 @@ class TableReport:
     estimated_incremental: float | None = None
     estimated_compare: float | None = None
     estimated_full: float | None = None
+    last_full: float | None = None
     definition: str = ""
     started_at: float | None = None
     delay: float | None = None
@@ -55,6 +57,7 @@ _SHOWN = frozenset(
         "estimated_incremental",
         "estimated_compare",
         "estimated_full",
+        LAST_FULL,
         "definition",
     )
 )

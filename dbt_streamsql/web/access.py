@@ -7,18 +7,25 @@ Programs send `Authorization: Bearer <token>`. A browser posts the token to `/ui
 back as a cookie that scripts cannot read (HttpOnly), that other sites cannot make it send
 (SameSite=Strict), that is sent only below `/ui`, and only over TLS if it was set over TLS. It ends
 with the browser, or by `/ui/logout`.
+
+A program that has a token can ask `/ui/link` for a code, which signs in one browser instead of it:
+it works once and for ten minutes, so a link with it may be shown where a token may not.
 """
 
 from __future__ import annotations
 
+import secrets
+import time
 from collections.abc import Callable
 
-from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from pydantic import BaseModel
 
 COOKIE = "streamsql_token"
 PATH = "/ui"
+CODE_SECONDS = 600.0
 _BEARER = "bearer "
+_MOST_CODES = 100
 
 PUBLIC = ("/ui", "/ui/", "/metrics")
 """The paths (prefixes when they end in `/`) that check tokens themselves: a gate before the
@@ -37,9 +44,32 @@ def everything(_: str) -> bool:
 
 
 class Login(BaseModel):
-    """The body of `/ui/login`."""
+    """The body of `/ui/login`: a token, or a code of `/ui/link`."""
 
-    token: str
+    token: str = ""
+    code: str = ""
+
+
+class Codes:
+    """Codes that stand for a token once, in the memory of this process."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._tokens: dict[str, tuple[str, float]] = {}
+
+    def make(self, token: str) -> str:
+        """A new code; the oldest ones give way when there are too many."""
+        now = self._clock()
+        valid = [item for item in self._tokens.items() if item[1][1] > now]
+        self._tokens = dict(valid[-(_MOST_CODES - 1) :])
+        code = secrets.token_urlsafe(24)
+        self._tokens[code] = (token, now + CODE_SECONDS)
+        return code
+
+    def take(self, code: str) -> str:
+        """The token that the code stands for; '' when it is unknown, used, or too old."""
+        token, until = self._tokens.pop(code, ("", 0.0))
+        return token if until > self._clock() else ""
 
 
 def token_of(request: Request) -> str:
@@ -74,17 +104,24 @@ class Guard:
 
 
 def logins(guard: Guard) -> APIRouter:
-    """`/ui/login` and `/ui/logout`."""
+    """`/ui/login`, `/ui/link` and `/ui/logout`."""
     routes = APIRouter(prefix=PATH)
+    codes = Codes()
+
+    @routes.post("/link", dependencies=[Depends(guard)])
+    def link(request: Request, answer: Response) -> dict[str, str]:
+        answer.headers["Cache-Control"] = "no-store"
+        return {"code": codes.make(token_of(request))}
 
     @routes.post("/login")
     def login(body: Login, request: Request) -> Response:
-        if guard.find(body.token) is None:
+        token = codes.take(body.code) if body.code else body.token
+        if guard.find(token) is None:
             raise HTTPException(401, "unknown token")
         done = Response(status_code=204)
         done.set_cookie(
             COOKIE,
-            body.token,
+            token,
             path=PATH,
             httponly=True,
             samesite="strict",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import expect
 
@@ -320,6 +321,26 @@ def test_a_token_is_asked_for_once(page, store: MetaStore, heard: Heard) -> None
     heard.console.clear()
 
 
+def test_a_link_with_a_code_signs_in_and_leaves_no_code_in_the_address(
+    page, store: MetaStore, heard: Heard
+) -> None:
+    token = "of-this-test"  # noqa: S105 - made up
+    with served(store, lambda given: everything if given == token else None) as url:
+        asking = {"Authorization": f"Bearer {token}"}
+        code = httpx.post(f"{url}/ui/link", headers=asking, trust_env=False).json()["code"]
+        page.goto(f"{url}/ui/#code={code}")
+        page.locator("main h1", has_text="Topology").wait_for()
+        assert page.url == f"{url}/ui/#/"
+        page.get_by_role("button", name="Log out").click()
+        page.locator("main h1", has_text="Log in").wait_for()
+        page.goto("about:blank")
+        page.goto(f"{url}/ui/#code={code}")
+        page.get_by_role("alert").filter(has_text="has been used").wait_for()
+        page.locator("main h1", has_text="Log in").wait_for()
+    assert all("401" in line for line in heard.console), heard.console
+    heard.console.clear()
+
+
 def test_an_empty_store_and_an_unknown_table_are_told_in_words(
     page, tmp_path: Path, heard: Heard
 ) -> None:
@@ -349,6 +370,12 @@ def test_the_pages_show_what_a_real_engine_did(page, engine, spark, schema: str)
         told = node.text_content() or ""
         assert f"barrier {report.barrier}, incremental +2 −1" in told
         assert "delay " in told
+        heads = page.get_by_role("columnheader").all_inner_texts()
+        cells = page.locator("tr", has=page.locator(f'a[data-key="row {at}.totals"]')).locator(
+            "th, td"
+        )
+        in_full = cells.all_inner_texts()[heads.index("In full")]
+        assert float(in_full.removesuffix(" s")) > 0
         node.click()
         page.get_by_role("heading", name="Plan").wait_for()
         assert "upsert by (id)" in page.get_by_role("region", name="Plan").inner_text()

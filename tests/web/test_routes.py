@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from dbt_streamsql.meta import MetaStore, Retention, TableVersion, open_store
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.web import Sees, everything
+from dbt_streamsql.web.access import CODE_SECONDS, Codes
 from tests.support.histories import (
     CLEAN,
     ITEMS,
@@ -155,6 +156,30 @@ def test_a_browser_keeps_the_token_where_scripts_and_other_sites_cannot_use_it(
     assert guarded.get("/metrics").status_code == 401
     guarded.post("/ui/logout")
     assert guarded.get("/ui/api/status").status_code == 401
+
+
+def test_a_code_signs_in_one_browser_once_and_only_for_a_while(guarded: TestClient) -> None:
+    assert guarded.post("/ui/link").status_code == 401
+    asking = {"Authorization": f"Bearer {TOKEN}"}
+    answer = guarded.post("/ui/link", headers=asking)
+    code = answer.json()["code"]
+    assert (answer.headers["cache-control"], TOKEN in answer.text) == ("no-store", False)
+    assert guarded.post("/ui/login", json={"token": code}).status_code == 401
+    assert guarded.post("/ui/login", json={"code": "wrong"}).status_code == 401
+    assert guarded.post("/ui/login", json={"code": code}).status_code == 204
+    assert guarded.get("/ui/api/status").status_code == 200
+    # The cookie is enough to read, and not to make more of them.
+    assert guarded.post("/ui/link").status_code == 401
+    guarded.post("/ui/logout")
+    assert guarded.post("/ui/login", json={"code": code}).status_code == 401
+
+    clock = Clock(0.0)
+    codes = Codes(clock)
+    early, late = codes.make("early"), codes.make("late")
+    clock.now = CODE_SECONDS - 1
+    assert codes.take(early) == "early"
+    clock.now = CODE_SECONDS + 1
+    assert codes.take(late) == ""
 
 
 def test_metrics_tell_barrier_age_delay_rows_seconds_modes_and_leases(

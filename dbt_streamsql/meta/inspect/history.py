@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 OLDEST_CHANGE = "oldest_change"
 """The key of `TableVersion.stats`: root table -> commit time of its oldest applied change."""
 
+LAST_FULL = "last_full"
+"""The key of `TableVersion.stats`: the seconds of the view's newest refresh in full."""
+
 SIZE = "size"
 """The key of `TableVersion.stats`: the rows of the table, and the bytes of their files."""
 

@@ -19,7 +19,7 @@ from dbt_streamsql.meta.inspect.delay import (
     Path,
     Progress,
 )
-from dbt_streamsql.meta.inspect.history import SIZE, History
+from dbt_streamsql.meta.inspect.history import LAST_FULL, SIZE, History
 from dbt_streamsql.meta.model import stream_nodes
 from dbt_streamsql.meta.model import topology as order
 from dbt_streamsql.meta.model.records import (
@@ -49,7 +49,8 @@ class Node:
     when there is no version yet, `staged` when a barrier that is not committed holds one.
     `barrier`, `mode`, `rows` (inserted, deleted), `seconds`, `delay` and `size` (rows, and bytes
     of their files) are of the newest version that changed the table. `changed_at` is when that
-    became visible; for a root, when the newest pinned version was committed. `event_time`: the
+    became visible; for a root, when the newest pinned version was committed. `last_full` are the
+    seconds of the newest refresh in full. `event_time`: the
     table has the records of its streams up to there, where they have barriers of event time and it
     has applied all of them; `event_delay` is from then until that was visible.
     """
@@ -68,6 +69,7 @@ class Node:
     event_time: float | None = None
     event_delay: float | None = None
     size: tuple[int, int] | None = None
+    last_full: float | None = None
 
 
 @dataclass(frozen=True)
@@ -319,6 +321,7 @@ class _Graph:
             upto,
             event_delay,
             _size(version),
+            version.stats.get(LAST_FULL),
         )
 
     def _event(self, table: str) -> tuple[float, float | None] | None:

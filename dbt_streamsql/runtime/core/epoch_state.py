@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Fence, Job, MetaStore, Retention, Sink, TableVersion
+from dbt_streamsql.meta.inspect.history import LAST_FULL
 from dbt_streamsql.meta.model.stored_definition import definition_of, known_plan
 from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX
 from dbt_streamsql.plan.program.steps import Changes
@@ -46,7 +47,7 @@ ONE_MOMENT = "one_moment"
 """The key of a version's stats: the tables of declared keys were read as they were at one moment,
 see `core/key_moment.py`."""
 
-_KEPT = (EXPIRED, APPROXIMATE, LISTINGS, ONE_MOMENT)
+_KEPT = (EXPIRED, APPROXIMATE, LAST_FULL, LISTINGS, ONE_MOMENT)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.meta import NOOP, ROLLBACK, ROLLED_BACK, Job, TableVersion
-from dbt_streamsql.meta.inspect.history import OLDEST_CHANGE, SIZE
+from dbt_streamsql.meta.inspect.history import LAST_FULL, OLDEST_CHANGE, SIZE
 from dbt_streamsql.plan.algebra.expression import fill
 from dbt_streamsql.plan.algebra.relational import CLOCK
 from dbt_streamsql.plan.compiled import CompiledPlan
@@ -218,6 +218,9 @@ class ViewRefresh:
         if staged is not None and staged.snapshot == version.snapshot:
             at = staged.snapshot
             stats[SIZE] = [staged.meta.live_rows(at), staged.meta.live_bytes(at)]
+        full = version.seconds if version.mode == "full" else self._last_full
+        if full is not None:
+            stats[LAST_FULL] = full
         if key_moment.is_one(self.epoch, self.job):
             stats[ONE_MOMENT] = True
         if self.listings and all(self.listings.values()):
@@ -228,6 +231,10 @@ class ViewRefresh:
             return {**stats, ROLLED_BACK: replay.since}
         made = oldest_changes(self.epoch, self.inputs, self.previous)
         return {**stats, OLDEST_CHANGE: made} if made else stats
+
+    @property
+    def _last_full(self) -> float | None:
+        return self.previous.stats.get(LAST_FULL) if self.previous is not None else None
 
     def run(self, spark: SparkSession) -> TableVersion:
         """Stage the version, from the changes of the inputs or in full."""

@@ -51,12 +51,13 @@ class CachedRelation:
     """A big relation in Spark's cache: `name` is that of a view that all sessions see."""
 
     name: str
-    frame: DataFrame
+    spark: SparkSession
 
     def drop(self) -> None:
-        """Free the cache."""
-        self.frame.unpersist()
-        self.frame.sparkSession.catalog.dropGlobalTempView(self.name.partition(".")[2])
+        """Free the cache. By its name: over Connect, `DataFrame.unpersist` looks up the tables of
+        its query, and staged ones have been renamed or dropped by then."""
+        self.spark.catalog.uncacheTable(self.name)
+        self.spark.catalog.dropGlobalTempView(self.name.partition(".")[2])
 
 
 Shared = DriverRows | CachedRelation
@@ -147,14 +148,14 @@ def hold(spark: SparkSession, sql: str) -> CachedRelation:
 
 
 def _held(frame: DataFrame) -> CachedRelation:
-    name = f"streamsql_{uuid.uuid4().hex}"
+    view = f"streamsql_{uuid.uuid4().hex}"
+    name, spark = f"global_temp.{view}", frame.sparkSession
     # Spark uses a cache wherever it finds the same plan. This one is found only by its name.
-    frame = frame.filter(f"'{name}' IS NOT NULL")
-    frame.persist()
-    held = CachedRelation(f"global_temp.{name}", frame)
+    frame.filter(f"'{view}' IS NOT NULL").createGlobalTempView(view)
+    held = CachedRelation(name, spark)
     try:
-        frame.createGlobalTempView(name)
-        frame.count()
+        spark.catalog.cacheTable(name)
+        spark.table(name).count()
     except BaseException:
         held.drop()
         raise

@@ -18,4 +18,5 @@ const post = (path, body) => fetch(path, {
 });
 
 export const login = async (token) => (await post("login", { token })).ok;
+export const loginByCode = async (code) => (await post("login", { code })).ok;
 export const logout = () => post("logout", {});

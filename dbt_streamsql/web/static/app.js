@@ -1,6 +1,6 @@
 // Routes (#/, #/barriers, #/barrier/N, #/table/NAME), refreshing, login, theme.
 
-import { Refused, get, login, logout } from "./api.js";
+import { Refused, get, login, loginByCode, logout } from "./api.js";
 import { h } from "./dom.js";
 import { seconds } from "./format.js";
 import { barrierView, barriersView, tableView, topologyView } from "./views.js";
@@ -131,4 +131,15 @@ addEventListener("hashchange", () => render(true));
 setInterval(() => {
   if (!document.hidden && buttons.refresh.getAttribute("aria-pressed") === "true" && !main.querySelector("form.login")) render(false);
 }, EVERY);
-render(false);
+
+// A link that signs in: its code works once, so it leaves the address.
+async function start() {
+  const code = location.hash.match(/^#code=(.+)$/)?.[1];
+  if (code) {
+    history.replaceState(null, "", "#/");
+    if (await loginByCode(code)) sessionStorage.setItem("login", "yes");
+    else told("This link has been used, or is too old. Log in with a token, or ask for a new link.");
+  }
+  await render(false);
+}
+start();

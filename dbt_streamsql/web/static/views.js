@@ -34,11 +34,11 @@ export function topologyView(topology, status) {
       h("li", {}, stateOf(state), h("span", { class: "soft" }, `: ${means}`)))),
     h("h2", {}, "Tables"),
     table("Newest change of each table",
-      [["Table", "name"], ["State", ""], ["Barrier", "number"], ["Mode", ""], ["Rows", "number"], ["Cost", "number"], ["Delay", "number"], ["Size", "number"], ["Changed", "time"]],
+      [["Table", "name"], ["State", ""], ["Barrier", "number"], ["Mode", ""], ["Rows", "number"], ["Cost", "number"], ["In full", "number"], ["Delay", "number"], ["Size", "number"], ["Changed", "time"]],
       topology.nodes.map((node) => [
         link(node.table, "row"), stateOf(node.state),
         node.barrier === null ? "" : barrierLink(node.barrier, `of ${node.table}`),
-        node.mode, rows(node.rows), seconds(node.seconds), delay(node.delay, node.delay_exact), size(node.size),
+        node.mode, rows(node.rows), seconds(node.seconds), seconds(node.last_full), delay(node.delay, node.delay_exact), size(node.size),
         h("span", { title: moment(node.changed_at) }, moment(node.changed_at))])),
     h("h2", {}, "Edges"),
     table("What feeds what, with the delay and rows of the newest change",

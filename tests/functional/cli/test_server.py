@@ -191,6 +191,27 @@ def test_dbt_uses_the_engine_by_itself_and_a_second_run_has_nothing_to_do(shop, 
     assert told["memory_used_bytes"] < told["memory_limit_bytes"]
 
 
+def test_many_views_over_a_view_of_the_same_run_are_built_on_the_engine(shop, engine_up):
+    # More than read one version as it is stored: it is cached for the others, and staged as yet.
+    view = "{{ config(materialized='materialized_view') }} select "
+    names = [f"read_{number}" for number in range(5)]
+    shop.write("models/read.sql", view + "id, kind, price from {{ ref('items') }} where id > 1")
+    for name in names:
+        shop.write(
+            f"models/{name}.sql",
+            view + "kind, sum(price) as p from {{ ref('read') }} group by kind",
+        )
+    try:
+        code, output = shop.run("dbt", "build", "-s", "items+")
+        assert code == 0, output
+        code, output = shop.run("dbt", "run", "-s", "read+")
+        assert code == 0, output
+        assert output.count("NOOP") == len(names) + 1, output
+    finally:
+        for name in ("read", *names):
+            (shop.root / f"models/{name}.sql").unlink()
+
+
 def test_tables_without_rows_are_made_on_the_engine(shop, engine_up):
     shop.write("seeds/nothing.csv", "id,name\n")
     shop.write("seeds/seeds.yml", "seeds: [{name: nothing, config: {column_types: {id: int}}}]\n")
