@@ -22,7 +22,7 @@ WHAT ?= view replace wear warm dag
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install check format unit test processes nightly browser property mutants suites differential simulate kills chaos isolation injections conformance bench bench-ivm demo services openapi classes clean
+.PHONY: help install check format unit test processes nightly browser property mutants suites differential simulate kills chaos isolation injections conformance bench bench-ivm demo newcomer services openapi classes clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -105,6 +105,9 @@ services: install ## a Kafka broker and a PostgreSQL to play with: prints their 
 
 demo: ## real flights, two dbt runs, what each view did and what a full refresh would cost
 	@$(PYTHON) scripts/demo.py $(ARGS)
+
+newcomer: install ## the README's Start and the tutorial, followed with the built wheel in an empty home; ARGS='--rounds 3'
+	@$(BIN)/python scripts/newcomer.py $(ARGS)
 
 clean: ## remove what the verbs made; the cache of jars stays
 	rm -rf .venv .demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist build

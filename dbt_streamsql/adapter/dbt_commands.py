@@ -55,7 +55,7 @@ class Invocation:
             told = self._invoke("run", "--select", *selectors)
         results = told.result.results if told.result is not None else ()
         return {
-            result.node.unique_id: str(result.message)
+            result.node.unique_id: result.message or "skipped: a model that it reads has failed"
             for result in results
             if str(result.status) in ("error", "skipped")
         }

@@ -69,6 +69,8 @@ class Runner:
         self._left = False
         """Whether the last epoch has left its barrier to the next one to deliver."""
         self._failed = self._unregistered = False
+        self._told: dict[str, Any] = {}
+        """What the newest registration of the project gave."""
         self._well = True
         """Whether the project, as it is, is registered."""
 
@@ -127,14 +129,17 @@ class Runner:
             self._well = False
             self._say("error", **events.of_error(error))
             return
-        self._unregistered = bool(told["failed"])
+        # A retry that fails as before is no news.
+        same = again and told == self._told
+        self._unregistered, self._told = bool(told["failed"]), told
         self._well = not self._unregistered
         if self._unregistered:
             # The current data of the tables may be the cause.
             self._patience.failed(_PROJECT)
         else:
             self._patience.succeeded([_PROJECT])
-        self._say("project", **told)
+        if not same:
+            self._say("project", **told)
 
     def _epoch(self, last: bool = False) -> None:
         began = time.monotonic()

@@ -79,6 +79,24 @@ class Report:
     sinks: Mapping[str, Delivered] = field(default_factory=dict)
 
 
+def summary(report: Report) -> str:
+    """One line about what changed, and what it has saved."""
+    changed = [table for table in report.tables.values() if table.mode != NOOP]
+    inserted = sum(table.rows_inserted for table in changed)
+    deleted = sum(table.rows_deleted for table in changed)
+    told = f"{len(changed)} of {len(report.tables)} tables changed, +{inserted} -{deleted} rows"
+    if not changed:
+        return told
+    slowest = max(changed, key=lambda table: table.seconds)
+    told += f"; the slowest was {slowest.table}, {slowest.seconds:.1f} s"
+    kept = [table for table in changed if table.mode != "full" and table.last_full is not None]
+    if kept:
+        took = sum(table.seconds for table in kept)
+        in_full = sum(table.last_full or 0.0 for table in kept)
+        told += f"; {len(kept)} from changes in {took:.1f} s, last in full in {in_full:.1f} s"
+    return told
+
+
 def blame(errors: Mapping[str, Exception], jobs: Mapping[str, Job]) -> dict[str, str]:
     """For each view with an error, the one that failed: itself, or what it reads.
 

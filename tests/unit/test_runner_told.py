@@ -110,7 +110,7 @@ class _Unlucky:
     def maintained(self) -> dict[str, str]:
         return {"model.shop.a": "fqn:shop.a", "model.shop.b": "fqn:shop.b"}
 
-    def run(self, selectors: list[str]) -> dict[str, str]:
+    def run(self, selectors: list[str], *, seeds: bool) -> dict[str, str]:  # noqa: ARG002 - as dbt's
         raise StreamSqlError("PROJECT_INVALID", "dbt could not run the project", given="locked")
 
 
@@ -119,3 +119,36 @@ def test_a_project_that_could_be_read_but_not_run_is_tried_again(tmp_path: Path)
     assert told["models"] == 2
     assert set(told["failed"]) == {"model.shop.a", "model.shop.b"}
     assert "locked" in told["failed"]["model.shop.a"]
+
+
+class _Recording:
+    """Runs nothing, and keeps whether the seeds were to be loaded."""
+
+    select = exclude = ()
+
+    def __init__(self) -> None:
+        self.seeds: list[bool] = []
+
+    def maintained(self) -> dict[str, str]:
+        return {"model.shop.a": "fqn:shop.a"}
+
+    def run(self, selectors: list[str], *, seeds: bool) -> dict[str, str]:  # noqa: ARG002 - as dbt's
+        self.seeds.append(seeds)
+        return {}
+
+
+@pytest.mark.parametrize(("wanted", "loads"), [(True, [True, False, True]), (False, [False] * 3)])
+def test_seeds_are_loaded_at_first_and_when_a_csv_file_has_changed(
+    tmp_path: Path, wanted: bool, loads: list[bool]
+) -> None:
+    recording = _Recording()
+    project = DbtProject(tmp_path, recording, seeds=wanted)  # type: ignore[arg-type]
+    (tmp_path / "seeds").mkdir()
+    seed, model = tmp_path / "seeds" / "items.csv", tmp_path / "a.sql"
+    seed.write_text("id\n1\n")
+    project.register()
+    model.write_text("select 1")
+    project.register()
+    seed.write_text("id\n1\n2\n")
+    project.register()
+    assert recording.seeds == loads

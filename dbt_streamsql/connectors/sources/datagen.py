@@ -37,7 +37,14 @@ _TYPES = re.compile(
     r"|timestamp|timestamp_ntz"
 )
 _TIMES = ("timestamp", "timestamp_ntz", "date")
-_KINDS = ("sequence", "uniform", "choice", "timestamp", "text")
+_KINDS = {
+    "sequence": "{sequence: {start: 1, step: 1}}",
+    "uniform": "{uniform: {min: 1, max: 6}}",
+    "choice": "{choice: [red, green, blue]}",
+    "timestamp": "{timestamp: {start: 2026-01-01T00:00:00Z, step: 1 second}}",
+    "text": "{text: {length: 12}}",
+}
+"""The generators, each with an example."""
 _MOST_TEXT = 1024
 _EPOCH = 1767225600.0
 """2026-01-01T00:00:00Z: when record 0 is due if records come by barrier, not by time."""
@@ -185,7 +192,7 @@ def _generator(
         if not _TYPES.fullmatch(kind):
             raise Wrong(f"type {kind}: plain types only")
         if given is not None and not isinstance(given, (Mapping, str)):
-            raise Wrong(f"{given!r}: a generator, such as {{uniform: {{min: 1, max: 6}}}}")
+            raise Wrong(f"{given!r}: a generator")
         wanted = {given: {}} if isinstance(given, str) else dict(given or {})
         share = float(wanted.pop("null_share", 0))
         if not 0 <= share <= 1:
@@ -198,7 +205,8 @@ def _generator(
         maker = _Maker(name, kind, f"c{place}", seed)
         sql = getattr(maker, chosen)({} if more is None else more)
     except Wrong as wrong:
-        options.wrong(f"`{name}`: {wrong}")
+        example = _KINDS[_meant(given) or _usual(kind, place)]
+        options.wrong(f"`{name}`: {wrong}; for example `{name}: {example}`")
         return None
     except (TypeError, ValueError, AttributeError) as error:
         options.wrong(f"`{name}`: {error}")
@@ -206,6 +214,12 @@ def _generator(
     if share:
         sql = f"IF({maker.random('null')} < {maker.value(share)}, NULL, {sql})"
     return Generator(name, kind, f"CAST({sql} AS {kind})", maker.values)
+
+
+def _meant(given: Any) -> str | None:
+    """The generator whose name stands anywhere in what was given."""
+    words = set(re.findall(r"[a-z]+", str(given)))
+    return next((kind for kind in _KINDS if kind in words), None)
 
 
 def _usual(kind: str, place: int) -> str:

@@ -143,6 +143,28 @@ def test_only_what_is_selected_is_run(spark, engine, shop, told, running):
     assert engine.sql(f"SELECT count(*) AS n FROM {shop}.shares").first().n == 1
 
 
+def test_a_project_that_goes_on_failing_is_told_once(shop, told, running):
+    class Failing:
+        tries = 0
+
+        def changed(self):
+            return self.tries == 0
+
+        def register(self):
+            self.tries += 1
+            failed = (
+                {} if self.tries > 3 else {"model.shop.broken": f"{shop}.missing is not there"}
+            )
+            return {"models": 1, "failed": failed}
+
+        def selected(self):
+            return None
+
+    running(project=Failing())
+    told.wait(lambda event: event.kind == "project" and not event.told["failed"])
+    assert [bool(each["failed"]) for each in told.of("project")] == [True, False]
+
+
 def test_an_epoch_without_changes_starts_no_spark_job(spark, shop, told, running):
     def jobs():
         return spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()

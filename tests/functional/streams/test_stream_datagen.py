@@ -119,7 +119,14 @@ def test_all_mistakes_of_a_declaration_are_told_at_once():
     with pytest.raises(StreamSqlError) as caught:
         opened(
             "datagen",
-            [("a", "tinyint"), ("b", "array<int>"), ("c", "string"), ("d", "int"), ("e", "int")],
+            [
+                ("a", "tinyint"),
+                ("b", "array<int>"),
+                ("c", "string"),
+                ("d", "int"),
+                ("e", "int"),
+                ("f", "int"),
+            ],
             rows_per_second=0,
             sed=1,
             limit="many",
@@ -128,6 +135,7 @@ def test_all_mistakes_of_a_declaration_are_told_at_once():
                 "c": {"uniform": {}},
                 "d": {"uniform": {"low": 1}},
                 "e": {"unifrom": {}},
+                "f": {"generator": "choice", "values": [1, 2]},
                 "z": {"sequence": {}},
             },
         )
@@ -142,6 +150,8 @@ def test_all_mistakes_of_a_declaration_are_told_at_once():
         "`c`: uniform of type string",
         "`d`: low: known are min, max",
         "`e`: unifrom: one of",
+        "for example `e: {uniform: {min: 1, max: 6}}`",
+        "for example `f: {choice: [red, green, blue]}`",
         "`generate: z` is not a declared column",
         "a_stream",
     ):
