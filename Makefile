@@ -22,7 +22,7 @@ WHAT ?= view replace wear warm dag
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install check format unit test processes nightly browser property mutants suites differential simulate kills chaos isolation injections conformance bench bench-ivm demo newcomer services openapi classes clean
+.PHONY: help install check format unit test processes nightly browser property mutants suites differential simulate kills chaos isolation injections conformance bench bench-ivm demo newcomer release docs services openapi classes clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -97,6 +97,9 @@ bench: install ## small changes, replaced tables, wear, the warm engine; WHAT=vi
 bench-ivm: install ## TPC-H at scale 10: an epoch of changes against the whole query; ARGS='--scale 1' is quicker
 	$(BIN)/python -m benchmarks.ivm $(ARGS)
 
+docs: install ## the site of the documentation into target/site; a broken link fails it. ARGS=serve shows it while you write
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs $(or $(ARGS),build --strict --quiet)
+
 openapi: install ## write docs/openapi.json from what MetaService serves
 	$(BIN)/python scripts/openapi.py
 
@@ -105,6 +108,9 @@ services: install ## a Kafka broker and a PostgreSQL to play with: prints their 
 
 demo: ## real flights, two dbt runs, what each view did and what a full refresh would cost
 	@$(PYTHON) scripts/demo.py $(ARGS)
+
+release: install ## wheel, sdist and notes into dist/, checked: metadata, and a newcomer who installs the wheel
+	@$(BIN)/python scripts/release.py $(ARGS)
 
 newcomer: install ## the README's Start and the tutorial, followed with the built wheel in an empty home; ARGS='--rounds 3'
 	@$(BIN)/python scripts/newcomer.py $(ARGS)

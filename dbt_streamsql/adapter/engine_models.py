@@ -84,7 +84,7 @@ class MaintainedAdapter(OperationsAdapter):
                 **options,
             )
 
-        return self._in_epoch(create, old_relation)
+        return self._in_epoch(create, old_relation, replaces=True)
 
     @available.parse(lambda *_, **__: None)
     def streamsql_partial_update(
@@ -342,11 +342,18 @@ class MaintainedAdapter(OperationsAdapter):
         return name
 
     def _in_epoch(
-        self, create: Callable[[Engine], TableReport], old_relation: StreamSqlRelation | None
+        self,
+        create: Callable[[Engine], TableReport],
+        old_relation: StreamSqlRelation | None,
+        *,
+        replaces: bool = False,
     ) -> AdapterResponse:
+        """`replaces`: an Iceberg table of that name stays until the new one is published."""
         engine = self.host.engine
         if old_relation is not None and not old_relation.is_materialized_view:
-            self.drop_relation(old_relation)
+            name = self._name(old_relation).sql
+            if not (replaces and self._begun().epochs.take_over(name)):
+                self.drop_relation(old_relation)
         # The engine runs its own statements: lines of this one would mislead.
         with self.connections.exception_handler(""):
             at_once = self._policy == "model"

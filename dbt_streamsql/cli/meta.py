@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from importlib.resources import files
+from pathlib import Path
 
 import click
 
-from dbt_streamsql.cli.common.options import for_one_engine, print_json
+from dbt_streamsql.cli.common.options import errors_as_text, for_one_engine, print_json
 from dbt_streamsql.engine import Engine
+from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.inspect.topology_text import printable
+
+MONITORING = ("alerts.yml", "dashboard.json")
 
 
 @click.group()
 def meta() -> None:
-    """Serve the MetaService store, or rebuild it when it is lost."""
+    """Serve the MetaService store, monitor it, or rebuild it when it is lost."""
 
 
 @meta.command()
@@ -38,3 +43,23 @@ def rebuild(engine: Engine, as_json: bool, store: str, dry_run: bool) -> None:
         click.echo(printable(f"  {table}: continues {how}"))
     for table, reason in sorted(found.left.items()):
         click.echo(printable(f"  {table}: not recovered, `dbt run` redefines it: {reason}"))
+
+
+@meta.command()
+@click.argument("folder", default=".", type=click.Path(file_okay=False, path_type=Path))
+@errors_as_text
+def monitoring(folder: Path) -> None:
+    """Write alert rules for Prometheus and a dashboard for Grafana into FOLDER [default: .]."""
+    shipped = files("dbt_streamsql.web") / "monitoring"
+    found = [folder / name for name in MONITORING if (folder / name).exists()]
+    if found:
+        raise StreamSqlError(
+            "FILE_UNREADABLE",
+            "files that exist are not overwritten",
+            given=", ".join(map(str, found)),
+            hint="name another folder, or remove them",
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in MONITORING:
+        (folder / name).write_bytes((shipped / name).read_bytes())
+        click.echo(f"wrote {folder / name}")

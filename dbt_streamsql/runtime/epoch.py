@@ -325,6 +325,16 @@ class Epoch:
                 self.state.done[job.table] = known
         return known
 
+    def take_over(self, table: str) -> bool:
+        """Let a view of this epoch replace a table that others have written, when the epoch is
+        published. False when there is no such Iceberg table."""
+        spark = self.warehouse.sessions.main
+        if table in self.state.jobs or metadata.load(spark, TableName.parse(table)) is None:
+            return False
+        with self.state.lock:
+            self.state.taken.add(table)
+        return True
+
     def _check_free(self, job: Job) -> None:
         """Refuse to take over a table or view that was not created by a view of this warehouse."""
         if job.table in self.state.jobs:
@@ -355,7 +365,7 @@ class Epoch:
                 "if that store is lost: `streamsql meta rebuild`",
             )
         ours = any(provenance.BARRIER_PROPERTY in snapshot.summary for snapshot in snapshots)
-        if not ours and staging.exists(spark, name):
+        if not ours and job.table not in self.state.taken and staging.exists(spark, name):
             raise StreamSqlError(
                 "NOT_A_VIEW",
                 f"{job.table} exists and was not created by a materialized view",

@@ -110,7 +110,7 @@ class _Unlucky:
     def maintained(self) -> dict[str, str]:
         return {"model.shop.a": "fqn:shop.a", "model.shop.b": "fqn:shop.b"}
 
-    def run(self, selectors: list[str], *, seeds: bool) -> dict[str, str]:  # noqa: ARG002 - as dbt's
+    def run(self, selectors: list[str], *, seeds: bool) -> dict[str, str]:
         raise StreamSqlError("PROJECT_INVALID", "dbt could not run the project", given="locked")
 
 
@@ -132,7 +132,7 @@ class _Recording:
     def maintained(self) -> dict[str, str]:
         return {"model.shop.a": "fqn:shop.a"}
 
-    def run(self, selectors: list[str], *, seeds: bool) -> dict[str, str]:  # noqa: ARG002 - as dbt's
+    def run(self, selectors: list[str], *, seeds: bool) -> dict[str, str]:
         self.seeds.append(seeds)
         return {}
 

@@ -142,7 +142,7 @@ class EpochState:
     it, in microseconds since 1970, `watermark` how far event time comes; `replay` is set while
     views are revised. `changes` and `versions` are those of inputs that several views read.
     `together`: inputs that were pinned as they were at one moment; `torn`: those whose versions
-    may break a declared key.
+    may break a declared key. `taken` are tables of other writers that views of this epoch replace.
     """
 
     warehouse: Warehouse
@@ -153,6 +153,7 @@ class EpochState:
     pins: dict[str, Version] = field(default_factory=dict)
     together: set[str] = field(default_factory=set)
     torn: set[str] = field(default_factory=set)
+    taken: set[str] = field(default_factory=set)
     done: dict[str, TableVersion] = field(default_factory=dict)
     staged: dict[str, Version] = field(default_factory=dict)
     definitions: dict[str, Job] = field(default_factory=dict)

@@ -119,6 +119,33 @@ def test_a_model_may_become_a_materialized_view_and_a_table_again(project):
         assert project.host.engine.queries.knows("lake.shop.m") == (kind == "materialized_view")
 
 
+def test_a_table_that_becomes_a_materialized_view_stays_until_the_view_is_published(project):
+    project.write("seeds/orders.csv", ORDERS)
+    query = "select user_id, count(*) as n from {{ ref('orders') }} group by user_id"
+    config = "{{ config(materialized='incremental', unique_key='user_id', partition_by='n') }} "
+    project.write("models/m.sql", config + query)
+    project.write("models/read.sql", VIEW + "select sum(n) as n from {{ ref('m') }}")
+    assert project.dbt("build").ok
+    project.sql("INSERT INTO lake.shop.m VALUES (99, 9)")
+
+    for broken in (query.replace("count(*)", "nothing"), query):
+        project.write("models/m.sql", VIEW + broken)
+        project.write("models/fails.sql", VIEW + "select n, 1 / 0 as x from {{ ref('m') }}")
+        assert not project.dbt("run").ok
+        found = project.sql("SELECT user_id, n FROM lake.shop.m ORDER BY user_id")
+        assert found == [(10, 2), (11, 1), (99, 9)]
+
+    (project.root / "models/fails.sql").unlink()
+    done = project.dbt("run")
+    assert done.ok, done.messages
+    assert done.messages["m"].startswith("FULL +2 -3")
+    assert project.sql("SELECT user_id, n FROM lake.shop.m ORDER BY user_id") == [(10, 2), (11, 1)]
+    assert project.sql("SELECT n FROM lake.shop.read") == [(3,)]
+    assert project.dbt("run").messages == {"m": "NOOP", "read": "NOOP"}
+    project.sql("INSERT INTO lake.shop.orders SELECT * FROM lake.shop.orders LIMIT 1")
+    assert project.dbt("run").messages["m"].startswith("INCREMENTAL +1 -1")
+
+
 def test_full_refresh_rebuilds(shop):
     assert shop.dbt("build").ok
     done = shop.dbt("run", "--full-refresh", "-s", "totals")

@@ -1,0 +1,31 @@
+"""The files around the code: workflows call verbs that there are, notes are those of a version."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scripts.release import notes_of
+
+ROOT = Path(__file__).parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda file: file.stem)
+def test_a_workflow_calls_verbs_of_the_makefile_and_may_read_only_unless_a_job_says_more(workflow):
+    body = yaml.safe_load(workflow.read_text())
+    verbs = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    steps = [step for job in body["jobs"].values() for step in job["steps"]]
+    called = re.findall(r"make ([a-z -]+)", "\n".join(step.get("run", "") for step in steps))
+    assert {verb for words in called for verb in words.split()} <= verbs
+    assert body["permissions"] == {"contents": "read"}
+    assert all("timeout-minutes" in job for job in body["jobs"].values())
+
+
+def test_notes_are_those_of_the_version_or_what_is_unreleased():
+    changelog = "# Changelog\n\n## Unreleased\n\n- new\n\n## 0.2.0 (2026-12-01)\n\n- old\n"
+    assert notes_of(changelog, "0.2.0") == "- old\n"
+    assert notes_of(changelog, "0.3.0") == "- new\n"
