@@ -13,7 +13,6 @@ from dbt.adapters.events.logging import AdapterLogger
 from dbt_streamsql.adapter.config.folder_config import KEYS
 from dbt_streamsql.adapter.profile.credentials import POLICIES
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.runtime.report import summary
 
 if TYPE_CHECKING:
     from dbt_streamsql.engine import Engine
@@ -100,6 +99,9 @@ class Outcomes:
             if done.error is None:
                 logger.info(f"Delivered {done.sink} up to barrier {done.barrier}: {done.target}")
         if any(table.mode != "noop" for table in report.tables.values()):
+            # Not at the top: the adapter is there before Spark is.
+            from dbt_streamsql.runtime.report import summary
+
             logger.info(f"Published barrier {report.barrier}: {summary(report)}")
         return held
 

@@ -23,6 +23,14 @@ SPARK: dict[str, Planted] = {
         "partners that equal one row, but not each other, are counted one by one",
         "keys_of_other_types",
     ),
+    # -- rows that the process knows -----------------------------------------------------------------
+    "known-keeps-what-went": (
+        ("_known", "_exchanged"),
+        "held.after(lost, come, outcome.file)",
+        "held.after(lost.slice(0, 0), come, outcome.file)",
+        "the process remembers rows of a view that have gone",
+        "stored_groups",
+    ),
     # -- the epoch -------------------------------------------------------------------------------
     "before-is-after": (
         "SparkRelations.before",

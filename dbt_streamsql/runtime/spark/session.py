@@ -133,9 +133,13 @@ def open_session(settings: SessionSettings) -> SparkSession:
 
     Errors: JAVA_MISSING, JAR_UNAVAILABLE, JAR_CHECKSUM, CONNECTION.
     """
-    # PySpark prints every failed query as JSON on stderr, in addition to raising it.
-    logging.getLogger("SQLQueryContextLogger").disabled = True
-    logging.getLogger("DataFrameQueryContextLogger").disabled = True
+    from pyspark.logger import PySparkLogger
+
+    # PySpark prints every failed query as JSON on stderr, in addition to raising it. The loggers
+    # are made by its own class: one of another class, when somebody enables it, fails on their
+    # arguments, and the error of the query is lost.
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
+    PySparkLogger.getLogger("DataFrameQueryContextLogger").disabled = True
     with _opening:
         if settings.method == "connect":
             session = _connect(settings)

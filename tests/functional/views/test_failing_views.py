@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,13 @@ def test_two_views_that_share_an_input_that_fails_have_both_failed(spark, engine
     report = engine.advance(views, keep_going=True)
     assert sorted(report.failed) == views
     assert report.waiting == {}
+
+
+def test_the_error_of_a_query_is_told_when_a_library_enables_all_loggers(
+    spark, engine, shop, monkeypatch
+):
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        monkeypatch.setattr(logging.getLogger(name), "disabled", False)
+    spark.sql(f"INSERT INTO {shop['orders']} VALUES (3, 'c', 0)")
+    failed = engine.advance(keep_going=True).failed
+    assert "DIVIDE_BY_ZERO" in str(failed[shop["shares"]])
