@@ -136,8 +136,8 @@ def open_session(settings: SessionSettings) -> SparkSession:
     from pyspark.logger import PySparkLogger
 
     # PySpark prints every failed query as JSON on stderr, in addition to raising it. The loggers
-    # are made by its own class: one of another class, when somebody enables it, fails on their
-    # arguments, and the error of the query is lost.
+    # are of its own class: if a library enables one of another class, it fails on the arguments of
+    # PySpark, and the error of the query is lost.
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     PySparkLogger.getLogger("DataFrameQueryContextLogger").disabled = True
     with _opening:
