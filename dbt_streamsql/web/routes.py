@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from fastapi.responses import FileResponse, RedirectResponse
 
 from dbt_streamsql.meta import MetaStore
-from dbt_streamsql.meta.inspect import delay, history, overview
+from dbt_streamsql.meta.inspect import delay, history, overview, trends
 from dbt_streamsql.meta.inspect.history import History
 from dbt_streamsql.web import metrics, tables
 from dbt_streamsql.web.access import PATH, Guard, Verify, logins
@@ -85,6 +85,12 @@ def _api(store: MetaStore, clock: Callable[[], float]) -> APIRouter:
         """The newest barriers, newest first."""
         found = overview.barriers(load(request, newest))
         return {"now": clock(), "barriers": [asdict(summary) for summary in found]}
+
+    @api.get("/trends")
+    def told(request: Request, newest: Newest = history.NEWEST) -> dict[str, Any]:
+        """Each table over the newest barriers, and what its changes have saved."""
+        found = trends.trends(load(request, newest))
+        return {"now": clock(), "tables": [asdict(trend) for trend in found]}
 
     @api.get("/barriers/{number}")
     def barrier(request: Request, number: int) -> dict[str, Any]:

@@ -114,7 +114,8 @@ class Story:
             seconds=SECONDS[table] + (0.2 * (number % 3) if table == REVENUE else 0.0),
             started_at=self.start + STARTS[table],
             inputs=inputs,
-            stats=stats | {"rows_read": 20 + number, "strategy": "fold"},
+            stats=stats
+            | {"rows_read": 20 + number, "strategy": "fold", "last_full": SECONDS[table]},
         )
 
     def _publish(self, number: int, done: Mapping[str, TableVersion]) -> None:

@@ -19,7 +19,7 @@ from tests.web.service import served
 
 pytestmark = pytest.mark.processes
 AXE = Path(__file__).parent / "vendor" / "axe.min.js"
-PAGES = ("#/", "#/barriers", "#/barrier/12", f"#/table/{REVENUE}", f"#/table/{ORDERS}")
+PAGES = ("#/", "#/trends", "#/barriers", "#/barrier/12", f"#/table/{REVENUE}", f"#/table/{ORDERS}")
 
 
 @dataclass
@@ -167,6 +167,17 @@ def test_whatever_has_the_focus_shows_it(page, address) -> None:
         reached.add(kind)
         assert visible or kind == "BODY", kind
     assert {"A", "a", "BUTTON", "DIV"} <= reached
+
+
+def test_trends_draw_every_change_of_a_table_and_tell_what_was_saved(page, address) -> None:
+    show(page, address, "#/trends")
+    row = page.locator("tr", has=page.locator(f'a[data-key="trend {REVENUE}"]'))
+    charts = row.get_by_role("img")
+    assert charts.count() == 3
+    told = charts.nth(0).get_attribute("aria-label")
+    assert told.startswith("Delay over 12 changes"), told
+    assert charts.nth(2).locator("rect").count() == 12
+    assert charts.nth(1).locator("rect.slow").count() == 1, "the first build, in full"
 
 
 def test_a_barrier_is_drawn_as_a_timeline_of_its_jobs(page, address) -> None:

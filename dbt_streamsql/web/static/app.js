@@ -1,9 +1,9 @@
-// Routes (#/, #/barriers, #/barrier/N, #/table/NAME), refreshing, login, theme.
+// Routes (#/, #/trends, #/barriers, #/barrier/N, #/table/NAME), refreshing, login, theme.
 
 import { Refused, get, login, loginByCode, logout } from "./api.js";
 import { h } from "./dom.js";
 import { seconds } from "./format.js";
-import { barrierView, barriersView, tableView, topologyView } from "./views.js";
+import { barrierView, barriersView, tableView, topologyView, trendsView } from "./views.js";
 
 const EVERY = 5000;
 const main = document.getElementById("main");
@@ -15,6 +15,7 @@ let asked = 0;
 
 function route() {
   const [, page = "", name = ""] = location.hash.match(/^#\/([^/]*)\/?(.*)$/) ?? [];
+  if (page === "trends") return { title: "Trends", page, view: trendsView, load: () => get("trends") };
   if (page === "barriers") return { title: "Barriers", page, view: barriersView, load: () => get("barriers") };
   if (page === "barrier") {
     return { title: `Barrier ${name}`, page: "barriers", view: barrierView, load: () => get(`barriers/${encodeURIComponent(name)}`) };

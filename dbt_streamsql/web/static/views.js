@@ -1,5 +1,6 @@
 // The four views. Each is (data, status) -> the children of <main>.
 
+import { bars } from "./charts.js";
 import { facts, h, stateOf, table } from "./dom.js";
 import { barrierUrl, delay, moment, percent, rows, seconds, size, tableUrl } from "./format.js";
 import { gantt, pathBar, said, slowest } from "./gantt.js";
@@ -49,6 +50,27 @@ export function topologyView(topology, status) {
       [["Job", "name"], ["Seconds", "number"], ["Share", "number"], ["On the path of", "number"], ["Slowest of", "number"]],
       status.contributions.map((job) => [
         link(job.table, "most"), seconds(job.seconds), percent(job.share), `${job.barriers} barriers`, `${job.bottleneck_of} barriers`])),
+  ];
+}
+
+export function trendsView({ tables }) {
+  if (!tables.length) return [h("h1", {}, "Trends"), h("p", {}, "No table has changed yet.")];
+  const costs = tables.filter((trend) => trend.epochs && trend.in_full !== null);
+  const spent = costs.reduce((sum, trend) => sum + trend.seconds, 0);
+  const full = costs.reduce((sum, trend) => sum + trend.in_full, 0);
+  return [
+    h("h1", {}, "Trends"),
+    full > 0 && h("p", { id: "saved" },
+      `Changes were applied in ${seconds(spent)}. As many refreshes in full, each as long as the newest one of its view, take ${seconds(full)}.`),
+    table("Each table over the newest barriers: a bar for every change, the newest at the right; refreshes in full in another color",
+      [["Table", "name"], ["Delay", ""], ["Cost", ""], ["Rows", ""], ["Epochs from changes", "number"], ["They took", "number"], ["In full", "number"], ["Saved", "number"]],
+      tables.map(({ table: name, points, ...trend }) => [
+        link(name, "trend"),
+        bars("Delay", points, (point) => point.delay, seconds),
+        bars("Cost", points, (point) => point.seconds, seconds),
+        bars("Changed rows", points, (point) => point.rows_inserted + point.rows_deleted, String),
+        trend.epochs, seconds(trend.seconds), seconds(trend.in_full),
+        trend.in_full === null ? "" : seconds(trend.in_full - trend.seconds)])),
   ];
 }
 
