@@ -61,8 +61,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=1, help="so often, each in a new home")
     parser.add_argument("--packages", type=Path, help="virtual environment to take packages from")
     parser.add_argument("--jars", type=Path, help="folder with jars, instead of downloads")
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.mkdtemp(prefix="newcomer-")))
-    return parser.parse_args()
+    parser.add_argument("--folder", type=Path, help="default: a temporary one")
+    given = parser.parse_args()
+    given.folder = given.folder or Path(tempfile.mkdtemp(prefix="newcomer-"))
+    return given
 
 
 def _wheel(folder: Path) -> Path:
@@ -113,20 +115,15 @@ class _Newcomer:
         differing = 0
         try:
             for command in commands_of(page):
-                text = command.text.replace(
-                    '"dbt-streamsql[service]"', f'"{self._wheel}[service]"'
-                )
-                if text.startswith("pip install") and self._packages is not None:
-                    text = text.replace("pip install", "pip install --no-deps --no-index")
+                text = self._of_the_wheel(command.text)
                 code, printed = shell.run(text)
                 same = code == 0 and _same(command.shown, printed)
                 differing += not same
                 took = f"{time.monotonic() - began:7.1f} s"
                 print(f"{took} {'ok' if same else 'DIFFERS'} $ {command.text}", flush=True)
                 if not same:
-                    print(
-                        f"exit code {code}\n{printed}\nthe page shows:\n", *command.shown, sep="\n"
-                    )
+                    print(f"exit code {code}\n{printed}\nthe page shows:\n")
+                    print(*command.shown, "", shell.errors(), sep="\n")
                 elif text.startswith("streamsql quickstart") and "Barrier" in printed:
                     print(*re.findall(r"^ +[\d.]+ s .*$", printed, re.MULTILINE), sep="\n")
         finally:
@@ -155,12 +152,11 @@ class _Newcomer:
                 mine.chmod(0o755)
 
     def _shell(self) -> _Shell:
-        keep = ("LANG", "LC_ALL", "SSL_CERT_FILE", "PIP_INDEX_URL", "STREAMSQL_MAVEN")
-        proxies = {
-            name: os.environ[name] for name in os.environ if name.lower().endswith("_proxy")
-        }
-        environment = {name: os.environ[name] for name in keep if name in os.environ} | proxies
-        environment |= {
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name in _KEPT or name.lower().endswith("_proxy")
+        } | {
             "HOME": str(self._home),
             "PATH": f"{self._environment / 'bin'}:/usr/local/bin:/usr/bin:/bin",
             "DBT_SEND_ANONYMOUS_USAGE_STATS": "false",

@@ -350,15 +350,16 @@ class MaintainedAdapter(OperationsAdapter):
     ) -> AdapterResponse:
         """`replaces`: an Iceberg table of that name stays until the new one is published."""
         engine = self.host.engine
-        if old_relation is not None and not old_relation.is_materialized_view:
-            name = self._name(old_relation).sql
-            if not (replaces and self._begun().epochs.take_over(name)):
-                self.drop_relation(old_relation)
         # The engine runs its own statements: lines of this one would mislead.
         with self.connections.exception_handler(""):
             at_once = self._policy == "model"
             self._begun()
             with self.host.gate.shared():
+                if old_relation is not None and not old_relation.is_materialized_view:
+                    if replaces and engine.epochs.take_over(self._name(old_relation).sql):
+                        self.cache_dropped(old_relation)
+                    else:
+                        self.drop_relation(old_relation)
                 report = create(engine)
             if at_once:
                 with self.host.gate.alone():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import socket
 import sys
 import time
@@ -14,13 +15,11 @@ from typing import Any, TypeVar
 import click
 import httpx
 
-from dbt_streamsql.adapter.profile.profiles import settings_of
 from dbt_streamsql.cli.common.options import errors_as_text
 from dbt_streamsql.cli.serve import DEFAULT_PORT
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.client import local_tokens
 from dbt_streamsql.quickstart import Background, Running, write_project
-from dbt_streamsql.warm import lifecycle
 
 INTERVAL = "3s"
 RUNNER, PAGE = "runner", "page"
@@ -50,6 +49,20 @@ def quickstart(folder: Path, stop: bool) -> None:
     written = write_project(root)
     steps.done(f"wrote the project {folder} ({written} files)" if written else f"found {folder}")
     background = Background(root)
+    with background.starting() as mine:
+        if not mine:
+            raise StreamSqlError(
+                "CONFIG_INVALID", "another quickstart is starting this project", given=str(root)
+            )
+        page = _start(background, steps)
+    steps.begin("waiting for the next change")
+    _show(_until(lambda: _last_change(background), background, RUNNER))
+    link = _until(lambda: _sign_in_link(page.port), background, PAGE)
+    click.echo(_NEXT.format(link=link, folder=shlex.quote(str(folder))))
+
+
+def _start(background: Background, steps: _Steps) -> Running:
+    """Start what does not run yet, and wait until the views are there; the page."""
     if background.find(RUNNER) is None:
         steps.begin("starting Spark; the first time, it downloads 90 MB of jars")
         words = ("run", "--json", "--seeds", f"--interval={INTERVAL}")
@@ -58,21 +71,20 @@ def quickstart(folder: Path, stop: bool) -> None:
         _until(lambda: _has(background, "leading"), background, RUNNER)
         steps.done("Spark is up")
     page = background.find(PAGE) or _serve(background)
-    steps.begin("building the views")
-    _until(lambda: _registered(background), background, RUNNER)
+    if not _has(background, "tick"):
+        steps.begin("building the views")
+        _until(lambda: _registered(background), background, RUNNER)
     steps.done("the views are published, and kept up to date")
-    link = _until(lambda: _sign_in_link(page.port), background, PAGE)
+    _until(lambda: _sign_in_link(page.port), background, PAGE)
     steps.done("the page is served")
-    steps.begin("waiting for the next change")
-    _show(_until(lambda: _last_change(background), background, RUNNER))
-    click.echo(_NEXT.format(link=link, folder=folder))
+    return page
 
 
 _NEXT = """
 Watch it; the link signs in one browser, once:
   {link}
 
-{folder}/README.md says what to try. To stop it: streamsql quickstart {folder} --stop"""
+README.md there says what to try. To stop it: streamsql quickstart {folder} --stop"""
 
 
 class _Steps:
@@ -100,10 +112,8 @@ def _check_packages() -> None:
 
 
 def _command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "dbt_streamsql.cli", *words, "--project-dir", ".", *_PROFILES]
-
-
-_PROFILES = ("--profiles-dir", ".")
+    folders = ("--project-dir", ".", "--profiles-dir", ".")
+    return [sys.executable, "-m", "dbt_streamsql.cli", *words, *folders]
 
 
 def _has(background: Background, kind: str) -> bool:
@@ -112,18 +122,21 @@ def _has(background: Background, kind: str) -> bool:
 
 def _registered(background: Background) -> bool:
     """Whether the models have been run. Error: PROJECT_INVALID when one of them failed."""
-    told = [event for event in _events(background) if event["event"] in ("project", "error")]
-    if not told:
-        return False
-    newest = told[-1]
-    if newest["event"] == "error" or newest["failed"]:
+    # An epoch that fails is repeated, and says when.
+    told = [
+        event
+        for event in _events(background)
+        if event["event"] == "project" or (event["event"] == "error" and "retry_in" not in event)
+    ]
+    if told and (told[-1]["event"] == "error" or told[-1]["failed"]):
         raise StreamSqlError(
             "PROJECT_INVALID",
             "the models could not be run",
-            given=str(newest.get("message") or newest["failed"]),
-            hint="correct them: the runner reads the project again when a file has changed",
+            given=str(told[-1].get("message") or told[-1]["failed"]),
+            hint="correct them: the runner goes on and reads the project when a file changes. "
+            "`streamsql quickstart --stop` stops it",
         )
-    return True
+    return bool(told)
 
 
 def _serve(background: Background) -> Running:
@@ -188,22 +201,19 @@ def _until(look: Callable[[], Found | None], background: Background, name: str) 
     end = time.monotonic() + _WAITS_SECONDS
     while not (found := look()):
         if background.find(name) is None or time.monotonic() > end:
-            raise background.has_ended(name)
+            raise background.problem(name)
         time.sleep(0.2)
     return found
 
 
 def _stop(root: Path) -> None:
-    if not (root / "dbt_project.yml").is_file():
+    background = Background(root)
+    if not background.exists:
         raise StreamSqlError(
             "CONFIG_INVALID",
-            "the folder has no project",
+            "no quickstart has been started in the folder",
             given=str(root),
-            hint="name the folder that the quickstart has written",
+            hint="name the folder of its project",
         )
-    background = Background(root)
     stopped = [name for name in (RUNNER, PAGE) if background.stop(name)]
-    settings = settings_of(str(root), str(root), None, None)
-    if lifecycle.stop(settings, force=True) is not None:
-        stopped.append("Spark")
     click.echo(f"Stopped: {', '.join(stopped)}." if stopped else "Nothing was running.")

@@ -14,7 +14,6 @@ from dbt_streamsql.compiler.binding.bind import Opened, bind, open_views
 from dbt_streamsql.compiler.binding.scalar import is_volatile
 from dbt_streamsql.compiler.codegen.emitter import Emitter
 from dbt_streamsql.compiler.codegen.render_sql import plain, render
-from dbt_streamsql.compiler.codegen.tree_json import node_of, tree_of
 from dbt_streamsql.compiler.compiler_version import parser_version
 from dbt_streamsql.compiler.explain import describe
 from dbt_streamsql.compiler.lowering.builder import Built, build
@@ -45,6 +44,7 @@ from dbt_streamsql.plan.compiled import PLAN_VERSION, REFRESH_MODES, CompiledPla
 from dbt_streamsql.plan.definition.stored_part import PlaceParts, StoredPart, nowhere
 from dbt_streamsql.plan.definition.table_key import TableKey
 from dbt_streamsql.plan.state import StateTtl
+from dbt_streamsql.plan.tree_json import node_of, tree_of
 from dbt_streamsql.quoting import TableName
 
 _FILE_OF_ROW = "_metadata"

@@ -9,7 +9,6 @@ from typing import Any
 
 from dbt_streamsql.__version__ import version
 from dbt_streamsql.compiler.codegen.render_sql import plain
-from dbt_streamsql.compiler.codegen.tree_json import node_of, tree_of
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.plan.algebra import relational
 from dbt_streamsql.plan.algebra.catalog import Catalog
@@ -24,6 +23,7 @@ from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.document import PlanDocument, PlanNode, differences
 from dbt_streamsql.plan.operators import Operator
 from dbt_streamsql.plan.state import DEDUPLICATE, LIMIT, RANK
+from dbt_streamsql.plan.tree_json import node_of, tree_of
 from dbt_streamsql.quoting import quote
 
 _TYPES: Mapping[type[Any], str] = {

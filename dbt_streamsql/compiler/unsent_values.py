@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dbt_streamsql.compiler.codegen.render_sql import render
-from dbt_streamsql.compiler.codegen.tree_json import node_of
 from dbt_streamsql.compiler.compile import compile_view
 from dbt_streamsql.compiler.stream_query import OneStream
 from dbt_streamsql.plan.algebra.catalog import Catalog, TableInfo
@@ -26,6 +25,7 @@ from dbt_streamsql.plan.algebra.relational import (
 from dbt_streamsql.plan.algebra.schema import Column
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.definition.unsent import LACKS, LACKS_TYPE, Carrying
+from dbt_streamsql.plan.tree_json import node_of
 from dbt_streamsql.quoting import quote
 
 OPERATION = "_op"

@@ -177,7 +177,7 @@ class EpochControl:
 
     def take_over(self, name: str) -> bool:
         """Let a view of the open epoch replace a table that others have written; it stays until
-        the epoch is published. False when there is no such Iceberg table."""
+        the epoch is published. False when the table is no Iceberg table."""
         epoch = self.current.epoch
         table = str(TableName.parse(name, self._warehouse.catalog))
         return epoch is not None and epoch.take_over(table)

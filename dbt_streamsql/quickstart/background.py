@@ -12,12 +12,14 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.warm import process
+from dbt_streamsql.warm.locks import locked
 
 STOP_SECONDS = 60
 """A runner ends with its epoch."""
@@ -54,7 +56,10 @@ class Background:
     def start(
         self, name: str, command: Sequence[str], port: int = 0, **environment: str
     ) -> Running:
-        """Start the process in the folder of the project; its earlier log is replaced."""
+        """Start the process in the folder of the project; its earlier log is replaced.
+
+        Variables that choose another project, profile or store do not reach it.
+        """
         self._folder.mkdir(exist_ok=True)
         with self.log(name).open("w") as log:
             child = subprocess.Popen(  # noqa: S603 - a command of this package
@@ -63,7 +68,7 @@ class Background:
                 stdout=log,
                 stderr=log,
                 cwd=self._project,
-                env={**os.environ, **environment},
+                env={**_neutral(os.environ), **environment},
                 # Ctrl-C at the terminal is not meant for it.
                 start_new_session=True,
             )
@@ -76,28 +81,52 @@ class Background:
         found = self.find(name)
         if found is not None:
             pid = int(found.identity.partition("-")[0])
-            os.kill(pid, signal.SIGTERM)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
             end = time.monotonic() + STOP_SECONDS
             while found.alive and time.monotonic() < end:
                 time.sleep(0.05)
             if found.alive:
                 # With what it has started.
-                os.killpg(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGKILL)
         self._record(name).unlink(missing_ok=True)
         return found is not None
+
+    @property
+    def exists(self) -> bool:
+        """Whether a quickstart has started anything here."""
+        return self._folder.is_dir()
+
+    @contextmanager
+    def starting(self) -> Iterator[bool]:
+        """Whether this is the only process that starts something here, as long as the block
+        runs."""
+        self._folder.mkdir(exist_ok=True)
+        with locked(self._folder / "lock") as mine:
+            yield mine
 
     def log(self, name: str) -> Path:
         return self._folder / f"{name}.log"
 
-    def has_ended(self, name: str) -> StreamSqlError:
-        """The error of a process that was to go on."""
+    def problem(self, name: str) -> StreamSqlError:
+        """The error of a process that has ended, or has not done in time what it is for."""
+        what = "does not get ready" if self.find(name) is not None else "has ended"
         lines = self.log(name).read_text(errors="replace").splitlines()[-_LOG_LINES:]
         return StreamSqlError(
             "PROJECT_INVALID",
-            f"the {name} has ended",
+            f"the {name} {what}",
             given="\n".join(lines) or "it printed nothing",
             hint=f"see the whole log in {self.log(name)}; `dbt debug` checks each part",
         )
 
     def _record(self, name: str) -> Path:
         return self._folder / f"{name}.json"
+
+
+def _neutral(environment: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith("DBT_") and name != "STREAMSQL_STORE"
+    }

@@ -9,6 +9,7 @@ from dbt_streamsql.errors import StreamSqlError
 
 TEMPLATE = Path(__file__).parent / "shop"
 _PROJECT = "dbt_project.yml"
+_MARK = "# A project of `streamsql quickstart`."
 
 
 def write_project(folder: Path) -> int:
@@ -17,7 +18,7 @@ def write_project(folder: Path) -> int:
     Errors: CONFIG_INVALID when the folder holds something else, FILE_UNREADABLE.
     """
     project = folder / _PROJECT
-    if project.is_file() and project.read_text().startswith("name: shop\n"):
+    if project.is_file() and _MARK in project.read_text():
         return 0
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise StreamSqlError(

@@ -25,6 +25,8 @@ class DbtProject:
         self._invocation = invocation
         self._seeds = seeds
         self._registered: State | None = None
+        self._loaded: State | None = None
+        """The files of the seeds that were loaded."""
         self._seen: State | None = None
         self._selected: frozenset[str] | None = None
 
@@ -40,9 +42,9 @@ class DbtProject:
         Returns the number of models and which failed. Error: PROJECT_INVALID.
         """
         # First of all: a project that cannot be read is not read again until it changes.
-        before, self._registered = self._registered or frozenset(), _state(self._root)
-        self._seen = self._registered
-        seeds = self._seeds and _data(before) != _data(self._registered)
+        self._registered = self._seen = _state(self._root)
+        data = _data(self._registered)
+        seeds = self._seeds and data != self._loaded
         models = self._invocation.maintained()
         if self._invocation.select or self._invocation.exclude:
             self._selected = frozenset(models)
@@ -52,6 +54,8 @@ class DbtProject:
         except StreamSqlError as error:
             # The project was readable: the current tables or catalog may be the cause.
             failed = dict.fromkeys(models, f"{error.message}: {error.given}")
+        if seeds and not failed:
+            self._loaded = data
         return {"models": len(models), "failed": failed}
 
     def selected(self) -> frozenset[str] | None:

@@ -327,9 +327,15 @@ class Epoch:
 
     def take_over(self, table: str) -> bool:
         """Let a view of this epoch replace a table that others have written, when the epoch is
-        published. False when there is no such Iceberg table."""
-        spark = self.warehouse.sessions.main
-        if table in self.state.jobs or metadata.load(spark, TableName.parse(table)) is None:
+        published. False when the table is no Iceberg table."""
+        if table in self.state.jobs:
+            return True
+        try:
+            if metadata.load(self.warehouse.sessions.main, TableName.parse(table)) is None:
+                return False
+        except StreamSqlError as error:
+            if error.code != "SQL_UNSUPPORTED":
+                raise
             return False
         with self.state.lock:
             self.state.taken.add(table)

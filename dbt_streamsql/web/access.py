@@ -15,6 +15,7 @@ it works once and for ten minutes, so a link with it may be shown where a token 
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from collections.abc import Callable
 
@@ -56,19 +57,21 @@ class Codes:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._tokens: dict[str, tuple[str, float]] = {}
+        self._lock = threading.Lock()
 
     def make(self, token: str) -> str:
         """A new code; the oldest ones give way when there are too many."""
-        now = self._clock()
-        valid = [item for item in self._tokens.items() if item[1][1] > now]
-        self._tokens = dict(valid[-(_MOST_CODES - 1) :])
-        code = secrets.token_urlsafe(24)
-        self._tokens[code] = (token, now + CODE_SECONDS)
+        now, code = self._clock(), secrets.token_urlsafe(24)
+        with self._lock:
+            valid = [item for item in self._tokens.items() if item[1][1] > now]
+            self._tokens = dict(valid[-(_MOST_CODES - 1) :])
+            self._tokens[code] = (token, now + CODE_SECONDS)
         return code
 
     def take(self, code: str) -> str:
         """The token that the code stands for; '' when it is unknown, used, or too old."""
-        token, until = self._tokens.pop(code, ("", 0.0))
+        with self._lock:
+            token, until = self._tokens.pop(code, ("", 0.0))
         return token if until > self._clock() else ""
 
 

@@ -7,9 +7,12 @@ from typing import Any
 
 from dbt_streamsql.meta import Job, TableVersion
 from dbt_streamsql.meta.inspect import delay, overview
+from dbt_streamsql.meta.inspect.column_lineage import of_job
 from dbt_streamsql.meta.inspect.delay import Delay
 from dbt_streamsql.meta.inspect.history import History
 from dbt_streamsql.meta.model.stored_definition import known_plan
+from dbt_streamsql.plan.algebra.lineage import Lineage
+from dbt_streamsql.plan.algebra.relational import CLOCK
 
 
 def describe(history: History, table: str) -> dict[str, Any] | None:
@@ -26,7 +29,7 @@ def describe(history: History, table: str) -> dict[str, Any] | None:
         "node": asdict(node) if node else None,
         "sources": [asdict(edge) for edge in graph.edges if edge.sink == table],
         "readers": [asdict(edge) for edge in graph.edges if edge.source == table],
-        "definition": _definition(job) if job else None,
+        "definition": _definition(job, history) if job else None,
         "explain": _explain(job) if job else "",
         "versions": [_version(v, late.get((v.barrier, table))) for v in reversed(versions)],
         "pins": [
@@ -41,14 +44,28 @@ def describe(history: History, table: str) -> dict[str, Any] | None:
     }
 
 
-def _definition(job: Job) -> dict[str, Any]:
+def _definition(job: Job, history: History) -> dict[str, Any]:
+    known = of_job(job, history.jobs)
     return {
         "unique_id": job.unique_id,
         "sql": job.sql,
         "refresh_mode": job.refresh_mode,
-        "columns": job.columns,
+        "columns": [
+            {**column, "origins": _origins(known, column["name"])} for column in job.columns
+        ],
         "created_barrier": job.created_barrier,
     }
+
+
+def _origins(known: Lineage | None, column: str) -> list[dict[str, str]] | None:
+    """The columns that a column is computed of; None where that is not known."""
+    if known is None or column not in known.columns:
+        return None
+    return [
+        {"table": table, "column": name, "kind": kind.name.lower()}
+        for (table, name), kind in sorted(known.columns[column].items())
+        if table != CLOCK
+    ]
 
 
 def _explain(job: Job) -> str:

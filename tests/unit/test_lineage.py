@@ -27,6 +27,7 @@ from openlineage.client.serde import Serde
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import open_store
 from dbt_streamsql.meta.inspect import delay, history
+from dbt_streamsql.plan.algebra.lineage import Direct, Lineage
 from dbt_streamsql.runtime.publish import openlineage
 from dbt_streamsql.runtime.publish.openlineage import Place
 from tests.support.histories import CLEAN, ITEMS, REVENUE, Clock, job, tell
@@ -116,6 +117,26 @@ def test_the_stream_of_a_streaming_table_is_its_input(found) -> None:
     found = replace(found, jobs={**found.jobs, REVENUE: reads})
     for event in events_of(found, 4, REVENUE):
         assert [(i.namespace, i.name) for i in event.inputs] == [("kafka://broker", "orders")]
+
+
+def test_columns_are_told_with_those_that_they_are_made_of_and_those_that_decide(
+    found, told: Path
+) -> None:
+    known = Lineage(
+        {"amount": {(ITEMS, "price"): Direct.AGGREGATION}, "id": {}},
+        {"JOIN": frozenset({(ITEMS, "id")}), "FILTER": frozenset({(ITEMS, "id")})},
+    )
+    barrier, version = found.at(4), found.versions[4][REVENUE]
+    events = openlineage.events(barrier, version, found.jobs[REVENUE], PLACE, None, known)
+    facet = written(told, list(events))[1]["outputs"][0]["facets"]["columnLineage"]
+    items = {"namespace": "file:///data/lake", "name": "raw.items"}
+    ways = [{"type": "INDIRECT", "subtype": kind} for kind in ("FILTER", "JOIN")]
+    direct = [{"type": "DIRECT", "subtype": "AGGREGATION"}]
+    assert facet["fields"] == {
+        "amount": {"inputFields": [{**items, "field": "price", "transformations": direct}]},
+        "id": {"inputFields": []},
+    }
+    assert facet["dataset"] == [{**items, "field": "id", "transformations": ways}]
 
 
 def test_what_is_told_fits_the_facets_of_the_library(found, told: Path) -> None:

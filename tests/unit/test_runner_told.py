@@ -126,15 +126,20 @@ class _Recording:
 
     select = exclude = ()
 
-    def __init__(self) -> None:
+    def __init__(self, fails: int = 0) -> None:
         self.seeds: list[bool] = []
+        self.fails = fails
 
     def maintained(self) -> dict[str, str]:
         return {"model.shop.a": "fqn:shop.a"}
 
     def run(self, selectors: list[str], *, seeds: bool) -> dict[str, str]:
         self.seeds.append(seeds)
-        return {}
+        return (
+            {"seed.shop.items": "a row has too many cells"}
+            if len(self.seeds) <= self.fails
+            else {}
+        )
 
 
 @pytest.mark.parametrize(("wanted", "loads"), [(True, [True, False, True]), (False, [False] * 3)])
@@ -152,3 +157,11 @@ def test_seeds_are_loaded_at_first_and_when_a_csv_file_has_changed(
     seed.write_text("id\n1\n2\n")
     project.register()
     assert recording.seeds == loads
+
+
+def test_seeds_that_could_not_be_loaded_are_loaded_by_the_retry(tmp_path: Path) -> None:
+    recording = _Recording(fails=2)
+    project = DbtProject(tmp_path, recording, seeds=True)  # type: ignore[arg-type]
+    (tmp_path / "items.csv").write_text("id\n1\n")
+    failed = [bool(project.register()["failed"]) for _ in range(4)]
+    assert (failed, recording.seeds) == ([True, True, False, False], [True, True, True, False])

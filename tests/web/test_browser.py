@@ -389,6 +389,8 @@ def test_the_pages_show_what_a_real_engine_did(page, engine, spark, schema: str)
         assert float(in_full.removesuffix(" s")) > 0
         node.click()
         page.get_by_role("heading", name="Plan").wait_for()
+        columns = page.get_by_role("region", name="Columns")
+        assert f"{at}.orders.amount (aggregation)" in columns.inner_text()
         assert "upsert by (id)" in page.get_by_role("region", name="Plan").inner_text()
         page.locator(f'a[data-key="version {report.barrier}"]').click()
         page.get_by_role("img", name=f"Timeline of barrier {report.barrier}").wait_for()

@@ -80,7 +80,11 @@ def test_status_topology_barriers_and_tables_are_told(client: TestClient) -> Non
     assert [b["id"] for b in read(client, "/ui/api/barriers?newest=2")["barriers"]] == [12, 11]
     assert read(client, "/ui/api/barriers/12")["jobs"][0]["table"] == CLEAN
     table = read(client, f"/ui/api/table?name={CLEAN}")
-    assert table["definition"]["columns"][0] == {"name": "id", "type": "bigint"}
+    assert table["definition"]["columns"][0] == {
+        "name": "id",
+        "type": "bigint",
+        "origins": None,  # no plan is stored
+    }
     assert [version["barrier"] for version in table["versions"]] == [*range(12, 0, -1)]
     assert isinstance(table["versions"][0]["snapshot"], str)
     root = read(client, f"/ui/api/table?name={ORDERS}")

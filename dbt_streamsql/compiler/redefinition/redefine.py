@@ -18,7 +18,6 @@ from typing import Any
 
 from dbt_streamsql.compiler.codegen.emitter import Emitter
 from dbt_streamsql.compiler.codegen.render_sql import render
-from dbt_streamsql.compiler.codegen.tree_json import node_of
 from dbt_streamsql.compiler.lowering.view import View
 from dbt_streamsql.compiler.redefinition.equivalence import (
     NotEquivalentError,
@@ -69,6 +68,7 @@ from dbt_streamsql.plan.definition.redefinition import (
 )
 from dbt_streamsql.plan.program.fold_values import WRITTEN
 from dbt_streamsql.plan.state import State
+from dbt_streamsql.plan.tree_json import node_of
 from dbt_streamsql.quoting import quote
 
 _S = f"{HIDDEN_PREFIX}stored"

@@ -20,7 +20,6 @@ from dataclasses import replace
 
 from dbt_streamsql.compiler.codegen.join_lookups import key_of
 from dbt_streamsql.compiler.codegen.render_sql import plain
-from dbt_streamsql.compiler.codegen.tree_json import node_of, tree_of
 from dbt_streamsql.compiler.lowering.view import top
 from dbt_streamsql.compiler.passes.merge_projections import merge
 from dbt_streamsql.compiler.passes.prune_columns import prune
@@ -48,6 +47,7 @@ from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.definition.stored_part import StoredPart
 from dbt_streamsql.plan.definition.table_key import TableKey
 from dbt_streamsql.plan.operators import Operator
+from dbt_streamsql.plan.tree_json import node_of, tree_of
 
 _ID = 16
 """Characters of a part's id."""

@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dbt_streamsql.compiler.codegen.render_sql import Source, listed, render
-from dbt_streamsql.compiler.codegen.tree_json import node_of
 from dbt_streamsql.compiler.lowering.view import View, keyed_view, under_names
 from dbt_streamsql.compiler.rules.fold import FoldedGroups, folded_groups
 from dbt_streamsql.errors import StreamSqlError
@@ -36,6 +35,7 @@ from dbt_streamsql.plan.algebra.schema import WEIGHT
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.moments import AFTER, BEFORE, Moments
 from dbt_streamsql.plan.program.fold_values import WRITTEN
+from dbt_streamsql.plan.tree_json import node_of
 from dbt_streamsql.quoting import quote
 
 

@@ -367,5 +367,7 @@ def _newest_snapshots(history: History) -> dict[str, int | None]:
     for barrier in history.barriers:
         if barrier.state == "COMMIT":
             for table, pin in history.pins.get(barrier.id, {}).items():
-                found[table] = pin.snapshot
+                # A view that was a table of others at that barrier has versions of its own since.
+                if table not in history.maintained or table not in found:
+                    found[table] = pin.snapshot
     return found

@@ -28,10 +28,13 @@ from dbt_streamsql.meta import (
     TableVersion,
 )
 from dbt_streamsql.meta.inspect import delay, history
+from dbt_streamsql.meta.inspect.column_lineage import of_job
 from dbt_streamsql.meta.model import stream_nodes
+from dbt_streamsql.plan.algebra.lineage import Lineage
 from dbt_streamsql.plan.algebra.relational import CLOCK
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
+from dbt_streamsql.runtime.publish.column_facet import column_facet
 
 if TYPE_CHECKING:
     from openlineage.client import OpenLineageClient
@@ -71,7 +74,8 @@ def published(warehouse: Warehouse, number: int) -> None:
         for version in versions:
             job = found.jobs.get(version.table)
             if job is not None and barrier is not None:
-                for event in events(barrier, version, job, place, late.get((number, job.table))):
+                delayed, columns = late.get((number, job.table)), of_job(job, found.jobs)
+                for event in events(barrier, version, job, place, delayed, columns):
                     client.emit(event)
 
 
@@ -90,8 +94,9 @@ def events(
     job: Job,
     place: Place,
     late: delay.Delay | None = None,
+    columns: Lineage | None = None,
 ) -> Iterator[RunEvent]:
-    """START and COMPLETE of one job at one barrier."""
+    """START and COMPLETE of one job at one barrier; `columns`: where its columns come from."""
     from openlineage.client.event_v2 import RunEvent, RunState
     from openlineage.client.facet_v2 import RunFacet, nominal_time_run
 
@@ -113,7 +118,7 @@ def events(
     run = _run(place, job, began, {"streamsql_barrier": about, "nominalTime": nominal})
     inputs = [_input(place, source, version.inputs.get(source)) for source in job.sources]
     inputs += _stream(job)
-    outputs = [_output(place, job, version)]
+    outputs = [_output(place, job, version, columns)]
     of = _job(job)
     for state, moment in ((RunState.START, began), (RunState.COMPLETE, ended)):
         yield RunEvent(
@@ -237,7 +242,9 @@ def _stream(job: Job) -> list[InputDataset]:
     return [InputDataset(*found)] if found is not None else []
 
 
-def _output(place: Place, job: Job, version: TableVersion) -> OutputDataset:
+def _output(
+    place: Place, job: Job, version: TableVersion, columns: Lineage | None
+) -> OutputDataset:
     from openlineage.client.event_v2 import OutputDataset
     from openlineage.client.facet_v2 import dataset_version_dataset as versions
     from openlineage.client.facet_v2 import (
@@ -253,6 +260,10 @@ def _output(place: Place, job: Job, version: TableVersion) -> OutputDataset:
     facets: dict[str, DatasetFacet] = {
         "schema": schema_dataset.SchemaDatasetFacet(fields, producer=PRODUCER)
     }
+    if columns is not None:
+        facets["columnLineage"] = column_facet(
+            columns, lambda table: _dataset(place, table), PRODUCER
+        )
     if version.snapshot is not None:
         number = str(version.snapshot)
         facets["version"] = versions.DatasetVersionDatasetFacet(number, producer=PRODUCER)

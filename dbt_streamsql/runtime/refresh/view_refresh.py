@@ -465,7 +465,9 @@ class ViewRefresh:
             log.warning("%s is refreshed in full: %s", self.job.table, reason)
         query = self._query(spark)
         select = query.sorted(query.sql)
-        if meta is not None and meta.current is not None and query.fits(self.name):
+        # A table of another writer has its format, its partitions and its properties.
+        ours = meta is not None and self.job.table not in self.epoch.taken
+        if ours and meta is not None and meta.current is not None and query.fits(self.name):
             names = ", ".join(quote(column.name) for column in query.columns)
             origin = self.stager.origin()
             on_branch = staging_branch.written(spark, self.name, meta.current, origin)

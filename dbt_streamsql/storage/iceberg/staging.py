@@ -121,7 +121,9 @@ def publish_replacement(
             **{
                 key: value
                 for key, value in source.properties.items()
-                if key in VIEW_PROPERTIES or key.startswith(OWN_PROPERTIES)
+                if key in VIEW_PROPERTIES
+                or key.startswith(OWN_PROPERTIES)
+                or key not in current.properties
             },
         }
         spec, rows = TableSpec(table, properties=properties), f"SELECT * FROM {staged.sql}"

@@ -18,6 +18,10 @@ const STATES = {
   failing: "its target does not take it",
 };
 
+const from = ({ origins }) => origins === null ? "" : !origins.length ? "no column"
+  : origins.map(({ table: name, column, kind }, at) =>
+    [at ? ", " : "", link(name, `from ${column}`), `.${column}`, kind === "identity" ? "" : ` (${kind})`]);
+
 export function topologyView(topology, status) {
   if (!topology.nodes.length) {
     return [h("h1", {}, "Topology"), h("p", {}, "No view is defined in this warehouse yet.")];
@@ -149,7 +153,8 @@ export function tableView(data) {
     ]),
     definition && [
       h("h2", {}, "Schema"),
-      table("Columns", [["Name", "name"], ["Type", ""]], definition.columns.map((column) => [column.name, column.type])),
+      table("Columns", [["Name", "name"], ["Type", ""], ["Computed from", "name"]],
+        definition.columns.map((column) => [column.name, column.type, from(column)])),
       h("h2", {}, "Query"),
       h("pre", { tabindex: 0, role: "region", "aria-label": "Query" }, definition.sql)],
     data.explain && [h("h2", {}, "Plan"), h("pre", { tabindex: 0, role: "region", "aria-label": "Plan" }, data.explain)],

@@ -119,13 +119,24 @@ def test_a_model_may_become_a_materialized_view_and_a_table_again(project):
         assert project.host.engine.queries.knows("lake.shop.m") == (kind == "materialized_view")
 
 
-def test_a_table_that_becomes_a_materialized_view_stays_until_the_view_is_published(project):
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_table_that_becomes_a_materialized_view_stays_until_the_view_is_published(
+    project, version
+):
     project.write("seeds/orders.csv", ORDERS)
     query = "select user_id, count(*) as n from {{ ref('orders') }} group by user_id"
     config = "{{ config(materialized='incremental', unique_key='user_id', partition_by='n') }} "
     project.write("models/m.sql", config + query)
     project.write("models/read.sql", VIEW + "select sum(n) as n from {{ ref('m') }}")
     assert project.dbt("build").ok
+    if version == 2:
+        # As other programs make them.
+        project.sql("DROP TABLE lake.shop.m")
+        project.sql(
+            "CREATE TABLE lake.shop.m USING iceberg PARTITIONED BY (n) TBLPROPERTIES "
+            "('format-version' = '2') AS SELECT user_id, count(*) AS n FROM lake.shop.orders "
+            "GROUP BY user_id"
+        )
     project.sql("INSERT INTO lake.shop.m VALUES (99, 9)")
 
     for broken in (query.replace("count(*)", "nothing"), query):
@@ -134,6 +145,9 @@ def test_a_table_that_becomes_a_materialized_view_stays_until_the_view_is_publis
         assert not project.dbt("run").ok
         found = project.sql("SELECT user_id, n FROM lake.shop.m ORDER BY user_id")
         assert found == [(10, 2), (11, 1), (99, 9)]
+        assert project.sql("SELECT name FROM lake.shop.m.refs WHERE type = 'BRANCH'") == [
+            ("main",)
+        ]
 
     (project.root / "models/fails.sql").unlink()
     done = project.dbt("run")
@@ -141,6 +155,9 @@ def test_a_table_that_becomes_a_materialized_view_stays_until_the_view_is_publis
     assert done.messages["m"].startswith("FULL +2 -3")
     assert project.sql("SELECT user_id, n FROM lake.shop.m ORDER BY user_id") == [(10, 2), (11, 1)]
     assert project.sql("SELECT n FROM lake.shop.read") == [(3,)]
+    told = "\n".join(str(row) for row in project.sql("SHOW CREATE TABLE lake.shop.m"))
+    assert "PARTITIONED BY" not in told
+    assert "'format-version' = '3'" in told
     assert project.dbt("run").messages == {"m": "NOOP", "read": "NOOP"}
     project.sql("INSERT INTO lake.shop.orders SELECT * FROM lake.shop.orders LIMIT 1")
     assert project.dbt("run").messages["m"].startswith("INCREMENTAL +1 -1")

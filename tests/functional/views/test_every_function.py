@@ -14,8 +14,8 @@ import pytest
 
 from dbt_streamsql import StreamSqlError
 from dbt_streamsql.compiler.codegen.render_sql import plain
-from dbt_streamsql.compiler.codegen.tree_json import node_of
 from dbt_streamsql.compiler.compile import compile_view
+from dbt_streamsql.plan.tree_json import node_of
 
 pytestmark = pytest.mark.spark
 
