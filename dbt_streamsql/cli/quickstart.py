@@ -64,7 +64,7 @@ def quickstart(folder: Path, stop: bool) -> None:
 def _start(background: Background, steps: _Steps) -> Running:
     """Start what does not run yet, and wait until the views are there; the page."""
     if background.find(RUNNER) is None:
-        steps.begin("starting Spark; the first time, it downloads 90 MB of jars")
+        steps.begin("starting Spark; the first time, it downloads 70 MB of jars")
         words = ("run", "--json", "--seeds", f"--interval={INTERVAL}")
         # Over the connection to a warm engine, small epochs take several times as long.
         background.start(RUNNER, _command(*words), STREAMSQL_SERVER="off")
