@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from dbt_streamsql.meta.model.records import Job
 from dbt_streamsql.meta.model.stored_definition import definition_of, known_plan
-from dbt_streamsql.plan.algebra.lineage import Column, Direct, Lineage, Origins, lineage
+from dbt_streamsql.plan.algebra.lineage import Direct, Lineage, Origin, Origins, lineage
 from dbt_streamsql.plan.tree_json import node_of
 
 
@@ -42,7 +42,7 @@ def of_job(job: Job, jobs: Mapping[str, Job]) -> Lineage | None:
 
 
 def _through(origins: Origins, stored: Mapping[str, Lineage]) -> Origins:
-    found: dict[Column, Direct] = {}
+    found: dict[Origin, Direct] = {}
     for (table, column), kind in origins.items():
         told = stored.get(table)
         read = {(table, column): kind} if told is None else told.columns.get(column, {})

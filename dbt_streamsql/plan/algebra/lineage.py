@@ -28,7 +28,7 @@ from dbt_streamsql.plan.algebra.relational import (
     Window,
 )
 
-Column = tuple[str, str]
+Origin = tuple[str, str]
 """A table, and a column of it."""
 
 
@@ -40,7 +40,7 @@ class Direct(IntEnum):
     AGGREGATION = 2
 
 
-Origins = Mapping[Column, Direct]
+Origins = Mapping[Origin, Direct]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Lineage:
     about rows, by JOIN, FILTER, GROUP_BY, SORT, WINDOW."""
 
     columns: Mapping[str, Origins]
-    indirect: Mapping[str, frozenset[Column]]
+    indirect: Mapping[str, frozenset[Origin]]
 
 
 def lineage(node: Node) -> Lineage:
@@ -63,7 +63,7 @@ class _Walk:
     """One pass over a tree; `indirect` fills on the way."""
 
     @cached_property
-    def indirect(self) -> dict[str, set[Column]]:
+    def indirect(self) -> dict[str, set[Origin]]:
         return defaultdict(set)
 
     def of(self, node: Node) -> dict[str, Origins]:
@@ -151,7 +151,7 @@ def _at_least(origins: Origins, kind: Direct) -> Origins:
 
 
 def _merged(several: Iterable[Origins]) -> Origins:
-    found: dict[Column, Direct] = {}
+    found: dict[Origin, Direct] = {}
     for origins in several:
         for column, kind in origins.items():
             found[column] = max(kind, found.get(column, kind))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from dbt_streamsql.plan.algebra.lineage import Column, Lineage
+from dbt_streamsql.plan.algebra.lineage import Lineage, Origin
 from dbt_streamsql.plan.algebra.relational import CLOCK
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def column_facet(
     """`dataset`: the namespace and the name of a table."""
     from openlineage.client.facet_v2 import column_lineage_dataset as facets
 
-    def field(column: Column, ways: Iterable[tuple[str, str]]) -> facets.InputField:
+    def field(column: Origin, ways: Iterable[tuple[str, str]]) -> facets.InputField:
         made = [facets.Transformation(kind, subtype) for kind, subtype in ways]
         return facets.InputField(*dataset(column[0]), column[1], made)
 
@@ -32,7 +32,7 @@ def column_facet(
         )
         for name, origins in known.columns.items()
     }
-    ways: dict[Column, list[tuple[str, str]]] = {}
+    ways: dict[Origin, list[tuple[str, str]]] = {}
     for subtype, columns in sorted(known.indirect.items()):
         for column in columns:
             ways.setdefault(column, []).append(("INDIRECT", subtype))
