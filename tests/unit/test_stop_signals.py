@@ -27,8 +27,8 @@ def interrupt():
 with stop_on_signals(again=interrupt) as stop:
     print("works", flush=True)
     stop.wait()
-    print("asked", flush=True)
     try:
+        print("asked", flush=True)
         while True:
             time.sleep(0.01)
     except KeyboardInterrupt:

@@ -87,7 +87,7 @@ class _Walk:
             sides = {str(number): self.of(child) for number, child in enumerate(node.inputs)}
             parts = zip(*(each.values() for each in sides.values()), strict=True)
             return {
-                name: _merged(origins) for name, origins in zip(node.columns, parts, strict=True)
+                name: _of_all(origins) for name, origins in zip(node.columns, parts, strict=True)
             }
         if isinstance(node, Branches):
             return self._branches(node)
@@ -102,7 +102,7 @@ class _Walk:
             self._tell("GROUP_BY", [below[node.session.time]])
         for call in node.calls:
             read = [_at_least(below[name], Direct.AGGREGATION) for name in call.uses]
-            found[call.name] = _merged(read)
+            found[call.name] = _of_all(read)
         return found
 
     def _rows_of_one_input(self, node: Window | Limit | Generate) -> dict[str, Origins]:
@@ -129,7 +129,7 @@ class _Walk:
             self._tell("JOIN", list(below.values())[: len(node.keys)])
             for name, origins in zip(names, below.values(), strict=True):
                 found[name].append(origins)
-        return {name: _merged(origins) for name, origins in found.items()}
+        return {name: _of_all(origins) for name, origins in found.items()}
 
     def _decides(
         self, kind: str, exprs: Iterable[Expr], sides: Mapping[str, Mapping[str, Origins]]
@@ -142,7 +142,7 @@ class _Walk:
 
 
 def _value(expr: Expr, sides: Mapping[str, Mapping[str, Origins]]) -> Origins:
-    read = _merged(sides[alias][column] for alias, column in expr.refs)
+    read = _of_all(sides[alias][column] for alias, column in expr.refs)
     return read if expr.as_column else _at_least(read, Direct.TRANSFORMATION)
 
 
@@ -150,7 +150,7 @@ def _at_least(origins: Origins, kind: Direct) -> Origins:
     return {column: max(found, kind) for column, found in origins.items()}
 
 
-def _merged(several: Iterable[Origins]) -> Origins:
+def _of_all(several: Iterable[Origins]) -> Origins:
     found: dict[Origin, Direct] = {}
     for origins in several:
         for column, kind in origins.items():
