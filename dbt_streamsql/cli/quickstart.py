@@ -178,11 +178,13 @@ def _events(background: Background) -> Iterator[dict[str, Any]]:
 
 
 def _last_change(background: Background) -> dict[str, Any] | None:
-    """The newest epoch that came from changes alone."""
-    ticks = [event for event in _events(background) if event["event"] == "tick"]
-    modes = [{table["mode"] for table in tick["tables"].values()} for tick in ticks]
-    found = [tick for tick, used in zip(ticks, modes, strict=True) if used and "full" not in used]
-    return found[-1] if found else None
+    """The newest epoch that has applied changes."""
+    found = None
+    for event in _events(background):
+        tables = event["tables"].values() if event["event"] == "tick" else ()
+        if any(table["mode"] != "full" for table in tables):
+            found = event
+    return found
 
 
 def _show(tick: dict[str, Any]) -> None:
