@@ -151,7 +151,8 @@ class TableDefiner:
         query over its inputs at each barrier: R[t] = q(A[t]) (seed 004). A new definition keeps
         the rows that it can. Joins the open epoch, otherwise it is its own epoch.
         Errors: SQL_INVALID, INCREMENTAL_IMPOSSIBLE (`refresh_mode: incremental_strict`),
-        TABLE_MISSING, CYCLE, RESERVED_NAME, CONFIG_INVALID, STATE_TTL_INVALID, TABLE_EXISTS, DUPLICATE_WRITER.
+        TABLE_MISSING, CYCLE, RESERVED_NAME, CONFIG_INVALID, STATE_TTL_INVALID, TABLE_EXISTS,
+        DUPLICATE_WRITER.
         """
         table = self._named(name).checked()
         place = Place(options.unique_id or str(table))
