@@ -54,7 +54,7 @@ def test_files_are_read_for_the_first_views_and_not_for_the_others(
         report = engine.advance().tables
         assert {report[name].strategy for name in views} == {"compare"}
         plans = [plan for plan in last_plans(engine.spark) if f"{schema}.facts" in plan]
-        kept = {"InMemoryTableScan" in plan for plan in plans}
+        kept = {"InMemoryRelation" in plan for plan in plans}
         assert kept == {alone < VIEWS}
         for name in views:
             assert engine.verify(name) == []
