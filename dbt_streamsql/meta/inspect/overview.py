@@ -364,10 +364,11 @@ def _newest_snapshots(history: History) -> dict[str, int | None]:
         for table in history.maintained
         if (versions := history.committed(table))
     }
+    # A view that was a table of others at some barrier has versions of its own since.
+    ours = frozenset(found)
     for barrier in history.barriers:
         if barrier.state == "COMMIT":
             for table, pin in history.pins.get(barrier.id, {}).items():
-                # A view that was a table of others at that barrier has versions of its own since.
-                if table not in history.maintained or table not in found:
+                if table not in ours:
                     found[table] = pin.snapshot
     return found

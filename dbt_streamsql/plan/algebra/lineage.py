@@ -1,6 +1,6 @@
 """Which columns of which tables the columns of a query come from.
 
-`COLUMNS` are direct: the value is computed of them. What decides only which rows there are, or in
+A column is direct when a value is computed of it. What decides only which rows there are, or in
 which order, is indirect: conditions, keys of groups, orders, partitions (OpenLineage, facet
 `columnLineage`).
 """
@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
 
 from dbt_streamsql.plan.algebra.expression import Expr
 from dbt_streamsql.plan.algebra.relational import (
@@ -62,9 +61,8 @@ def lineage(node: Node) -> Lineage:
 class _Walk:
     """One pass over a tree; `indirect` fills on the way."""
 
-    @cached_property
-    def indirect(self) -> dict[str, set[Origin]]:
-        return defaultdict(set)
+    def __init__(self) -> None:
+        self.indirect: defaultdict[str, set[Origin]] = defaultdict(set)
 
     def of(self, node: Node) -> dict[str, Origins]:
         """The origins of each column of a node."""
@@ -84,11 +82,8 @@ class _Walk:
         if isinstance(node, Aggregate):
             return self._aggregate(node)
         if isinstance(node, UnionAll):
-            sides = {str(number): self.of(child) for number, child in enumerate(node.inputs)}
-            parts = zip(*(each.values() for each in sides.values()), strict=True)
-            return {
-                name: _of_all(origins) for name, origins in zip(node.columns, parts, strict=True)
-            }
+            parts = zip(*(self.of(child).values() for child in node.inputs), strict=True)
+            return dict(zip(node.columns, map(_of_all, parts), strict=True))
         if isinstance(node, Branches):
             return self._branches(node)
         return self._rows_of_one_input(node)
