@@ -86,7 +86,7 @@ def open_world(folder: Path, with_delta: bool, *, native: bool = False) -> World
     """A new Spark context over an empty warehouse folder."""
     properties = {"spark.driver.memory": HEAP}
     if with_delta:
-        files = jars.ensure(jars.DELTA)
+        files = jars.ensure(jars.connector_jars("delta"))
         properties["spark.driver.extraClassPath"] = os.pathsep.join(str(file) for file in files)
     settings = SessionSettings(warehouse=str(folder), spark_properties=properties, native=native)
     spark = open_session(settings)

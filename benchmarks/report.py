@@ -20,7 +20,7 @@ from benchmarks.contestants import ALL
 from benchmarks.data import KEYS
 from benchmarks.measure import Options, Result, Sample
 from dbt_streamsql.__version__ import version
-from dbt_streamsql.runtime.spark.jars import DELTA, embedded_jars
+from dbt_streamsql.runtime.spark.jars import connector_jars, embedded_jars
 
 APPENDS, MERGE, REFRESH = "appends", "faster than MERGE", "faster than full"
 _UNIT = {APPENDS: "append", MERGE: "merge", REFRESH: "full"}
@@ -212,7 +212,7 @@ def machine(spark: SparkSession) -> dict[str, Any]:
         "python": platform.python_version(),
         "java": str(jvm.java.lang.System.getProperty("java.version")),
         "spark": pyspark.__version__,
-        "jars": [jar.coordinate for jar in (*embedded_jars(), *DELTA)],
+        "jars": [jar.coordinate for jar in (*embedded_jars(), *connector_jars("delta"))],
         "dbt_streamsql": version,
     }
 

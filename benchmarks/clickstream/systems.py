@@ -20,12 +20,13 @@ from benchmarks.clickstream.services import Services, postgres
 from benchmarks.peers import flink as peer
 from dbt_streamsql.runtime.spark import jars
 from dbt_streamsql.runtime.spark.java import find_java, launch_home
+from dbt_streamsql.runtime.spark.pinned_jars import Jar
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "integration_tests" / "clickstream"
 PATIENCE = 600
 """Seconds for a start or a stop."""
 CONNECTORS = tuple(
-    jars.Jar("org.apache.flink", artifact, version, sha256)
+    Jar("org.apache.flink", artifact, version, sha256)
     for artifact, version, sha256 in (
         (
             "flink-sql-connector-kafka",

@@ -24,9 +24,10 @@ from benchmarks.peers.slices import columns, put
 from benchmarks.peers.system import Taken, Task
 from dbt_streamsql.runtime.spark import jars
 from dbt_streamsql.runtime.spark.java import find_java, launch_home
+from dbt_streamsql.runtime.spark.pinned_jars import Jar
 
 VERSION = "2.3.0"
-PARQUET = jars.Jar(
+PARQUET = Jar(
     "org.apache.flink",
     "flink-sql-parquet",
     VERSION,

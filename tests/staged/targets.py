@@ -43,7 +43,7 @@ def hive(form: str) -> Callable[[Path], Target]:
 
 def delta(folder: Path) -> Target:
     """Delta's catalog in the place of Spark's own."""
-    files = os.pathsep.join(str(file) for file in jars.ensure(jars.DELTA))
+    files = os.pathsep.join(str(file) for file in jars.ensure(jars.connector_jars("delta")))
     properties = {
         "spark.driver.extraClassPath": files,
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -75,7 +75,7 @@ def postgresql(folder: Path) -> Target:
     """A cluster that runs as long as this process."""
     port = STACK.enter_context(server(databases.PASSWORD))
     properties = {
-        "spark.driver.extraClassPath": str(jars.ensure(jars.CONNECTORS["postgres"])[0]),
+        "spark.driver.extraClassPath": str(jars.ensure(jars.connector_jars("postgres"))[0]),
         **jdbc_catalog("pg", f"jdbc:postgresql://127.0.0.1:{port}/postgres", POSTGRESQL_DRIVER),
         "spark.sql.catalog.pg.user": "postgres",
         "spark.sql.catalog.pg.password": databases.PASSWORD,

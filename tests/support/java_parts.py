@@ -11,8 +11,8 @@ import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from dbt_streamsql.runtime.spark import jars
-from dbt_streamsql.runtime.spark.jars import Jar
 from dbt_streamsql.runtime.spark.java import find_java
+from dbt_streamsql.runtime.spark.pinned_jars import Jar
 from tests.support.spark_servers import end
 
 OF_SPARK = Path(pyspark.__file__).parent / "jars"

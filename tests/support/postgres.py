@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dbt_streamsql.runtime.spark import jars
-from dbt_streamsql.runtime.spark.jars import Jar
+from dbt_streamsql.runtime.spark.pinned_jars import Jar
 from tests.support.spark_servers import free_port
 
 PASSWORD = "of-this-run-only"  # noqa: S105 - made up for the run

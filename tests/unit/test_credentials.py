@@ -103,8 +103,8 @@ def test_everything_wrong_is_listed_in_one_error():
             },
             "`spark_properties: spark.sql.ansi.doubleQuotedIdentifiers` changes the meaning of",
         ),
-        ({"schema": "s", "connectors": "kafka"}, "`connectors` must be a list of avro, kafka"),
-        ({"schema": "s", "connectors": ["pulsar"]}, "`connectors` must be a list of avro, kafka"),
+        ({"schema": "s", "connectors": "kafka"}, "`connectors` must be a list of avro, delta"),
+        ({"schema": "s", "connectors": ["pulsar"]}, "`connectors` must be a list of avro, delta"),
     ],
 )
 def test_a_value_that_cannot_work_is_refused(profile, part):

@@ -9,9 +9,11 @@ import pytest
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.spark import jars
+from dbt_streamsql.runtime.spark import pinned_jars as pinned
+from dbt_streamsql.runtime.spark.pinned_jars import Jar
 
 CONTENT = b"not really a jar" * 100_000
-JAR = jars.Jar("org.example.tools", "thing_2.13", "1.2", hashlib.sha256(CONTENT).hexdigest())
+JAR = Jar("org.example.tools", "thing_2.13", "1.2", hashlib.sha256(CONTENT).hexdigest())
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -118,8 +120,10 @@ def test_the_cache_folder_can_be_chosen(monkeypatch, tmp_path):
 
 PINNED = [
     *jars.embedded_jars(),
-    *(jar for each in jars.ICEBERG.values() for jar in each),
-    *(jar for each in jars.CONNECTORS.values() for jar in each),
+    *(jar for tested in pinned.ICEBERG.values() for each in tested for jar in each),
+    *(jar for name in jars.CONNECTORS for jar in jars.connector_jars(name)),
+    *(jar for each in (pinned.KAFKA, pinned.DELTA) for of in each.values() for jar in of),
+    *(jar for each in (pinned.AVRO, pinned.NATIVE) for jar in each.values()),
 ]
 
 

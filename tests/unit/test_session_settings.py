@@ -59,7 +59,7 @@ def test_the_connectors_of_the_profile_come_with_the_other_jars(tmp_path, monkey
     path = session.start_settings(settings)["spark.driver.extraClassPath"]
     for part in ("iceberg", "spark-avro", "spark-sql-kafka", "kafka-clients", "commons-pool2"):
         assert part in path
-    with pytest.raises(StreamSqlError, match="pulsar, not one of avro, kafka"):
+    with pytest.raises(StreamSqlError, match="pulsar, not one of avro, delta"):
         SessionSettings(warehouse=str(tmp_path), connectors=("pulsar",))
 
 

@@ -246,8 +246,14 @@ def _problems(data: Any) -> Iterator[str]:
         if method == "cluster" and not data.get("master"):
             yield "`method: cluster` needs a `master`, such as spark://host:7077"
     yield from _meta_problems(data)
-    warehouse = data.get("warehouse")
-    if isinstance(warehouse, str) and "://" in warehouse and not data.get("catalog_properties"):
+    yield from _warehouse_problems(data)
+
+
+def _warehouse_problems(data: Any) -> Iterator[str]:
+    warehouse, connectors = data.get("warehouse"), data.get("connectors") or ()
+    if not isinstance(warehouse, str) or "://" not in warehouse:
+        return
+    if not data.get("catalog_properties") and "glue" not in connectors:
         yield "a `warehouse` URI needs `catalog_properties` with a `type`: SQLite needs a folder"
 
 

@@ -16,147 +16,25 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from dbt_streamsql.cache import cache_folder
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.runtime.spark import pinned_jars as pinned
+from dbt_streamsql.runtime.spark.pinned_jars import Iceberg, Jar
 
 MAVEN_CENTRAL = "https://repo1.maven.org/maven2"
 TIMEOUT_SECONDS = 60
 _CHUNK = 1 << 20
 
 
-@dataclass(frozen=True)
-class Jar:
-    """One artifact by Maven coordinates and the SHA-256 (hex) of its file."""
-
-    group: str
-    artifact: str
-    version: str
-    sha256: str
-    classifier: str = ""
-
-    @property
-    def coordinate(self) -> str:
-        return ":".join(filter(None, (self.group, self.artifact, self.version, self.classifier)))
-
-    @property
-    def file_name(self) -> str:
-        return "-".join(filter(None, (self.artifact, self.version, self.classifier))) + ".jar"
-
-    @property
-    def path(self) -> str:
-        """Path below the root of a Maven repository."""
-        return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file_name}"
-
-
-def _iceberg(spark: str, version: str, sha256: str) -> Jar:
-    return Jar("org.apache.iceberg", f"iceberg-spark-runtime-{spark}_2.13", version, sha256)
-
-
-ICEBERG = {
-    "4.1": (
-        _iceberg(
-            *("4.1", "1.12.0"),
-            "3123c3798af642dd537230923548e013ef41cc28b6626e5225808cf5670a0f82",
-        ),
-        _iceberg(
-            *("4.1", "1.11.0"),
-            "d6ea6c5d099288daeb7d5a92061bd3d7d8f296492632b42378e5f2f0e3066242",
-        ),
-    ),
-}
-"""The runtimes of Iceberg for a minor version of Spark that are tested, the default one first."""
 PROVIDED = "provided"
 """A platform's own Iceberg is used: none is put on the class path."""
-SQLITE = Jar(
-    "org.xerial",
-    "sqlite-jdbc",
-    "3.50.3.0",
-    "a3f53a2aa15ae9425a9e793bbe9c8e5288febeb4b65ef5c1a4e80d4c2045cf08",
-)
-LOCAL_FILES = Jar(
-    "com.globalmentor",
-    "hadoop-bare-naked-local-fs",
-    "0.1.0",
-    "e0cc30fb0531eb0b59468dc0abf5b257533d2365b5e9f45e795edd707aa78c62",
-)
-"""Hadoop's local file system without its shell: the original starts a `chmod` process for every
-file, which is most of what a small commit costs."""
-DELTA = (
-    Jar(
-        "io.delta",
-        "delta-spark_4.1_2.13",
-        "4.4.0",
-        "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10",
-    ),
-    Jar(
-        "io.delta",
-        "delta-storage",
-        "4.4.0",
-        "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
-    ),
-)
-"""What a profile needs for Delta tables, in addition to its settings."""
 
-NATIVE = (
-    Jar(
-        "org.apache.datafusion",
-        "comet-spark-spark4.1_2.13",
-        "1.2.0",
-        "5055c43dca9e8cce83c33b1ff25646d1436c94698ca48beb3475bf60843b8d37",
-    ),
-)
-"""What `native: true` puts on the class path."""
-
-CONNECTORS = {
-    "avro": (
-        Jar(
-            "org.apache.spark",
-            "spark-avro_2.13",
-            "4.1.1",
-            "6a19d90bc3b6e88d8db0fa36a19273aa10fea2dbd7a62bb60e4cedd73051b32d",
-        ),
-    ),
-    "kafka": (
-        Jar(
-            "org.apache.spark",
-            "spark-sql-kafka-0-10_2.13",
-            "4.1.1",
-            "9c1ce986f548e6b1dcb0e2dfe2f253a0bc58f2232a32a0c9c6c674dd25a8570c",
-        ),
-        Jar(
-            "org.apache.spark",
-            "spark-token-provider-kafka-0-10_2.13",
-            "4.1.1",
-            "e510adc37b03d01d0a190d0dab472b5538e05eaa77454f7e9477156d7a6820ae",
-        ),
-        Jar(
-            "org.apache.kafka",
-            "kafka-clients",
-            "3.9.1",
-            "7568b998572d256f0b7bc0afdc1b7a2588b8b08415c62ce314c864a6851ae9d9",
-        ),
-        Jar(
-            "org.apache.commons",
-            "commons-pool2",
-            "2.12.1",
-            "5273c8bc8c0dca2211175c0d27efbd7228efae99689aac001a8e1ef8e872e9ef",
-        ),
-    ),
-    "postgres": (
-        Jar(
-            "org.postgresql",
-            "postgresql",
-            "42.7.8",
-            "2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7",
-        ),
-    ),
-}
-"""What a profile names in `connectors`: parts of Spark that are not in its Python package, and the
-driver of a catalog in PostgreSQL. A jar of a minor version of Spark fits all of that version."""
+CONNECTORS = ("avro", "delta", "glue", "kafka", "postgres", "s3")
+"""What a profile names in `connectors`: parts of Spark and of Iceberg that are not in its Python
+package, and the driver of a catalog in PostgreSQL."""
 
 
 def spark_version() -> str:
@@ -164,37 +42,62 @@ def spark_version() -> str:
     return ".".join(metadata.version("pyspark").split(".")[:2])
 
 
-def embedded_jars(iceberg: str = "") -> tuple[Jar, ...]:
-    """What `method: embedded` puts on the class path. `iceberg`: a version of it, PROVIDED, or
-    '' for that of `STREAMSQL_ICEBERG`, or else the default one.
+def chosen(iceberg: str = "") -> Iceberg | None:
+    """A version of Iceberg for the Spark that is found; None for PROVIDED.
 
+    `iceberg`: a version, PROVIDED, or '' for that of `STREAMSQL_ICEBERG`, or else the default one.
     Error: CONFIG_INVALID when no tested runtime has that version, or fits the Spark that is found.
     """
     asked = iceberg or os.environ.get("STREAMSQL_ICEBERG", "")
     if asked == PROVIDED:
-        return (SQLITE, LOCAL_FILES)
-    found = ICEBERG.get(spark_version(), ())
-    fitting = [jar for jar in found if asked in ("", jar.version)]
+        return None
+    found = pinned.ICEBERG.get(spark_version(), ())
+    fitting = [each for each in found if asked in ("", each.version)]
     if not fitting:
         raise StreamSqlError(
             "CONFIG_INVALID",
             "there is no tested runtime of Iceberg for this Spark",
             given=f"Spark {spark_version()}" + (f", `iceberg`: {asked}" if asked else ""),
             allowed="; ".join(
-                f"Spark {spark}: {', '.join(jar.version for jar in jars)}"
-                for spark, jars in ICEBERG.items()
+                f"Spark {spark}: {', '.join(each.version for each in tested)}"
+                for spark, tested in pinned.ICEBERG.items()
             ),
             hint=f"with `iceberg: {PROVIDED}`, the one on Spark's own class path is used",
         )
-    return (fitting[0], SQLITE, LOCAL_FILES)
+    return fitting[0]
+
+
+def embedded_jars(iceberg: str = "") -> tuple[Jar, ...]:
+    """What `method: embedded` puts on the class path. `iceberg` and errors: see `chosen`."""
+    version = chosen(iceberg)
+    return (*([version.runtime] if version else []), pinned.SQLITE, pinned.LOCAL_FILES)
 
 
 def wanted(
     connectors: Iterable[str], *, native: bool = False, iceberg: str = ""
 ) -> tuple[Jar, ...]:
-    """The jars of an embedded session with these connectors."""
-    ours = embedded_jars(iceberg) + (NATIVE if native else ())
-    return sum((CONNECTORS[name] for name in sorted(set(connectors))), ours)
+    """The jars of an embedded session with these connectors, each once."""
+    ours = embedded_jars(iceberg)
+    if native:
+        ours += (pinned.NATIVE[spark_version()],)
+    for name in sorted(set(connectors)):
+        ours += connector_jars(name, iceberg)
+    return tuple(dict.fromkeys(ours))
+
+
+def connector_jars(name: str, iceberg: str = "") -> tuple[Jar, ...]:
+    """The jars of one of CONNECTORS; of Iceberg's clients none, where its runtime is PROVIDED."""
+    spark = spark_version()
+    if name in ("s3", "glue"):
+        version = chosen(iceberg)
+        return (version.aws,) if version else ()
+    known: dict[str, tuple[Jar, ...]] = {
+        "avro": (pinned.AVRO[spark],),
+        "delta": pinned.DELTA[spark],
+        "kafka": pinned.KAFKA[spark],
+        "postgres": (pinned.POSTGRES,),
+    }
+    return known[name]
 
 
 def ensure(jars: Iterable[Jar], folder: Path | None = None) -> list[Path]:

@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from dbt_streamsql.runtime.spark.jars import spark_version
+from dbt_streamsql.runtime.spark.pinned_jars import NATIVE
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -30,6 +33,8 @@ _MACHINES = ("x86_64", "aarch64")
 def obstacle() -> str:
     """Why Comet cannot run here ('': it can): its jar has Linux libraries for two processors."""
     system, machine = platform.system(), platform.machine()
+    if spark_version() not in NATIVE:
+        return f"Comet is tested with Spark {', '.join(NATIVE)}; this is {spark_version()}"
     if system == "Linux" and machine in _MACHINES:
         return ""
     return f"Comet needs Linux on {' or '.join(_MACHINES)}; this is {system} on {machine}"

@@ -15,7 +15,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,9 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import check_name, quote
 from dbt_streamsql.runtime.spark import jars, native
 from dbt_streamsql.runtime.spark.java import find_java, launch_home
+from dbt_streamsql.runtime.spark.pinned_jars import Jar
 from dbt_streamsql.storage.conf import to_carry
+from dbt_streamsql.storage.iceberg import caching_io
 from dbt_streamsql.storage.java import is_connect
 
 if TYPE_CHECKING:
@@ -35,8 +37,13 @@ METHODS = ("embedded", "connect", "cluster")
 CATALOG_FILE = "catalog.db"
 
 _LOCAL_FILES = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+CATALOG_KEYS = frozenset({"type", "catalog-impl", "uri"})
+"""Properties that say which catalog it is."""
+
 _ICEBERG_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 _ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+_DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+_DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _GIB = 1 << 30
 _APPENDED = {
     "spark.sql.extensions": ",",
@@ -110,7 +117,7 @@ class SessionSettings:
             problem = f"`native` is not possible: {why}"
         elif self.method != "connect" and not self.warehouse:
             problem = f"`method: {self.method}` needs a `warehouse`"
-        elif "://" in self.warehouse and not self.catalog_properties:
+        elif "://" in self.warehouse and not self.has_own_catalog:
             problem = (
                 "a `warehouse` URI needs `catalog_properties` (type, uri): SQLite is a local file"
             )
@@ -118,7 +125,12 @@ class SessionSettings:
             raise StreamSqlError("CONFIG_INVALID", problem)
 
     @property
-    def jars(self) -> tuple[jars.Jar, ...]:
+    def has_own_catalog(self) -> bool:
+        """Whether the profile names a catalog: by its properties, or by a connector."""
+        return bool(CATALOG_KEYS & set(self.catalog_properties)) or "glue" in self.connectors
+
+    @property
+    def jars(self) -> tuple[Jar, ...]:
         """What an embedded session needs on its class path."""
         return jars.wanted(self.connectors, native=self.native, iceberg=self.iceberg)
 
@@ -145,6 +157,7 @@ def open_session(settings: SessionSettings) -> SparkSession:
             session = _connect(settings)
         else:
             session = _classic(settings)
+            _define_io(session, catalog_settings(settings))
             _prepare_catalog(session, settings)
         _keep_values(session)
         return session
@@ -185,7 +198,11 @@ def new_session(spark: SparkSession) -> SparkSession:
 
 def add_catalog(spark: SparkSession, settings: SessionSettings) -> None:
     """Let the session, and those made from it, reach one more catalog."""
-    for key, value in catalog_settings(settings).items():
+    if is_connect(spark):
+        settings = replace(settings, method="connect", host="server")
+    wanted = catalog_settings(settings)
+    _define_io(spark, wanted)
+    for key, value in wanted.items():
         if key != _DEFAULT:
             spark.conf.set(key, value)
     if "://" not in settings.warehouse:
@@ -210,7 +227,13 @@ def catalog_settings(settings: SessionSettings) -> dict[str, str]:
         own["type"] = "jdbc"
         own["uri"] = f"jdbc:sqlite:{file}?journal_mode=WAL&busy_timeout=20000"
         own["jdbc.schema-version"] = "V1"  # without it the catalog stores no views
+    elif settings.catalog_properties.get("type") == "rest" and "://" not in settings.warehouse:
+        own.pop("warehouse", None)  # what a server calls its warehouses is no folder of ours
+    elif not CATALOG_KEYS & set(settings.catalog_properties):
+        own["type"] = "glue"
     own |= settings.catalog_properties
+    if settings.method != "connect" and caching_io.pays(own):
+        own = caching_io.over(own)
     return {
         prefix: _ICEBERG_CATALOG,
         **{f"{prefix}.{key}": value for key, value in own.items()},
@@ -218,9 +241,14 @@ def catalog_settings(settings: SessionSettings) -> dict[str, str]:
     }
 
 
+def _define_io(session: SparkSession, wanted: Mapping[str, str]) -> None:
+    if caching_io.CLASS in wanted.values():
+        caching_io.define(session)
+
+
 def catalog_file(settings: SessionSettings) -> Path | None:
     """The SQLite file of the catalog; None when the profile has a catalog of its own."""
-    if {"type", "catalog-impl", "uri"} & set(settings.catalog_properties):
+    if settings.has_own_catalog:
         return None
     return Path(_located(settings.warehouse)) / CATALOG_FILE
 
@@ -257,6 +285,9 @@ def start_settings(settings: SessionSettings) -> dict[str, str]:
         ours["spark.jars"] = ",".join(files)  # the executors need them too
     if settings.native:
         ours |= native.settings(_driver_memory())
+    if "delta" in settings.connectors:
+        ours["spark.sql.extensions"] += f",{_DELTA_EXTENSION}"
+        ours["spark.sql.catalog.spark_catalog"] = _DELTA_CATALOG
     if "://" not in settings.warehouse:
         ours["spark.sql.warehouse.dir"] = str(Path(_located(settings.warehouse)) / "spark")
     for key, value in settings.spark_properties.items():

@@ -148,9 +148,9 @@ def _orphans(
     spark, name = warehouse.sessions.main, TableName.parse(table)
     try:
         if not remove:
-            return table_maintenance.orphans(spark, name, before, remove=False)
+            return table_maintenance.orphans(spark, name, place, before, remove=False)
         with failpoint("sweep.orphans"):
-            return table_maintenance.orphans(spark, name, before, remove=True)
+            return table_maintenance.orphans(spark, name, place, before, remove=True)
     except (PySparkException, Py4JError) as error:
         log.warning(
             "the folder of %s could not be cleaned up: %s", table, str(error).splitlines()[0]

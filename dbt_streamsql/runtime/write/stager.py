@@ -101,8 +101,11 @@ class Stager:
     def write_feed(
         self, spark: SparkSession, outcome: Outcome, meta: Metadata, columns: Sequence[str]
     ) -> None:
-        """Write the table's own change next to it, for views that read it later."""
-        if outcome.feed is None:
+        """Write the table's own change next to it, for views that read it later.
+
+        Where no file can be next to it, they read the change from the table.
+        """
+        if outcome.feed is None or not files.reaches(spark, meta.location):
             return
         barrier = self.epoch.barrier()
         own = self.epoch.warehouse.new_name()[:8]

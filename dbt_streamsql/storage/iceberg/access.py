@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 class Folders(Protocol):
     """Files and folders next to the tables, by their paths."""
 
+    def reaches(self, folder: str) -> bool:
+        """See `files.reaches`."""
+
     def names(self, folder: str) -> list[str]:
         """See `files.names`."""
 

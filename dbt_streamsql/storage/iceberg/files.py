@@ -52,6 +52,15 @@ def read_at(spark: SparkSession, address: str, start: int) -> bytes:
         stream.close()
 
 
+def reaches(spark: SparkSession, folder: str) -> bool:
+    """Whether files other than those of tables can be written to a folder, and removed from it.
+
+    Not where only Iceberg knows the store, as it does S3 by its own clients; over Spark Connect
+    only on this machine.
+    """
+    return tables_of(spark).folders.reaches(folder)
+
+
 def names(spark: SparkSession, folder: str) -> list[str]:
     """The names of a folder's entries, none if there is no such folder; over Spark Connect only
     for local folders."""

@@ -248,7 +248,7 @@ def port():
 @pytest.fixture
 def postgres(spark, port):
     """Open a table of PostgreSQL by JDBC, and run SQL there."""
-    spark.sql(f"ADD JAR '{jars.ensure(jars.CONNECTORS['postgres'])[0]}'")
+    spark.sql(f"ADD JAR '{jars.ensure(jars.connector_jars('postgres'))[0]}'")
     name = f"d_{uuid.uuid4().hex[:8]}"
     login = {"host": "127.0.0.1", "port": port, "user": "postgres", "password": server_of.PASSWORD}
     with psycopg.connect(**login, dbname="postgres", autocommit=True) as connection:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.quoting import TableName, literal, quote
+from dbt_streamsql.storage.iceberg import files
 from dbt_streamsql.storage.iceberg.access import tables_of
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
@@ -46,13 +47,17 @@ def expire(spark: SparkSession, table: TableName, snapshots: Sequence[int]) -> N
     tables_of(spark).expire(table, snapshots)
 
 
-def orphans(spark: SparkSession, table: TableName, before: int, *, remove: bool) -> int:
-    """The number of files in the table's folder that no metadata refers to, written before a
+def orphans(
+    spark: SparkSession, table: TableName, location: str, before: int, *, remove: bool
+) -> int:
+    """The number of files at the table's location that no metadata refers to, written before a
     moment (milliseconds since 1970); `remove` deletes them."""
+    # By Hadoop, unless only Iceberg reaches the store.
+    listed = "" if files.reaches(spark, location) else ", prefix_listing => true"
     found = spark.sql(
         f"CALL {quote(table.catalog)}.system.remove_orphan_files("
         f"table => {literal(_path(table))}, dry_run => {str(not remove).lower()}, "
-        f"older_than => timestamp_millis({int(before)}L))"
+        f"older_than => timestamp_millis({int(before)}L){listed})"
     )
     return len(found.collect())
 

@@ -116,7 +116,16 @@ class HadoopFolders:
 
     spark: SparkSession
 
+    def reaches(self, folder: str) -> bool:
+        try:
+            place(self.spark, folder)
+        except Py4JError:
+            return False
+        return True
+
     def names(self, folder: str) -> list[str]:
+        if not self.reaches(folder):
+            return []
         at, system = place(self.spark, folder)
         if not system.exists(at):
             return []
@@ -131,6 +140,8 @@ class HadoopFolders:
             return None  # Iceberg accesses it without Hadoop
 
     def delete(self, folder: str) -> bool:
+        if not self.reaches(folder):
+            return False
         at, system = place(self.spark, folder)
         # A local file system returns only False, also for a path that did not exist.
         return bool(system.delete(at, True) or not system.exists(at))

@@ -25,6 +25,7 @@ from dbt_streamsql.storage.iceberg.metadata import Metadata, Snapshot, check_abs
 from dbt_streamsql.storage.iceberg.provenance import Provenance
 from dbt_streamsql.storage.iceberg.scans.appended_rows import AppendedRows
 from dbt_streamsql.storage.iceberg.scans.changes import Change
+from dbt_streamsql.storage.locations import local_path
 
 
 @dataclass(frozen=True)
@@ -128,9 +129,12 @@ class SqlTables:
 class LocalFolders:
     """`Folders` of this machine."""
 
+    def reaches(self, folder: str) -> bool:
+        return local_path(folder) is not None
+
     def names(self, folder: str) -> list[str]:
-        local = _local(folder)
-        return [found.name for found in local.iterdir()] if local.is_dir() else []
+        local = local_path(folder)
+        return [found.name for found in local.iterdir()] if local and local.is_dir() else []
 
     def size(self, folder: str) -> tuple[int, int] | None:
         local = _local(folder)
