@@ -91,7 +91,7 @@ injections: classes ## every naughty string in every place of a config, rendered
 conformance: install ## all of dbt's own test suite for adapters; ARGS='-k snapshot' picks units
 	$(PYTEST) tests/conformance $(ARGS)
 
-bench: install ## small changes, replaced tables, wear, the warm engine; WHAT=view|replace|wear|warm|dag|wide|ttl|soak|peers|clickstream|project|compiling|kinds|heat picks one
+bench: install ## small changes, replaced tables, wear, the warm engine; WHAT=view|replace|wear|warm|dag|wide|ttl|soak|peers|clickstream|project|compiling|kinds|heat|objects picks one
 	@for what in $(WHAT); do $(BIN)/python -m benchmarks.$$what $(ARGS) || exit 1; done
 
 bench-ivm: install ## TPC-H at scale 10: an epoch of changes against the whole query; ARGS='--scale 1' is quicker

@@ -15,6 +15,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime.spark import jars
 from dbt_streamsql.runtime.spark.java import find_java
+from dbt_streamsql.storage.conf import warehouse_of
 from dbt_streamsql.storage.java import is_connect
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def _remove_folder(session: SparkSession, catalog: str, schema: str) -> None:
 
     from dbt_streamsql.storage.iceberg.files import delete_folder
 
-    root = session.conf.get(f"spark.sql.catalog.{catalog}.warehouse", "")
+    root = warehouse_of(session, catalog)
     if root:
         # An object store has no folders, and perhaps only Iceberg can reach it.
         with suppress(OSError, Py4JError):

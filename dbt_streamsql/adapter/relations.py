@@ -39,7 +39,10 @@ logger = AdapterLogger("StreamSQL")
 HIDDEN_PREFIX = "__streamsql_"
 """Columns and schemas that belong to the engine; dbt never sees them."""
 
-_MISSING = ("SCHEMA_NOT_FOUND", "NoSuchNamespace", "TABLE_OR_VIEW_NOT_FOUND", "NoSuchTable")
+_MISSING = (
+    *("SCHEMA_NOT_FOUND", "NoSuchNamespace", "TABLE_OR_VIEW_NOT_FOUND", "NoSuchTable"),
+    "EntityNotFoundException",  # Iceberg's Glue catalog passes it on for a schema
+)
 
 
 def _tell_of_earlier(barrier: int, changed: Collection[str]) -> None:

@@ -36,6 +36,7 @@ from dbt_streamsql.runtime.report import Report, TableReport
 from dbt_streamsql.runtime.revise.revision_plan import Mode, RevisionPlan
 from dbt_streamsql.runtime.spark.session import embedded
 from dbt_streamsql.runtime.upkeep.garbage_collection import Garbage
+from dbt_streamsql.storage.conf import warehouse_of
 
 
 class Engine:
@@ -81,7 +82,7 @@ class Engine:
         owns = spark is None and SparkContext._active_spark_context is None  # noqa: SLF001
         session = spark or embedded(folder or str(Path("warehouse").resolve()), catalog)
         if not folder:
-            folder = str(session.conf.get(f"spark.sql.catalog.{catalog}.warehouse", "") or "")
+            folder = warehouse_of(session, catalog)
         return cls(parts_of(session, catalog, meta or _store_in(folder), options), owns_spark=owns)
 
     @property

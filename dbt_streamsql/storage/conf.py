@@ -25,6 +25,15 @@ def own_settings(spark: SparkSession) -> dict[str, str]:
     return {key: value for key, value in found if not key.startswith(_SNAPSHOT_PROPERTY)}
 
 
+def warehouse_of(spark: SparkSession, catalog: str) -> str:
+    """The folder or URI where a catalog puts new tables; '' where it decides itself.
+
+    What a REST catalog calls its `warehouse` is a name that only it knows.
+    """
+    told = str(spark.conf.get(f"spark.sql.catalog.{catalog}.warehouse", "") or "")
+    return told if told.startswith(("/", "file:")) or "://" in told else ""
+
+
 def to_carry(spark: SparkSession, child: SparkSession) -> dict[str, str]:
     """The settings of `spark` that a child session lacks, without those for single writes."""
     present = settings_of(child)

@@ -38,8 +38,8 @@ class RestCatalog:
 
 
 @contextmanager
-def server(folder: Path) -> Iterator[RestCatalog]:
-    """A catalog for the length of the block."""
+def server(folder: Path, **properties: str) -> Iterator[RestCatalog]:
+    """A catalog for the length of the block; `properties`: of where its tables are."""
     port = free_port()
     warehouse = folder / "warehouse"
     warehouse.mkdir()
@@ -48,12 +48,12 @@ def server(folder: Path) -> Iterator[RestCatalog]:
         iceberg, jetty = jvm.org.apache.iceberg, jvm.org.eclipse.jetty
         catalog = iceberg.jdbc.JdbcCatalog()
         catalog.setConf(jvm.org.apache.hadoop.conf.Configuration(False))
-        properties = {
+        own = {
             "uri": f"jdbc:sqlite:{folder / 'rest.db'}",
             "warehouse": warehouse.as_uri(),
             "jdbc.schema-version": "V1",
         }
-        catalog.initialize("rest", properties)
+        catalog.initialize("rest", own | properties)
         adapter = iceberg.rest.RESTCatalogAdapter(catalog)
         holder = jetty.ee10.servlet.ServletHolder(iceberg.rest.RESTCatalogServlet(adapter))
         context = jetty.ee10.servlet.ServletContextHandler()

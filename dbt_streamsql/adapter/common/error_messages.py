@@ -35,6 +35,10 @@ _HINTS = (
     ("Couldn't find column", "`partition_by` and `clustered_by` must name columns of the query"),
     ("CAST_INVALID_INPUT", "correct the value or the type; try_cast returns NULL instead"),
     ("DATATYPE_MISMATCH", "cast one side to the type of the other"),
+    (
+        "a view is not supported by catalog",
+        "this catalog has no views: use `ephemeral` or `table`",
+    ),
     ("No space left", "free some disk space; the table is unchanged"),
     ("Read-only file system", "make the `warehouse` folder writable for the user who runs dbt"),
     ("Permission denied", "make the `warehouse` folder writable for the user who runs dbt"),

@@ -30,6 +30,7 @@ from dbt_streamsql.runtime.core.stored_rows import KnownRows
 from dbt_streamsql.runtime.core.ways import Costs
 from dbt_streamsql.runtime.spark.session_pool import SessionPool
 from dbt_streamsql.runtime.spark.shared_relations import SharedRelations
+from dbt_streamsql.storage.conf import warehouse_of
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.inputs import inputs
@@ -106,8 +107,7 @@ class Warehouse:
 
     def location_of(self, catalog: str) -> str:
         """The same for any catalog of the session."""
-        key = f"spark.sql.catalog.{catalog}.warehouse"
-        return str(self.sessions.main.conf.get(key, "") or "")
+        return warehouse_of(self.sessions.main, catalog)
 
     def place_of(self, name: TableName) -> str:
         """The folder of a new table, next to the others of its schema ('': the catalog decides).

@@ -232,8 +232,8 @@ def catalog_settings(settings: SessionSettings) -> dict[str, str]:
     elif not CATALOG_KEYS & set(settings.catalog_properties):
         own["type"] = "glue"
     own |= settings.catalog_properties
-    if settings.method != "connect" and caching_io.pays(own):
-        own = caching_io.over(own)
+    if settings.method != "connect":
+        own = caching_io.added_to(own)
     return {
         prefix: _ICEBERG_CATALOG,
         **{f"{prefix}.{key}": value for key, value in own.items()},

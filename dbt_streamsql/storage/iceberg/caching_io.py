@@ -21,23 +21,23 @@ BYTES = "streamsql.file-cache-bytes"
 """The catalog's property that limits the memory of the process; 0: nothing is kept."""
 
 _IMPL = "io-impl"
-_RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
+RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
 """Iceberg's own choice, by the scheme of a location."""
 _SERVICES = frozenset({"glue", "rest", "nessie"})
 """Types of catalogs that tell themselves where their tables are."""
 _SOURCE = Path(__file__).parent / "CachingFileIO.java"
 
 
-def pays(properties: Mapping[str, str]) -> bool:
-    """Whether the files of a catalog may be elsewhere, and may be kept."""
+def added_to(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties of a catalog; where its files may be elsewhere, with those by which its small
+    files stay in memory."""
     place = properties.get("warehouse", "")
     remote = "://" in place and not place.startswith("file:")
-    return (remote or properties.get("type") in _SERVICES) and properties.get(BYTES) != "0"
-
-
-def over(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties of a catalog whose files are kept."""
-    return {**properties, _IMPL: CLASS, BEHIND: properties.get(_IMPL, _RESOLVING)}
+    if not remote and properties.get("type") not in _SERVICES:
+        return dict(properties)
+    files = properties.get(_IMPL, RESOLVING)
+    kept = {_IMPL: CLASS, BEHIND: files} if properties.get(BYTES) != "0" else {_IMPL: files}
+    return {**properties, **kept}
 
 
 def define(spark: SparkSession) -> None:

@@ -34,6 +34,7 @@ from dbt_streamsql.connectors.sources.source import (
 )
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName
+from dbt_streamsql.storage.conf import warehouse_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -204,7 +205,7 @@ class FileStream:
         folder = self.ledger
         if folder is None and self.table:
             name = TableName.parse(self.table)
-            root = spark.conf.get(f"spark.sql.catalog.{name.catalog}.warehouse", None)
+            root = warehouse_of(spark, name.catalog)
             folder = f"{root.rstrip('/')}/_streams/{name.schema}.{name.table}" if root else None
         if folder is None:
             raise StreamSqlError(

@@ -1,0 +1,136 @@
+"""The profiles of docs/platforms.md run a project of seven models: only addresses are the test's.
+
+`make platforms` prints what each run takes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import yaml
+
+from tests.support import dbt_processes, object_store, platform_project, postgres, rest_catalog
+from tests.support.object_store import BUCKET, CREDENTIALS, REGION, ObjectStore
+
+pytestmark = pytest.mark.processes
+
+PAGE = Path(__file__).parents[3] / "docs" / "platforms.md"
+CHECK = """
+import sys
+from dbt_streamsql.adapter.profile.profiles import credentials_of
+from dbt_streamsql.adapter.session.host import host_of_profile
+from tests.support.platform_project import VIEWS
+
+engine = host_of_profile(*credentials_of(sys.argv[2], sys.argv[4], None, None)).engine
+assert all(engine.verify(f"lake.shop.{view}") == [] for view in VIEWS)
+found = engine.sql("SELECT city, total FROM lake.shop.cities ORDER BY city").collect()
+print("cities", [tuple(row) for row in found])
+assert 0 < engine.sql("SELECT count(*) FROM lake.shop.clicks").first()[0] < 10
+"""
+TOTALS: list[str] = []
+
+
+def profile_of(heading: str) -> dict[str, Any]:
+    """The first YAML block of the page below a heading."""
+    told = PAGE.read_text().partition(f"## {heading}\n")[2].partition("```yaml\n")[2]
+    (output,) = yaml.safe_load(told.partition("```")[0]).values()
+    return output
+
+
+@contextmanager
+def local(_: Path, __: ObjectStore) -> Iterator[dict[str, Any]]:
+    yield {"type": "streamsql", "schema": "shop"}
+
+
+@contextmanager
+def glue(_: Path, store: ObjectStore) -> Iterator[dict[str, Any]]:
+    profile = profile_of("Amazon S3 and AWS Glue")
+    del profile["meta"]
+    profile["warehouse"] = f"s3://{BUCKET}/glue"
+    profile["catalog_properties"] = {**store.catalog_properties(), "glue.endpoint": store.uri}
+    yield profile
+
+
+@contextmanager
+def database(_: Path, store: ObjectStore) -> Iterator[dict[str, Any]]:
+    profile = profile_of("S3 with a database")
+    with postgres.server(postgres.PASSWORD) as port:
+        at = {"host": "127.0.0.1", "port": port, "user": "postgres", "password": postgres.PASSWORD}
+        with psycopg.connect(**at, autocommit=True) as admin:
+            for name in ("catalog", "streamsql"):
+                admin.execute(f"CREATE DATABASE {name}")
+        profile["warehouse"] = f"s3://{BUCKET}/database"
+        profile["meta"] = profile["meta"].replace("db:5432", f"127.0.0.1:{port}")
+        properties = profile["catalog_properties"]
+        properties["uri"] = properties["uri"].replace("db:5432", f"127.0.0.1:{port}")
+        properties |= store.catalog_properties()
+        yield profile
+
+
+@contextmanager
+def rest(folder: Path, store: ObjectStore) -> Iterator[dict[str, Any]]:
+    profile = profile_of("REST catalogs")
+    properties = {
+        "warehouse": f"s3://{BUCKET}/rest",
+        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "client.region": REGION,
+        **store.catalog_properties(),
+    }
+    with rest_catalog.server(folder, **properties) as found:
+        profile["catalog_properties"] |= {"uri": found.uri, **store.catalog_properties()}
+        yield profile
+
+
+PLATFORMS = {"local": local, "glue": glue, "database": database, "rest": rest}
+SIMPLE = dict.fromkeys(PLATFORMS, ()) | {"glue": ("--vars", "simple: ephemeral")}
+"""Glue stores no views."""
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[ObjectStore]:
+    with object_store.server() as found:
+        yield found
+    print("\n" + "\n".join(TOTALS))
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    for key, value in {
+        **CREDENTIALS,
+        "CATALOG_USER": "postgres",
+        "DBT_ENV_SECRET_CATALOG_PASSWORD": postgres.PASSWORD,
+        "DBT_ENV_SECRET_CATALOG_CREDENTIAL": "shop:secret",
+    }.items():
+        monkeypatch.setenv(key, value)
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_a_project_of_seven_models_follows_its_inputs(platform, project, store, tmp_path):
+    with PLATFORMS[platform](tmp_path, store) as profile:
+        text = yaml.safe_dump({"shop": {"target": "dev", "outputs": {"dev": profile}}})
+        (project.root / "profiles.yml").write_text(text)
+        for run, cities in enumerate(platform_project.CITIES):
+            platform_project.write(project, run)
+            _measured(project, store, f"{platform}, run {run + 1}", "build", *SIMPLE[platform])
+            code, said = dbt_processes.run(project, "-c", CHECK)
+            assert code == 0, said
+            assert f"cities {cities}" in said
+        for number in (1, 2):
+            told = f"{platform}, nothing new, {number}"
+            _measured(project, store, told, "run", "--select", "per_customer+", *SIMPLE[platform])
+        _measured(project, store, f"{platform}, docs", "docs", "generate")
+
+
+def _measured(project: Any, store: ObjectStore, what: str, *command: str) -> None:
+    store.cleared()
+    started = time.monotonic()
+    code, said = dbt_processes.run(project, "-c", dbt_processes.DBT, *command)
+    assert code == 0, said
+    seconds, counts = time.monotonic() - started, store.counts()
+    TOTALS.append(f"{what:24} {seconds:6.1f} s {sum(counts.values()):5} requests {dict(counts)}")
