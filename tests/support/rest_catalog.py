@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -71,25 +71,41 @@ def server(folder: Path, **properties: str) -> Iterator[RestCatalog]:
 @contextmanager
 def read_only(catalog: RestCatalog) -> Iterator[str]:
     """The address of the same catalog for who may read and not write."""
+    with _before(catalog.uri, lambda method, _: method == "POST") as uri:
+        yield uri
 
-    class Reader(BaseHTTPRequestHandler):
+
+@contextmanager
+def without_transactions(uri: str) -> Iterator[str]:
+    """The address of the same catalog as a server that commits one table at a time."""
+    with _before(uri, lambda _, path: path.endswith("/transactions/commit")) as other:
+        yield other
+
+
+@contextmanager
+def _before(uri: str, refused: Callable[[str, str], bool]) -> Iterator[str]:
+    """A server that passes requests on, unless `refused` says of a method and a path: 403."""
+
+    class Between(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            there = http.client.HTTPConnection(catalog.uri.removeprefix("http://"))
-            there.request(self.command, self.path, headers=dict(self.headers))
+            length = int(self.headers.get("Content-Length", 0))
+            body = self.rfile.read(length) if length else None
+            if refused(self.command, self.path):
+                told = {"message": "not allowed", "type": "ForbiddenException", "code": 403}
+                self._answer(403, json.dumps({"error": told}).encode())
+                return
+            there = http.client.HTTPConnection(uri.removeprefix("http://"))
+            there.request(self.command, self.path, body, dict(self.headers))
             answer = there.getresponse()
             self._answer(answer.status, answer.read())
             there.close()
 
-        do_HEAD = do_GET  # noqa: N815 - the library's names
-
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            told = {"message": "not allowed", "type": "ForbiddenException", "code": 403}
-            self._answer(403, json.dumps({"error": told}).encode())
+        do_HEAD = do_POST = do_DELETE = do_GET  # noqa: N815 - the library's names
 
         def _answer(self, status: int, body: bytes) -> None:
             self.send_response(status)
-            self.send_header("Content-Type", "application/json")
+            if body:
+                self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             if self.command != "HEAD":
@@ -98,7 +114,7 @@ def read_only(catalog: RestCatalog) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Reader) as listening:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Between) as listening:
         threading.Thread(target=listening.serve_forever, daemon=True).start()
         try:
             yield f"http://127.0.0.1:{listening.server_port}"

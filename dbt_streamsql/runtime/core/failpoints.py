@@ -65,6 +65,11 @@ STEPS: dict[str, str] = {
     **REVISION_STEPS,
 }
 
+CATALOG_STEPS: dict[str, str] = {
+    "publish.together": "the versions of several tables become visible in one commit",
+}
+"""Of catalogs that have transactions, before the tables are published one by one."""
+
 STREAM_STEPS: dict[str, str] = {
     "stream.record": "MetaService learns how far a stream will be read, before it is",
     "stream.release": "a stream may forget what a published barrier has read",
@@ -95,7 +100,7 @@ VIEW_STEPS: dict[str, str] = {
 }
 """Of the SQL views that are kept for readers without an engine, if there are any."""
 
-_ALL = (STEPS, STREAM_STEPS, SINK_STEPS, REBUILD_STEPS, VIEW_STEPS)
+_ALL = (STEPS, CATALOG_STEPS, STREAM_STEPS, SINK_STEPS, REBUILD_STEPS, VIEW_STEPS)
 
 Moment = Literal["before", "after"]
 Observer = Callable[[str, Moment], None]

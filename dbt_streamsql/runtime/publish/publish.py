@@ -7,7 +7,6 @@ rolls back. Both are idempotent: recovery runs them again after a crash in the m
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 from functools import cache, partial
 
 from py4j.protocol import Py4JError
@@ -23,7 +22,7 @@ from dbt_streamsql.runtime.core import definition_property
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
 from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.core.storage_errors import brief
-from dbt_streamsql.runtime.publish import openlineage, root_correction, state_tables
+from dbt_streamsql.runtime.publish import openlineage, root_correction, state_tables, together
 from dbt_streamsql.runtime.reads import published_views
 from dbt_streamsql.storage.iceberg import (
     files,
@@ -64,7 +63,9 @@ def roll_forward(
         also = {last} if last is not None else set[int]()
         return tags.moves(meta, store.id, needed.get(table, set()) | also)
 
-    for version in store.versions(barrier):
+    versions = store.versions(barrier)
+    together.publish(warehouse, [v for v in versions if v.table not in definitions], pinned)
+    for version in versions:
         job = definitions.get(version.table)
         if not version.to_publish:
             if version.mode == NOOP and job is not None:
@@ -351,10 +352,7 @@ def make_visible(
     if meta.lineage(meta.current, version.snapshot) is not None:
         return None
     try:
-        # The branch is done once its head is the head of main: both in one commit.
-        update_refs(
-            spark, table, replace(tagged, forward=version.branch, drop_branches=(version.branch,))
-        )
+        update_refs(spark, table, together.forward(version, tagged))
     except PySparkException as error:
         if "not an ancestor" not in str(error):
             raise

@@ -99,6 +99,9 @@ class IcebergTables(Protocol):
     def move(self, name: TableName, moves: RefUpdate) -> None:
         """See `refs.update_refs`; there is at least one move."""
 
+    def move_together(self, moves: Mapping[TableName, RefUpdate]) -> bool:
+        """See `refs.update_together`; there are several tables, all of one catalog."""
+
     def expire(self, name: TableName, snapshots: Sequence[int]) -> None:
         """See `table_maintenance.expire`; there is at least one."""
 
@@ -122,6 +125,10 @@ class IcebergTables(Protocol):
         """See `changed_rows.read`."""
 
     def newer_rows(self) -> NewerRows: ...
+
+    def purge(self, name: TableName, folder: str) -> None:
+        """Delete every file below a folder as the table's own files are deleted; only where no
+        `folders` reach it."""
 
     def newest_file(self, name: TableName) -> str:
         """The metadata file of an existing table, '' when its pointer cannot be swapped."""

@@ -40,6 +40,14 @@ def update_refs(spark: SparkSession, name: TableName, moves: RefUpdate) -> None:
     tables_of(spark).move(name, moves)
 
 
+def update_together(spark: SparkSession, moves: Mapping[TableName, RefUpdate]) -> bool:
+    """Apply the moves of several tables of one catalog in one commit, or none of them.
+
+    Returns False where the catalog cannot. Errors are those of the catalog.
+    """
+    return tables_of(spark).move_together(moves)
+
+
 def set_current(spark: SparkSession, name: TableName, snapshot: int) -> None:
     """Make a snapshot the current one of main, whether or not it is in main's history."""
     spark.sql(

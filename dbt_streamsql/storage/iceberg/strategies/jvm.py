@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg import gateway_work, pointer
-from dbt_streamsql.storage.iceberg.commits import row_delta
+from dbt_streamsql.storage.iceberg.commits import row_delta, transaction
 from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate
 from dbt_streamsql.storage.iceberg.commits.row_delta import RowDelta
 from dbt_streamsql.storage.iceberg.files import place
@@ -72,7 +72,11 @@ class JvmTables:
         return False  # Iceberg's catalog would have to ask as well
 
     def move(self, name: TableName, moves: RefUpdate) -> None:
-        move(java_table(self.spark, name), moves)
+        table = java_table(self.spark, name)
+        moved(table.refs(), table.manageSnapshots(), moves).commit()
+
+    def move_together(self, moves: Mapping[TableName, RefUpdate]) -> bool:
+        return transaction.commit(self.spark, moves, moved)
 
     def expire(self, name: TableName, snapshots: Sequence[int]) -> None:
         change = java_table(self.spark, name).expireSnapshots()
@@ -97,6 +101,9 @@ class JvmTables:
 
     def newer_rows(self) -> PlannedFiles:
         return PlannedFiles(self.spark)
+
+    def purge(self, name: TableName, folder: str) -> None:
+        java_table(self.spark, name).io().deletePrefix(f"{folder}/")
 
     def newest_file(self, name: TableName) -> str:
         return pointer.newest(self.spark, name)
@@ -154,10 +161,8 @@ class HadoopFolders:
             raise OSError(f"{old} cannot be renamed to {new}")
 
 
-def move(table: Any, moves: RefUpdate) -> None:
-    """Apply the moves of one table, Iceberg's own, in one commit."""
-    known = table.refs()
-    change = table.manageSnapshots()
+def moved(known: Any, change: Any, moves: RefUpdate) -> Any:
+    """An update of a table's refs, Iceberg's own, with the moves; `known`: the refs it has."""
     for branch, snapshot in moves.branches.items():
         make = change.replaceBranch if known.containsKey(branch) else change.createBranch
         change = make(branch, snapshot)
@@ -169,4 +174,4 @@ def move(table: Any, moves: RefUpdate) -> None:
         change = change.removeBranch(branch)
     for tag in moves.drop_tags:
         change = change.removeTag(tag)
-    change.commit()
+    return change

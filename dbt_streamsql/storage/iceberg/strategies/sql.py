@@ -88,6 +88,9 @@ class SqlTables:
             for ref in gone:
                 self.spark.sql(f"{alter} DROP {kind} IF EXISTS {quote(ref)}")
 
+    def move_together(self, _: Mapping[TableName, RefUpdate]) -> bool:
+        return False
+
     def expire(self, name: TableName, snapshots: Sequence[int]) -> None:
         ids = ", ".join(f"{int(snapshot)}L" for snapshot in snapshots)
         self.spark.sql(
@@ -110,6 +113,9 @@ class SqlTables:
 
     def newer_rows(self) -> AppendedRows:
         return AppendedRows(self.spark)
+
+    def purge(self, _: TableName, __: str) -> None:
+        """A statement has deleted the files of the table; others are the server's."""
 
     def newest_file(self, name: TableName) -> str:
         try:
