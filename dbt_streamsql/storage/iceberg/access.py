@@ -126,9 +126,11 @@ class IcebergTables(Protocol):
 
     def newer_rows(self) -> NewerRows: ...
 
-    def purge(self, name: TableName, folder: str) -> None:
-        """Delete every file below a folder as the table's own files are deleted; only where no
-        `folders` reach it."""
+    def purge(self, catalog: str, folder: str) -> None:
+        """Delete every file below a folder that only the catalog's own clients reach.
+
+        Error: OSError.
+        """
 
     def newest_file(self, name: TableName) -> str:
         """The metadata file of an existing table, '' when its pointer cannot be swapped."""

@@ -72,6 +72,17 @@ def size(spark: SparkSession, folder: str) -> tuple[int, int] | None:
     return tables_of(spark).folders.size(folder)
 
 
+def purge_folder(spark: SparkSession, catalog: str, path: str) -> None:
+    """Delete a folder that this warehouse wrote, in the catalog's object store, too.
+
+    Error: OSError.
+    """
+    if reaches(spark, path):
+        delete_folder(spark, path)
+    else:
+        tables_of(spark).purge(catalog, path)
+
+
 def delete_folder(spark: SparkSession, path: str) -> None:
     """Delete a folder that this warehouse wrote; over Spark Connect only a local one.
 

@@ -102,15 +102,12 @@ class IcebergStagedTable:
         if self._published(spark):
             _drop_entry(spark, self.at)
             return
-        beside = bool(self.folder) and files.reaches(spark, self.folder)
         if self.base:
-            if not beside:
-                tables_of(spark).purge(self.at, self.folder)
             _drop_entry(spark, self.at)
         else:
             staging.drop_table(spark, self.at)
-        if beside:
-            files.delete_folder(spark, self.folder)
+        if self.folder:
+            files.purge_folder(spark, self.at.catalog, self.folder)
 
     @property
     def _own(self) -> Mapping[str, str]:

@@ -113,3 +113,35 @@ print("all right")
 
 def test_views_over_views_changelogs_revisions_and_garbage_need_no_other_files(tmp_path):
     assert "all right" in told(tmp_path, WHOLE)
+
+
+ATOMIC = """
+from dbt_streamsql.quoting import TableName
+from dbt_streamsql.runtime.publish.plain_tables import Build
+from dbt_streamsql.storage.staged_table import TableSpec
+
+def files():
+    return {found["Key"] for found in store.client("s3").list_objects_v2(Bucket=BUCKET)["Contents"]}
+
+spark.sql("CREATE NAMESPACE lake.s")
+spec = TableSpec(TableName.parse("lake.s.t"))
+engine.create_table_as(Build(spec, "SELECT 1 AS id"))
+engine.create_table_as(Build(spec, "SELECT 2 AS id"))
+before = files()
+fails = "SELECT CASE WHEN id = 3 THEN raise_error('bad row') ELSE id END AS id FROM range(0, 4, 1, 4)"
+for name in ("t", "new"):
+    try:
+        engine.create_table_as(Build(TableSpec(TableName.parse(f"lake.s.{name}")), fails))
+    except Exception as error:
+        assert "bad row" in str(error), error
+    else:
+        raise AssertionError("it did not fail")
+assert spark.sql("SELECT id FROM lake.s.t").collect() == [(2,)]
+assert files() == before, files() - before
+assert engine.sweep() == 0
+print("all right")
+"""
+
+
+def test_a_table_whose_query_fails_stays_as_it_was_and_leaves_no_files(tmp_path):
+    assert "all right" in told(tmp_path, ATOMIC)

@@ -25,7 +25,7 @@ from dbt_streamsql.storage.iceberg.scans import changed_rows, file_rows
 from dbt_streamsql.storage.iceberg.scans.changes import Change
 from dbt_streamsql.storage.iceberg.scans.file_rows import FileRows
 from dbt_streamsql.storage.iceberg.scans.planned_files import PlannedFiles
-from dbt_streamsql.storage.java import items, java_class, java_table
+from dbt_streamsql.storage.java import file_io, items, java_class, java_table
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,11 @@ class JvmTables:
     def newer_rows(self) -> PlannedFiles:
         return PlannedFiles(self.spark)
 
-    def purge(self, name: TableName, folder: str) -> None:
-        java_table(self.spark, name).io().deletePrefix(f"{folder}/")
+    def purge(self, catalog: str, folder: str) -> None:
+        try:
+            file_io(self.spark, catalog).deletePrefix(f"{folder}/")
+        except Py4JError as error:
+            raise OSError(f"{folder} cannot be deleted") from error
 
     def newest_file(self, name: TableName) -> str:
         return pointer.newest(self.spark, name)

@@ -114,7 +114,7 @@ class SqlTables:
     def newer_rows(self) -> AppendedRows:
         return AppendedRows(self.spark)
 
-    def purge(self, _: TableName, __: str) -> None:
+    def purge(self, _: str, __: str) -> None:
         """A statement has deleted the files of the table; others are the server's."""
 
     def newest_file(self, name: TableName) -> str:
