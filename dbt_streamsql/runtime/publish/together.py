@@ -1,8 +1,8 @@
 """The changed tables of a barrier, published in one commit of the catalog.
 
-MetaService makes a barrier visible at once to whoever asks it. A catalog with transactions does so
-for engines that know nothing of barriers. It is an addition: what is left undone here, and what a
-dead process left, is published table by table.
+MetaService makes a barrier visible at once to readers that ask it. A catalog with transactions
+does so for engines that know nothing of barriers. It is an addition: what is left undone here, and
+what a dead process left, is published table by table.
 """
 
 from __future__ import annotations

@@ -28,11 +28,11 @@ _REST = "org.apache.iceberg.rest.RESTCatalog"
 def commit(
     spark: SparkSession,
     moves: Mapping[TableName, RefUpdate],
-    moved: Callable[[Any, Any, RefUpdate], Any],
+    with_moves: Callable[[Any, Any, RefUpdate], Any],
 ) -> bool:
     """Apply all moves of one catalog's tables, or none; False where the catalog has no
-    transactions. `moved` adds a table's moves to an update of its refs, of which it gets the known
-    ones."""
+    transactions. `with_moves` adds a table's moves to an update of its refs; it also gets those
+    that there are."""
     catalog = java_catalog(spark, next(iter(moves)).catalog)
     if not instance_of(spark, catalog, _REST):
         return False
@@ -41,7 +41,7 @@ def commit(
     for name, update in moves.items():
         table = java_table(spark, name)
         changed = table.newTransaction()
-        moved(table.refs(), changed.manageSnapshots(), update).commit()
+        with_moves(table.refs(), changed.manageSnapshots(), update).commit()
         states = changed.startMetadata(), changed.currentMetadata()
         commits.add(of.create(java_identifier(spark, name), *states))
     catalog.commitTransaction(commits)

@@ -72,11 +72,10 @@ class JvmTables:
         return False  # Iceberg's catalog would have to ask as well
 
     def move(self, name: TableName, moves: RefUpdate) -> None:
-        table = java_table(self.spark, name)
-        moved(table.refs(), table.manageSnapshots(), moves).commit()
+        move(java_table(self.spark, name), moves)
 
     def move_together(self, moves: Mapping[TableName, RefUpdate]) -> bool:
-        return transaction.commit(self.spark, moves, moved)
+        return transaction.commit(self.spark, moves, with_moves)
 
     def expire(self, name: TableName, snapshots: Sequence[int]) -> None:
         change = java_table(self.spark, name).expireSnapshots()
@@ -164,7 +163,12 @@ class HadoopFolders:
             raise OSError(f"{old} cannot be renamed to {new}")
 
 
-def moved(known: Any, change: Any, moves: RefUpdate) -> Any:
+def move(table: Any, moves: RefUpdate) -> None:
+    """Apply the moves of one table, Iceberg's own, in one commit."""
+    with_moves(table.refs(), table.manageSnapshots(), moves).commit()
+
+
+def with_moves(known: Any, change: Any, moves: RefUpdate) -> Any:
     """An update of a table's refs, Iceberg's own, with the moves; `known`: the refs it has."""
     for branch, snapshot in moves.branches.items():
         make = change.replaceBranch if known.containsKey(branch) else change.createBranch
