@@ -25,7 +25,7 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import check_name, quote
 from dbt_streamsql.runtime.spark import jars, native
 from dbt_streamsql.runtime.spark.java import find_java, launch_home
-from dbt_streamsql.runtime.spark.pinned_jars import Jar
+from dbt_streamsql.runtime.spark.pinned_jars import NOT_OVER_SQLITE, Jar
 from dbt_streamsql.storage.conf import to_carry
 from dbt_streamsql.storage.iceberg import caching_io
 from dbt_streamsql.storage.java import is_connect
@@ -117,12 +117,21 @@ class SessionSettings:
             problem = f"`native` is not possible: {why}"
         elif self.method != "connect" and not self.warehouse:
             problem = f"`method: {self.method}` needs a `warehouse`"
+        elif self.method != "connect" and not self.has_own_catalog and self._is_stuck_on_sqlite():
+            problem = (
+                f"Iceberg {self.iceberg or 'of STREAMSQL_ICEBERG'} needs a catalog of your own "
+                "(`catalog_properties`): it does not see changes of a SQLite catalog"
+            )
         elif "://" in self.warehouse and not self.has_own_catalog:
             problem = (
                 "a `warehouse` URI needs `catalog_properties` (type, uri): SQLite is a local file"
             )
         if problem:
             raise StreamSqlError("CONFIG_INVALID", problem)
+
+    def _is_stuck_on_sqlite(self) -> bool:
+        version = jars.chosen(self.iceberg)
+        return version is not None and version.version in NOT_OVER_SQLITE
 
     @property
     def has_own_catalog(self) -> bool:

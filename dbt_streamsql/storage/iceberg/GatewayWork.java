@@ -49,7 +49,6 @@ import org.apache.iceberg.shaded.org.apache.parquet.conf.PlainParquetConfigurati
 import org.apache.iceberg.shaded.org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.iceberg.spark.ScanTaskSetManager;
 import org.apache.iceberg.spark.Spark3Util;
-import org.apache.iceberg.spark.source.SparkRewriteTable;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.sql.classic.Dataset;
@@ -350,7 +349,7 @@ public class GatewayWork {
         }
         ScanTaskSetManager.get().stageTasks(table, view, tasks);
         DataSourceV2Relation relation = DataSourceV2Relation.create(
-                new Staged(new SparkRewriteTable(table, view)),
+                new Marked(staged(table, view)),
                 scala.Option.empty(), scala.Option.empty());
         Dataset.ofRows((SparkSession) session, relation).createOrReplaceTempView(view);
         long bytes = 0;
@@ -369,11 +368,57 @@ public class GatewayWork {
         ((SparkSession) session).catalog().dropTempView(marked);
     }
 
-    /** Staged files, whose rows also show where they are and whether they are deleted. */
-    public static final class Staged implements SupportsRead {
-        private final SparkRewriteTable files;
+    /** The files that are staged under an id, as a table of Spark's connector API. */
+    public SupportsRead staged(Table table, String id) throws Exception {
+        ClassLoader loader = Table.class.getClassLoader();
+        String source = "org.apache.iceberg.spark.source.";
+        try {
+            return (SupportsRead) Class.forName(source + "SparkRewriteTable", true, loader)
+                    .getConstructor(new Class[] {Table.class, String.class})
+                    .newInstance(new Object[] {table, id});
+        } catch (ClassNotFoundException ofSpark40) {
+            return new ByOption(
+                    (SupportsRead) Class.forName(source + "SparkTable", true, loader)
+                            .getConstructor(new Class[] {Table.class, Boolean.TYPE})
+                            .newInstance(new Object[] {table, Boolean.FALSE}),
+                    id);
+        }
+    }
 
-        public Staged(SparkRewriteTable files) {
+    /** Staged files where Iceberg takes their id as an option of the read. */
+    public static final class ByOption implements SupportsRead {
+        private final SupportsRead files;
+        private final String id;
+
+        public ByOption(SupportsRead files, String id) {
+            this.files = files;
+            this.id = id;
+        }
+
+        public String name() {
+            return files.name();
+        }
+
+        public StructType schema() {
+            return files.schema();
+        }
+
+        public java.util.Set capabilities() {
+            return files.capabilities();
+        }
+
+        public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+            Map<String, String> own = new HashMap<String, String>(options.asCaseSensitiveMap());
+            own.put("scan-task-set-id", id);
+            return files.newScanBuilder(new CaseInsensitiveStringMap(own));
+        }
+    }
+
+    /** Staged files, whose rows also show where they are and whether they are deleted. */
+    public static final class Marked implements SupportsRead {
+        private final SupportsRead files;
+
+        public Marked(SupportsRead files) {
             this.files = files;
         }
 

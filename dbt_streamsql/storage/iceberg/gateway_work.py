@@ -153,6 +153,11 @@ def unstage_changed(spark: SparkSession, name: TableName, fresh: str, marked: st
     _work(spark).unstage(_session(spark), name.sql, fresh, marked)
 
 
+def staged(spark: SparkSession, table: Any, key: str) -> Any:
+    """The files that are staged under a key, as a table of Spark's connector API."""
+    return _work(spark).staged(table, key)
+
+
 def jobs_of(spark: SparkSession, group: str) -> tuple[int, int]:
     """The Spark jobs that a group has started, and the bytes of input that their stages read."""
     context: Any = spark.sparkContext._jsc

@@ -71,8 +71,7 @@ class PlannedFiles:
         kept = java_class(self.spark, "java.util.ArrayList")(newer)
         task_sets(self.spark).stageTasks(files.table, own, kept)
         self._staged.append((files.table, own))
-        table = java_class(self.spark, "org.apache.iceberg.spark.source.SparkRewriteTable")
-        return frame_of(self.spark, table(files.table, own))
+        return frame_of(self.spark, gateway_work.staged(self.spark, files.table, own))
 
     def appended(self, _: TableName, __: Change) -> None:
         """A change reads the new rows with its own SQL."""
