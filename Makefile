@@ -22,7 +22,7 @@ WHAT ?= view replace wear warm dag
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install check format unit test processes nightly browser property mutants suites differential simulate kills chaos isolation injections conformance bench bench-ivm demo newcomer release docs services openapi classes clean
+.PHONY: help install check format unit test processes nightly browser property mutants suites differential simulate kills chaos isolation injections conformance bench bench-ivm platforms versions demo newcomer release docs services openapi classes clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -51,6 +51,12 @@ test: ## everything a change must pass with an embedded Spark, in 20 minutes; SL
 
 processes: install classes ## what starts processes: kills, warm engine, Connect, cluster, metastores, PostgreSQL, Delta, browser
 	@SLICE=$(TURN) $(TIMED) processes $(PYTEST) -m processes --tier processes $(PARALLEL) $(ARGS)
+
+platforms: install classes ## a project of seven models on S3 with Glue, a database and REST: seconds and requests of each run
+	$(PYTEST) -s -m '' tests/functional/dbt/test_platforms.py $(ARGS)
+
+versions: install classes ## a share of the tests with Spark 4.0 and with Iceberg 1.11; ARGS='--only 4.0.2' picks a set
+	$(BIN)/python scripts/versions.py $(ARGS)
 
 nightly: install classes ## all campaigns of tests/campaigns.yml in full; ARGS='--only simulate --only chaos'
 	@$(BIN)/python -m tests.nightly $(ARGS)
