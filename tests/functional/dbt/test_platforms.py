@@ -15,7 +15,14 @@ import psycopg
 import pytest
 import yaml
 
-from tests.support import dbt_processes, object_store, platform_project, postgres, rest_catalog
+from tests.support import (
+    dbt_processes,
+    object_store,
+    platform_project,
+    postgres,
+    rest_catalog,
+    spark_servers,
+)
 from tests.support.object_store import BUCKET, CREDENTIALS, REGION, ObjectStore
 
 pytestmark = pytest.mark.processes
@@ -87,8 +94,19 @@ def rest(folder: Path, store: ObjectStore) -> Iterator[dict[str, Any]]:
         yield profile
 
 
-PLATFORMS = {"local": local, "glue": glue, "database": database, "rest": rest}
-SIMPLE = dict.fromkeys(PLATFORMS, ()) | {"glue": ("--vars", "simple: ephemeral")}
+@contextmanager
+def cluster(folder: Path, store: ObjectStore) -> Iterator[dict[str, Any]]:
+    at = folder / "cluster"
+    at.mkdir()
+    with glue(folder, store) as profile, spark_servers.cluster(at) as master:
+        profile["warehouse"] = f"s3://{BUCKET}/cluster"
+        yield {**profile, "method": "cluster", "master": master}
+
+
+PLATFORMS = {"local": local, "glue": glue, "database": database, "rest": rest, "cluster": cluster}
+SIMPLE = dict.fromkeys(PLATFORMS, ()) | dict.fromkeys(
+    ("glue", "cluster"), ("--vars", "simple: ephemeral")
+)
 """Glue stores no views."""
 
 
