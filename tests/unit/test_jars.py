@@ -118,6 +118,14 @@ def test_the_cache_folder_can_be_chosen(monkeypatch, tmp_path):
     assert jars.cache_folder() == tmp_path
 
 
+def test_the_clients_of_aws_are_those_of_icebergs_version():
+    for name in ("s3", "glue"):
+        assert [jar.version for jar in jars.connector_jars(name, "1.11.0")] == ["1.11.0"]
+        assert jars.connector_jars(name, jars.PROVIDED) == ()
+    both = jars.wanted(("s3", "glue"))
+    assert len([jar for jar in both if jar.artifact == "iceberg-aws-bundle"]) == 1
+
+
 PINNED = [
     *jars.embedded_jars(),
     *(jar for tested in pinned.ICEBERG.values() for each in tested for jar in each),

@@ -10,6 +10,7 @@ import pytest
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.spark import connect, jars, session
 from dbt_streamsql.runtime.spark.session import SessionSettings
+from dbt_streamsql.storage.iceberg.caching_io import BEHIND, BYTES, CLASS, RESOLVING
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +62,46 @@ def test_the_connectors_of_the_profile_come_with_the_other_jars(tmp_path, monkey
         assert part in path
     with pytest.raises(StreamSqlError, match="pulsar, not one of avro, delta"):
         SessionSettings(warehouse=str(tmp_path), connectors=("pulsar",))
+
+
+def test_a_catalog_with_files_elsewhere_keeps_small_ones_in_memory(tmp_path):
+    def io_of(**given):
+        made = session.catalog_settings(SessionSettings(**given))
+        prefix = "spark.sql.catalog.lake."
+        return {key: made.get(prefix + key) for key in ("type", "warehouse", "io-impl", BEHIND)}
+
+    jdbc = {"type": "jdbc", "uri": "jdbc:postgresql://db/catalog"}
+    found = io_of(warehouse="s3://b/w", catalog_properties=jdbc)
+    assert (found["io-impl"], found[BEHIND]) == (CLASS, RESOLVING)
+    mine = io_of(warehouse="s3://b/w", catalog_properties={**jdbc, "io-impl": "my.IO"})
+    assert (mine["io-impl"], mine[BEHIND]) == (CLASS, "my.IO")
+    off = io_of(warehouse="s3://b/w", catalog_properties={**jdbc, BYTES: "0"})
+    assert (off["io-impl"], off[BEHIND]) == (RESOLVING, None)
+    glue = io_of(warehouse="s3://b/w", connectors=("glue",))
+    assert (glue["type"], glue["io-impl"]) == ("glue", CLASS)
+    rest = io_of(
+        warehouse=str(tmp_path), catalog_properties={"type": "rest", "uri": "https://catalog"}
+    )
+    assert rest["warehouse"] is None
+    assert rest["io-impl"] == CLASS
+    assert io_of(warehouse=str(tmp_path))["io-impl"] is None
+    # The class would have to be on the server.
+    there = io_of(method="connect", host="h", warehouse="s3://b/w", catalog_properties=jdbc)
+    assert there["io-impl"] is None
+
+
+def test_delta_comes_with_its_extension_and_catalog(tmp_path):
+    made = session.start_settings(SessionSettings(warehouse=str(tmp_path), connectors=("delta",)))
+    assert made["spark.sql.extensions"].endswith("DeltaSparkSessionExtension")
+    assert made["spark.sql.catalog.spark_catalog"].endswith("DeltaCatalog")
+
+
+def test_iceberg_1_10_needs_another_catalog_than_sqlite(tmp_path, monkeypatch):
+    monkeypatch.setattr(jars, "spark_version", lambda: "4.0")
+    monkeypatch.setenv("STREAMSQL_ICEBERG", "1.10.1")
+    with pytest.raises(StreamSqlError, match="needs a catalog of your own"):
+        SessionSettings(warehouse=str(tmp_path))
+    SessionSettings(warehouse="s3://b/w", connectors=("glue",))
 
 
 def test_an_embedded_session_is_quiet_and_stays_on_loopback(tmp_path):

@@ -11,10 +11,6 @@ import java.util.Map;
 import java.util.function.Function;
 import java.util.regex.Pattern;
 
-import com.github.benmanes.caffeine.cache.Cache;
-import com.github.benmanes.caffeine.cache.Caffeine;
-import com.github.benmanes.caffeine.cache.Weigher;
-
 import org.apache.hadoop.conf.Configuration;
 import org.apache.iceberg.hadoop.HadoopConfigurable;
 import org.apache.iceberg.inmemory.InMemoryInputFile;
@@ -27,6 +23,9 @@ import org.apache.iceberg.io.SeekableInputStream;
 import org.apache.iceberg.io.SupportsBulkOperations;
 import org.apache.iceberg.io.SupportsPrefixOperations;
 import org.apache.iceberg.io.SupportsStorageCredentials;
+import org.apache.iceberg.shaded.com.github.benmanes.caffeine.cache.Cache;
+import org.apache.iceberg.shaded.com.github.benmanes.caffeine.cache.Caffeine;
+import org.apache.iceberg.shaded.com.github.benmanes.caffeine.cache.Weigher;
 import org.apache.spark.SparkEnv;
 
 /**
