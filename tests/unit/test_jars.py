@@ -120,7 +120,8 @@ def test_the_cache_folder_can_be_chosen(monkeypatch, tmp_path):
 
 def test_the_clients_of_aws_are_those_of_icebergs_version():
     for name in ("s3", "glue"):
-        assert [jar.version for jar in jars.connector_jars(name, "1.11.0")] == ["1.11.0"]
+        found = {jar.artifact: jar.version for jar in jars.connector_jars(name, "1.11.0")}
+        assert found["iceberg-aws-bundle"] == "1.11.0"
         assert jars.connector_jars(name, jars.PROVIDED) == ()
     both = jars.wanted(("s3", "glue"))
     assert len([jar for jar in both if jar.artifact == "iceberg-aws-bundle"]) == 1
@@ -128,10 +129,11 @@ def test_the_clients_of_aws_are_those_of_icebergs_version():
 
 PINNED = [
     *jars.embedded_jars(),
-    *(jar for tested in pinned.ICEBERG.values() for each in tested for jar in each),
+    *(jar for tested in pinned.ICEBERG.values() for each in tested for jar in each.aws),
+    *(each.runtime for tested in pinned.ICEBERG.values() for each in tested),
     *(jar for name in jars.CONNECTORS for jar in jars.connector_jars(name)),
     *(jar for each in (pinned.KAFKA, pinned.DELTA) for of in each.values() for jar in of),
-    *(jar for each in (pinned.AVRO, pinned.NATIVE) for jar in each.values()),
+    *(jar for each in (pinned.AVRO, pinned.NATIVE, pinned.HADOOP_AWS) for jar in each.values()),
 ]
 
 

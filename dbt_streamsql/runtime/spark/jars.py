@@ -90,7 +90,7 @@ def connector_jars(name: str, iceberg: str = "") -> tuple[Jar, ...]:
     spark = spark_version()
     if name in ("s3", "glue"):
         version = chosen(iceberg)
-        return (version.aws,) if version else ()
+        return (*version.aws, pinned.HADOOP_AWS[spark]) if version else ()
     known: dict[str, tuple[Jar, ...]] = {
         "avro": (pinned.AVRO[spark],),
         "delta": pinned.DELTA[spark],

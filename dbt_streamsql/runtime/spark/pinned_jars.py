@@ -35,21 +35,49 @@ class Iceberg(NamedTuple):
     """A version of Iceberg for one Spark: its runtime, and the AWS clients that belong to it."""
 
     runtime: Jar
-    aws: Jar
+    aws: tuple[Jar, ...]
 
     @property
     def version(self) -> str:
         return self.runtime.version
 
 
+def _sdk(artifact: str, version: str, sha256: str) -> Jar:
+    return Jar("software.amazon.awssdk", artifact, version, sha256)
+
+
+def _bundle(version: str, sha256: str) -> Jar:
+    return Jar("org.apache.iceberg", "iceberg-aws-bundle", version, sha256)
+
+
 _AWS = {
-    version: Jar("org.apache.iceberg", "iceberg-aws-bundle", version, sha256)
-    for version, sha256 in (
-        ("1.12.0", "dd7e49ffa4ac9b215bed846581991259e3aec9bb2fa08d6cec029c46cd66d957"),
-        ("1.11.0", "38f01da7e96850cdd05e6616d758b77b43314b712a8808e3f9a824d56976162f"),
-        ("1.10.1", "86bf20892ea5b4c17688f19b075399885f6aa5303f6b2dc9f491e76ceef9633b"),
-    )
+    "1.12.0": (
+        _bundle("1.12.0", "dd7e49ffa4ac9b215bed846581991259e3aec9bb2fa08d6cec029c46cd66d957"),
+        _sdk(
+            *("s3-transfer-manager", "2.54.17"),
+            "7bef0ea4efd5e0860bab63e08317040951edb51b72a5be734284c28b8324ab87",
+        ),
+        _sdk(
+            *("apache-client", "2.54.17"),
+            "0b00ae3d55c3d1213ca47b5651dc4c2a0080fc9b6192dde3d53c3da6c1811bcb",
+        ),
+    ),
+    "1.11.0": (
+        _bundle("1.11.0", "38f01da7e96850cdd05e6616d758b77b43314b712a8808e3f9a824d56976162f"),
+        _sdk(
+            *("s3-transfer-manager", "2.44.4"),
+            "dbcad736b19f6eb8471f9edf027d9fffe994228f25f415894efd01fd80cb6c02",
+        ),
+    ),
+    "1.10.1": (
+        _bundle("1.10.1", "86bf20892ea5b4c17688f19b075399885f6aa5303f6b2dc9f491e76ceef9633b"),
+        _sdk(
+            *("s3-transfer-manager", "2.33.0"),
+            "bebdf9c498828b8b07117887bf5fb9caa380a67f8406fa7598469e9b5c54cc43",
+        ),
+    ),
 }
+"""Iceberg's bundle, and what Hadoop's clients want of the same SDK in addition."""
 
 
 def _iceberg(spark: str, version: str, sha256: str) -> Iceberg:
@@ -99,6 +127,15 @@ LOCAL_FILES = Jar(
 )
 """Hadoop's local file system without its shell: the original starts a `chmod` process for every
 file, which is most of what a small commit costs."""
+
+HADOOP_AWS = {
+    spark: Jar("org.apache.hadoop", "hadoop-aws", version, sha256)
+    for spark, version, sha256 in (
+        ("4.1", "3.4.2", "d2d24e6b715b5656b9d238bf13b6682a07e2004dd36aad74a73aeb854319f4d9"),
+        ("4.0", "3.4.1", "01334a07e179cae2b7e251f24857f11e3759108c9d6a79dcbe362a4295227da2"),
+    )
+}
+"""Hadoop's S3 file system, of the Hadoop in that Spark: for `s3a://`."""
 
 _DELTA_STORAGE = Jar(
     "io.delta",

@@ -42,6 +42,14 @@ CATALOG_KEYS = frozenset({"type", "catalog-impl", "uri"})
 
 _ICEBERG_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 _ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+_S3A = {
+    "s3.endpoint": "fs.s3a.endpoint",
+    "s3.path-style-access": "fs.s3a.path.style.access",
+    "s3.access-key-id": "fs.s3a.access.key",
+    "s3.secret-access-key": "fs.s3a.secret.key",
+    "s3.session-token": "fs.s3a.session.token",
+}
+"""What Hadoop calls the properties of Iceberg's S3 clients."""
 _DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _GIB = 1 << 30
@@ -292,6 +300,7 @@ def start_settings(settings: SessionSettings) -> dict[str, str]:
         ours["spark.hadoop.fs.file.impl"] = _LOCAL_FILES
     else:
         ours["spark.jars"] = ",".join(files)  # the executors need them too
+    ours |= _s3a(settings)
     if settings.native:
         ours |= native.settings(_driver_memory())
     if "delta" in settings.connectors:
@@ -303,6 +312,14 @@ def start_settings(settings: SessionSettings) -> dict[str, str]:
         separator = _APPENDED.get(key)
         ours[key] = f"{ours[key]}{separator}{value}" if separator and key in ours else value
     return ours
+
+
+def _s3a(settings: SessionSettings) -> dict[str, str]:
+    """Hadoop's clients reach the store that Iceberg's reach."""
+    own = settings.catalog_properties
+    if not {"s3", "glue"} & set(settings.connectors):
+        return {}
+    return {f"spark.hadoop.{to}": own[key] for key, to in _S3A.items() if key in own}
 
 
 def _classic(settings: SessionSettings) -> SparkSession:

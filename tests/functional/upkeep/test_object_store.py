@@ -145,3 +145,30 @@ print("all right")
 
 def test_a_table_whose_query_fails_stays_as_it_was_and_leaves_no_files(tmp_path):
     assert "all right" in told(tmp_path, ATOMIC)
+
+
+ARRIVING = """
+def put(number, text):
+    store.client("s3").put_object(
+        Bucket=BUCKET, Key=f"landing/orders/{number}.json", Body=text.encode())
+
+spark.sql("CREATE NAMESPACE lake.s")
+put(1, '{"id": 1, "n": 5}')
+source = {
+    "connector": "files", "format": "json", "schema": "id INT, n INT",
+    "options": {"path": f"s3a://{BUCKET}/landing/orders"},
+}
+engine.create_streaming_table("lake.s.orders", "SELECT id, n FROM lake.raw.landed", stream="lake.raw.landed",
+                              source=source, key=["id"], sequence_by="n")
+engine.create_materialized_view("lake.s.total", "SELECT sum(n) AS n FROM lake.s.orders")
+put(2, '{"id": 1, "n": 6}' + chr(10) + '{"id": 2, "n": 1}')
+engine.advance()
+engine.advance()
+assert sorted(map(tuple, spark.table("lake.s.orders").select("id", "n").collect())) == [(1, 6), (2, 1)]
+assert engine.verify("lake.s.total") == []
+print("all right")
+"""
+
+
+def test_a_stream_reads_files_that_arrive_in_the_same_store(tmp_path):
+    assert "all right" in told(tmp_path, ARRIVING)

@@ -115,7 +115,8 @@ def test_a_small_view_in_many_files_is_written_anew(engine, schema, tune):
     make(engine, schema, "SELECT k FROM lake.{schema}.base")
     for number in range(4):
         engine.spark.sql(f"DELETE FROM lake.{schema}.base WHERE k = {number + 1}")
-        engine.spark.sql(f"INSERT INTO lake.{schema}.base (k) VALUES ({1000 + number})")
+        new = EVERY_TYPE.replace("range(1, 200)", f"range({1000 + number}, {1001 + number})")
+        engine.spark.sql(f"INSERT INTO lake.{schema}.base {new}")
         advance(engine, schema)
     assert engine.verify(f"lake.{schema}.v") == []
     assert engine.spark.sql(f"SELECT count(*) FROM lake.{schema}.v.files").collect()[0][0] <= 4

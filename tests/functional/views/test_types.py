@@ -16,7 +16,7 @@ QUERY = """
         timestamp_ntz '2026-03-29 02:30:00.654321' as wall_clock,
         cast('NaN' as double) as no_number,
         x'00ff10' as bytes,
-        'a''b\\\\c — é' as text,
+        'a\\'b\\\\c — é' as text,
         named_struct('a', 1, 'b', array(named_struct('c', cast(1.5 as decimal(5, 2)), 'd', null))) as nested,
         map('k', array(1, null), 'l', null) as keyed
 """

@@ -11,6 +11,7 @@ of barriers and files.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -206,6 +207,8 @@ class FileStream:
         if folder is None and self.table:
             name = TableName.parse(self.table)
             root = warehouse_of(spark, name.catalog)
+            # Lists are written by Hadoop, which knows S3 by another scheme than Iceberg.
+            root = re.sub("^s3://", "s3a://", root)
             folder = f"{root.rstrip('/')}/_streams/{name.schema}.{name.table}" if root else None
         if folder is None:
             raise StreamSqlError(
