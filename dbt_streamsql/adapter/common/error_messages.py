@@ -39,6 +39,8 @@ _HINTS = (
         "a view is not supported by catalog",
         "this catalog has no views: use `ephemeral` or `table`",
     ),
+    ('No FileSystem for scheme "s3', "add `connectors: [s3]` to the profile (docs/platforms.md)"),
+    ("S3AFileSystem not found", "add `connectors: [s3]` to the profile (docs/platforms.md)"),
     ("No space left", "free some disk space; the table is unchanged"),
     ("Read-only file system", "make the `warehouse` folder writable for the user who runs dbt"),
     ("Permission denied", "make the `warehouse` folder writable for the user who runs dbt"),
