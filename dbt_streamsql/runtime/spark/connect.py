@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.runtime.spark import versions
 from dbt_streamsql.storage.conf import to_carry
 from dbt_streamsql.storage.iceberg import sqlite_catalog
 
@@ -63,6 +64,11 @@ def open_remote(settings: SessionSettings, wanted: Mapping[str, str]) -> SparkSe
             given=_told(error, settings.token),
             hint="check `host`, `port`, `token`, and that the server is running",
         ) from error
+    try:
+        versions.check(session)
+    except StreamSqlError:
+        release(session)
+        raise
     _be_patient(session, retries=3 if settings.host in LOOPBACK else 8)
     try:
         _set_all(session, wanted)

@@ -23,7 +23,7 @@ from tenacity import Retrying, stop_after_attempt, wait_incrementing
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import check_name, quote
-from dbt_streamsql.runtime.spark import jars, native
+from dbt_streamsql.runtime.spark import jars, native, versions
 from dbt_streamsql.runtime.spark.java import find_java, launch_home
 from dbt_streamsql.runtime.spark.pinned_jars import NOT_OVER_SQLITE, Jar
 from dbt_streamsql.storage.conf import to_carry
@@ -176,6 +176,7 @@ def open_session(settings: SessionSettings) -> SparkSession:
             session = _classic(settings)
             _define_io(session, catalog_settings(settings))
             _prepare_catalog(session, settings)
+            versions.check(session)
         _keep_values(session)
         return session
 
