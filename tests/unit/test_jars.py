@@ -127,13 +127,27 @@ def test_the_clients_of_aws_are_those_of_icebergs_version():
     assert len([jar for jar in both if jar.artifact == "iceberg-aws-bundle"]) == 1
 
 
+def test_a_connector_without_a_jar_for_the_spark_that_is_found_is_refused(monkeypatch):
+    monkeypatch.setattr(jars, "spark_version", lambda: "4.9")
+    with pytest.raises(StreamSqlError, match="`kafka` for this Spark") as refused:
+        jars.wanted(("kafka", "postgres"), iceberg=jars.PROVIDED)
+    assert refused.value.code == "CONFIG_INVALID"
+    found = jars.wanted(("postgres", "s3"), iceberg=jars.PROVIDED)
+    assert [jar.artifact for jar in found][-1] == "postgresql"
+
+
 PINNED = [
     *jars.embedded_jars(),
     *(jar for tested in pinned.ICEBERG.values() for each in tested for jar in each.aws),
     *(each.runtime for tested in pinned.ICEBERG.values() for each in tested),
     *(jar for name in jars.CONNECTORS for jar in jars.connector_jars(name)),
-    *(jar for each in (pinned.KAFKA, pinned.DELTA) for of in each.values() for jar in of),
-    *(jar for each in (pinned.AVRO, pinned.NATIVE, pinned.HADOOP_AWS) for jar in each.values()),
+    *(
+        jar
+        for each in (pinned.AVRO, pinned.KAFKA, pinned.DELTA)
+        for of in each.values()
+        for jar in of
+    ),
+    *(jar for each in (pinned.NATIVE, pinned.HADOOP_AWS) for jar in each.values()),
 ]
 
 

@@ -22,6 +22,9 @@ from dbt_streamsql.storage.iceberg import metadata
 from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate, update_together
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
+_REFUSALS = ("UnsupportedOperation", "Forbidden", "NotFound", "NoSuch", "BadRequest")
+"""Answers of a server that has no transactions, or has none for this user."""
+
 
 def publish(
     warehouse: Warehouse,
@@ -33,7 +36,8 @@ def publish(
     It is for readers that know no barriers; what it leaves, is published table by table.
     """
     spark, catalog = warehouse.sessions.main, warehouse.catalog
-    if spark.conf.get(f"spark.sql.catalog.{catalog}.type", "") != "rest":
+    rest = spark.conf.get(f"spark.sql.catalog.{catalog}.type", "") == "rest"
+    if not rest or warehouse.one_by_one:
         return
     moves = {}
     for version in versions:
@@ -50,6 +54,8 @@ def publish(
                 return
     except (PySparkException, Py4JError) as error:
         log.warning("the catalog did not commit %s tables at once: %s", len(moves), brief(error))
+        # Not after a conflict with another writer: the next barrier may have none.
+        warehouse.one_by_one = any(sign in str(error) for sign in _REFUSALS)
 
 
 def _is_ahead(version: TableVersion, meta: Metadata) -> bool:

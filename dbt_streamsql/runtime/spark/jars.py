@@ -91,13 +91,18 @@ def connector_jars(name: str, iceberg: str = "") -> tuple[Jar, ...]:
     if name in ("s3", "glue"):
         version = chosen(iceberg)
         return (*version.aws, pinned.HADOOP_AWS[spark]) if version else ()
-    known: dict[str, tuple[Jar, ...]] = {
-        "avro": (pinned.AVRO[spark],),
-        "delta": pinned.DELTA[spark],
-        "kafka": pinned.KAFKA[spark],
-        "postgres": (pinned.POSTGRES,),
-    }
-    return known[name]
+    if name == "postgres":
+        return (pinned.POSTGRES,)
+    found = {"avro": pinned.AVRO, "delta": pinned.DELTA, "kafka": pinned.KAFKA}[name].get(spark)
+    if found is None:
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            f"there is no tested jar of the connector `{name}` for this Spark",
+            given=f"Spark {spark}",
+            allowed=f"Spark {', '.join(pinned.KAFKA)}",
+            hint="put it on Spark's class path, and leave it out of `connectors`",
+        )
+    return found
 
 
 def ensure(jars: Iterable[Jar], folder: Path | None = None) -> list[Path]:

@@ -143,7 +143,7 @@ _DELTA_STORAGE = Jar(
     "4.4.0",
     "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
 )
-DELTA = {
+DELTA: Mapping[str, tuple[Jar, ...]] = {
     spark: (Jar("io.delta", f"delta-spark_{spark}_2.13", "4.4.0", sha256), _DELTA_STORAGE)
     for spark, sha256 in (
         ("4.1", "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10"),
@@ -167,14 +167,21 @@ def _of_spark(artifact: str, version: str, sha256: str) -> Jar:
     return Jar("org.apache.spark", f"{artifact}_2.13", version, sha256)
 
 
-AVRO = {
-    "4.1": _of_spark(
-        *("spark-avro", "4.1.1"),
-        "6a19d90bc3b6e88d8db0fa36a19273aa10fea2dbd7a62bb60e4cedd73051b32d",
+_Jars = Mapping[str, tuple[Jar, ...]]
+
+
+AVRO: _Jars = {
+    "4.1": (
+        _of_spark(
+            *("spark-avro", "4.1.1"),
+            "6a19d90bc3b6e88d8db0fa36a19273aa10fea2dbd7a62bb60e4cedd73051b32d",
+        ),
     ),
-    "4.0": _of_spark(
-        *("spark-avro", "4.0.2"),
-        "fd102b6c6754f72f53a01ac882f0da2b1a6f9f02127647ac3e1f0ca951d4433b",
+    "4.0": (
+        _of_spark(
+            *("spark-avro", "4.0.2"),
+            "fd102b6c6754f72f53a01ac882f0da2b1a6f9f02127647ac3e1f0ca951d4433b",
+        ),
     ),
 }
 """A module of Spark fits all of a minor version."""
@@ -184,7 +191,7 @@ _POOL = Jar(
     "2.12.1",
     "5273c8bc8c0dca2211175c0d27efbd7228efae99689aac001a8e1ef8e872e9ef",
 )
-KAFKA = {
+KAFKA: _Jars = {
     "4.1": (
         _of_spark(
             *("spark-sql-kafka-0-10", "4.1.1"),

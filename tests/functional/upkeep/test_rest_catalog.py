@@ -107,11 +107,14 @@ def test_a_table_that_somebody_else_has_changed_is_overwritten_and_told(opened, 
     assert _wrong(opened.first, opened.base) == []
 
 
-def test_a_server_without_transactions_gets_the_tables_one_by_one(opened):
+def test_a_server_without_transactions_gets_the_tables_one_by_one(opened, caplog):
     opened.first.close()
     with without_transactions(opened.uri) as uri:
         engine = opened.engine(uri)
-        opened.sql(f"INSERT INTO {opened.base}.sales VALUES (3, 7)")
-        engine.advance()
-        assert opened.sums() == [37, 37]
-        assert _wrong(engine, opened.base) == []
+        for number in (1, 2):
+            opened.sql(f"INSERT INTO {opened.base}.sales VALUES (3, 7)")
+            engine.advance()
+            assert opened.sums() == [30 + 7 * number] * 2
+            assert _wrong(engine, opened.base) == []
+    asked = [told for told in caplog.messages if "did not commit 2 tables at once" in told]
+    assert len(asked) == 1, "it is asked once"
