@@ -43,14 +43,8 @@ def hive(form: str) -> Callable[[Path], Target]:
 
 def delta(folder: Path) -> Target:
     """Delta's catalog in the place of Spark's own."""
-    files = os.pathsep.join(str(file) for file in jars.ensure(jars.connector_jars("delta")))
-    properties = {
-        "spark.driver.extraClassPath": files,
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.databricks.delta.snapshotPartitions": "1",
-    }
-    return _target(folder, properties, "delta")
+    properties = {"spark.databricks.delta.snapshotPartitions": "1"}
+    return _target(folder, properties, "delta", ("delta",))
 
 
 def warm(folder: Path) -> Target:
@@ -75,13 +69,16 @@ def postgresql(folder: Path) -> Target:
     """A cluster that runs as long as this process."""
     port = STACK.enter_context(server(databases.PASSWORD))
     properties = {
-        "spark.driver.extraClassPath": str(jars.ensure(jars.connector_jars("postgres"))[0]),
         **jdbc_catalog("pg", f"jdbc:postgresql://127.0.0.1:{port}/postgres", POSTGRESQL_DRIVER),
         "spark.sql.catalog.pg.user": "postgres",
         "spark.sql.catalog.pg.password": databases.PASSWORD,
     }
     warehouse = folder / "warehouse"
-    spark = open_session(SessionSettings(warehouse=str(warehouse), spark_properties=properties))
+    spark = open_session(
+        SessionSettings(
+            warehouse=str(warehouse), spark_properties=properties, connectors=("postgres",)
+        )
+    )
     engine = Engine.open(warehouse, spark=spark)
 
     def names() -> list[str]:
@@ -96,9 +93,17 @@ def jdbc_catalog(name: str, url: str, driver: str) -> dict[str, str]:
     return {prefix: jdbc.CATALOG, f"{prefix}.url": url, f"{prefix}.driver": driver}
 
 
-def _target(folder: Path, properties: dict[str, str], form: str, **more: bool) -> Target:
+def _target(
+    folder: Path,
+    properties: dict[str, str],
+    form: str,
+    connectors: tuple[str, ...] = (),
+    **more: bool,
+) -> Target:
     warehouse = folder / "warehouse"
-    settings = SessionSettings(warehouse=str(warehouse), spark_properties=properties)
+    settings = SessionSettings(
+        warehouse=str(warehouse), spark_properties=properties, connectors=connectors
+    )
     spark = open_session(settings)
     engine = Engine.open(warehouse, spark=spark)
     spark.sql("CREATE NAMESPACE spark_catalog.shop")

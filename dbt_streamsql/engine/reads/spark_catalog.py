@@ -33,6 +33,10 @@ _OF_GRAMMAR = frozenset({"timestampadd", "timestampdiff", "timediff"})
 """Functions in Spark's grammar, which no listing contains."""
 
 
+_FORMATS = ("parquet", "orc", "csv", "json", "avro", "text", "delta", "binaryfile")
+"""What Spark takes for a format where a name in FROM has a path after it."""
+
+
 class SparkCatalog:
     """The tables, types and functions that a session sees (see `plan.catalog.Catalog`)."""
 
@@ -67,6 +71,12 @@ class SparkCatalog:
                 hint = "check the name, or build the model or source that creates it"
                 if information_schema.find(name) is not None:
                     hint = "it has no changes to follow: read it in a `table`, or with run_query"
+                if name.schema.lower() in _FORMATS and "/" in name.table:
+                    hint = (
+                        f"make a table of the files, CREATE TABLE … USING {name.schema} LOCATION "
+                        f"{literal(name.table)} in `spark_catalog`, or read them as a stream "
+                        "(docs/sources.md#files-a-folder)"
+                    )
                 raise StreamSqlError(
                     "TABLE_MISSING", f"{name} does not exist", hint=hint
                 ) from error

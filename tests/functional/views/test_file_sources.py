@@ -306,6 +306,14 @@ def test_rows_of_files_have_no_age_so_a_view_that_forgets_is_refused(engine, sch
     assert one.name in str(caught.value)
 
 
+def test_a_path_in_the_place_of_a_table_names_the_other_ways(engine, schema, tmp_path):
+    with pytest.raises(StreamSqlError) as refused:
+        engine.create_materialized_view(f"lake.{schema}.v", f"SELECT * FROM csv.`{tmp_path}`")
+    assert refused.value.code == "TABLE_MISSING"
+    assert f"CREATE TABLE … USING csv LOCATION '{tmp_path}'" in str(refused.value)
+    assert "as a stream" in str(refused.value)
+
+
 def test_a_stream_of_a_table_of_files_is_refused_with_the_other_ways(engine, schema, one):
     source = {"connector": "table", "options": {"table": one.name}}
     with pytest.raises(StreamSqlError) as caught:
