@@ -119,6 +119,7 @@ def test_the_cache_folder_can_be_chosen(monkeypatch, tmp_path):
 
 
 def test_the_clients_of_aws_are_those_of_icebergs_version():
+    assert jars.connector_jars("gcs", jars.PROVIDED) == ()
     for name in ("s3", "glue"):
         found = {jar.artifact: jar.version for jar in jars.connector_jars(name, "1.11.0")}
         assert found["iceberg-aws-bundle"] == "1.11.0"

@@ -32,7 +32,7 @@ _CHUNK = 1 << 20
 PROVIDED = "provided"
 """A platform's own Iceberg is used: none is put on the class path."""
 
-CONNECTORS = ("avro", "delta", "glue", "kafka", "postgres", "s3")
+CONNECTORS = ("avro", "delta", "gcs", "glue", "kafka", "postgres", "s3")
 """What a profile names in `connectors`: parts of Spark and of Iceberg that are not in its Python
 package, and the driver of a catalog in PostgreSQL."""
 
@@ -88,9 +88,11 @@ def wanted(
 def connector_jars(name: str, iceberg: str = "") -> tuple[Jar, ...]:
     """The jars of one of CONNECTORS; of Iceberg's clients none, where its runtime is PROVIDED."""
     spark = spark_version()
-    if name in ("s3", "glue"):
+    if name in ("s3", "glue", "gcs"):
         version = chosen(iceberg)
-        return (*version.aws, pinned.HADOOP_AWS[spark]) if version else ()
+        if version is None:
+            return ()
+        return (pinned.GCP,) if name == "gcs" else (*version.aws, pinned.HADOOP_AWS[spark])
     if name == "postgres":
         return (pinned.POSTGRES,)
     found = {"avro": pinned.AVRO, "delta": pinned.DELTA, "kafka": pinned.KAFKA}[name].get(spark)

@@ -80,6 +80,15 @@ _AWS = {
 """Iceberg's bundle, and what Hadoop's clients want of the same SDK in addition."""
 
 
+GCP = Jar(
+    "org.apache.iceberg",
+    "iceberg-gcp-bundle",
+    "1.11.0",
+    "d9248fc76d94d232e153bf760631229cd3b7c6bc3b20f47d4b2caffe011a8a2f",
+)
+"""Google's clients; those of 1.11 are the newest that are published, and do for 1.12."""
+
+
 def _iceberg(spark: str, version: str, sha256: str) -> Iceberg:
     name = f"iceberg-spark-runtime-{spark}_2.13"
     return Iceberg(Jar("org.apache.iceberg", name, version, sha256), _AWS[version])

@@ -66,19 +66,34 @@ def glue(_: Path, store: ObjectStore) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def database(_: Path, store: ObjectStore) -> Iterator[dict[str, Any]]:
-    profile = profile_of("S3 with a database")
+def with_postgresql(profile: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The profile with the addresses of a server that has both of its databases."""
     with postgres.server(postgres.PASSWORD) as port:
         at = {"host": "127.0.0.1", "port": port, "user": "postgres", "password": postgres.PASSWORD}
         with psycopg.connect(**at, autocommit=True) as admin:
             for name in ("catalog", "streamsql"):
                 admin.execute(f"CREATE DATABASE {name}")
-        profile["warehouse"] = f"s3://{BUCKET}/database"
-        profile["meta"] = profile["meta"].replace("db:5432", f"127.0.0.1:{port}")
-        properties = profile["catalog_properties"]
-        properties["uri"] = properties["uri"].replace("db:5432", f"127.0.0.1:{port}")
-        properties |= store.catalog_properties()
-        yield profile
+        text = yaml.safe_dump(profile).replace("db:5432", f"127.0.0.1:{port}")
+        yield yaml.safe_load(text)
+
+
+@contextmanager
+def database(_: Path, store: ObjectStore) -> Iterator[dict[str, Any]]:
+    profile = profile_of("S3 with a database")
+    profile["warehouse"] = f"s3://{BUCKET}/database"
+    profile["catalog_properties"] |= store.catalog_properties()
+    with with_postgresql(profile) as found:
+        yield found
+
+
+@contextmanager
+def google(_: Path, __: ObjectStore) -> Iterator[dict[str, Any]]:
+    profile = profile_of("Google Cloud Storage")
+    profile["warehouse"] = f"gs://{gcs_store.BUCKET}/warehouse"
+    with gcs_store.server() as properties:
+        profile["catalog_properties"] |= properties
+        with with_postgresql(profile) as found:
+            yield found
 
 
 @contextmanager
@@ -105,7 +120,14 @@ def cluster(folder: Path, store: ObjectStore) -> Iterator[dict[str, Any]]:
         yield {**profile, "method": "cluster", "master": master, **small}
 
 
-PLATFORMS = {"local": local, "glue": glue, "database": database, "rest": rest, "cluster": cluster}
+PLATFORMS = {
+    "local": local,
+    "glue": glue,
+    "database": database,
+    "rest": rest,
+    "cluster": cluster,
+    "google": google,
+}
 SIMPLE = dict.fromkeys(PLATFORMS, ()) | dict.fromkeys(
     ("glue", "cluster"), ("--vars", "simple: ephemeral")
 )
