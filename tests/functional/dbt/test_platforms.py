@@ -17,6 +17,7 @@ import yaml
 
 from tests.support import (
     dbt_processes,
+    gcs_store,
     object_store,
     platform_project,
     postgres,
