@@ -46,6 +46,10 @@ def _no_requirement(*_: Any) -> list[Requirement]:
     return []
 
 
+def _without_tagged(version: TableVersion, _: RefUpdate) -> RefUpdate:
+    return RefUpdate(forward=version.branch, drop_branches=(version.branch,))
+
+
 def _holds(*_: Any) -> Requirement:
     return Requirement("", "", "", holds=True)
 
@@ -269,6 +273,7 @@ PLANTED: dict[str, tuple[Change, ...]] = {
     "staging tables stay": (("staged_tables", lambda *_: []),),
     "pins go too early": (("move_pins", _no_pins),),
     "the version that is replaced has no tag": (("make_visible", _without_tags),),
+    "tables that move at once leave no tags": (("forward", _without_tagged),),
     "the version that is compacted has no tag": (
         ("of", lambda *_: (), "reconcile", "upkeep"),
         ("reconcile", lambda *_: 0, "", "upkeep"),

@@ -74,6 +74,8 @@ class Simulation:
     ledger: Ledger = field(default_factory=Ledger)
     connect: bool = False
     driver: bool = True
+    rest: bool = False
+    """The catalog commits the refs of several tables at once, where it is asked to."""
     now: float = 1_000_000.0
     turn: float = 0.1
     trace: list[str] = field(default_factory=list)

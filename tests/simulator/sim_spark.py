@@ -7,7 +7,7 @@ unchanged: it understands their statements, and stands in for Iceberg's Java obj
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -81,13 +81,18 @@ class SimulatedSpark:
     def __init__(self, process: Process) -> None:
         self.process = process
         self.lake: Lake = process.simulation.lake
-        self.conf = Settings()
+        kind = "rest" if process.simulation.rest else "jdbc"
+        self.conf = Settings({"spark.sql.catalog.lake.type": kind})
         self.views: dict[str, ZSet] = {}
 
     @property
     def stamp(self) -> dict[str, str]:
         """The properties of the snapshots that are written now."""
-        return {key.removeprefix(_PROPERTY): value for key, value in self.conf.items()}
+        return {
+            key.removeprefix(_PROPERTY): value
+            for key, value in self.conf.items()
+            if key.startswith(_PROPERTY)
+        }
 
     def do(self, what: str, action: Callable[[], Any]) -> Any:
         return self.process.do(what, action)
@@ -325,17 +330,38 @@ class ManageSnapshots:
         self.words.append(f"forward to {to}")
         return self
 
-    def commit(self) -> None:
-        def change(meta: Metadata, refs: dict[str, int]) -> int | None:
-            current = meta.current
-            for move in self.moves:
-                moved = move(meta, refs)
-                current = moved if moved is not None else current
-            return current
+    def change(self, meta: Metadata, refs: dict[str, int]) -> int | None:
+        """Carry out the moves on some refs; where main is after them."""
+        current = meta.current
+        for move in self.moves:
+            moved = move(meta, refs)
+            current = moved if moved is not None else current
+        return current
 
+    @property
+    def what(self) -> str:
+        return f"refs of {self.table.name}: {', '.join(self.words)}"
+
+    def commit(self) -> None:
         name, lake = self.table.name, self.table.spark.lake
-        what = f"refs of {name}: {', '.join(self.words)}"
-        self.table.spark.do(what, lambda: lake.move(name, change))
+        self.table.spark.do(self.what, lambda: lake.move(name, self.change))
+
+
+def commit_together(spark: Any, changes: Sequence[ManageSnapshots]) -> None:
+    """All of them in one commit, unless a table has moved since it was looked at."""
+    seen = {change.table.name: spark.lake.table(change.table.name).meta for change in changes}
+    for change in changes:
+        change.change(seen[change.table.name], dict(seen[change.table.name].refs))
+
+    def apply() -> None:
+        for name, meta in seen.items():
+            now = spark.lake.table(name).meta
+            if (now.current, now.refs) != (meta.current, meta.refs):
+                raise LakeError("CommitFailedException: Requirement failed: ref has changed")
+        for change in changes:
+            spark.lake.move(change.table.name, change.change)
+
+    spark.do("; ".join(change.what for change in changes), apply)
 
 
 class JobCount:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from dbt_streamsql.quoting import TableName
 from tests.oracle.zset import ZSet
-from tests.simulator.sim_spark import JavaTable, SimulatedSpark
+from tests.simulator.sim_spark import JavaTable, SimulatedSpark, commit_together
 from tests.support.product import Metadata, Provenance, RefUpdate, SqlTables, symbol
 
 move = symbol("move", beside="JvmTables")
+with_moves = symbol("with_moves", beside="JvmTables")
 
 
 class SimulatedTables:
@@ -40,6 +41,17 @@ class SimulatedTables:
             self.sql.move(name, moves)
         else:
             move(JavaTable(self.spark, name), moves)
+
+    def reaches(self, _: str) -> bool:
+        return True
+
+    def move_together(self, moves: Mapping[TableName, RefUpdate]) -> bool:
+        tables = [(JavaTable(self.spark, name), update) for name, update in moves.items()]
+        changes = [
+            with_moves(table.refs(), table.manageSnapshots(), update) for table, update in tables
+        ]
+        commit_together(self.spark, changes)
+        return True
 
     def expire(self, name: TableName, snapshots: Sequence[int]) -> None:
         self.sql.expire(name, snapshots)

@@ -84,7 +84,8 @@ class World:
         rng = self.rng
         connect = rng.random() < 0.3
         driver = not connect and rng.random() < 0.7
-        self.simulation = Simulation(rng, connect=connect, driver=driver)
+        rest = not connect and random.Random(f"rest {self.seed}").random() < 0.4
+        self.simulation = Simulation(rng, connect=connect, driver=driver, rest=rest)
         self.simulation.turn = rng.choice([0.02, 0.1, 0.5])
         self.simulation.watch = self._watch
         self.simulation.rival = lambda: self._process(self.rng.choice([advance, sweep]))
@@ -93,7 +94,11 @@ class World:
     def run(self) -> Outcome:
         way = "Connect" if self.simulation.connect else "an embedded session"
         writer = "the driver" if self.simulation.driver else "Spark"
-        self.simulation.say(f"seed {self.seed}: over {way}, small changes are written by {writer}")
+        commits = "all tables of a barrier" if self.simulation.rest else "one table"
+        self.simulation.say(
+            f"seed {self.seed}: over {way}, small changes are written by {writer}, "
+            f"a commit has {commits}"
+        )
         for base in BASES:
             self.simulation.lake.create(_name(base), ("k", "v"), self._rows(4))
         for index, view in enumerate(VIEWS):
