@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from tests.differential.duck_campaign import REGRESSIONS, Failure, Tally, keep, play
@@ -57,6 +58,9 @@ def _equal(first, epochs, capsys, views=VIEWS, rounds=ROUNDS):
     assert not small, "\n\n".join(texts)
 
 
+@pytest.mark.skipif(
+    duckdb.__version__.startswith("1."), reason="DuckDB 1 does not join all sub-queries"
+)
 def test_a_query_of_the_grammar_has_one_answer():
     """Whatever the order of rows in the tables: else its view could not equal it."""
     for seed in range(SEED, SEED + 5):

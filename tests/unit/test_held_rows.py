@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from datetime import UTC, date, datetime
+from datetime import date, datetime, timezone
 from decimal import Decimal
 
 import pyarrow as pa
@@ -86,7 +86,11 @@ def test_groups_are_combined_as_sql_says(seed):
         (
             pa.timestamp("us", "UTC"),
             "timestamp",
-            [datetime(1970, 1, 1, tzinfo=UTC), None, datetime(2026, 1, 1, 1, tzinfo=UTC)],
+            [
+                datetime(1970, 1, 1, tzinfo=timezone.utc),
+                None,
+                datetime(2026, 1, 1, 1, tzinfo=timezone.utc),
+            ],
         ),
         (pa.decimal128(10, 2), "decimal(10,2)", [Decimal("0.00"), None, Decimal("1.50")]),
     ],
