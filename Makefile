@@ -52,7 +52,7 @@ test: ## everything a change must pass with an embedded Spark, in 20 minutes; SL
 processes: install classes ## what starts processes: kills, warm engine, Connect, cluster, metastores, PostgreSQL, Delta, browser
 	@SLICE=$(TURN) $(TIMED) processes $(PYTEST) -m processes --tier processes $(PARALLEL) $(ARGS)
 
-platforms: install classes ## a project of seven models on S3 with Glue, a database and REST: seconds and requests of each run
+platforms: install classes ## a project of seven models on S3 (Glue, PostgreSQL, REST, a cluster) and GCS: seconds and requests of each run
 	$(PYTEST) -s -m '' tests/functional/dbt/test_platforms.py $(ARGS)
 
 versions: install classes ## a share of the tests with Spark 4.0 and with Iceberg 1.11; ARGS='--only 4.0.2' picks a set

@@ -91,7 +91,8 @@ class RelationsAdapter(SparkAdapter):
                 f"The catalog {added.name!r} in catalogs.yml is the profile's own: "
                 "rename it, or remove it and set `catalog_properties` in the profile"
             )
-        self.host.add_catalog(added.settings(project_root(self.config)))
+        iceberg = self.config.credentials.iceberg or ""
+        self.host.add_catalog(added.settings(project_root(self.config), iceberg))
         return added
 
     @property

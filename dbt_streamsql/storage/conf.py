@@ -25,13 +25,27 @@ def own_settings(spark: SparkSession) -> dict[str, str]:
     return {key: value for key, value in found if not key.startswith(_SNAPSHOT_PROPERTY)}
 
 
+def catalog_kind(properties: Mapping[str, str]) -> str:
+    """The type of an Iceberg catalog, such as `rest`, also where its class is named; '' for
+    others."""
+    named = properties.get("catalog-impl", "").rpartition(".")[2]
+    return properties.get("type", "").lower() or named.removesuffix("Catalog").lower()
+
+
+def kind_of(spark: SparkSession, catalog: str) -> str:
+    """`catalog_kind` of a catalog of the session."""
+    prefix = f"spark.sql.catalog.{catalog}."
+    keys = ("type", "catalog-impl")
+    return catalog_kind({key: str(spark.conf.get(prefix + key, "") or "") for key in keys})
+
+
 def warehouse_of(spark: SparkSession, catalog: str) -> str:
     """The folder or URI where a catalog puts new tables; '' where it decides itself.
 
     What a REST catalog calls its `warehouse` is a name that only it knows.
     """
     told = str(spark.conf.get(f"spark.sql.catalog.{catalog}.warehouse", "") or "")
-    return told if told.startswith(("/", "file:")) or "://" in told else ""
+    return told if "://" in told or kind_of(spark, catalog) != "rest" else ""
 
 
 def to_carry(spark: SparkSession, child: SparkSession) -> dict[str, str]:

@@ -49,7 +49,8 @@ def file_io(spark: SparkSession, catalog: str) -> Any:
             own.put(key.removeprefix(prefix), value)
     context: Any = spark._jsc
     tools = java_class(spark, "org.apache.iceberg.CatalogUtil")
-    return tools.loadFileIO(own.get("io-impl"), own, context.hadoopConfiguration())
+    files = own.get("io-impl") or "org.apache.iceberg.io.ResolvingFileIO"
+    return tools.loadFileIO(files, own, context.hadoopConfiguration())
 
 
 def partitions_of(spark: SparkSession, name: TableName) -> list[tuple[str, Callable[[], Any]]]:

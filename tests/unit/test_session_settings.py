@@ -79,6 +79,14 @@ def test_a_catalog_with_files_elsewhere_keeps_small_ones_in_memory(tmp_path):
     assert (off["io-impl"], off[BEHIND]) == (RESOLVING, None)
     glue = io_of(warehouse="s3://b/w", connectors=("glue",))
     assert (glue["type"], glue["io-impl"]) == ("glue", CLASS)
+    hdfs = io_of(warehouse="hdfs://n/w", catalog_properties=jdbc)
+    assert hdfs["io-impl"] is None
+    kryo = {"spark.serializer": "org.apache.spark.serializer.KryoSerializer"}
+    away = {"method": "cluster", "master": "spark://h:1", "spark_properties": kryo}
+    assert io_of(warehouse="s3://b/w", catalog_properties=jdbc, **away)["io-impl"] is None
+    named = {"catalog-impl": "org.apache.iceberg.rest.RESTCatalog", BYTES: "0"}
+    own = io_of(warehouse=str(tmp_path), catalog_properties=named)
+    assert (own["warehouse"], own["io-impl"]) == (None, None)
     rest = io_of(
         warehouse=str(tmp_path), catalog_properties={"type": "rest", "uri": "https://catalog"}
     )
@@ -101,6 +109,9 @@ def test_iceberg_1_10_needs_another_catalog_than_sqlite(tmp_path, monkeypatch):
     monkeypatch.setenv("STREAMSQL_ICEBERG", "1.10.1")
     with pytest.raises(StreamSqlError, match="needs a catalog of your own"):
         SessionSettings(warehouse=str(tmp_path))
+    sqlite = {"type": "jdbc", "uri": "jdbc:sqlite:/catalog.db"}
+    with pytest.raises(StreamSqlError, match="needs a catalog of your own"):
+        SessionSettings(warehouse=str(tmp_path), catalog_properties=sqlite)
     SessionSettings(warehouse="s3://b/w", connectors=("glue",))
 
 
@@ -131,6 +142,7 @@ def test_a_cluster_gets_the_jars_on_its_executors_too(tmp_path):
         ({"method": "cluster", "warehouse": "w"}, "needs a `master`"),
         ({}, "needs a `warehouse`"),
         ({"warehouse": "s3://b"}, "needs `catalog_properties`"),
+        ({"warehouse": "/folder", "connectors": ("glue",)}, "needs a `warehouse` URI"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings, part):

@@ -28,7 +28,9 @@ ON_COMMAND_LINES = (
 
 _WORDS = r"passw(?:or)?d|pwd|passphrase|secret|token|credential|api[-_.]?key|private[-_.]?key"
 _KEY = re.compile(
-    rf"(?:{_WORDS}|secret[-_.]?(?:access[-_.]?)?key|account\.key(?:\..*)?)$", re.IGNORECASE
+    rf"(?:{_WORDS}|secret[-_.]?(?:access[-_.]?)?key|account\.key(?:\..*)?"
+    r"|sas-token(?:\..*)?|connection-string(?:\..*)?|header\.authorization)$",
+    re.IGNORECASE,
 )
 _USER_INFO = re.compile(r"://[^:/?#@\s]*:([^/?#\s]*)@")
 # For a whole URL: people do not escape `/` and `@` in passwords. A port is not a password.

@@ -57,8 +57,9 @@ class IcebergCatalog(CatalogIntegration):
             )
             raise DbtRuntimeError(str(error))
 
-    def settings(self, root: Path) -> SessionSettings:
-        """As a catalog of a session, with its folder resolved against the project's."""
+    def settings(self, root: Path, iceberg: str = "") -> SessionSettings:
+        """As a catalog of a session, with its folder resolved against the project's; `iceberg`:
+        that of the profile."""
         warehouse = self.external_volume or ""
         if "://" not in warehouse:
             warehouse = str((root / Path(warehouse).expanduser()).resolve())
@@ -66,5 +67,5 @@ class IcebergCatalog(CatalogIntegration):
         if self.file_format:
             properties["table-default.write.format.default"] = self.file_format.lower()
         return SessionSettings(
-            catalog=self.name, warehouse=warehouse, catalog_properties=properties
+            catalog=self.name, warehouse=warehouse, catalog_properties=properties, iceberg=iceberg
         )

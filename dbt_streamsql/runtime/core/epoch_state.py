@@ -74,8 +74,8 @@ class Warehouse:
     `programs`: what runs the programs of views (`refresh/spark_program.Programs`). `costs`: what
     that has taken so far, `known_rows`: the rows of small views.
     `unswept`: an epoch was published and could not remove what it had staged. `untagged`: tables
-    of other owners that refused a tag; they are not tried again. `one_by_one`: the catalog has
-    refused a transaction over several tables, and is not asked for one again.
+    of other owners that refused a tag; they are not tried again. `refusals`: how often in a row
+    the catalog has refused a transaction over several tables.
     """
 
     sessions: SessionPool
@@ -92,7 +92,7 @@ class Warehouse:
     known_rows: KnownRows = field(init=False)
     unswept: bool = field(default=False, init=False)
     untagged: set[str] = field(default_factory=set, init=False)
-    one_by_one: bool = field(default=False, init=False)
+    refusals: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.known_rows = KnownRows(self.tuning.held_bytes)

@@ -18,12 +18,14 @@ from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
 from dbt_streamsql.runtime.core.failpoints import failpoint
 from dbt_streamsql.runtime.core.storage_errors import brief
+from dbt_streamsql.storage.conf import kind_of
 from dbt_streamsql.storage.iceberg import metadata
 from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate, update_together
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 
-_REFUSALS = ("UnsupportedOperation", "Forbidden", "NotFound", "NoSuch", "BadRequest")
-"""Answers of a server that has no transactions, or has none for this user."""
+_ENOUGH = 2
+"""After so many refusals in a row, apart from conflicts with other writers, the catalog is not
+asked again: one may concern a single table."""
 
 
 def publish(
@@ -36,8 +38,7 @@ def publish(
     It is for readers that know no barriers; what it leaves, is published table by table.
     """
     spark, catalog = warehouse.sessions.main, warehouse.catalog
-    rest = spark.conf.get(f"spark.sql.catalog.{catalog}.type", "") == "rest"
-    if not rest or warehouse.one_by_one:
+    if kind_of(spark, catalog) != "rest" or warehouse.refusals >= _ENOUGH:
         return
     moves = {}
     for version in versions:
@@ -50,12 +51,11 @@ def publish(
         return
     try:
         with failpoint("publish.together"):
-            if not update_together(spark, moves):
-                return
+            warehouse.refusals = 0 if update_together(spark, moves) else _ENOUGH
     except (PySparkException, Py4JError) as error:
         log.warning("the catalog did not commit %s tables at once: %s", len(moves), brief(error))
-        # Not after a conflict with another writer: the next barrier may have none.
-        warehouse.one_by_one = any(sign in str(error) for sign in _REFUSALS)
+        if "CommitFailedException" not in str(error):
+            warehouse.refusals += 1
 
 
 def _is_ahead(version: TableVersion, meta: Metadata) -> bool:

@@ -26,7 +26,7 @@ from dbt_streamsql.quoting import check_name, quote
 from dbt_streamsql.runtime.spark import jars, native, versions
 from dbt_streamsql.runtime.spark.java import find_java, launch_home
 from dbt_streamsql.runtime.spark.pinned_jars import NOT_OVER_SQLITE, Jar
-from dbt_streamsql.storage.conf import to_carry
+from dbt_streamsql.storage.conf import catalog_kind, to_carry
 from dbt_streamsql.storage.iceberg import caching_io
 from dbt_streamsql.storage.java import is_connect
 
@@ -44,6 +44,7 @@ _ICEBERG_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 _ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _S3A = {
     "s3.endpoint": "fs.s3a.endpoint",
+    "client.region": "fs.s3a.endpoint.region",
     "s3.path-style-access": "fs.s3a.path.style.access",
     "s3.access-key-id": "fs.s3a.access.key",
     "s3.secret-access-key": "fs.s3a.secret.key",
@@ -125,11 +126,13 @@ class SessionSettings:
             problem = f"`native` is not possible: {why}"
         elif self.method != "connect" and not self.warehouse:
             problem = f"`method: {self.method}` needs a `warehouse`"
-        elif self.method != "connect" and not self.has_own_catalog and self._is_stuck_on_sqlite():
+        elif self.method != "connect" and self._is_stuck_on_sqlite():
             problem = (
                 f"Iceberg {self.iceberg or 'of STREAMSQL_ICEBERG'} needs a catalog of your own "
                 "(`catalog_properties`): it does not see changes of a SQLite catalog"
             )
+        elif self._has_glue_in_a_folder():
+            problem = "AWS Glue needs a `warehouse` URI, such as s3://bucket/path"
         elif "://" in self.warehouse and not self.has_own_catalog:
             problem = (
                 "a `warehouse` URI needs `catalog_properties` (type, uri): SQLite is a local file"
@@ -138,8 +141,20 @@ class SessionSettings:
             raise StreamSqlError("CONFIG_INVALID", problem)
 
     def _is_stuck_on_sqlite(self) -> bool:
+        uri = self.catalog_properties.get("uri", "")
+        if self.has_own_catalog and not uri.startswith("jdbc:sqlite:"):
+            return False
         version = jars.chosen(self.iceberg)
         return version is not None and version.version in NOT_OVER_SQLITE
+
+    def _has_glue_in_a_folder(self) -> bool:
+        own = self.catalog_properties
+        glue = catalog_kind(own) == "glue" or (
+            "glue" in self.connectors and not CATALOG_KEYS & set(own)
+        )
+        return (
+            self.method != "connect" and glue and "://" not in own.get("warehouse", self.warehouse)
+        )
 
     @property
     def has_own_catalog(self) -> bool:
@@ -174,9 +189,9 @@ def open_session(settings: SessionSettings) -> SparkSession:
             session = _connect(settings)
         else:
             session = _classic(settings)
+            versions.check(session)
             _define_io(session, catalog_settings(settings))
             _prepare_catalog(session, settings)
-            versions.check(session)
         _keep_values(session)
         return session
 
@@ -245,12 +260,14 @@ def catalog_settings(settings: SessionSettings) -> dict[str, str]:
         own["type"] = "jdbc"
         own["uri"] = f"jdbc:sqlite:{file}?journal_mode=WAL&busy_timeout=20000"
         own["jdbc.schema-version"] = "V1"  # without it the catalog stores no views
-    elif settings.catalog_properties.get("type") == "rest" and "://" not in settings.warehouse:
+    elif catalog_kind(settings.catalog_properties) == "rest" and "://" not in settings.warehouse:
         own.pop("warehouse", None)  # what a server calls its warehouses is no folder of ours
     elif not CATALOG_KEYS & set(settings.catalog_properties):
         own["type"] = "glue"
     own |= settings.catalog_properties
-    if settings.method != "connect":
+    # Kryo would send the class itself to executors, which do not have it.
+    kryo = "Kryo" in settings.spark_properties.get("spark.serializer", "")
+    if settings.method == "embedded" or (settings.method == "cluster" and not kryo):
         own = caching_io.added_to(own)
     return {
         prefix: _ICEBERG_CATALOG,

@@ -39,6 +39,8 @@ public class CachingFileIO
 
     static final Pattern UNIQUE =
             Pattern.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}[^/]*$");
+    static final Pattern METADATA_NAME = Pattern.compile("(\\.json|/snap-[^/]*\\.avro|-m\\d+\\.avro)$");
+    static final Pattern LOCAL = Pattern.compile("local(\\[[^,]*(,[^,]*)?\\])?");
     /** Bytes of the largest file of metadata, and of the largest file of rows, that is kept. */
     static final int METADATA = 8 << 20;
     static final int ROWS = 1 << 20;
@@ -75,7 +77,7 @@ public class CachingFileIO
     /** Executors of a cluster do not have this class. */
     Object writeReplace() {
         String master = SparkEnv.get().conf().get("spark.master", "");
-        return master.startsWith("local") ? (Object) this : files;
+        return LOCAL.matcher(master).matches() ? (Object) this : files;
     }
 
     static byte[] kept(String location) {
@@ -89,7 +91,7 @@ public class CachingFileIO
     }
 
     static int most(String location) {
-        return location.endsWith(".json") || location.endsWith(".avro") ? METADATA : ROWS;
+        return METADATA_NAME.matcher(location).find() ? METADATA : ROWS;
     }
 
     static boolean unique(String location) {

@@ -379,8 +379,10 @@ public class GatewayWork {
         } catch (ClassNotFoundException ofSpark40) {
             return new ByOption(
                     (SupportsRead) Class.forName(source + "SparkTable", true, loader)
-                            .getConstructor(new Class[] {Table.class, Boolean.TYPE})
-                            .newInstance(new Object[] {table, Boolean.FALSE}),
+                            .getConstructor(
+                                    new Class[] {Table.class, Long.class, Boolean.TYPE, Boolean.TYPE})
+                            // Read as by a rewrite: with the columns of row lineage.
+                            .newInstance(new Object[] {table, null, Boolean.FALSE, Boolean.TRUE}),
                     id);
         }
     }

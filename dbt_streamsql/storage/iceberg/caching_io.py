@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dbt_streamsql.storage.conf import catalog_kind
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -25,19 +27,24 @@ RESOLVING = "org.apache.iceberg.io.ResolvingFileIO"
 """Iceberg's own choice, by the scheme of a location."""
 _SERVICES = frozenset({"glue", "rest", "nessie"})
 """Types of catalogs that tell themselves where their tables are."""
+_OF_HADOOP = frozenset({"file", "hdfs", "viewfs", "webhdfs"})
+"""File systems whose blocks Spark looks up in Hadoop's own files, to read them where they are."""
 _SOURCE = Path(__file__).parent / "CachingFileIO.java"
 
 
 def added_to(properties: Mapping[str, str]) -> dict[str, str]:
     """The properties of a catalog; where its files may be elsewhere, with those by which its small
     files stay in memory."""
-    place = properties.get("warehouse", "")
-    remote = "://" in place and not place.startswith("file:")
-    if not remote and properties.get("type") not in _SERVICES:
-        return dict(properties)
+    scheme, separator, _ = properties.get("warehouse", "").partition("://")
+    remote = bool(separator) and scheme not in _OF_HADOOP
+    service = catalog_kind(properties) in _SERVICES
     files = properties.get(_IMPL, RESOLVING)
-    kept = {_IMPL: CLASS, BEHIND: files} if properties.get(BYTES) != "0" else {_IMPL: files}
-    return {**properties, **kept}
+    if properties.get(BYTES) == "0":
+        # A service may name its own.
+        return dict(properties) if service or not remote else {**properties, _IMPL: files}
+    if not remote and not service:
+        return dict(properties)
+    return {**properties, _IMPL: CLASS, BEHIND: files}
 
 
 def define(spark: SparkSession) -> None:

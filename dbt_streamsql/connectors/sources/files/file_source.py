@@ -36,6 +36,7 @@ from dbt_streamsql.connectors.sources.source import (
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.conf import warehouse_of
+from dbt_streamsql.storage.iceberg.files import reaches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -207,8 +208,9 @@ class FileStream:
         if folder is None and self.table:
             name = TableName.parse(self.table)
             root = warehouse_of(spark, name.catalog)
-            # Lists are written by Hadoop, which knows S3 by another scheme than Iceberg.
-            root = re.sub("^s3://", "s3a://", root)
+            # Lists are written by Hadoop, which mostly knows S3 by another scheme than Iceberg.
+            if root and not reaches(spark, root):
+                root = re.sub("^s3://", "s3a://", root)
             folder = f"{root.rstrip('/')}/_streams/{name.schema}.{name.table}" if root else None
         if folder is None:
             raise StreamSqlError(

@@ -103,7 +103,11 @@ class JvmTables:
 
     def purge(self, catalog: str, folder: str) -> None:
         try:
-            file_io(self.spark, catalog).deletePrefix(f"{folder}/")
+            io = file_io(self.spark, catalog)
+            try:
+                io.deletePrefix(f"{folder}/")
+            finally:
+                io.close()
         except Py4JError as error:
             raise OSError(f"{folder} cannot be deleted") from error
 
