@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.conf import settings_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,18 +38,6 @@ def java_catalog(spark: SparkSession, name: str) -> Any:
     session: Any = spark._jsparkSession
     tools = java_class(spark, "org.apache.iceberg.spark.Spark3Util")
     return tools.loadIcebergCatalog(session, name)
-
-
-def file_io(spark: SparkSession, catalog: str) -> Any:
-    """What a catalog reads and writes files with, by its settings in Spark."""
-    prefix, own = f"spark.sql.catalog.{catalog}.", java_class(spark, "java.util.HashMap")()
-    for key, value in settings_of(spark).items():
-        if key.startswith(prefix):
-            own.put(key.removeprefix(prefix), value)
-    context: Any = spark._jsc
-    tools = java_class(spark, "org.apache.iceberg.CatalogUtil")
-    files = own.get("io-impl") or "org.apache.iceberg.io.ResolvingFileIO"
-    return tools.loadFileIO(files, own, context.hadoopConfiguration())
 
 
 def partitions_of(spark: SparkSession, name: TableName) -> list[tuple[str, Callable[[], Any]]]:

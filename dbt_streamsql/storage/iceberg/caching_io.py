@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbt_streamsql.storage.conf import catalog_kind
+from dbt_streamsql.storage.conf import catalog_kind, settings_of
+from dbt_streamsql.storage.java import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +30,7 @@ _SERVICES = frozenset({"glue", "rest", "nessie"})
 """Types of catalogs that tell themselves where their tables are."""
 _OF_HADOOP = frozenset({"file", "hdfs", "viewfs", "webhdfs"})
 """File systems whose blocks Spark looks up in Hadoop's own files, to read them where they are."""
+_TOOLS = "org.apache.iceberg.CatalogUtil"
 _SOURCE = Path(__file__).parent / "CachingFileIO.java"
 
 
@@ -53,21 +55,28 @@ def define(spark: SparkSession) -> None:
     It is defined beside Iceberg's own classes, in their class loader: that is where a catalog
     looks for its `io-impl`, and where tasks of this process read it.
     """
-    from py4j.java_gateway import JavaClass
     from py4j.protocol import Py4JJavaError
 
-    context: Any = spark.sparkContext
-    client = context._gateway._gateway_client  # noqa: SLF001 - no public getter
-    beside: Any = JavaClass("org.apache.iceberg.CatalogUtil", client)
-    neighbor = beside._java_lang_class  # noqa: SLF001 - no public getter
+    neighbor = java_class(spark, _TOOLS)._java_lang_class  # noqa: SLF001 - no public getter
     loader = neighbor.getClassLoader()
     try:
         loader.loadClass(CLASS)
     except Py4JJavaError:
-        compiler = JavaClass("org.codehaus.janino.SimpleCompiler", client)()
+        compiler = java_class(spark, "org.codehaus.janino.SimpleCompiler")()
         compiler.setParentClassLoader(loader)
         compiler.cook(_SOURCE.read_text())
-        handles: Any = JavaClass("java.lang.invoke.MethodHandles", client)
+        handles = java_class(spark, "java.lang.invoke.MethodHandles")
         inside = handles.privateLookupIn(neighbor, handles.lookup())
         for content in compiler.getBytecodes().values():
             inside.defineClass(content)
+
+
+def file_io(spark: SparkSession, catalog: str) -> Any:
+    """What a catalog reads and writes files with, by its settings in Spark."""
+    prefix, own = f"spark.sql.catalog.{catalog}.", java_class(spark, "java.util.HashMap")()
+    for key, value in settings_of(spark).items():
+        if key.startswith(prefix):
+            own.put(key.removeprefix(prefix), value)
+    context: Any = spark._jsc  # noqa: SLF001 - no public getter
+    files = own.get(_IMPL) or RESOLVING
+    return java_class(spark, _TOOLS).loadFileIO(files, own, context.hadoopConfiguration())

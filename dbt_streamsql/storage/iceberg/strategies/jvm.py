@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.storage.iceberg import gateway_work, pointer
+from dbt_streamsql.storage.iceberg.caching_io import file_io
 from dbt_streamsql.storage.iceberg.commits import row_delta, transaction
 from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate
 from dbt_streamsql.storage.iceberg.commits.row_delta import RowDelta
@@ -25,7 +26,7 @@ from dbt_streamsql.storage.iceberg.scans import changed_rows, file_rows
 from dbt_streamsql.storage.iceberg.scans.changes import Change
 from dbt_streamsql.storage.iceberg.scans.file_rows import FileRows
 from dbt_streamsql.storage.iceberg.scans.planned_files import PlannedFiles
-from dbt_streamsql.storage.java import file_io, items, java_class, java_table
+from dbt_streamsql.storage.java import items, java_class, java_table
 
 
 @dataclass(frozen=True)
