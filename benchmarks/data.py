@@ -19,7 +19,8 @@ from pyspark.sql import SparkSession
 
 from dbt_streamsql import Engine
 from dbt_streamsql.runtime.spark import jars
-from dbt_streamsql.runtime.spark.session import SessionSettings, open_session
+from dbt_streamsql.runtime.spark.session import open_session
+from dbt_streamsql.runtime.spark.settings import SessionSettings
 from dbt_streamsql.storage.iceberg.staging import VIEW_PROPERTIES
 
 KEYS = ("scattered", "recent")

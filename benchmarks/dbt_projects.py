@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from dbt_streamsql.runtime.spark.java import find_java, launch_home
-from dbt_streamsql.runtime.spark.session import SessionSettings, start_settings
+from dbt_streamsql.runtime.spark.session import start_settings
+from dbt_streamsql.runtime.spark.settings import SessionSettings
 
 BIN = Path(sys.executable).parent
 

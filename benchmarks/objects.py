@@ -16,7 +16,8 @@ import time
 from pathlib import Path
 
 from dbt_streamsql import Engine
-from dbt_streamsql.runtime.spark.session import SessionSettings, catalog_settings, open_session
+from dbt_streamsql.runtime.spark.session import open_session
+from dbt_streamsql.runtime.spark.settings import SessionSettings, catalog_settings
 from dbt_streamsql.storage.iceberg.caching_io import BYTES, RESOLVING
 from tests.support import object_store
 from tests.support.object_store import BUCKET, CREDENTIALS, ObjectStore

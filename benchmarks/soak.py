@@ -28,7 +28,8 @@ from sqlalchemy import func, select
 from benchmarks.dag import EVENTS, make_views
 from dbt_streamsql import Engine
 from dbt_streamsql.meta.store.sql.schema import METADATA
-from dbt_streamsql.runtime.spark.session import SessionSettings, open_session
+from dbt_streamsql.runtime.spark.session import open_session
+from dbt_streamsql.runtime.spark.settings import SessionSettings
 
 SOURCE = EVENTS.rpartition(".")[2]
 EXPIRY = (

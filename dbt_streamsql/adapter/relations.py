@@ -19,6 +19,7 @@ from dbt_common.utils.executor import executor
 
 from dbt_streamsql.adapter import catalog
 from dbt_streamsql.adapter.common.relation import StreamSqlColumn, StreamSqlRelation
+from dbt_streamsql.adapter.session import integrations
 from dbt_streamsql.adapter.session.connections import StreamSqlConnectionManager, reads_rows
 from dbt_streamsql.adapter.session.host import SparkHost, project_root
 from dbt_streamsql.adapter.session.integrations import IcebergCatalog
@@ -67,10 +68,19 @@ class RelationsAdapter(SparkAdapter):
                 Capability.TableLastModifiedMetadata,
                 Capability.TableLastModifiedMetadataBatch,
                 Capability.GetCatalogForSingleRelation,
+                Capability.CatalogsV2,
             )
         }
     )
     connections: StreamSqlConnectionManager
+
+    # -- catalogs.yml of version 2 ----------------------------------------------------------------
+
+    def _v2_to_v1_type(self, catalog_type: str) -> str:
+        return IcebergCatalog.catalog_type
+
+    def _translate_v2_properties(self, catalog_type: str, props: dict[str, Any]) -> dict[str, Any]:
+        return integrations.properties_of(catalog_type, props)
 
     # -- what the process shares ---------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from dbt_streamsql.cli.common.options import for_one_warehouse, print_json
-from dbt_streamsql.runtime.spark.session import SessionSettings
+from dbt_streamsql.runtime.spark.settings import SessionSettings
 from dbt_streamsql.warm import lifecycle
 from dbt_streamsql.warm.record import Record, State
 

@@ -31,6 +31,18 @@ _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]+)(/[^?#]*|)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]")
 
 
+def is_uri(place: str) -> bool:
+    """Whether a place is a URI, and not a folder of this machine."""
+    return "://" in place
+
+
+def under(root: Path, place: str) -> str:
+    """A folder resolved against another one; a URI, and '', unchanged."""
+    if not place or is_uri(place):
+        return place
+    return str((root / Path(place).expanduser()).resolve())
+
+
 def local_path(location: str) -> Path | None:
     """The path of a table's location, or of one of its files; None when it is not on this
     machine."""

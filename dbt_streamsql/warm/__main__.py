@@ -16,7 +16,8 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dbt_streamsql.runtime.spark.session import SessionSettings, open_session
+from dbt_streamsql.runtime.spark.session import open_session
+from dbt_streamsql.runtime.spark.settings import SessionSettings
 from dbt_streamsql.stop_signals import stop_on_signals
 from dbt_streamsql.warm import process
 from dbt_streamsql.warm.locks import locked

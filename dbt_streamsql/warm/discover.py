@@ -8,7 +8,8 @@ import socket
 from typing import TYPE_CHECKING
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.runtime.spark.session import SessionSettings, catalog_file, open_session
+from dbt_streamsql.runtime.spark.session import open_session
+from dbt_streamsql.runtime.spark.settings import SessionSettings, catalog_file
 from dbt_streamsql.storage.iceberg import sqlite_catalog
 from dbt_streamsql.warm import process
 from dbt_streamsql.warm.record import (

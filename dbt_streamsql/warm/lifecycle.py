@@ -16,7 +16,7 @@ from typing import TypeVar
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.spark import jars
 from dbt_streamsql.runtime.spark.java import find_java
-from dbt_streamsql.runtime.spark.session import SessionSettings
+from dbt_streamsql.runtime.spark.settings import SessionSettings
 from dbt_streamsql.warm.discover import unfit
 from dbt_streamsql.warm.locks import locked
 from dbt_streamsql.warm.record import Place, Record, State

@@ -25,7 +25,7 @@ from typing import Any
 from dbt_streamsql.__version__ import version
 from dbt_streamsql.cache import cache_folder
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.runtime.spark.session import SessionSettings, catalog_file
+from dbt_streamsql.runtime.spark.settings import SessionSettings, catalog_file
 from dbt_streamsql.warm import process
 
 

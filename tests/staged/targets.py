@@ -9,7 +9,8 @@ from pathlib import Path
 
 from dbt_streamsql import Engine
 from dbt_streamsql.runtime.spark import jars
-from dbt_streamsql.runtime.spark.session import SessionSettings, open_session
+from dbt_streamsql.runtime.spark.session import open_session
+from dbt_streamsql.runtime.spark.settings import SessionSettings
 from dbt_streamsql.storage.tables import jdbc
 from dbt_streamsql.warm import discover, lifecycle
 from tests.staged import databases

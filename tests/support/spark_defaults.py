@@ -38,7 +38,8 @@ FIRST_EPOCHS = """
 import tempfile
 from pyspark import SparkContext
 from dbt_streamsql import Engine
-from dbt_streamsql.runtime.spark.session import SessionSettings, open_session
+from dbt_streamsql.runtime.spark.session import open_session
+from dbt_streamsql.runtime.spark.settings import SessionSettings
 
 with tempfile.TemporaryDirectory() as folder:
     spark = open_session(SessionSettings(warehouse=folder))

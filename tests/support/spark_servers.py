@@ -19,7 +19,8 @@ import pyspark
 import pytest
 
 from dbt_streamsql.runtime.spark.java import find_java, launch_home
-from dbt_streamsql.runtime.spark.session import SessionSettings, start_settings
+from dbt_streamsql.runtime.spark.session import start_settings
+from dbt_streamsql.runtime.spark.settings import SessionSettings
 from tests.support import patience, spark_defaults
 
 BIN = Path(pyspark.__file__).parent / "bin"

@@ -10,7 +10,7 @@ import os
 from typing import Any
 from urllib.parse import urlsplit
 
-from dbt_streamsql.runtime.spark.session import SessionSettings
+from dbt_streamsql.runtime.spark.settings import SessionSettings
 
 VARIABLE = "STREAMSQL_TEST_SPARK"
 NATIVE = "STREAMSQL_TEST_NATIVE"

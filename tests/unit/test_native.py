@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from dbt_streamsql import StreamSqlError
 from dbt_streamsql.adapter.session.connections import Cursor
 from dbt_streamsql.runtime.spark import jars, native
-from dbt_streamsql.runtime.spark.session import SessionSettings
+from dbt_streamsql.runtime.spark.settings import SessionSettings
 
 FAILURE = PySparkException("Job aborted: org.apache.comet.CometNativeException: no memory")
 

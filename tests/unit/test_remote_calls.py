@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from dbt_streamsql.runtime.spark import connect, deadlines
-from dbt_streamsql.runtime.spark.session import SessionSettings
+from dbt_streamsql.runtime.spark.settings import SessionSettings
 from dbt_streamsql.runtime.spark.timeout import limited
 from tests.support import patience
 

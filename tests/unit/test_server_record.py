@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.runtime.spark.session import SessionSettings
+from dbt_streamsql.runtime.spark.settings import SessionSettings
 from dbt_streamsql.warm import discover, lifecycle, process
 from dbt_streamsql.warm.locks import locked
 from dbt_streamsql.warm.record import (

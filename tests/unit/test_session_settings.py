@@ -9,7 +9,7 @@ import pytest
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.spark import connect, jars, session
-from dbt_streamsql.runtime.spark.session import SessionSettings
+from dbt_streamsql.runtime.spark.settings import SessionSettings
 from dbt_streamsql.storage.iceberg.caching_io import BEHIND, BYTES, CLASS, RESOLVING
 
 

@@ -20,8 +20,8 @@ from dbt_streamsql.meta import LEVELS
 from dbt_streamsql.meta.model.addresses import STORE_FILE, in_file, store_of
 from dbt_streamsql.quoting import check_name
 from dbt_streamsql.runtime.spark.jars import CONNECTORS, embedded_jars
-from dbt_streamsql.runtime.spark.session import METHODS, SessionSettings
-from dbt_streamsql.storage.locations import Roots
+from dbt_streamsql.runtime.spark.settings import METHODS, SessionSettings
+from dbt_streamsql.storage.locations import Roots, is_uri, under
 
 POLICIES = ("run", "passed_subgraph", "model")
 """When a run is published: at its end if nothing failed; at its end, without what failed and what
@@ -183,7 +183,7 @@ class StreamSqlCredentials(Credentials):
             token=self.token or "",
             master=self.master or "",
             catalog=self.database,
-            warehouse=_located(warehouse, root),
+            warehouse=under(root, warehouse),
             catalog_properties=texts(self.catalog_properties),
             spark_properties=texts(self.spark_properties),
             connectors=tuple(sorted(set(self.connectors))),
@@ -193,7 +193,7 @@ class StreamSqlCredentials(Credentials):
 
     def roots(self, root: Path) -> Roots:
         """Where models may keep files: the warehouse and the profile's `allowed_roots`."""
-        places = [self.settings(root).warehouse, *(_located(p, root) for p in self.allowed_roots)]
+        places = [self.settings(root).warehouse, *(under(root, p) for p in self.allowed_roots)]
         return Roots(root, tuple(place for place in places if place))
 
     def meta_url(self, root: Path) -> str:
@@ -204,16 +204,9 @@ class StreamSqlCredentials(Credentials):
         """The store of a profile without one: a SQLite file next to the tables."""
         warehouse = self.settings(root).warehouse
         folder = root / DEFAULT_WAREHOUSE
-        if warehouse and "://" not in warehouse:
+        if warehouse and not is_uri(warehouse):
             folder = Path(warehouse)
         return in_file(folder / STORE_FILE)
-
-
-def _located(place: str, root: Path) -> str:
-    """A folder resolved against the dbt project's folder; a URI unchanged."""
-    if not place or "://" in place:
-        return place
-    return str((root / Path(place).expanduser()).resolve())
 
 
 def _problems(data: Any) -> Iterator[str]:
@@ -251,7 +244,7 @@ def _problems(data: Any) -> Iterator[str]:
 
 def _warehouse_problems(data: Any) -> Iterator[str]:
     warehouse, connectors = data.get("warehouse"), data.get("connectors") or ()
-    if not isinstance(warehouse, str) or "://" not in warehouse:
+    if not isinstance(warehouse, str) or not is_uri(warehouse):
         return
     if not data.get("catalog_properties") and "glue" not in connectors:
         yield "a `warehouse` URI needs `catalog_properties` with a `type`: SQLite needs a folder"

@@ -11,7 +11,7 @@ from dbt_common.exceptions import DbtBaseException
 
 from dbt_streamsql.adapter.profile.credentials import StreamSqlCredentials
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.runtime.spark.session import SessionSettings
+from dbt_streamsql.runtime.spark.settings import SessionSettings
 
 
 def settings_of(

@@ -22,12 +22,8 @@ from dbt.adapters.events.logging import AdapterLogger
 
 from dbt_streamsql.meta.model.addresses import file_of
 from dbt_streamsql.runtime.spark import connect
-from dbt_streamsql.runtime.spark.session import (
-    SessionSettings,
-    add_catalog,
-    new_session,
-    open_session,
-)
+from dbt_streamsql.runtime.spark.session import add_catalog, new_session, open_session
+from dbt_streamsql.runtime.spark.settings import SessionSettings
 from dbt_streamsql.storage.java import is_connect
 from dbt_streamsql.warm import discover
 
@@ -250,6 +246,9 @@ def host_of(
         settings.warehouse,
         tuple(sorted(settings.catalog_properties.items())),
         tuple(sorted(settings.spark_properties.items())),
+        settings.connectors,
+        settings.native,
+        settings.iceberg,
         meta,
         json.dumps(dict(options), sort_keys=True),
     )

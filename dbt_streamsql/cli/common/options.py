@@ -17,7 +17,7 @@ from dbt_streamsql.adapter.session.host import SparkHost, host_of, host_of_profi
 from dbt_streamsql.engine import Engine
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.model.addresses import STORE_FILE, in_file
-from dbt_streamsql.runtime.spark.session import SessionSettings
+from dbt_streamsql.runtime.spark.settings import SessionSettings
 
 FOLDER = click.Path(file_okay=False)
 _FOLDERS = (

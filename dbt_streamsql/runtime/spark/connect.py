@@ -24,7 +24,7 @@ from dbt_streamsql.storage.iceberg import sqlite_catalog
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from dbt_streamsql.runtime.spark.session import SessionSettings
+    from dbt_streamsql.runtime.spark.settings import SessionSettings
 
 PORT = 15002
 LOOPBACK = ("127.0.0.1", "::1", "[::1]", "localhost")

@@ -15,32 +15,32 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tenacity import Retrying, stop_after_attempt, wait_incrementing
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.quoting import check_name, quote
+from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime.spark import jars, native, versions
 from dbt_streamsql.runtime.spark.java import find_java, launch_home
-from dbt_streamsql.runtime.spark.pinned_jars import NOT_OVER_SQLITE, Jar
-from dbt_streamsql.storage.conf import catalog_kind, to_carry
+from dbt_streamsql.runtime.spark.settings import (
+    DEFAULT_CATALOG,
+    SessionSettings,
+    catalog_file,
+    catalog_settings,
+    located,
+)
+from dbt_streamsql.storage.conf import to_carry
 from dbt_streamsql.storage.iceberg import caching_io
 from dbt_streamsql.storage.java import is_connect
+from dbt_streamsql.storage.locations import is_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-METHODS = ("embedded", "connect", "cluster")
-CATALOG_FILE = "catalog.db"
-
 _LOCAL_FILES = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
-CATALOG_KEYS = frozenset({"type", "catalog-impl", "uri"})
-"""Properties that say which catalog it is."""
-
-_ICEBERG_CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 _ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 _S3A = {
     "s3.endpoint": "fs.s3a.endpoint",
@@ -61,7 +61,6 @@ _APPENDED = {
     "spark.jars": ",",
 }
 """Settings where a user's value is added to ours instead of replacing it."""
-_DEFAULT = "spark.sql.defaultCatalog"
 _COMPILED = 4000
 """Generated classes that Spark keeps. An epoch over a dozen views needs more than 300; by default
 Spark keeps 100, and would recompile all of them in each epoch."""
@@ -78,93 +77,6 @@ _PLAIN_TEXT = {"spark.sql.variable.substitute": "false"}
 _BOUND_IN_PLANS = "spark.sql.legacy.parameterSubstitution.constantsOnly"
 _opening = threading.Lock()
 log = logging.getLogger("dbt_streamsql")
-
-
-@dataclass(frozen=True)
-class SessionSettings:
-    """How to reach Spark. `warehouse` is a folder (made absolute) or a URI; '' only for connect.
-
-    `user` is the name that a Spark Connect server knows this client by ('': the system's).
-    `catalog_properties` are the catalog's own (`type`, `uri`, …), without Spark's prefix.
-    `spark_properties` win over every setting made here. Both hold only strings. `connectors` are
-    names of `jars.CONNECTORS`; a Spark Connect server must have its own. `native`: an embedded
-    Spark runs native code where it can. `iceberg`: a version of its runtime, or `provided` (see
-    `jars.embedded_jars`).
-    """
-
-    method: str = "embedded"
-    host: str = ""
-    port: int = 0
-    token: str = field(default="", repr=False)
-    user: str = ""
-    master: str = ""
-    catalog: str = "lake"
-    warehouse: str = ""
-    catalog_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
-    spark_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
-    connectors: tuple[str, ...] = ()
-    native: bool = False
-    iceberg: str = ""
-
-    def __post_init__(self) -> None:
-        check_name(self.catalog, "catalog")
-        problem = ""
-        unknown = sorted(set(self.connectors) - set(jars.CONNECTORS))
-        if self.method not in METHODS:
-            problem = f"`method` {self.method!r} is not one of {', '.join(METHODS)}"
-        elif unknown:
-            problem = (
-                f"`connectors` has {', '.join(unknown)}, not one of {', '.join(jars.CONNECTORS)}"
-            )
-        elif self.method == "connect" and not self.host:
-            problem = "`method: connect` needs a `host`"
-        elif self.method == "cluster" and not self.master:
-            problem = "`method: cluster` needs a `master`, such as spark://host:7077"
-        elif self.native and self.method != "embedded":
-            problem = f"`native` is for `method: embedded`, not for {self.method}"
-        elif self.native and (why := native.obstacle()):
-            problem = f"`native` is not possible: {why}"
-        elif self.method != "connect" and not self.warehouse:
-            problem = f"`method: {self.method}` needs a `warehouse`"
-        elif self.method != "connect" and self._is_stuck_on_sqlite():
-            problem = (
-                f"Iceberg {self.iceberg or 'of STREAMSQL_ICEBERG'} needs a catalog of your own "
-                "(`catalog_properties`): it does not see changes of a SQLite catalog"
-            )
-        elif self._has_glue_in_a_folder():
-            problem = "AWS Glue needs a `warehouse` URI, such as s3://bucket/path"
-        elif "://" in self.warehouse and not self.has_own_catalog:
-            problem = (
-                "a `warehouse` URI needs `catalog_properties` (type, uri): SQLite is a local file"
-            )
-        if problem:
-            raise StreamSqlError("CONFIG_INVALID", problem)
-
-    def _is_stuck_on_sqlite(self) -> bool:
-        uri = self.catalog_properties.get("uri", "")
-        if self.has_own_catalog and not uri.startswith("jdbc:sqlite:"):
-            return False
-        version = jars.chosen(self.iceberg)
-        return version is not None and version.version in NOT_OVER_SQLITE
-
-    def _has_glue_in_a_folder(self) -> bool:
-        own = self.catalog_properties
-        glue = catalog_kind(own) == "glue" or (
-            "glue" in self.connectors and not CATALOG_KEYS & set(own)
-        )
-        return (
-            self.method != "connect" and glue and "://" not in own.get("warehouse", self.warehouse)
-        )
-
-    @property
-    def has_own_catalog(self) -> bool:
-        """Whether the profile names a catalog: by its properties, or by a connector."""
-        return bool(CATALOG_KEYS & set(self.catalog_properties)) or "glue" in self.connectors
-
-    @property
-    def jars(self) -> tuple[Jar, ...]:
-        """What an embedded session needs on its class path."""
-        return jars.wanted(self.connectors, native=self.native, iceberg=self.iceberg)
 
 
 def embedded(warehouse: str, catalog: str = "lake") -> SparkSession:
@@ -236,10 +148,10 @@ def add_catalog(spark: SparkSession, settings: SessionSettings) -> None:
     wanted = catalog_settings(settings)
     _define_io(spark, wanted)
     for key, value in wanted.items():
-        if key != _DEFAULT:
+        if key != DEFAULT_CATALOG:
             spark.conf.set(key, value)
-    if "://" not in settings.warehouse:
-        _make_folder(Path(_located(settings.warehouse)))
+    if settings.warehouse and not is_uri(settings.warehouse):
+        _make_folder(Path(located(settings.warehouse)))
         _prepare_catalog(spark, settings)
 
 
@@ -249,43 +161,9 @@ def set_pool(spark: SparkSession, name: str) -> None:
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
 
 
-def catalog_settings(settings: SessionSettings) -> dict[str, str]:
-    """The `spark.sql.catalog.*` settings of the catalog, and that it is the default one."""
-    prefix = f"spark.sql.catalog.{settings.catalog}"
-    own = {"cache-enabled": "false"}  # with the cache a session does not see others' commits
-    if settings.warehouse:
-        own["warehouse"] = _located(settings.warehouse)
-    file = catalog_file(settings)
-    if file is not None:
-        own["type"] = "jdbc"
-        own["uri"] = f"jdbc:sqlite:{file}?journal_mode=WAL&busy_timeout=20000"
-        own["jdbc.schema-version"] = "V1"  # without it the catalog stores no views
-    elif catalog_kind(settings.catalog_properties) == "rest" and "://" not in settings.warehouse:
-        own.pop("warehouse", None)  # what a server calls its warehouses is no folder of ours
-    elif not CATALOG_KEYS & set(settings.catalog_properties):
-        own["type"] = "glue"
-    own |= settings.catalog_properties
-    # Kryo would send the class itself to executors, which do not have it.
-    kryo = "Kryo" in settings.spark_properties.get("spark.serializer", "")
-    if settings.method == "embedded" or (settings.method == "cluster" and not kryo):
-        own = caching_io.added_to(own)
-    return {
-        prefix: _ICEBERG_CATALOG,
-        **{f"{prefix}.{key}": value for key, value in own.items()},
-        _DEFAULT: settings.catalog,
-    }
-
-
 def _define_io(session: SparkSession, wanted: Mapping[str, str]) -> None:
     if caching_io.CLASS in wanted.values():
         caching_io.define(session)
-
-
-def catalog_file(settings: SessionSettings) -> Path | None:
-    """The SQLite file of the catalog; None when the profile has a catalog of its own."""
-    if settings.has_own_catalog:
-        return None
-    return Path(_located(settings.warehouse)) / CATALOG_FILE
 
 
 def start_settings(settings: SessionSettings) -> dict[str, str]:
@@ -324,8 +202,8 @@ def start_settings(settings: SessionSettings) -> dict[str, str]:
     if "delta" in settings.connectors:
         ours["spark.sql.extensions"] += f",{_DELTA_EXTENSION}"
         ours["spark.sql.catalog.spark_catalog"] = _DELTA_CATALOG
-    if "://" not in settings.warehouse:
-        ours["spark.sql.warehouse.dir"] = str(Path(_located(settings.warehouse)) / "spark")
+    if settings.warehouse and not is_uri(settings.warehouse):
+        ours["spark.sql.warehouse.dir"] = str(Path(located(settings.warehouse)) / "spark")
     for key, value in settings.spark_properties.items():
         separator = _APPENDED.get(key)
         ours[key] = f"{ours[key]}{separator}{value}" if separator and key in ours else value
@@ -344,8 +222,8 @@ def _classic(settings: SessionSettings) -> SparkSession:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    if "://" not in settings.warehouse:
-        _make_folder(Path(_located(settings.warehouse)))
+    if settings.warehouse and not is_uri(settings.warehouse):
+        _make_folder(Path(located(settings.warehouse)))
     if SparkContext._active_spark_context is not None:  # noqa: SLF001 - no public getter
         return _join(SparkSession.builder.getOrCreate(), settings)
     java = find_java()
@@ -452,9 +330,9 @@ def _connect(settings: SessionSettings) -> SparkSession:
     wanted = {"spark.sql.session.timeZone": "UTC", **_PLAIN_TEXT}
     if settings.catalog_properties or settings.warehouse:
         wanted |= catalog_settings(settings)
-    here = settings.host in connect.LOOPBACK and "://" not in settings.warehouse
+    here = settings.host in connect.LOOPBACK and not is_uri(settings.warehouse)
     if settings.warehouse and here:
-        _make_folder(Path(_located(settings.warehouse)))
+        _make_folder(Path(located(settings.warehouse)))
     session = connect.open_remote(settings, wanted | dict(settings.spark_properties))
     if settings.warehouse and here:
         _prepare_catalog(session, settings)
@@ -502,10 +380,6 @@ def _escaped(text: str) -> str:
             units = char.encode("utf-16-be")
             out += [f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2)]
     return "".join(out)
-
-
-def _located(warehouse: str) -> str:
-    return warehouse if "://" in warehouse else str(Path(warehouse).expanduser().absolute())
 
 
 def _make_folder(folder: Path) -> None:

@@ -16,7 +16,7 @@ import yaml
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.spark.jars import cache_folder
-from dbt_streamsql.runtime.spark.session import SessionSettings
+from dbt_streamsql.runtime.spark.settings import SessionSettings
 from dbt_streamsql.warm import discover, process
 from dbt_streamsql.warm.record import Place, State
 from tests.support import patience
@@ -28,7 +28,7 @@ SMALL = {"spark.driver.memory": "700m"}
 SLOW = "select count(*) as n from range(1000000) a cross join range(1000000) b"
 HOLD = """
 import sys, time
-from dbt_streamsql.runtime.spark.session import SessionSettings
+from dbt_streamsql.runtime.spark.settings import SessionSettings
 from dbt_streamsql.warm.discover import open_warm
 session = open_warm(SessionSettings(**eval(sys.argv[1])))
 print("open", flush=True)

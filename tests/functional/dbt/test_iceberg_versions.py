@@ -45,7 +45,8 @@ select * from {{ ref('sales') }}
 """
 CHECK = """
 from dbt_streamsql import Engine
-from dbt_streamsql.runtime.spark.session import SessionSettings, open_session
+from dbt_streamsql.runtime.spark.session import open_session
+from dbt_streamsql.runtime.spark.settings import SessionSettings
 
 spark = open_session(SessionSettings(warehouse={warehouse!r}, iceberg={version!r}))
 print("runs", spark._jvm.org.apache.iceberg.IcebergBuild.version())

@@ -14,7 +14,8 @@ pytestmark = pytest.mark.processes
 WITH_LITTLE_MEMORY = """
 import logging, sys
 from dbt_streamsql import Engine
-from dbt_streamsql.runtime.spark.session import SessionSettings, open_session
+from dbt_streamsql.runtime.spark.session import open_session
+from dbt_streamsql.runtime.spark.settings import SessionSettings
 logging.basicConfig(format="LOG %(message)s", stream=sys.stdout)
 little = {"spark.memory.offHeap.size": "24m", "spark.sql.autoBroadcastJoinThreshold": "-1"}
 spark = open_session(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.runtime.spark.session import CATALOG_FILE
+from dbt_streamsql.runtime.spark.settings import CATALOG_FILE
 from dbt_streamsql.storage.iceberg import metadata, sqlite_catalog
 from dbt_streamsql.storage.iceberg.strategies import sql
 

@@ -21,7 +21,8 @@ from tests.support import object_store
 from tests.support.object_store import BUCKET, CREDENTIALS
 os.environ.update(CREDENTIALS)
 from dbt_streamsql import Engine
-from dbt_streamsql.runtime.spark.session import SessionSettings, catalog_settings, open_session
+from dbt_streamsql.runtime.spark.session import open_session
+from dbt_streamsql.runtime.spark.settings import SessionSettings, catalog_settings
 from dbt_streamsql.storage.iceberg.caching_io import RESOLVING
 
 folder = sys.argv[1]
