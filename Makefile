@@ -55,7 +55,7 @@ processes: install classes ## what starts processes: kills, warm engine, Connect
 platforms: install classes ## a project of seven models on S3 (Glue, PostgreSQL, REST, a cluster) and GCS: seconds and requests of each run
 	$(PYTEST) -s -m '' tests/functional/dbt/test_platforms.py $(ARGS)
 
-versions: install classes ## a share of the tests with Spark 4.0 and with Iceberg 1.11; ARGS='--only 4.0.2' picks a set
+versions: install classes ## a share of the tests with other versions of Spark, Iceberg, dbt-core, Python, Java; ARGS='--only spark-4.0' picks a set
 	$(BIN)/python scripts/versions.py $(ARGS)
 
 nightly: install classes ## all campaigns of tests/campaigns.yml in full; ARGS='--only simulate --only chaos'

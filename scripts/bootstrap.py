@@ -28,7 +28,12 @@ def ensure(python: str = sys.executable) -> Path:
     """Return the environment's interpreter; make and fill the environment first if need be."""
     stamp = VENV / ".installed"
     # The shim is copied by an editable install, everything else is read where it lies.
-    parts = [ROOT / "pyproject.toml", *sorted((ROOT / "dbt_streamsql" / "_dbt").glob("*.py"))]
+    constraints = ROOT / "scripts" / "constraints.txt"
+    parts = [
+        ROOT / "pyproject.toml",
+        constraints,
+        *sorted((ROOT / "dbt_streamsql" / "_dbt").glob("*.py")),
+    ]
     state = hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()
     if stamp.is_file() and stamp.read_text() == state and venv_python().exists():
         return venv_python()
@@ -37,7 +42,7 @@ def ensure(python: str = sys.executable) -> Path:
     # `--clear` also mends an environment whose making was interrupted.
     _run([python, "-m", "venv", "--clear", str(VENV)], "install the package python3-venv")
     pip = [str(venv_python()), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    _run([*pip, "-e", f"{ROOT}[dev]"], "see pip's message above")
+    _run([*pip, "-c", str(constraints), "-e", f"{ROOT}[dev]"], "see pip's message above")
     stamp.write_text(state)
     return venv_python()
 

@@ -30,7 +30,14 @@ _SECTION = re.compile(r"^## Start$(.*?)^## ", re.DOTALL | re.MULTILINE)
 """The part of the README that is to be followed; other pages are followed whole."""
 _BLOCK = re.compile(r"^```console$\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _END = "newcomer-has-done"
-_KEPT = ("LANG", "LC_ALL", "SSL_CERT_FILE", "PIP_INDEX_URL", "STREAMSQL_MAVEN_REPOSITORY")
+_KEPT = (
+    "LANG",
+    "LC_ALL",
+    "SSL_CERT_FILE",
+    "PIP_INDEX_URL",
+    "PIP_CONSTRAINT",
+    "STREAMSQL_MAVEN_REPOSITORY",
+)
 """Variables of how this machine reaches others."""
 
 

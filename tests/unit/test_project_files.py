@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from scripts import versions
 from scripts.release import notes_of
 
 ROOT = Path(__file__).parents[2]
@@ -23,6 +24,15 @@ def test_a_workflow_calls_verbs_of_the_makefile_and_may_read_only_unless_a_job_s
     assert {verb for words in called for verb in words.split()} <= verbs
     assert body["permissions"] == {"contents": "read"}
     assert all("timeout-minutes" in job for job in body["jobs"].values())
+
+
+def test_the_page_shows_the_version_sets_that_are_run_and_every_night_runs_each():
+    assert versions.table() in (ROOT / "docs" / "profile.md").read_text()
+    nightly = yaml.safe_load((ROOT / ".github" / "workflows" / "nightly.yml").read_text())
+    every_night = nightly["jobs"]["sets"]["strategy"]["matrix"]["set"]
+    assert every_night == [found.name for found in versions.SETS if found.tests]
+    for found in versions.SETS:
+        assert all((ROOT / part).exists() for part in found.tests)
 
 
 def test_notes_are_those_of_the_version_or_what_is_unreleased():

@@ -6,10 +6,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from dbt.artifacts.resources import CatalogWriteIntegrationConfig
 
+from dbt_streamsql.adapter.session.integrations import IcebergCatalog
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.runtime.spark import connect, jars, session
-from dbt_streamsql.runtime.spark.settings import SessionSettings
+from dbt_streamsql.runtime.spark.settings import SessionSettings, catalog_settings
 from dbt_streamsql.storage.iceberg.caching_io import BEHIND, BYTES, CLASS, RESOLVING
 
 
@@ -19,7 +21,7 @@ def no_download(monkeypatch):
 
 
 def test_the_default_catalog_is_a_sqlite_file_in_the_warehouse(tmp_path):
-    made = session.catalog_settings(SessionSettings(warehouse=str(tmp_path)))
+    made = catalog_settings(SessionSettings(warehouse=str(tmp_path)))
     assert made["spark.sql.catalog.lake"] == "org.apache.iceberg.spark.SparkCatalog"
     assert made["spark.sql.catalog.lake.uri"].startswith(f"jdbc:sqlite:{tmp_path}/catalog.db?")
     assert made["spark.sql.catalog.lake.cache-enabled"] == "false"
@@ -30,7 +32,7 @@ def test_the_default_catalog_is_a_sqlite_file_in_the_warehouse(tmp_path):
 def test_a_catalog_of_the_users_own_has_nothing_of_sqlite(tmp_path):
     own = {"type": "rest", "uri": "https://catalog", "cache-enabled": "true"}
     settings = SessionSettings(catalog="ice", warehouse="s3://b", catalog_properties=own)
-    made = session.catalog_settings(settings)
+    made = catalog_settings(settings)
     assert "sqlite" not in str(made)
     assert made["spark.sql.catalog.ice.type"] == "rest"
     assert made["spark.sql.catalog.ice.cache-enabled"] == "true"
@@ -66,7 +68,7 @@ def test_the_connectors_of_the_profile_come_with_the_other_jars(tmp_path, monkey
 
 def test_a_catalog_with_files_elsewhere_keeps_small_ones_in_memory(tmp_path):
     def io_of(**given):
-        made = session.catalog_settings(SessionSettings(**given))
+        made = catalog_settings(SessionSettings(**given))
         prefix = "spark.sql.catalog.lake."
         return {key: made.get(prefix + key) for key in ("type", "warehouse", "io-impl", BEHIND)}
 
@@ -213,3 +215,20 @@ def test_a_warehouse_that_cannot_be_made_is_a_clear_error(tmp_path):
         session._make_folder(tmp_path / "file" / "warehouse")
     assert refused.value.code == "CONNECTION"
     assert "warehouse" in refused.value.hint
+
+
+def test_a_rest_catalog_of_catalogs_yml_needs_no_folder_and_its_warehouse_is_a_name(tmp_path):
+    def made(volume: str | None) -> dict[str, str]:
+        entry = CatalogWriteIntegrationConfig(
+            name="archive",
+            catalog_name="archive",
+            catalog_type="iceberg",
+            external_volume=volume,
+            adapter_properties={"type": "rest", "uri": "https://catalog"},
+        )
+        return catalog_settings(IcebergCatalog(entry).settings(tmp_path))
+
+    key = "spark.sql.catalog.archive.warehouse"
+    assert made("my_warehouse")[key] == "my_warehouse"
+    assert made("s3://lake/tables")[key] == "s3://lake/tables"
+    assert key not in made(None)

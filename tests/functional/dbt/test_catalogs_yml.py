@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+from dbt.config import catalogs
+
 CATALOGS = """
     catalogs:
       - name: archive
@@ -74,3 +77,34 @@ def test_a_catalog_that_is_not_in_the_file_is_refused(project):
     done = project.dbt("run")
     assert not done.ok
     assert "x" in done.messages.get("t", done.error)
+
+
+@pytest.mark.skipif(
+    not hasattr(catalogs, "load_catalogs_v2"),
+    reason="dbt-core before 1.12; `make versions ARGS='--only dbt-1.12'` runs it",
+)
+def test_the_second_version_of_the_file_names_the_same_catalogs(project):
+    project.write(
+        "catalogs.yml",
+        """
+        catalogs:
+          - name: archive
+            type: iceberg
+            table_format: iceberg
+            config: {streamsql: {external_volume: ./archive, file_format: orc}}
+        """,
+    )
+    project.write("dbt_project.yml", "name: shop\nprofile: shop\nflags: {use_catalogs_v2: true}\n")
+    project.write(
+        "models/t.sql", "{{ config(materialized='table', catalog_name='archive') }} select 1 as id"
+    )
+    done = project.dbt("build")
+    assert done.ok, done.error or done.messages
+    assert project.sql("SELECT id FROM archive.shop.t") == [(1,)]
+    assert project.sql("SELECT file_format FROM archive.shop.t.files") == [("ORC",)]
+    file = project.root / "catalogs.yml"
+    file.write_text(file.read_text().replace("type: iceberg", "type: horizon", 1))
+    done = project.dbt("build")
+    assert not done.ok
+    assert "horizon" in done.error
+    assert "iceberg_rest" in done.error
