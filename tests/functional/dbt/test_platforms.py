@@ -18,6 +18,7 @@ import yaml
 from tests.support import (
     dbt_processes,
     gcs_store,
+    hive_metastore,
     object_store,
     platform_project,
     postgres,
@@ -112,6 +113,15 @@ def rest(folder: Path, store: ObjectStore) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
+def hive(folder: Path, _: ObjectStore) -> Iterator[dict[str, Any]]:
+    profile = profile_of("Hive metastore")
+    with hive_metastore.server(folder / "hive") as uri:
+        profile["warehouse"] = str(folder / "tables")
+        profile["catalog_properties"] |= {"uri": uri}
+        yield profile
+
+
+@contextmanager
 def cluster(folder: Path, store: ObjectStore) -> Iterator[dict[str, Any]]:
     at = folder / "cluster"
     at.mkdir()
@@ -128,6 +138,7 @@ PLATFORMS = {
     "rest": rest,
     "cluster": cluster,
     "google": google,
+    "hive": hive,
 }
 SIMPLE = dict.fromkeys(PLATFORMS, ()) | dict.fromkeys(
     ("glue", "cluster"), ("--vars", "simple: ephemeral")
