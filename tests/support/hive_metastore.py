@@ -39,7 +39,7 @@ def server(folder: Path) -> Iterator[str]:
     (folder / "hive-site.xml").write_text(_SITE.format(properties="\n".join(properties)))
     jars, port = Path(pyspark.__file__).parent / "jars" / "*", spark_servers.free_port()
     java = find_java().home / "bin" / "java"
-    command = [java, "-cp", f"{folder}{os.pathsep}{jars}", _SERVER, "-p", port]
+    command = [java, "-Xmx256m", "-cp", f"{folder}{os.pathsep}{jars}", _SERVER, "-p", port]
     log = folder / "metastore.log"
     with spark_servers.running(command, log, "256m") as process:
         spark_servers.wait(process, log, lambda: spark_servers.is_open(port))

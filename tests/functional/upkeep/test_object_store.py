@@ -173,3 +173,79 @@ print("all right")
 
 def test_a_stream_reads_files_that_arrive_in_the_same_store(tmp_path):
     assert "all right" in told(tmp_path, ARRIVING)
+
+
+DELIVERED = """
+spark.sql("CREATE NAMESPACE lake.s")
+spark.sql("CREATE TABLE lake.s.t (id BIGINT) TBLPROPERTIES ('format-version' = '3')")
+spark.sql("INSERT INTO lake.s.t VALUES (1), (2)")
+engine.create_materialized_view("lake.s.v", "SELECT id FROM lake.s.t WHERE id < 9")
+out = f"s3a://{BUCKET}/out"
+target = {"connector": "files", "format": "json", "options": {"path": out}}
+engine.create_sink("lake.s.out", "SELECT id FROM lake.s.v", target=target)
+other.sql("INSERT INTO lake.s.t VALUES (3), (10)")
+other.sql("DELETE FROM lake.s.t WHERE id = 1")
+report = engine.advance()
+assert report.sinks["lake.s.out"].error is None, report
+assert engine.advance().sinks.get("lake.s.out") is None
+rows = spark.read.json(f"{out}/barrier=*").collect()
+print(sorted((row["id"], row["operation"]) for row in rows))
+"""
+
+
+def test_a_sink_delivers_each_change_once_into_the_same_store(tmp_path):
+    found = told(tmp_path, DELIVERED).splitlines()[-1]
+    assert found == "[(1, '+'), (1, '-'), (2, '+'), (3, '+')]"
+
+
+WARM = """
+import json
+import os
+import sys
+from tests.support import object_store
+from tests.support.object_store import BUCKET, CREDENTIALS
+os.environ.update(CREDENTIALS)
+from dbt_streamsql import Engine
+from dbt_streamsql.runtime.spark.settings import SessionSettings
+from dbt_streamsql.warm import discover, lifecycle
+
+folder = sys.argv[1]
+with object_store.server() as store:
+    settings = SessionSettings(
+        warehouse=f"s3://{BUCKET}/warehouse",
+        catalog_properties={
+            "type": "jdbc", "jdbc.schema-version": "V1",
+            "uri": f"jdbc:sqlite:{folder}/catalog.db?journal_mode=WAL&busy_timeout=20000",
+            **store.catalog_properties(),
+        },
+        connectors=("s3",),
+    )
+    lifecycle.start(settings, 600)
+    try:
+        spark = discover.open_warm(settings)
+        engine = Engine.open(spark=spark, meta=f"sqlite:///{folder}/meta.db")
+        spark.sql("CREATE NAMESPACE lake.s")
+        spark.sql("CREATE TABLE lake.s.t (id BIGINT, k INT) TBLPROPERTIES ('format-version' = '3')")
+        spark.sql("INSERT INTO lake.s.t SELECT id, id % 100 FROM range(1000)")
+        engine.create_materialized_view(
+            "lake.s.v", "SELECT k, count(*) AS n FROM lake.s.t GROUP BY k")
+        found = []
+        for number in range(5):
+            spark.sql(f"INSERT INTO lake.s.t VALUES ({2000 + number}, {number})")
+            store.cleared()
+            assert engine.advance().tables["lake.s.v"].mode == "incremental"
+            found.append(len(store.requests))
+        assert engine.verify("lake.s.v") == []
+        print(json.dumps(found))
+        engine.close()
+    finally:
+        lifecycle.stop(settings)
+"""
+
+
+def test_an_epoch_through_the_warm_engine_asks_no_more(tmp_path):
+    command = [sys.executable, "-c", WARM, str(tmp_path)]
+    done = patience.run(command, cwd=tmp_path, env=paths())
+    assert done.returncode == 0, done.stdout + done.stderr
+    epochs = json.loads(done.stdout.splitlines()[-1])
+    assert max(epochs) <= MOST, epochs
