@@ -25,16 +25,18 @@ from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import quote
 from dbt_streamsql.runtime.spark import jars, native, versions
 from dbt_streamsql.runtime.spark.java import find_java, launch_home
+from dbt_streamsql.runtime.spark.pinned_jars import NOT_OVER_SQLITE
 from dbt_streamsql.runtime.spark.settings import (
     DEFAULT_CATALOG,
     SessionSettings,
     catalog_file,
     catalog_settings,
     located,
+    not_over_sqlite,
 )
 from dbt_streamsql.storage.conf import to_carry
 from dbt_streamsql.storage.iceberg import caching_io
-from dbt_streamsql.storage.java import is_connect
+from dbt_streamsql.storage.java import is_connect, java_class
 from dbt_streamsql.storage.locations import is_uri
 
 if TYPE_CHECKING:
@@ -102,10 +104,19 @@ def open_session(settings: SessionSettings) -> SparkSession:
         else:
             session = _classic(settings)
             versions.check(session)
+            _check_iceberg(session, settings)
             _define_io(session, catalog_settings(settings))
             _prepare_catalog(session, settings)
         _keep_values(session)
         return session
+
+
+def _check_iceberg(session: SparkSession, settings: SessionSettings) -> None:
+    """The Iceberg of a platform is known when Spark is up; that of a profile before."""
+    if settings.iceberg == jars.PROVIDED and settings.is_on_sqlite:
+        found = str(java_class(session, "org.apache.iceberg.IcebergBuild").version())
+        if found in NOT_OVER_SQLITE:
+            raise StreamSqlError("CONFIG_INVALID", not_over_sqlite(found))
 
 
 def _keep_values(session: SparkSession) -> None:

@@ -72,10 +72,7 @@ class SessionSettings:
         elif self.method != "connect" and not self.warehouse and self.kind != "rest":
             problem = f"`method: {self.method}` needs a `warehouse`"
         elif self.method != "connect" and self._is_stuck_on_sqlite():
-            problem = (
-                f"Iceberg {self.iceberg or 'of STREAMSQL_ICEBERG'} needs a catalog of your own "
-                "(`catalog_properties`): it does not see changes of a SQLite catalog"
-            )
+            problem = not_over_sqlite(self.iceberg or "of STREAMSQL_ICEBERG")
         elif self._has_glue_in_a_folder():
             problem = "AWS Glue needs a `warehouse` URI, such as s3://bucket/path"
         elif is_uri(self.warehouse) and not self.has_own_catalog:
@@ -86,11 +83,14 @@ class SessionSettings:
             raise StreamSqlError("CONFIG_INVALID", problem)
 
     def _is_stuck_on_sqlite(self) -> bool:
-        uri = self.catalog_properties.get("uri", "")
-        if self.has_own_catalog and not uri.startswith("jdbc:sqlite:"):
-            return False
-        version = jars.chosen(self.iceberg)
+        version = jars.chosen(self.iceberg) if self.is_on_sqlite else None
         return version is not None and version.version in NOT_OVER_SQLITE
+
+    @property
+    def is_on_sqlite(self) -> bool:
+        """Whether the catalog is kept in a SQLite file."""
+        uri = self.catalog_properties.get("uri", "")
+        return not self.has_own_catalog or uri.startswith("jdbc:sqlite:")
 
     def _has_glue_in_a_folder(self) -> bool:
         warehouse = self.catalog_properties.get("warehouse", self.warehouse)
@@ -146,6 +146,13 @@ def catalog_file(settings: SessionSettings) -> Path | None:
     if settings.has_own_catalog:
         return None
     return Path(located(settings.warehouse)) / CATALOG_FILE
+
+
+def not_over_sqlite(iceberg: str) -> str:
+    return (
+        f"Iceberg {iceberg} needs a catalog of your own (`catalog_properties`): it does not see "
+        "changes of a SQLite catalog"
+    )
 
 
 def located(warehouse: str) -> str:

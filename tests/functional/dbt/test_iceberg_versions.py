@@ -8,9 +8,9 @@ from dbt_streamsql.runtime.spark import jars
 from dbt_streamsql.runtime.spark.pinned_jars import ICEBERG, NOT_OVER_SQLITE
 from tests.support import dbt_processes
 
-VERSIONS = [
-    each.version for each in ICEBERG[jars.spark_version()] if each.version not in NOT_OVER_SQLITE
-]
+HERE = ICEBERG[jars.spark_version()]
+VERSIONS = [each.version for each in HERE if each.version not in NOT_OVER_SQLITE]
+STUCK = [each.runtime for each in HERE if each.version in NOT_OVER_SQLITE]
 PROFILE = """
 shop:
   target: dev
@@ -85,3 +85,23 @@ def test_a_project_runs_with_each_version_of_iceberg(project, version):
     assert code == 0, said
     assert f"runs {version}" in said
     assert "[(1, 2, 13, 'pen'), (2, 1, 1, 'cup'), (3, 1, 2, 'ink')]" in said
+
+
+OPEN = """
+from dbt_streamsql.runtime.spark.session import open_session
+from dbt_streamsql.runtime.spark.settings import SessionSettings
+
+own = {{"spark.driver.extraClassPath": {jar!r}}}
+open_session(SessionSettings(warehouse={folder!r}, iceberg="provided", spark_properties=own))
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(not STUCK, reason="each Iceberg of this Spark works over SQLite")
+def test_a_platforms_iceberg_that_does_not_see_changes_of_sqlite_is_refused(project):
+    (jar,) = jars.ensure(STUCK)
+    text = OPEN.format(jar=str(jar), folder=str(project.root / "warehouse"))
+    code, said = dbt_processes.run(project, "-c", text)
+    assert code != 0
+    assert "CONFIG_INVALID" in said
+    assert f"Iceberg {STUCK[0].version} needs a catalog of your own" in said
