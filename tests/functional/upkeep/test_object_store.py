@@ -189,7 +189,7 @@ report = engine.advance()
 assert report.sinks["lake.s.out"].error is None, report
 assert engine.advance().sinks.get("lake.s.out") is None
 rows = spark.read.json(f"{out}/barrier=*").collect()
-print(sorted((row["id"], row["operation"]) for row in rows))
+print(sorted((row["id"], row["_op"]) for row in rows))
 """
 
 
@@ -239,7 +239,7 @@ with object_store.server() as store:
         print(json.dumps(found))
         engine.close()
     finally:
-        lifecycle.stop(settings)
+        lifecycle.stop(settings, force=True)
 """
 
 
