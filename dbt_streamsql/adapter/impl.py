@@ -34,6 +34,7 @@ from dbt_streamsql.quoting import (
     partition_field,
     quote,
 )
+from dbt_streamsql.storage.conf import snapshot_properties
 
 if TYPE_CHECKING:
     import agate
@@ -303,10 +304,12 @@ class StreamSqlAdapter(MaintainedAdapter):
         config: Any,
         old_relation: StreamSqlRelation | None = None,
         documented: Any = None,
+        seed: str = "",
     ) -> AdapterResponse:
         """Build a plain table from a query in place of `old_relation` (or none).
 
-        `documented`: the columns of the model that get their comments; None means all.
+        `documented`: the columns of the model that get their comments; None means all. `seed`: the
+        fingerprint of a seed.
         """
         from dbt_streamsql.runtime.publish.plain_tables import Build
 
@@ -329,7 +332,8 @@ class StreamSqlAdapter(MaintainedAdapter):
         # In the engine's form, so that lines of its errors are found in the query.
         with self.connections.exception_handler(f"CREATE TABLE {name} AS {query}"):
             build = Build(spec, query, constraints=constraints, clear=clear)
-            with self.connections.limited():
+            marked = {seeds.FINGERPRINT: seed} if seed else {}
+            with self.connections.limited(), snapshot_properties(self.session, marked):
                 self.host.engine.create_table_as(build, spark=self.session, atomic=atomic)
         return AdapterResponse(_message="OK")
 
@@ -369,12 +373,31 @@ class StreamSqlAdapter(MaintainedAdapter):
         """Load a seed's rows into a temporary view of this session; return its quoted name."""
         with self.connections.exception_handler("seed"):
             seeds.check_columns(table.column_names, quote_columns)
-        types = [
+        types = self._seed_types(table, column_types)
+        with self.connections.exception_handler("seed"):
+            return self._named(seeds.to_frame(self.session, table, types))
+
+    def _seed_types(self, table: agate.Table, column_types: Any) -> list[str]:
+        return [
             (column_types or {}).get(name) or self.convert_type(table, position)
             for position, name in enumerate(table.column_names)
         ]
+
+    @available.parse(lambda *a, **k: "")
+    def streamsql_seed_fingerprint(
+        self, relation: StreamSqlRelation, table: agate.Table, model: Any, config: Any
+    ) -> str:
+        """What tells whether a table is as the seed says ('': nothing does)."""
+        name = self._name(relation)
         with self.connections.exception_handler("seed"):
-            return self._named(seeds.to_frame(self.session, table, types))
+            spec = plain_table.spec_of(name, model, config, self._roots)
+            types = self._seed_types(table, config.get("column_types"))
+            return seeds.fingerprint(table, types, spec, plain_table.constraints_of(name, model))
+
+    @available.parse(lambda *a, **k: False)
+    def streamsql_seed_is_loaded(self, relation: StreamSqlRelation, fingerprint: str) -> bool:
+        with self.connections.exception_handler("seed"):
+            return seeds.is_loaded(self.session, self._name(relation), fingerprint)
 
     def _named(self, rows: DataFrame) -> str:
         """A temporary view of this connection over the rows, quoted."""

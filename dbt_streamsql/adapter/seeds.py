@@ -1,21 +1,32 @@
-"""Seeds: the rows of a CSV file as a typed DataFrame. No value is ever part of a SQL text."""
+"""Seeds: the rows of a CSV file as a typed DataFrame. No value is ever part of a SQL text.
+
+A snapshot that a seed has written holds a fingerprint of all that the seed says. While it is the
+table's current one, the table need not be written again, and its readers have no changes to read.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import date, datetime
 from decimal import Decimal
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.quoting import quote
+from dbt_streamsql.quoting import TableName, quote
 
 if TYPE_CHECKING:
     import agate
     from pyspark.sql import DataFrame, SparkSession
 
+    from dbt_streamsql.runtime.publish.constraints import Constraint
+    from dbt_streamsql.storage.staged_table import TableSpec
 
+FINGERPRINT = "streamsql.seed"
+"""The property of a snapshot that a seed has written."""
 _PLAIN = re.compile(r"\w+")
 
 
@@ -59,6 +70,30 @@ def to_frame(spark: SparkSession, table: agate.Table, types: list[str]) -> DataF
             for position, name in enumerate(names)
         )
     )
+
+
+def fingerprint(
+    table: agate.Table, types: Sequence[str], spec: TableSpec, constraints: Sequence[Constraint]
+) -> str:
+    """Equal for the same rows, types and table; '' for tables that have no snapshots."""
+    if spec.format != "iceberg":
+        return ""
+    rows = [[_text(value) for value in row] for row in table.rows]
+    wanted = [asdict(spec), *map(asdict, constraints)]
+    found = [list(table.column_names), list(types), rows, wanted]
+    return sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+
+
+def is_loaded(spark: SparkSession, name: TableName, wanted: str) -> bool:
+    """Whether the table's rows and columns are those that a seed of this fingerprint wrote."""
+    from dbt_streamsql.storage.iceberg import metadata
+
+    found = metadata.load(spark, name) if wanted else None
+    current = found.snapshots.get(found.current or 0) if found is not None else None
+    if found is None or current is None or current.summary.get(FINGERPRINT) != wanted:
+        return False
+    then, now = (found.schemas.get(at) for at in (current.schema_id or 0, found.schema_id))
+    return metadata.shape(then) == metadata.shape(now)
 
 
 def _text(value: Any) -> str | None:

@@ -1,4 +1,4 @@
-{#- All rows in one commit, the table's history stays. -#}
+{#- All rows in one commit, the table's history stays. A table that is as the seed says is left alone. -#}
 {% materialization seed, adapter='streamsql' %}
   {%- set target_relation = this.incorporate(type='table') -%}
   {% do adapter.streamsql_check(target_relation, model) %}
@@ -13,11 +13,15 @@
   {{ run_hooks(pre_hooks, inside_transaction=False) }}
   {{ run_hooks(pre_hooks, inside_transaction=True) }}
 
-  {%- set source = adapter.streamsql_seed_source(agate_table, model['config'].get('column_types', {}), model['config'].get('quote_columns')) -%}
-  {%- set query = 'select * from ' ~ source ~ (' limit 0' if flags.EMPTY else '') -%}
-  {% do streamsql_replace(old_relation, target_relation, query, 'seed') %}
+  {%- set fingerprint = '' if flags.EMPTY else adapter.streamsql_seed_fingerprint(target_relation, agate_table, model, model['config']) -%}
+  {%- if old_relation is not none and not should_full_refresh() and adapter.streamsql_seed_is_loaded(target_relation, fingerprint) -%}
+    {%- set code, query = 'UNCHANGED', 'select * from ' ~ target_relation -%}
+  {%- else -%}
+    {%- set source = adapter.streamsql_seed_source(agate_table, model['config'].get('column_types', {}), model['config'].get('quote_columns')) -%}
+    {%- set code, query = 'CREATE' if should_full_refresh() else 'INSERT', 'select * from ' ~ source ~ (' limit 0' if flags.EMPTY else '') -%}
+    {% do streamsql_replace(old_relation, target_relation, query, 'seed', fingerprint) %}
+  {%- endif -%}
 
-  {%- set code = 'CREATE' if should_full_refresh() else 'INSERT' -%}
   {%- set rows_affected = 0 if flags.EMPTY else agate_table.rows | length -%}
   {% call noop_statement('main', code ~ ' ' ~ rows_affected, code, rows_affected) -%}
     {{ query }}

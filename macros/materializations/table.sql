@@ -19,7 +19,7 @@
 
 {#- Build `target_relation` where `old_relation` (or none) stands. A view is built beside what is
     of another kind first, so that a failure leaves the old. -#}
-{% macro streamsql_replace(old_relation, target_relation, query, statement_name='main') %}
+{% macro streamsql_replace(old_relation, target_relation, query, statement_name='main', seed='') %}
   {%- if not target_relation.is_view -%}
     {%- set query = streamsql_contracted(query) -%}
     {{ write(query) }}
@@ -28,7 +28,7 @@
       {#- Says which documented columns the query has not; a quoted name must fit exactly. -#}
       {%- set documented = validate_doc_columns(target_relation, model.columns, get_columns_in_query(query)) -%}
     {%- endif -%}
-    {%- set response = adapter.streamsql_create_table(target_relation, query, model, model.config, old_relation, documented) -%}
+    {%- set response = adapter.streamsql_create_table(target_relation, query, model, model.config, old_relation, documented, seed) -%}
     {%- do store_result(statement_name, response=response) -%}
   {%- elif old_relation is none or old_relation.is_view -%}
     {% call statement(statement_name) -%}

@@ -81,6 +81,44 @@ def test_a_seed_is_typed_and_exact_and_its_reload_keeps_the_history(project):
     assert project.snapshots("orders") == 2
 
 
+def test_a_seed_is_written_again_only_when_it_or_its_table_has_changed(project):
+    _with_orders(project)
+    project.write(
+        "models/by_day.sql",
+        "{{ config(materialized='materialized_view') }}"
+        " select at, count(*) as n from {{ ref('orders') }} group by at",
+    )
+
+    def built(*options: str) -> str:
+        done = project.dbt("build", *options)
+        assert done.ok, done.messages
+        return done.messages["orders"]
+
+    assert built() == "INSERT 3"
+    assert built() == "UNCHANGED 3"
+    assert project.snapshots("orders") == 1
+    assert built("--full-refresh") == "CREATE 3"
+    for change in (
+        "DELETE FROM lake.shop.orders WHERE id = 1",
+        "ALTER TABLE lake.shop.orders RENAME COLUMN note TO remark",
+        "ALTER TABLE lake.shop.orders ADD COLUMN more INT",
+    ):
+        project.sql(change)
+        assert built() == "INSERT 3", change
+        assert built() == "UNCHANGED 3", change
+        names = [row[0] for row in project.sql("DESCRIBE lake.shop.orders")]
+        assert "note" in names
+        assert "more" not in names
+    file = project.root / "seeds" / "seeds.yml"
+    typed = file.read_text()
+    for form in ("orc", "avro"):
+        more = f"tblproperties: {{write.format.default: {form}}}, column_types"
+        file.write_text(typed.replace("column_types", more))
+        assert built() == "INSERT 3", form
+        assert built() == "UNCHANGED 3", form
+    assert project.sql("SELECT sum(n) FROM lake.shop.by_day") == [(3,)]
+
+
 def test_a_seed_and_a_python_model_may_have_no_rows(project):
     project.write("seeds/nothing.csv", "id,name\n")
     project.write(
