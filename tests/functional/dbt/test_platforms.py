@@ -132,7 +132,9 @@ def vended(folder: Path, store: ObjectStore) -> Iterator[dict[str, Any]]:
         profile["catalog_properties"] |= {"uri": keys.uri, **store.catalog_properties()}
         yield profile
     assert keys.locations
-    assert store.denied == []
+    # Iceberg looks for the key of a delete of many files by the bucket alone, and finds the
+    # environment's. It only warns then: the files stay.
+    assert {path for _, path in store.denied} <= {f"/{BUCKET}"}
 
 
 @contextmanager
