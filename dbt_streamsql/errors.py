@@ -22,6 +22,7 @@ CODES: dict[str, str] = {
     "DUPLICATE_WRITER": "Two models write to the same table.",
     "EXPRESSION_INVALID": "A config value must be one SQL expression, and is not.",
     "FILE_UNREADABLE": "A file that a command or a config names cannot be read or written.",
+    "FORMAT_VERSION": "The catalog does not make tables of the format version that views need.",
     "FUNCTION_INVALID": "A SQL function is not one expression, or a call does not match it.",
     "GRANTS_UNSUPPORTED": "The config has grants, and the catalog does not support them.",
     "HOOK_FAILED": "The run was published, but a hook that runs after publishing failed.",

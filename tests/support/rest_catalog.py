@@ -5,11 +5,13 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,8 @@ from tests.support.java_parts import java_with
 from tests.support.spark_servers import free_port
 
 JARS = Path(__file__).parent / "rest_catalog.jars"
+SERVER_KEY = "server"
+"""The access key of a server whose clients have none."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +87,76 @@ def without_transactions(uri: str) -> Iterator[str]:
 
 
 @contextmanager
-def _before(uri: str, refused: Callable[[str, str], bool]) -> Iterator[str]:
-    """A server that passes requests on, unless `refused` says of a method and a path: 403."""
+def of_format_2(uri: str) -> Iterator[str]:
+    """The address of the same catalog as a server that knows no newer format of tables."""
+
+    def asked(path: str, body: dict[str, Any]) -> None:
+        if path.endswith("/tables"):
+            body["properties"]["format-version"] = "2"
+
+    with _before(uri, asked=asked) as other:
+        yield other
+
+
+@dataclass
+class Vended:
+    """Keys that a server gives to its clients, one for each answer about a table."""
+
+    uri: str = ""
+    locations: dict[str, str] = field(default_factory=dict)
+    """The location of each key's table."""
+
+    def allows(self, key: str, path: str) -> bool:
+        """Whether a key of this server, or the server itself, may ask S3 for a path."""
+        return key == SERVER_KEY or f"s3:/{path}/".startswith(f"{self.locations.get(key, '-')}/")
+
+
+@contextmanager
+def vending(uri: str) -> Iterator[Vended]:
+    """The same catalog as a server that gives a key for each table to those who ask for it: as the
+    table's config, and as storage credentials, in turn."""
+    vended = Vended()
+
+    def answered(headers: Mapping[str, str], body: dict[str, Any]) -> None:
+        wanted = headers.get("X-Iceberg-Access-Delegation") == "vended-credentials"
+        if not wanted or "location" not in body.get("metadata", {}):
+            return
+        location, key = body["metadata"]["location"], f"vended{len(vended.locations)}"
+        vended.locations[key] = location
+        own = {
+            "s3.access-key-id": key,
+            "s3.secret-access-key": "secret",
+            "s3.session-token": "token",
+        }
+        if len(vended.locations) % 2:
+            body["config"] = {**body.get("config", {}), **own}
+        else:
+            body["storage-credentials"] = [{"prefix": location, "config": own}]
+
+    with _before(uri, answered=answered) as vended.uri:
+        yield vended
+
+
+def _none_refused(_: str, __: str) -> bool:
+    return False
+
+
+def _as_it_is(_: Any, __: dict[str, Any]) -> None:
+    """What is passed on."""
+
+
+@contextmanager
+def _before(
+    uri: str,
+    refused: Callable[[str, str], bool] = _none_refused,
+    asked: Callable[[str, dict[str, Any]], None] = _as_it_is,
+    answered: Callable[[Mapping[str, str], dict[str, Any]], None] = _as_it_is,
+) -> Iterator[str]:
+    """A server that passes requests on, unless `refused` says of a method and a path: 403.
+
+    `asked` changes the bodies of requests by their paths; `answered` those of answers, by the
+    request's headers.
+    """
 
     class Between(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -95,9 +167,14 @@ def _before(uri: str, refused: Callable[[str, str], bool]) -> Iterator[str]:
                 self._answer(403, json.dumps({"error": told}).encode())
                 return
             there = http.client.HTTPConnection(uri.removeprefix("http://"))
-            there.request(self.command, self.path, body, dict(self.headers))
+            headers = {**self.headers, "Accept-Encoding": "identity"}
+            if self.headers.get("Content-Type") == "application/json":
+                body = _changed(body, partial(asked, self.path))
+                headers["Content-Length"] = str(len(body or b""))
+            there.request(self.command, self.path, body, headers)
             answer = there.getresponse()
-            self._answer(answer.status, answer.read())
+            found = _changed(answer.read(), partial(answered, self.headers))
+            self._answer(answer.status, found or b"")
             there.close()
 
         do_HEAD = do_POST = do_DELETE = do_GET  # noqa: N815 - the library's names
@@ -120,6 +197,14 @@ def _before(uri: str, refused: Callable[[str, str], bool]) -> Iterator[str]:
             yield f"http://127.0.0.1:{listening.server_port}"
         finally:
             listening.shutdown()
+
+
+def _changed(body: bytes | None, change: Callable[[dict[str, Any]], None]) -> bytes | None:
+    if not body:
+        return body
+    content = json.loads(body)
+    change(content)
+    return json.dumps(content).encode()
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbt_streamsql.adapter import seeds
-from dbt_streamsql.adapter.common.error_messages import cause_of
+from dbt_streamsql.adapter.common.error_messages import cause_of, trace_of
 from dbt_streamsql.adapter.common.relation import StreamSqlColumn, StreamSqlRelation
 from dbt_streamsql.adapter.config import model_config
 from dbt_streamsql.adapter.impl import StreamSqlAdapter
@@ -143,6 +143,14 @@ def test_an_error_is_cut_to_its_cause():
         "IOException: No space left on device",
         "  do: free some disk space; the table is unchanged",
     ]
+
+
+def test_the_trace_of_an_error_among_its_own_causes_ends():
+    first, second = ValueError("disk full"), KeyError("row")
+    first.__cause__, second.__cause__ = second, first
+    assert trace_of(first).count("disk full") == 1
+    first.__cause__ = first
+    assert trace_of(first).count("disk full") == 1
 
 
 @pytest.mark.parametrize(

@@ -107,8 +107,10 @@ def trace_of(error: BaseException) -> str:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
+    seen: list[BaseException] = []  # an error may be among its own causes
+    while error is not None and not any(error is each for each in seen):
         yield error
+        seen.append(error)
         error = error.__cause__
 
 

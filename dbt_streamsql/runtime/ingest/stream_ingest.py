@@ -115,7 +115,10 @@ class StreamIngest:
                     spark, local, after, end, previous, meta, progress, few=few
                 )
         except PySparkException as error:
-            raise self.reading.told(error) from error
+            bad = self.reading.told(error)
+            if bad is None:
+                raise
+            raise bad from error
         finally:
             local.close()
         stats = {

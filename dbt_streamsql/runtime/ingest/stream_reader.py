@@ -293,11 +293,11 @@ class StreamReading:
                 raise
             return None
 
-    def told(self, error: PySparkException) -> Exception:
-        """A bad record as BAD_RECORD, any other error unchanged."""
+    def told(self, error: PySparkException) -> StreamSqlError | None:
+        """A bad record as BAD_RECORD; None for any other error."""
         _, found, what = str(error).partition(BAD)
         if not found:
-            return error
+            return None
         return StreamSqlError(
             "BAD_RECORD",
             f"{self.source.name} holds a record that cannot be read",

@@ -122,7 +122,9 @@ public class CachingFileIO
         for (Iterator it = locations.iterator(); it.hasNext();) {
             forget((String) it.next());
         }
-        if (files instanceof SupportsBulkOperations) {
+        // With keys for each table, Iceberg 1.12 would sign a bulk request by the bucket alone, with
+        // a key that is not the table's.
+        if (files instanceof SupportsBulkOperations && credentials().isEmpty()) {
             ((SupportsBulkOperations) files).deleteFiles(locations);
             return;
         }

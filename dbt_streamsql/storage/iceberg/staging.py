@@ -30,8 +30,10 @@ OWN_PROPERTIES = "streamsql."
 """The prefix of the engine's own table properties."""
 _creating = threading.Lock()
 
+FORMAT_VERSION = 3
+"""Of tables whose rows are found by their ids, and are deleted by vectors."""
 VIEW_PROPERTIES: Mapping[str, str] = {
-    "format-version": "3",
+    "format-version": str(FORMAT_VERSION),
     "write.delete.mode": "merge-on-read",
     "write.update.mode": "merge-on-read",
     "write.merge.mode": "merge-on-read",
@@ -93,6 +95,15 @@ def build(
     spark.sql(spec.create_as("CREATE TABLE", at, select, location, {}))
     built = metadata.load(spark, at)
     assert built is not None
+    if built.format_version < FORMAT_VERSION:
+        spark.sql(f"DROP TABLE IF EXISTS {at.sql}")
+        raise StreamSqlError(
+            "FORMAT_VERSION",
+            f"the catalog `{at.catalog}` does not make tables of format version {FORMAT_VERSION}",
+            given=f"it made one of format version {built.format_version}",
+            allowed=f"format version {FORMAT_VERSION}, whose rows have ids",
+            hint="use a newer version of the catalog's server, or another catalog",
+        )
     assert built.current is not None
     return built.current
 

@@ -19,6 +19,7 @@ from tests.support import (
     dbt_processes,
     gcs_store,
     hive_metastore,
+    nessie,
     object_store,
     platform_project,
     postgres,
@@ -48,7 +49,7 @@ TOTALS: list[str] = []
 
 def profile_of(heading: str) -> dict[str, Any]:
     """The first YAML block of the page below a heading."""
-    told = PAGE.read_text().partition(f"## {heading}\n")[2].partition("```yaml\n")[2]
+    told = PAGE.read_text().partition(f"# {heading}\n")[2].partition("```yaml\n")[2]
     (output,) = yaml.safe_load(told.partition("```")[0]).values()
     return output
 
@@ -121,6 +122,28 @@ def hive(folder: Path, _: ObjectStore) -> Iterator[dict[str, Any]]:
         yield profile
 
 
+def vended(folder: Path, store: ObjectStore) -> Iterator[dict[str, Any]]:
+    """The keys of the environment are refused, and those of a table elsewhere."""
+    profile = profile_of("Credentials of each table")
+    properties = {
+        "warehouse": f"s3://{BUCKET}/vended",
+        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "client.region": REGION,
+        "s3.access-key-id": rest_catalog.SERVER_KEY,
+        "s3.secret-access-key": "secret",
+        **store.catalog_properties(),
+    }
+    with (
+        rest_catalog.server(folder, **properties) as found,
+        rest_catalog.vending(found.uri) as keys,
+        store.allowing(keys.allows),
+    ):
+        profile["catalog_properties"] |= {"uri": keys.uri, **store.catalog_properties()}
+        yield profile
+    assert keys.locations
+    assert store.denied == []
+
+
 @contextmanager
 def cluster(folder: Path, store: ObjectStore) -> Iterator[dict[str, Any]]:
     at = folder / "cluster"
@@ -136,6 +159,7 @@ PLATFORMS = {
     "glue": glue,
     "database": database,
     "rest": rest,
+    "vended": vended,
     "cluster": cluster,
     "google": google,
     "hive": hive,
@@ -178,6 +202,28 @@ def test_a_project_of_seven_models_follows_its_inputs(platform, project, store, 
         told, changed = f"{platform}, nothing new", ("--select", "per_customer+")
         _measured(project, store, told, "run", *changed, *SIMPLE[platform])
         _measured(project, store, f"{platform}, docs", "docs", "generate")
+
+
+def test_nessie_makes_no_tables_for_views_and_is_refused(project, tmp_path):
+    profile = profile_of("Credentials of each table")
+    given = {"warehouse": nessie.WAREHOUSE, "view-endpoints-supported": "true"}
+    for name in ("credential", "scope"):
+        del profile["catalog_properties"][name]
+    platform_project.write(project, 0)
+    # The client's own key is refused: it gets one from Nessie, which gets it from the store.
+    only_nessie = CREDENTIALS["AWS_ACCESS_KEY_ID"]
+    with object_store.server() as store, nessie.server(tmp_path, store) as uri:
+        profile["catalog_properties"] |= {"uri": uri, **given}
+        text = yaml.safe_dump({"shop": {"target": "dev", "outputs": {"dev": profile}}})
+        (project.root / "profiles.yml").write_text(text)
+        with store.allowing(lambda key, _: key != only_nessie):
+            code, said = dbt_processes.run(
+                project, "-c", dbt_processes.DBT, "build", "--select", "+per_customer"
+            )
+    assert code != 0
+    assert "does not make tables of format version 3" in said
+    assert "OK loaded seed file shop.orders" in said
+    assert store.denied == []
 
 
 def _measured(project: Any, store: ObjectStore, what: str, *command: str) -> None:

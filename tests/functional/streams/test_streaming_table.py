@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.runtime.ingest.stream_ingest import StreamIngest
 from dbt_streamsql.runtime.spark.session import embedded
 from tests.support.steps import dying, observing
 
@@ -271,6 +273,24 @@ def test_a_record_without_a_key_fails_and_changes_nothing(engine, schema, source
     assert caught.value.code == "BAD_RECORD"
     assert "NULL in its key or sequence" in caught.value.given
     assert rows_of(engine, table) == [(1, "a", 1)]
+
+
+def test_an_error_that_no_record_caused_is_not_its_own_cause(engine, schema, source, monkeypatch):
+    engine.create_streaming_table(
+        f"lake.{schema}.clicks",
+        f"SELECT id, v FROM {source}",
+        stream=source,
+        source=declared(source),
+    )
+    append(engine, source, [(1, "a", 1, "c")])
+
+    def refused(*_, **__):
+        raise AnalysisException("no such column")
+
+    monkeypatch.setattr(StreamIngest, "_take", refused)
+    with pytest.raises(AnalysisException, match="no such column") as caught:
+        engine.advance()
+    assert caught.value.__cause__ is not caught.value
 
 
 def test_other_columns_are_refused_until_the_stream_is_read_again(engine, schema, source):

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from dbt_streamsql import Engine
+from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.storage.java import is_connect
-from tests.support.rest_catalog import without_transactions
+from tests.support.rest_catalog import of_format_2, without_transactions
 from tests.support.steps import dying, observing
 
 pytestmark = [pytest.mark.processes, pytest.mark.spark]
@@ -118,3 +119,17 @@ def test_a_server_without_transactions_gets_the_tables_one_by_one(opened, caplog
             assert _wrong(engine, opened.base) == []
     asked = [told for told in caplog.messages if "did not commit 2 tables at once" in told]
     assert len(asked) == 2, "it is not asked a third time"
+
+
+def test_a_server_that_makes_tables_of_an_older_format_is_refused_at_once(opened):
+    opened.first.close()
+    with of_format_2(opened.uri) as uri:
+        engine = opened.engine(uri)
+        with pytest.raises(StreamSqlError) as caught:
+            engine.create_materialized_view(
+                f"{opened.base}.counted", f"SELECT count(*) AS n FROM {opened.base}.sales"
+            )
+    assert caught.value.code == "FORMAT_VERSION"
+    assert "format version 2" in caught.value.given
+    staged = opened.sql("SHOW TABLES IN shared.__streamsql_staging").collect()
+    assert [row.tableName for row in staged] == []
