@@ -53,7 +53,7 @@ processes: install classes ## what starts processes: kills, warm engine, Connect
 	@SLICE=$(TURN) $(TIMED) processes $(PYTEST) -m processes --tier processes $(PARALLEL) $(ARGS)
 
 platforms: install classes ## a project of seven models on S3 (Glue, PostgreSQL, REST, a cluster) and GCS: seconds and requests of each run
-	$(PYTEST) -s -m '' tests/functional/dbt/test_platforms.py $(ARGS)
+	STREAMSQL_LARGE_SERVERS=1 $(PYTEST) -s -m '' tests/functional/dbt/test_platforms.py $(ARGS)
 
 versions: install classes ## a share of the tests with other versions of Spark, Iceberg, dbt-core, Python, Java; ARGS='--only spark-4.0' picks a set
 	$(BIN)/python scripts/versions.py $(ARGS)
