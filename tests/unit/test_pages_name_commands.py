@@ -1,4 +1,4 @@
-"""Commands that the pages name exist, with each option that they name, and so do keys of profiles."""
+"""Commands, options, methods of the engine and keys of profiles that the pages name exist."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 import pytest
 import yaml
 
+from dbt_streamsql import Engine
 from dbt_streamsql.adapter.profile.profiles import StreamSqlCredentials
 from dbt_streamsql.cli import main
 
@@ -69,6 +70,15 @@ def test_a_command_that_a_page_names_exists_with_its_options(page: Path) -> None
 )
 def test_a_wrong_command_is_found(words: str, problem: str | None) -> None:
     assert _problem(words) == problem
+
+
+_METHOD = re.compile(r"\b(?:eng|engine|Engine)\.([a-z]\w*)\(|`Engine\.([a-z]\w*)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_method_of_the_engine_that_a_page_names_exists(page: Path) -> None:
+    named = {one or other for one, other in _METHOD.findall(page.read_text(encoding="utf-8"))}
+    assert [name for name in sorted(named) if not hasattr(Engine, name)] == []
 
 
 _YAML = re.compile(r"^```ya?ml\n(.*?)^```", re.DOTALL | re.MULTILINE)
