@@ -24,7 +24,8 @@ given = dict(zip(words, words[1:]))
 broker = {{"bootstrap.servers": "{address}"}}
 if program.endswith("kafka-topics.sh"):
     name, partitions = given["--topic"], int(given["--partitions"])
-    AdminClient(broker).create_topics([NewTopic(name, partitions, 1)])[name].result(60)
+    admin = AdminClient(broker)
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(60)
     print("Created topic", name)
 elif program.endswith("kafka-console-producer.sh"):
     producer = Producer(broker)
