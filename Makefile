@@ -118,7 +118,7 @@ demo: ## real flights, two dbt runs, what each view did and what a full refresh 
 release: install ## wheel, sdist and notes into dist/, checked: metadata, and a newcomer who installs the wheel
 	@$(BIN)/python scripts/release.py $(ARGS)
 
-newcomer: install ## the README's Start and the tutorial, followed with the built wheel in an empty home; ARGS='--rounds 3'
+newcomer: install ## the README's Start, the tutorial and the page on CI, followed with the built wheel in an empty home; ARGS='--rounds 3'
 	@$(BIN)/python scripts/newcomer.py $(ARGS)
 
 clean: ## remove what the verbs made; the cache of jars stays

@@ -1,8 +1,12 @@
-"""Play a newcomer: an empty home, the built wheel, the commands of the README and the tutorial.
+"""Play a newcomer: an empty home, the built wheel, the commands of the README and of other pages.
 
     python scripts/newcomer.py                  # packages from PyPI, jars from Maven Central
     python scripts/newcomer.py --rounds 3 --page README.md
     python scripts/newcomer.py --packages .venv --jars ~/.cache/dbt-streamsql/jars
+    python scripts/newcomer.py --page docs/kafka.md --programs stubs --replace 9092=40123
+
+`--programs` is a folder of programs that come before others of their names, and `--replace`
+changes a text of the page: by these a test has a broker without a container.
 
 Runs the console blocks of a page from top to bottom, in one shell, and compares what they print
 with what the page shows: word for word, but numbers, sign-in codes and the width of tables may
@@ -20,12 +24,15 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", "docs/quickstart.md")
+PAGES = ("README.md", "docs/quickstart.md", "docs/ci.md")
+"""Those that need nothing but Python."""
+
+WITH_DOCKER = ("docs/kafka.md",)
 _SECTION = re.compile(r"^## Start$(.*?)^## ", re.DOTALL | re.MULTILINE)
 """The part of the README that is to be followed; other pages are followed whole."""
 _BLOCK = re.compile(r"^```console$\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -39,6 +46,8 @@ _KEPT = (
     "STREAMSQL_MAVEN_REPOSITORY",
 )
 """Variables of how this machine reaches others."""
+
+_PLACES = ("/usr/local/bin", "/usr/bin", "/bin")
 
 
 @dataclass(frozen=True)
@@ -56,7 +65,8 @@ def main() -> int:
     for page in given.page or PAGES:
         for number in range(given.rounds):
             folder = given.folder / f"{Path(page).stem}-{number}"
-            differing += _Newcomer(folder, wheel, given.packages, given.jars).follow(page)
+            newcomer = _Newcomer(folder, wheel, given.packages, given.jars, given.programs)
+            differing += newcomer.follow(page, [each.split("=", 1) for each in given.replace])
     return 1 if differing else 0
 
 
@@ -64,10 +74,16 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--page", action="append", choices=PAGES, help="default: both")
+    parser.add_argument(
+        "--page", action="append", choices=PAGES + WITH_DOCKER, help=f"default: {', '.join(PAGES)}"
+    )
     parser.add_argument("--rounds", type=int, default=1, help="so often, each in a new home")
     parser.add_argument("--packages", type=Path, help="virtual environment to take packages from")
     parser.add_argument("--jars", type=Path, help="folder with jars, instead of downloads")
+    parser.add_argument("--programs", type=Path, help="folder of programs, first in the PATH")
+    parser.add_argument(
+        "--replace", action="append", default=[], help="a text of the page: OLD=NEW"
+    )
     parser.add_argument("--folder", type=Path, help="default: a temporary one")
     given = parser.parse_args()
     given.folder = given.folder or Path(tempfile.mkdtemp(prefix="newcomer-"))
@@ -103,9 +119,15 @@ class _Newcomer:
     """One shell in a home of its own, and the seconds of what it has done."""
 
     def __init__(
-        self, folder: Path, wheel: Path, packages: Path | None, jars: Path | None
+        self,
+        folder: Path,
+        wheel: Path,
+        packages: Path | None,
+        jars: Path | None,
+        programs: Path | None,
     ) -> None:
         self._folder, self._wheel, self._packages = folder, wheel, packages
+        self._programs = [str(programs.resolve())] if programs else []
         self._home, self._environment = folder / "home", folder / "environment"
         self._home.mkdir(parents=True)
         if jars is not None:
@@ -113,7 +135,7 @@ class _Newcomer:
             cache.mkdir(parents=True)
             (cache / "jars").symlink_to(jars.resolve())
 
-    def follow(self, page: str) -> int:
+    def follow(self, page: str, replaced: Sequence[Sequence[str]]) -> int:
         """The number of commands that failed or printed something else."""
         print(f"{page}, in {self._folder}", flush=True)
         began = time.monotonic()
@@ -123,6 +145,8 @@ class _Newcomer:
         try:
             for command in commands_of(page):
                 text = self._of_the_wheel(command.text)
+                for old, new in replaced:
+                    text = text.replace(old, new)
                 code, printed = shell.run(text)
                 same = code == 0 and _same(command.shown, printed)
                 differing += not same
@@ -165,7 +189,7 @@ class _Newcomer:
             if name in _KEPT or name.lower().endswith("_proxy")
         } | {
             "HOME": str(self._home),
-            "PATH": f"{self._environment / 'bin'}:/usr/local/bin:/usr/bin:/bin",
+            "PATH": ":".join([*self._programs, str(self._environment / "bin"), *_PLACES]),
             "DBT_SEND_ANONYMOUS_USAGE_STATS": "false",
         }
         return _Shell(self._home, environment)
