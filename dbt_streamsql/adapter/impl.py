@@ -387,7 +387,7 @@ class StreamSqlAdapter(MaintainedAdapter):
     def streamsql_seed_fingerprint(
         self, relation: StreamSqlRelation, table: agate.Table, model: Any, config: Any
     ) -> str:
-        """What tells whether a table is as the seed says ('': nothing does)."""
+        """The fingerprint of a seed and its table ('': the table has no snapshots)."""
         name = self._name(relation)
         with self.connections.exception_handler("seed"):
             spec = plain_table.spec_of(name, model, config, self._roots)

@@ -23,7 +23,7 @@ from tenacity import Retrying, stop_after_attempt, wait_incrementing
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import quote
-from dbt_streamsql.runtime.spark import jars, native, versions
+from dbt_streamsql.runtime.spark import jars, machine, native, versions
 from dbt_streamsql.runtime.spark.java import find_java, launch_home
 from dbt_streamsql.runtime.spark.pinned_jars import NOT_OVER_SQLITE
 from dbt_streamsql.runtime.spark.settings import (
@@ -55,7 +55,6 @@ _S3A = {
 """What Hadoop calls the properties of Iceberg's S3 clients."""
 _DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-_GIB = 1 << 30
 _APPENDED = {
     "spark.sql.extensions": ",",
     "spark.driver.extraClassPath": os.pathsep,
@@ -179,7 +178,7 @@ def _define_io(session: SparkSession, wanted: Mapping[str, str]) -> None:
 
 def start_settings(settings: SessionSettings) -> dict[str, str]:
     """All settings that a new Spark context is started with."""
-    cores = _cores()
+    cores = machine.cores()
     files = [str(file) for file in jars.ensure(settings.jars)]
     log4j = (Path(__file__).parent / "log4j2.properties").as_uri()
     ours = {
@@ -187,7 +186,7 @@ def start_settings(settings: SessionSettings) -> dict[str, str]:
         "spark.app.name": "dbt-streamsql",
         "spark.driver.extraClassPath": os.pathsep.join(files),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j} {_COMPILERS}",
-        "spark.driver.memory": f"{_driver_memory() // (1 << 20)}m",
+        "spark.driver.memory": f"{machine.driver_memory() // (1 << 20)}m",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
@@ -209,7 +208,7 @@ def start_settings(settings: SessionSettings) -> dict[str, str]:
         ours["spark.jars"] = ",".join(files)  # the executors need them too
     ours |= _s3a(settings)
     if settings.native:
-        ours |= native.settings(_driver_memory())
+        ours |= native.settings(machine.driver_memory())
     if "delta" in settings.connectors:
         ours["spark.sql.extensions"] += f",{_DELTA_EXTENSION}"
         ours["spark.sql.catalog.spark_catalog"] = _DELTA_CATALOG
@@ -321,7 +320,10 @@ def _join(running: SparkSession, settings: SessionSettings) -> SparkSession:
     from pyspark.errors import PySparkException
 
     session = running.newSession()
-    wanted = {"spark.sql.session.timeZone": "UTC", "spark.sql.shuffle.partitions": str(_cores())}
+    wanted = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(machine.cores()),
+    }
     wanted |= catalog_settings(settings) | _PLAIN_TEXT
     wanted |= {k: v for k, v in settings.spark_properties.items() if k.startswith("spark.sql.")}
     for key, value in wanted.items():
@@ -406,20 +408,3 @@ def _make_folder(folder: Path) -> None:
             given=f"{folder}: {error.strerror}",
             hint="set `warehouse` to a folder that you can write to",
         ) from error
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 2
-
-
-def _driver_memory() -> int:
-    """Bytes: a quarter of the memory of the machine or container, between 1 and 8 GiB."""
-    total = 4 * _GIB
-    if hasattr(os, "sysconf"):
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limit = Path("/sys/fs/cgroup/memory.max")
-    if limit.is_file() and (text := limit.read_text().strip()).isdigit():
-        total = min(total, int(text))
-    return max(_GIB, min(8 * _GIB, total // 4))
