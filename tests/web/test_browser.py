@@ -79,7 +79,7 @@ def contrast(page, selector: str) -> float:
           const element = document.querySelector(selector);
           const style = getComputedStyle(element);
           const text = light(element instanceof SVGElement ? style.fill : style.color);
-          const box = element.closest("a.node")?.querySelector("rect");
+          const box = element.closest(".node")?.querySelector("rect");
           let below = box ? getComputedStyle(box).fill : null;
           for (let at = element; !below && at; at = at.parentElement) {
             const found = getComputedStyle(at).backgroundColor;
@@ -195,6 +195,56 @@ def test_a_barrier_is_drawn_as_a_timeline_of_its_jobs(page, address) -> None:
     assert "27.1 s" in page.get_by_role("row", name=re.compile(f"^{CLEAN} WRITTEN")).inner_text()
 
 
+def test_the_plan_of_a_view_is_drawn_with_the_figures_that_are_known(
+    page, address, with_plan: str
+) -> None:
+    show(page, address, f"#/table/{with_plan}")
+    drawn = page.get_by_role("region", name="Plan as a graph")
+    nodes = {
+        (node.get_attribute("data-key") or "").removeprefix("plan "): node.text_content() or ""
+        for node in drawn.locator(".node").all()
+    }
+    assert "shop.user_totals view +6 −5 rows, 0.8 s 4,321 rows, 98.8 KB" in nodes["view"]
+    join = next(text for text in nodes.values() if "inner join" in text)
+    assert "u.id = c.id AND c.amount > 3 +9 −8 rows, 0.8 s 4,321 rows, 98.8 KB" in join
+    assert "keeps state for ever stored in __streamsql_state_1" in join
+    group = next(text for text in nodes.values() if "group" in text)
+    assert group.endswith("group sum by city keeps state for ever"), "it was not measured"
+    assert drawn.locator("g[data-edge]").count() == len(nodes) - 1
+    rows = page.get_by_role("region", name="Operators")
+    assert rows.locator("tbody tr").count() == len(nodes)
+    assert "upsert by (city)" in page.get_by_role("region", name="Plan", exact=True).inner_text()
+
+
+def test_keys_go_through_the_plan_and_from_a_stored_operator_to_its_table(
+    page, address, with_plan: str
+) -> None:
+    show(page, address, f"#/table/{with_plan}")
+    press_until(page, "Tab", '.plan .node[data-key="plan view"]')
+    named = page.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert named.startswith("shop.user_totals, view, +6 −5 rows")
+    width = (
+        "parseFloat(getComputedStyle(document.activeElement.querySelector('rect')).strokeWidth)"
+    )
+    assert page.evaluate(width) == 5
+    press_until(page, "Tab", ".plan a.node.op-stored")
+    page.keyboard.press("Enter")
+    page.locator("main h1", has_text="__streamsql_state_1").wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_plan_breaks_no_rule_of_accessibility_and_can_be_read(
+    page, address, with_plan: str, scheme: str
+) -> None:
+    page.emulate_media(color_scheme=scheme)
+    show(page, address, f"#/table/{with_plan}")
+    check_rules(page)
+    for selector in (".plan .title", ".plan text.soft", ".plan a.op-scan .state-text"):
+        assert contrast(page, selector) >= 4.5, selector
+    for family in ("view", "stored", "scan"):
+        assert contrast(page, f".plan .op-{family} .state-text") >= 4.5, family
+
+
 def test_dark_follows_the_system_and_a_switch_that_is_remembered(page, address) -> None:
     background = "getComputedStyle(document.body).backgroundColor"
     show(page, address)
@@ -236,6 +286,11 @@ def test_texts_have_enough_contrast(page, address, scheme: str) -> None:
 def test_no_rule_of_accessibility_is_broken_seriously(page, address, at: str, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)
     show(page, address, at)
+    check_rules(page)
+
+
+def check_rules(page) -> None:
+    """No rule of axe is broken seriously."""
     # The policy of the page lets no script in but its own: axe comes by the debugger.
     page.evaluate(AXE.read_text(encoding="utf-8"))
     found = page.evaluate("axe.run()")
@@ -388,10 +443,17 @@ def test_the_pages_show_what_a_real_engine_did(page, engine, spark, schema: str)
         in_full = cells.all_inner_texts()[heads.index("In full")]
         assert float(in_full.removesuffix(" s")) > 0
         node.click()
-        page.get_by_role("heading", name="Plan").wait_for()
+        page.get_by_role("heading", name="Plan", exact=True).wait_for()
         columns = page.get_by_role("region", name="Columns")
         assert f"{at}.orders.amount (aggregation)" in columns.inner_text()
-        assert "upsert by (id)" in page.get_by_role("region", name="Plan").inner_text()
+        text = page.get_by_role("region", name="Plan", exact=True).inner_text()
+        assert "upsert by (id)" in text
+        plan = page.get_by_role("region", name="Plan as a graph")
+        scan = plan.locator("a.node", has_text=f"{schema}.orders")
+        assert "2 rows changed" in (scan.text_content() or "")
+        view = plan.locator(".node", has_text=f"{schema}.totals").text_content() or ""
+        assert "+2 −1 rows" in view
+        assert "2 rows, " in view
         page.locator(f'a[data-key="version {report.barrier}"]').click()
         page.get_by_role("img", name=f"Timeline of barrier {report.barrier}").wait_for()
 
@@ -413,4 +475,7 @@ def test_the_page_of_a_view_that_forgets_shows_its_ttls_and_since_when_it_is_app
         page.get_by_text(
             f"since barrier {report.barrier}: some of its state has expired"
         ).wait_for()
-        assert "1 second by default" in page.get_by_role("region", name="Plan").inner_text()
+        assert (
+            "1 second by default"
+            in page.get_by_role("region", name="Plan", exact=True).inner_text()
+        )
