@@ -86,7 +86,7 @@ def play(warehouse: Path) -> None:
 def served(store: MetaStore) -> Iterator[str]:
     """The address of the pages."""
     app = FastAPI()
-    app.include_router(web.router(store))
+    app.include_router(web.router(store, stopping=lambda: server.should_exit))
     listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

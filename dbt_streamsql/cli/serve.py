@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -90,12 +91,12 @@ def serve(
 
     opened = open_database(url)
 
-    def pages(known: Tokens) -> APIRouter:
+    def pages(known: Tokens, stopping: Callable[[], bool]) -> APIRouter:
         def verify(token: str) -> web.Sees | None:
             identity = known.find(token)
             return identity.sees if identity is not None else None
 
-        return web.router(opened, verify)
+        return web.router(opened, verify, stopping=stopping)
 
     try:
         service.serve(opened, address, tokens, started, pages, web.PUBLIC)

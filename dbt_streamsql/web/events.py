@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING
 
-from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
 
@@ -64,11 +63,6 @@ class Events:
         self._seen = ""
         self._event = ""
 
-    def connect(self, request: Request) -> StreamingResponse:
-        """The response of one connection: 503 when there are too many."""
-        del request
-        return _Connection(self)
-
     def enter(self) -> bool:
         """Whether there is room for one more connection, which then has to `leave`."""
         if self._open >= self._most or self._stopping():
@@ -117,11 +111,12 @@ class Events:
         return json.dumps({**body, "change": state})
 
 
-class _Connection(StreamingResponse):
-    """One connection, counted while it is served."""
+class Connection(StreamingResponse):
+    """The response of one connection, which counts while it is served; 503 when there are too
+    many."""
 
-    def __init__(self, events: Events) -> None:
-        super().__init__(events.lines(), media_type="text/event-stream")
+    def __init__(self, events: Events, headers: Mapping[str, str]) -> None:
+        super().__init__(events.lines(), headers=headers, media_type="text/event-stream")
         self._events = events
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

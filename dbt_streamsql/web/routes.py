@@ -17,6 +17,7 @@ from dbt_streamsql.meta.inspect import delay, history, overview, trends
 from dbt_streamsql.meta.inspect.history import History
 from dbt_streamsql.web import metrics, tables
 from dbt_streamsql.web.access import PATH, Guard, Verify, logins
+from dbt_streamsql.web.events import Connection, Events, never
 
 STATIC = Path(__file__).parent / "static"
 POLICY = (
@@ -28,6 +29,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
+NOT_STORED = {"Cache-Control": "no-store", **HEADERS}
 MOST = 500
 """Maximum number of barriers per request."""
 
@@ -35,12 +37,16 @@ Newest = Annotated[int, Query(ge=1, le=MOST)]
 
 
 def router(
-    store: MetaStore, verify: Verify | None = None, clock: Callable[[], float] = time.time
+    store: MetaStore,
+    verify: Verify | None = None,
+    clock: Callable[[], float] = time.time,
+    stopping: Callable[[], bool] = never,
 ) -> APIRouter:
     """The routes `/ui`, `/ui/api/…` and `/metrics` over one store; they only read.
 
     `verify` gives what the owner of a token may see (None: everyone sees everything); see
-    `web/access.py`.
+    `web/access.py`. `stopping`: whether the server is about to stop, and waits for its connections
+    to end.
     """
     guard = Guard(verify)
     routes = APIRouter(include_in_schema=False)
@@ -48,6 +54,13 @@ def router(
     routes.include_router(logins(guard))
     guarded = APIRouter(dependencies=[Depends(guard)])
     guarded.include_router(_api(store, clock), prefix=f"{PATH}/api")
+    listeners = Events(store, stopping)
+
+    @guarded.get(f"{PATH}/api/events")
+    async def events() -> Response:
+        """Server-sent events: one when the store has changed."""
+        return Connection(listeners, {**NOT_STORED, "X-Accel-Buffering": "no"})
+
     exporter = metrics.Exporter(store, clock)
 
     @guarded.get("/metrics")
@@ -114,7 +127,7 @@ def _api(store: MetaStore, clock: Callable[[], float]) -> APIRouter:
 
 
 def _not_stored(response: Response) -> None:
-    response.headers.update({"Cache-Control": "no-store", **HEADERS})
+    response.headers.update(NOT_STORED)
 
 
 def _pages() -> APIRouter:

@@ -326,6 +326,46 @@ def test_a_new_barrier_appears_by_itself_and_the_focus_stays(
         assert page.evaluate("performance.getEntriesByType('resource').length") == asked
 
 
+def test_while_nothing_changes_nothing_is_asked_and_a_change_is_heard(
+    page, store: MetaStore, clock: Clock, heard: Heard
+) -> None:
+    with served(store) as url:
+        show(page, f"{url}/ui/")
+        with page.expect_response("**/api/status"):
+            pass  # the first event
+        page.wait_for_timeout(1000)
+        asked = len(heard.requests)
+        page.wait_for_timeout(6000)
+        assert len(heard.requests) == asked
+        fence = store.acquire()
+        store.begin(fence, {})
+        page.locator("#state", has_text="barrier 13 in OPEN").wait_for()
+        asked = len(heard.requests)
+        page.get_by_role("button", name="Auto-refresh").click()
+        store.abort(fence, 13)
+        store.release(fence)
+        page.wait_for_timeout(2000)
+        assert len(heard.requests) == asked
+        assert "barrier 13 in OPEN" in page.locator("#state").inner_text()
+        page.get_by_role("button", name="Auto-refresh").click()
+        page.locator("#state").filter(has_not_text="barrier 13").wait_for()
+
+
+def test_where_events_cannot_be_had_the_page_asks_by_itself(
+    page, store: MetaStore, heard: Heard
+) -> None:
+    page.route("**/ui/api/events", lambda route: route.fulfill(status=503, body="{}"))
+    with served(store) as url:
+        show(page, f"{url}/ui/")
+        fence = store.acquire()
+        store.begin(fence, {})
+        page.locator("#state", has_text="barrier 13 in OPEN").wait_for()
+        store.release(fence)
+    assert all("503" in line for line in heard.console), heard.console
+    assert sum(url.endswith("/events") for url in heard.requests) == 1
+    heard.console.clear()
+
+
 def test_names_and_queries_stay_text_whatever_they_hold(page, tmp_path: Path) -> None:
     evil = "lake.s.<img src=x onerror=document.title='gone'>\"'&"
     sql = "select '</pre><script>document.title=\"gone\"</script>' as `<b>`"
