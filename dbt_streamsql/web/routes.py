@@ -18,6 +18,7 @@ from dbt_streamsql.meta.inspect.history import History
 from dbt_streamsql.web import metrics, tables
 from dbt_streamsql.web.access import PATH, Guard, Verify, logins
 from dbt_streamsql.web.events import Connection, Events, never
+from dbt_streamsql.web.queries import Ask, queries
 
 STATIC = Path(__file__).parent / "static"
 POLICY = (
@@ -41,12 +42,13 @@ def router(
     verify: Verify | None = None,
     clock: Callable[[], float] = time.time,
     stopping: Callable[[], bool] = never,
+    ask: Ask | None = None,
 ) -> APIRouter:
     """The routes `/ui`, `/ui/api/…` and `/metrics` over one store; they only read.
 
     `verify` gives what the owner of a token may see (None: everyone sees everything); see
     `web/access.py`. `stopping`: whether the server is about to stop, and waits for its connections
-    to end.
+    to end. `ask` runs queries of the pages (None: they are off); see `web/queries.py`.
     """
     guard = Guard(verify)
     routes = APIRouter(include_in_schema=False)
@@ -69,6 +71,8 @@ def router(
         return Response(exporter.text(request.state.sees), media_type=metrics.CONTENT_TYPE)
 
     routes.include_router(guarded)
+    asking = queries(store, Guard(verify, posts=True), ask, NOT_STORED)
+    routes.include_router(asking, prefix=f"{PATH}/api")
     return routes
 
 

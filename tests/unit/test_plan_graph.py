@@ -104,6 +104,14 @@ def test_an_input_that_is_a_view_has_its_own_figures():
     assert (scan.changed, scan.size) == (5, (12, 120))
 
 
+def test_rows_that_an_input_only_rewrote_did_not_change():
+    first = version(1, ORDERS, mode="full", rows_inserted=900)
+    again = version(2, ORDERS, mode="full", rows_inserted=904, rows_deleted=900)
+    unknown = replace(CHANGED, stats={})
+    assert of(drawn(BUILT, unknown, first, again), "scan", ORDERS).changed is None
+    assert of(drawn(BUILT, CHANGED, first, again), "scan", ORDERS).changed == 7
+
+
 def test_a_state_table_has_figures_and_what_it_reads_is_computed_with_it():
     join = of(drawn(), "inner join").id
     plan, table = with_state_table(plan_of_totals(), int(join))

@@ -16,18 +16,24 @@ from dbt_streamsql.meta import MetaStore
 
 
 def create_app(
-    store: MetaStore, verify: web.Verify | None = None, clock=time.time, stopping=lambda: False
+    store: MetaStore,
+    verify: web.Verify | None = None,
+    clock=time.time,
+    stopping=lambda: False,
+    ask=None,
 ) -> FastAPI:
     app = FastAPI(openapi_url=None)
-    app.include_router(web.router(store, verify, clock, stopping))
+    app.include_router(web.router(store, verify, clock, stopping, ask))
     return app
 
 
 @contextmanager
-def served(store: MetaStore, verify: web.Verify | None = None) -> Iterator[str]:
+def served(store: MetaStore, verify: web.Verify | None = None, ask=None) -> Iterator[str]:
     """The address of the running app."""
     servers: list[uvicorn.Server] = []
-    app = create_app(store, verify, stopping=lambda: any(each.should_exit for each in servers))
+    app = create_app(
+        store, verify, stopping=lambda: any(each.should_exit for each in servers), ask=ask
+    )
     with served_app(app, servers) as address:
         yield address
 

@@ -123,10 +123,12 @@ class _Facts:
             return None
         if self._at.inputs.get(table) == self._before.inputs.get(table):
             return 0
-        if table not in self._history.maintained:
-            counted: Mapping[str, int] = self._at.stats.get(CHANGED, {})
-            return counted.get(table)
-        return sum(each.rows_inserted + each.rows_deleted for each in self._since(table))
+        since = self._since(table) if table in self._history.maintained else []
+        if since and all(each.mode != "full" for each in since):
+            return sum(each.rows_inserted + each.rows_deleted for each in since)
+        # A refresh in full rewrites rows that did not change.
+        counted: Mapping[str, int] = self._at.stats.get(CHANGED, {})
+        return counted.get(table)
 
     def stored(self, table: str) -> tuple[TableVersion | None, tuple[int, int] | None]:
         """The version of a state table that the view has read, and the rows that changed in it."""

@@ -1,9 +1,10 @@
-// Routes (#/, #/trends, #/barriers, #/barrier/N, #/table/NAME), login, theme.
+// Routes (#/, #/trends, #/barriers, #/barrier/N, #/table/NAME, #/query), login, theme.
 
 import { Refused, get, login, loginByCode, logout } from "./api.js";
 import { h } from "./dom.js";
 import { seconds } from "./format.js";
 import { Live } from "./live.js";
+import { queryView } from "./query.js";
 import { barrierView, barriersView, tableView, topologyView, trendsView } from "./views.js";
 
 const main = document.getElementById("main");
@@ -23,6 +24,8 @@ function route() {
   if (page === "barrier") {
     return { title: `Barrier ${name}`, page: "barriers", view: barrierView, load: () => get(`barriers/${encodeURIComponent(name)}`) };
   }
+  // What was typed stays: it is shown once.
+  if (page === "query") return { title: "Query", page, view: queryView, load: () => get("queries"), once: true };
   if (page === "table") {
     const table = decodeURIComponent(name);
     return { title: table, page: "", view: tableView, load: () => get(`table?name=${encodeURIComponent(table)}`) };
@@ -41,7 +44,7 @@ async function render(moved) {
     headline();
     buttons.logout.hidden = !sessionStorage.getItem("login");
     // The time of the answer alone is no news.
-    const text = location.hash + JSON.stringify([data, at.view === topologyView && status], (key, value) => (key === "now" || key === "age" ? 0 : value));
+    const text = location.hash + (at.once ? "" : JSON.stringify([data, at.view === topologyView && status], (key, value) => (key === "now" || key === "age" ? 0 : value)));
     if (text !== shown) {
       shown = text;
       show(at.view(data, status));

@@ -51,7 +51,7 @@ function linesOf(node) {
   if (node.rows) lines.push([`${rows(node.rows)} rows${node.seconds === null ? "" : `, ${seconds(node.seconds)}`}`, "soft"]);
   if (node.size) lines.push([size(node.size), "soft"]);
   if (node.ttl) lines.push([cut(`keeps state ${node.ttl}`), "soft"]);
-  if (node.stored) lines.push([`stored in ${short(node.table)}`.slice(0, LONGEST), "state-text"]);
+  if (node.stored) lines.push([cut(`stored in ${short(node.table)}`), "state-text"]);
   else if (node.stored === false) lines.push(["can be stored", "soft"]);
   return lines;
 }
