@@ -27,7 +27,7 @@ export function plan({ mode, barrier, nodes }) {
     h("div", { class: "scroll plan", tabindex: 0, role: "region", "aria-label": "Plan as a graph" },
       drawing("Plan: operators and what they read; the table below has the same figures", "TB", drawn, edges)),
     table("Operators, each before what it reads",
-      [["Id", ""], ["Operator", "name"], ["Key", "name"], ["Changed", "number"], ["Rows", "number"], ["Size", "number"], ["Seconds", "number"], ["Keeps state", ""], ["Stored", "name"], ["How", "name"]],
+      [["Id", ""], ["Operator", "name"], ["Key", ""], ["Changed", "number"], ["Rows", "number"], ["Size", "number"], ["Seconds", "number"], ["Keeps state", ""], ["Stored", ""], ["How", "name"]],
       nodes.map((node) => [
         /^\d/.test(node.id) && node.id !== "0" ? node.id : "", [node.kind, node.text && ` ${node.text}`], node.keys.join(", "),
         node.changed ?? "", rows(node.rows), size(node.size), seconds(node.seconds), node.ttl, stored(node),
