@@ -48,7 +48,8 @@ def page(browser, heard: Heard) -> Iterator:
     yield opened
     context.close()
     # The server of a test may stop before its page is closed, which goes on asking.
-    assert [line for line in heard.console if "ERR_CONNECTION_REFUSED" not in line] == []
+    stopped = ("ERR_CONNECTION_REFUSED", "503 (Service Unavailable)")
+    assert [line for line in heard.console if not any(word in line for word in stopped)] == []
     strangers = [url for url in heard.requests if not url.startswith("http://127.0.0.1:")]
     assert strangers == []
 

@@ -6,7 +6,9 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import httpx
 import pytest
@@ -18,6 +20,7 @@ from dbt_streamsql.web import everything
 from dbt_streamsql.web.events import Connection, Events
 from tests.web.service import served, served_app
 
+T = TypeVar("T")
 TOKEN = "of-this-test-only"  # noqa: S105 - made up
 EVENTS = "/ui/api/events"
 
@@ -135,6 +138,12 @@ def test_a_server_that_stops_does_not_wait_for_its_listeners(store: MetaStore):
     assert time.monotonic() - began < 40, "the stream was ended, and did not end by itself"
 
 
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Its result, from a thread of its own: in this one, a browser may have a loop that runs."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()
+
+
 def collect(events: Events, most: int) -> list[str]:
     """The first lines of one connection."""
 
@@ -146,7 +155,7 @@ def collect(events: Events, most: int) -> list[str]:
                 break
         return found
 
-    return asyncio.run(listen())
+    return run(listen())
 
 
 def test_a_connection_on_which_nothing_happens_has_heartbeats_and_ends(store: MetaStore):
@@ -177,7 +186,7 @@ def test_all_connections_share_one_read_and_none_is_made_for_none(store: MetaSto
         await asyncio.gather(*(one() for _ in range(50)))
 
     assert counted.reads == 0
-    asyncio.run(many())
+    run(many())
     assert 0 < counted.reads <= 12
 
 
@@ -197,4 +206,4 @@ def test_listeners_hold_no_threads(store: MetaStore, listeners: int):
             return status
 
     with served(store) as url:
-        assert asyncio.run(ask(url)) == 200
+        assert run(ask(url)) == 200

@@ -16,6 +16,7 @@ const live = new Live(() => isOn() && !main.querySelector("form.login"), () => r
 let shown = "";
 let asked = 0;
 let last = null;
+let moves = false;
 
 function route() {
   const [, page = "", name = ""] = location.hash.match(/^#\/([^/]*)\/?(.*)$/) ?? [];
@@ -35,6 +36,8 @@ function route() {
 
 async function render(moved) {
   const mine = ++asked;
+  // An answer that another one overtakes leaves the focus to that one.
+  moves ||= moved;
   const at = route();
   try {
     const [data, status] = await Promise.all([at.load(), get("status")]);
@@ -63,7 +66,8 @@ async function render(moved) {
     if (link.dataset.page === at.page) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  if (moved) main.focus();
+  if (moves) main.focus();
+  moves = false;
 }
 
 // What had the focus has it again, and what was scrolled stays where it was.
