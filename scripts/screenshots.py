@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import uvicorn
@@ -23,6 +24,7 @@ from get_chromium import ensure
 from playwright.sync_api import sync_playwright
 
 from dbt_streamsql import Engine, web
+from dbt_streamsql.engine.reads.limited_queries import LimitedQueries
 from dbt_streamsql.meta import MetaStore, open_store
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
@@ -31,8 +33,11 @@ PAGES = {
     "topology": ("#/", 540),
     "barrier": ("#/barrier/{newest}", 760),
     "barriers": ("#/barriers", 480),
-    "table": ("#/table/lake.shop.item_revenue", 1100),
+    "trends": ("#/trends", 520),
+    "table": ("#/table/lake.shop.item_revenue", 1500),
+    "query": ("#/query", 520),
 }
+QUERY = "SELECT city, orders\nFROM lake.shop.top_cities\nORDER BY orders DESC LIMIT 5"
 ROOTS = {
     "orders": (
         "SELECT id, id % 5000 AS user_id, id % 800 AS item_id, 1 + id % 4 AS n FROM range(400000)"
@@ -83,10 +88,15 @@ def play(warehouse: Path) -> None:
 
 
 @contextmanager
-def served(store: MetaStore) -> Iterator[str]:
+def served(store: MetaStore, queries: LimitedQueries) -> Iterator[str]:
     """The address of the pages."""
     app = FastAPI()
-    app.include_router(web.router(store))
+    router = web.router(
+        store,
+        stopping=lambda: server.should_exit,
+        ask=lambda sql, barrier, sees: asdict(queries.ask(sql, barrier, sees)),
+    )
+    app.include_router(router)
     listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
@@ -100,10 +110,13 @@ def served(store: MetaStore) -> Iterator[str]:
         thread.join()
 
 
-def shoot(store: MetaStore) -> None:
+def shoot(store: MetaStore, engine: Engine) -> None:
     """Every page in light and dark."""
     IMAGES.mkdir(parents=True, exist_ok=True)
-    with served(store) as url, sync_playwright() as playwright:
+    queries = LimitedQueries(store, lambda: engine, "lake")
+    # The first query of a Spark is slow.
+    queries.ask(QUERY, None, web.everything)
+    with served(store, queries) as url, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=ensure(), args=["--no-sandbox"])
         for scheme in ("light", "dark"):
             for name, (at, height) in PAGES.items():
@@ -111,6 +124,10 @@ def shoot(store: MetaStore) -> None:
                 page = browser.new_page(viewport=view, color_scheme=scheme)
                 page.goto(url + at.format(newest=store.last_committed()))
                 page.locator("main h1").wait_for()
+                if name == "query":
+                    page.get_by_label("One SELECT").fill(QUERY)
+                    page.get_by_role("button", name="Run").click()
+                    page.get_by_role("region", name="Rows").wait_for()
                 page.screenshot(path=IMAGES / f"{name}-{scheme}.png")
                 page.close()
         browser.close()
@@ -124,7 +141,9 @@ def main() -> None:
     if not store_file.is_file():
         play(warehouse)
     store = open_store(f"sqlite:///{store_file}")
-    shoot(store)
+    engine = Engine.open(warehouse)
+    shoot(store, engine)
+    engine.close()
     store.close()
     print(f"pictures in docs/images; the warehouse is {warehouse}")
 

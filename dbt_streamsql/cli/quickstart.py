@@ -141,7 +141,9 @@ def _registered(background: Background) -> bool:
 
 def _serve(background: Background) -> Running:
     port = _free_port()
-    return background.start(PAGE, _command("meta", "serve", "--quiet", f"--port={port}"), port)
+    # Its Spark starts only when someone asks for rows.
+    words = ("meta", "serve", "--quiet", "--queries", f"--port={port}")
+    return background.start(PAGE, _command(*words), port)
 
 
 def _free_port() -> int:

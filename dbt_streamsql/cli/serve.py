@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
@@ -20,6 +22,11 @@ from dbt_streamsql.meta.store.sql.database import redact
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
+
+    from dbt_streamsql.engine.reads.limited_queries import LimitedQueries
+    from dbt_streamsql.meta import MetaReader
+    from dbt_streamsql.web.access import Sees
+    from dbt_streamsql.web.queries import Ask
 
 DEFAULT_PORT = 8123
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -40,6 +47,11 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--tls-cert", type=_FILE, help="TLS certificate chain (PEM)")
 @click.option("--tls-key", type=_FILE, help="TLS private key (PEM)")
 @click.option("--quiet", is_flag=True, help="do not log requests")
+@click.option(
+    "--queries",
+    is_flag=True,
+    help="let the pages run queries, on a Spark that the first one starts",
+)
 @errors_as_text
 def serve(
     store: str | None,
@@ -50,6 +62,7 @@ def serve(
     tls_cert: Path | None,
     tls_key: Path | None,
     quiet: bool,
+    queries: bool,
     project_dir: str | None,
     profiles_dir: str | None,
     profile: str | None,
@@ -69,6 +82,13 @@ def serve(
             given=str(error.name),
             hint='pip install "dbt-streamsql[service]"',
         ) from error
+    if queries and store is not None:
+        raise StreamSqlError(
+            "CONFIG_INVALID",
+            "`--queries` needs the profile, which says where the tables are",
+            given="a store without a profile",
+            hint="leave out `--store`, and unset STREAMSQL_STORE",
+        )
     if store is None:
         url, known_port = _of_profile(project_dir, profiles_dir, profile, target)
     else:
@@ -88,18 +108,23 @@ def serve(
         click.echo(f"  token file: {tokens}")
         click.echo("Press Ctrl-C to stop.")
 
+    named = (project_dir, profiles_dir, profile, target)
     opened = open_database(url)
+    asked = _queries(opened, url, *named) if queries else None
 
-    def pages(known: Tokens) -> APIRouter:
+    def pages(known: Tokens, stopping: Callable[[], bool]) -> APIRouter:
         def verify(token: str) -> web.Sees | None:
             identity = known.find(token)
             return identity.sees if identity is not None else None
 
-        return web.router(opened, verify)
+        ask = _as_data(asked) if asked is not None else None
+        return web.router(opened, verify, stopping=stopping, ask=ask)
 
     try:
         service.serve(opened, address, tokens, started, pages, web.PUBLIC)
     finally:
+        if asked is not None:
+            asked.close()
         opened.close()
     click.echo("MetaService has stopped.")
 
@@ -117,6 +142,26 @@ def _of_profile(*named: str | None) -> tuple[str, int]:
     if not url.startswith(("http://", "https://")):
         return _url_of(url), DEFAULT_PORT
     return _url_of(credentials.meta_file(root)), urlsplit(url).port or DEFAULT_PORT
+
+
+def _queries(store: MetaReader, url: str, *named: str | None) -> LimitedQueries:
+    """Queries of a project's profile; Spark starts with the first one. The store is read
+    directly, not through the service that is about to run."""
+    from dbt_streamsql.adapter.profile.profiles import credentials_of
+    from dbt_streamsql.adapter.session.host import host_of
+    from dbt_streamsql.engine.reads.limited_queries import LimitedQueries
+
+    credentials, root = credentials_of(*named)
+    settings = credentials.settings(root)
+    host = host_of(settings, url, server=credentials.server, options=credentials.engine_options)
+    return LimitedQueries(store, lambda: host.engine, settings.catalog)
+
+
+def _as_data(queries: LimitedQueries) -> Ask:
+    def ask(sql: str, barrier: int | None, sees: Sees) -> dict[str, Any]:
+        return asdict(queries.ask(sql, barrier, sees))
+
+    return ask
 
 
 def _url_of(store: str) -> str:

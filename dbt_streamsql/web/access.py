@@ -75,26 +75,29 @@ class Codes:
         return token if until > self._clock() else ""
 
 
-def token_of(request: Request) -> str:
+def token_of(request: Request, *, posts: bool = False) -> str:
     """The token that a request carries, '' when there is none.
 
     The cookie counts only for requests that change nothing: users cannot be lured into more.
+    `posts`: it counts for a POST too, of which the route knows that it changes nothing.
     """
     header = request.headers.get("authorization", "")
     if header.lower().startswith(_BEARER):
         return header[len(_BEARER) :].strip()
-    return request.cookies.get(COOKIE, "") if request.method in ("GET", "HEAD") else ""
+    methods = ("GET", "HEAD", "POST") if posts else ("GET", "HEAD")
+    return request.cookies.get(COOKIE, "") if request.method in methods else ""
 
 
 class Guard:
     """A dependency that admits only readers, and stores what they see in `request.state.sees`.
-    Without `verify` everyone sees everything."""
+    Without `verify` everyone sees everything. `posts` as in `token_of`."""
 
-    def __init__(self, verify: Verify | None) -> None:
+    def __init__(self, verify: Verify | None, *, posts: bool = False) -> None:
         self._verify = verify
+        self._posts = posts
 
     def __call__(self, request: Request) -> None:
-        sees = self.find(token_of(request))
+        sees = self.find(token_of(request, posts=self._posts))
         if sees is None:
             raise HTTPException(401, "a token is required", {"WWW-Authenticate": "Bearer"})
         request.state.sees = sees

@@ -17,6 +17,8 @@ from dbt_streamsql.meta.inspect import delay, history, overview, trends
 from dbt_streamsql.meta.inspect.history import History
 from dbt_streamsql.web import metrics, tables
 from dbt_streamsql.web.access import PATH, Guard, Verify, logins
+from dbt_streamsql.web.events import Connection, Events, never
+from dbt_streamsql.web.queries import Ask, queries
 
 STATIC = Path(__file__).parent / "static"
 POLICY = (
@@ -28,6 +30,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
+NOT_STORED = {"Cache-Control": "no-store", **HEADERS}
 MOST = 500
 """Maximum number of barriers per request."""
 
@@ -35,12 +38,17 @@ Newest = Annotated[int, Query(ge=1, le=MOST)]
 
 
 def router(
-    store: MetaStore, verify: Verify | None = None, clock: Callable[[], float] = time.time
+    store: MetaStore,
+    verify: Verify | None = None,
+    clock: Callable[[], float] = time.time,
+    stopping: Callable[[], bool] = never,
+    ask: Ask | None = None,
 ) -> APIRouter:
     """The routes `/ui`, `/ui/api/…` and `/metrics` over one store; they only read.
 
     `verify` gives what the owner of a token may see (None: everyone sees everything); see
-    `web/access.py`.
+    `web/access.py`. `stopping`: whether the server is about to stop, and waits for its connections
+    to end. `ask` runs queries of the pages (None: they are off); see `web/queries.py`.
     """
     guard = Guard(verify)
     routes = APIRouter(include_in_schema=False)
@@ -48,6 +56,13 @@ def router(
     routes.include_router(logins(guard))
     guarded = APIRouter(dependencies=[Depends(guard)])
     guarded.include_router(_api(store, clock), prefix=f"{PATH}/api")
+    listeners = Events(store, stopping)
+
+    @guarded.get(f"{PATH}/api/events")
+    async def events() -> Response:
+        """Server-sent events: one when the store has changed."""
+        return Connection(listeners, {**NOT_STORED, "X-Accel-Buffering": "no"})
+
     exporter = metrics.Exporter(store, clock)
 
     @guarded.get("/metrics")
@@ -56,6 +71,8 @@ def router(
         return Response(exporter.text(request.state.sees), media_type=metrics.CONTENT_TYPE)
 
     routes.include_router(guarded)
+    asking = queries(store, Guard(verify, posts=True), ask, NOT_STORED)
+    routes.include_router(asking, prefix=f"{PATH}/api")
     return routes
 
 
@@ -114,7 +131,7 @@ def _api(store: MetaStore, clock: Callable[[], float]) -> APIRouter:
 
 
 def _not_stored(response: Response) -> None:
-    response.headers.update({"Cache-Control": "no-store", **HEADERS})
+    response.headers.update(NOT_STORED)
 
 
 def _pages() -> APIRouter:

@@ -10,6 +10,7 @@ from dbt_streamsql.meta.inspect import delay, overview
 from dbt_streamsql.meta.inspect.column_lineage import of_job
 from dbt_streamsql.meta.inspect.delay import Delay
 from dbt_streamsql.meta.inspect.history import History
+from dbt_streamsql.meta.inspect.plan_graph import graph_of
 from dbt_streamsql.meta.model.stored_definition import known_plan
 from dbt_streamsql.plan.algebra.lineage import Lineage
 from dbt_streamsql.plan.algebra.relational import CLOCK
@@ -24,12 +25,14 @@ def describe(history: History, table: str) -> dict[str, Any] | None:
         return None
     late = delay.delays(history, versions)
     job = history.jobs.get(table)
+    plan = graph_of(job, history) if job else None
     return {
         "table": table,
         "node": asdict(node) if node else None,
         "sources": [asdict(edge) for edge in graph.edges if edge.sink == table],
         "readers": [asdict(edge) for edge in graph.edges if edge.source == table],
         "definition": _definition(job, history) if job else None,
+        "plan": asdict(plan) if plan else None,
         "explain": _explain(job) if job else "",
         "versions": [_version(v, late.get((v.barrier, table))) for v in reversed(versions)],
         "pins": [

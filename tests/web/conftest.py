@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dbt_streamsql.meta import MetaStore, open_store
-from tests.support.histories import Clock, tell
+from dbt_streamsql.meta import MetaStore, TableVersion, open_store
+from tests.support.histories import CLEAN, TOTALS, USERS, Clock, job, tell
+from tests.support.planned import compiled, planned, with_state_table
 from tests.web.service import served
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -40,6 +41,42 @@ def store(told: tuple[Path, float], tmp_path: Path, clock: Clock) -> Iterator[Me
     opened = open_store(f"sqlite:///{tmp_path}/{told[0].name}", clock=clock)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def with_plan(store: MetaStore, clock: Clock) -> str:
+    """A view of the shop that has a plan now, with a state table, and a change of barrier 14."""
+    sql = (
+        f"SELECT u.city, sum(c.amount) AS amount FROM {CLEAN} c "
+        f"JOIN {USERS} u ON u.id = c.id WHERE c.amount > 3 GROUP BY u.city"
+    )
+    columns = {CLEAN: {"id": "int", "amount": "int"}, USERS: {"id": "int", "city": "string"}}
+    plan = compiled(sql, columns, TOTALS)
+    join = next(each.id for each in plan.operators if each.name == "inner join")
+    plan, table = with_state_table(plan, join)
+    fence = store.acquire()
+    before = store.latest_all()[TOTALS]
+    for changed in range(2):
+        number = store.begin(fence, {USERS: 20 + changed}).id
+        if not changed:
+            store.stage_job(fence, number, planned(job(TOTALS, (CLEAN, USERS)), plan))
+            store.stage_job(fence, number, job(table, (CLEAN, USERS)))
+        inputs = {**before.inputs, USERS: 20 + changed}
+        made = {"mode": "incremental", "snapshot": number, "inputs": inputs, "seconds": 0.75}
+        size = {"size": [4321, 98765], "changed": {USERS: 17}}
+        store.processed(
+            fence,
+            TableVersion(number, TOTALS, rows_inserted=6, rows_deleted=5, stats=size, **made),
+        )
+        store.processed(
+            fence, TableVersion(number, table, rows_inserted=9, rows_deleted=8, stats=size, **made)
+        )
+        store.precommit(fence, number)
+        for each in (TOTALS, table):
+            store.written(fence, number, each)
+        store.commit(fence, number)
+    store.release(fence)
+    return TOTALS
 
 
 @pytest.fixture

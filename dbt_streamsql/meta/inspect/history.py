@@ -28,6 +28,10 @@ LAST_FULL = "last_full"
 SIZE = "size"
 """The key of `TableVersion.stats`: the rows of the table, and the bytes of their files."""
 
+CHANGED = "changed"
+"""The key of `TableVersion.stats`: input -> the rows that changed in it, where commits say how
+many."""
+
 EVENT_TIME = "event_time"
 """The key of `TableVersion.stats`: the event-time progress of a streaming table; `upto`, in
 microseconds since 1970, is the event time of its barrier."""

@@ -70,7 +70,8 @@ class Address:
             )
 
 
-Pages = Callable[[Tokens], APIRouter]
+Pages = Callable[[Tokens, Callable[[], bool]], APIRouter]
+"""Makes routes from the tokens, and from whether the server is about to stop."""
 
 
 def serve(
@@ -89,11 +90,17 @@ def serve(
     address.check()
     tokens.make(token_file)
     known = tokens.load(token_file)
-    routers = [pages(known)] if pages is not None else []
+    running: list[uvicorn.Server] = []
+
+    def stopping() -> bool:
+        return any(server.should_exit for server in running)
+
+    routers = [pages(known, stopping)] if pages is not None else []
     app = create_app(store, known, hosts=address.hosts, routers=routers, public=public)
     with listening(address) as listener:
         port = listener.getsockname()[1]
         server = server_of(app, address)
+        running.append(server)
         if address.is_loopback:
             try:
                 local_tokens.publish(port, token_file)

@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.meta import Job, TableVersion
+from dbt_streamsql.meta.inspect.history import CHANGED
 from dbt_streamsql.meta.model.stored_definition import definition_of
 from dbt_streamsql.plan.algebra.relational import CLOCK
 from dbt_streamsql.plan.compiled import CompiledPlan
@@ -59,6 +60,9 @@ _FEW = 10_000
 _SEARCHED = {"positions": 0.17, "lineage": 2.0, "difference": 2.0}
 """The share of an input's rows that is read to find those that changed, by the kind of the change:
 of deletes by position the marks of the files that have some, else both versions."""
+_COUNTED = ("append", "positions")
+"""Kinds of changes whose commits count the rows that changed; those of others count rewritten
+rows too."""
 _BATCH = 4096
 """Rows that Spark reads at once: those without a deleted row are passed over."""
 _REWRITTEN = 0.01
@@ -154,6 +158,8 @@ class Choice:
             met = costs.fade(self._view, self._moved, met)
         if met is not None:
             stats |= {MET: round(met, 3), MOVED: sorted(self._moved)}
+        if counted := self._counted:
+            stats[CHANGED] = counted
         if expected is not None:
             factor = costs.measured(expected, version.seconds)
             stats |= {EXPECTED: round(expected, 3)}
@@ -248,6 +254,14 @@ class Choice:
     def _moved(self) -> frozenset[str]:
         """The inputs that have changed."""
         return frozenset(source for source, move in self.moves.items() if move.kind != "none")
+
+    @property
+    def _counted(self) -> dict[str, int]:
+        """The rows that changed in each input, where that is their number and not a bound."""
+        if self.previous is None:
+            return {}
+        exact = {at: m for at, m in self.moves.items() if m.kind in _COUNTED and m.counted}
+        return {source: move.rows for source, move in exact.items()}
 
     @property
     def _others(self) -> float:

@@ -20,3 +20,14 @@ const post = (path, body) => fetch(path, {
 export const login = async (token) => (await post("login", { token })).ok;
 export const loginByCode = async (code) => (await post("login", { code })).ok;
 export const logout = () => post("logout", {});
+
+// { answer } or { problem }, a text.
+export async function query(sql, barrier) {
+  const answer = await post("api/query", barrier === null ? { sql } : { sql, barrier });
+  const body = await answer.json().catch(() => ({}));
+  if (answer.ok) return { answer: body };
+  if (answer.status === 401) throw new Refused("a token is required");
+  const text = body.message ?? (typeof body.detail === "string" ? body.detail : `The service answers ${answer.status}.`);
+  const more = [body.given && `Given: ${body.given}`, body.allowed && `Allowed: ${body.allowed}`, body.hint && `Hint: ${body.hint}`];
+  return { problem: [text, ...more.filter(Boolean)].join("\n") };
+}

@@ -1,17 +1,22 @@
-// Routes (#/, #/trends, #/barriers, #/barrier/N, #/table/NAME), refreshing, login, theme.
+// Routes (#/, #/trends, #/barriers, #/barrier/N, #/table/NAME, #/query), login, theme.
 
 import { Refused, get, login, loginByCode, logout } from "./api.js";
 import { h } from "./dom.js";
 import { seconds } from "./format.js";
+import { Live } from "./live.js";
+import { queryView } from "./query.js";
 import { barrierView, barriersView, tableView, topologyView, trendsView } from "./views.js";
 
-const EVERY = 5000;
 const main = document.getElementById("main");
 const problem = document.getElementById("problem");
 const state = document.getElementById("state");
 const buttons = Object.fromEntries(["refresh", "theme", "logout"].map((id) => [id, document.getElementById(id)]));
+const isOn = () => buttons.refresh.getAttribute("aria-pressed") === "true";
+const live = new Live(() => isOn() && !main.querySelector("form.login"), () => render(false), () => headline());
 let shown = "";
 let asked = 0;
+let last = null;
+let moves = false;
 
 function route() {
   const [, page = "", name = ""] = location.hash.match(/^#\/([^/]*)\/?(.*)$/) ?? [];
@@ -20,6 +25,8 @@ function route() {
   if (page === "barrier") {
     return { title: `Barrier ${name}`, page: "barriers", view: barrierView, load: () => get(`barriers/${encodeURIComponent(name)}`) };
   }
+  // What was typed stays: it is shown once.
+  if (page === "query") return { title: "Query", page, view: queryView, load: () => get("queries"), once: true };
   if (page === "table") {
     const table = decodeURIComponent(name);
     return { title: table, page: "", view: tableView, load: () => get(`table?name=${encodeURIComponent(table)}`) };
@@ -29,30 +36,38 @@ function route() {
 
 async function render(moved) {
   const mine = ++asked;
+  // An answer that another one overtakes leaves the focus to that one.
+  moves ||= moved;
   const at = route();
   try {
     const [data, status] = await Promise.all([at.load(), get("status")]);
     if (mine !== asked) return;
     told("");
-    headline(status);
+    last = { status, at: Date.now() };
+    headline();
     buttons.logout.hidden = !sessionStorage.getItem("login");
     // The time of the answer alone is no news.
-    const text = location.hash + JSON.stringify([data, at.view === topologyView && status], (key, value) => (key === "now" || key === "age" ? 0 : value));
+    const text = location.hash + (at.once ? "" : JSON.stringify([data, at.view === topologyView && status], (key, value) => (key === "now" || key === "age" ? 0 : value)));
     if (text !== shown) {
       shown = text;
       show(at.view(data, status));
     }
     document.title = `${at.title} · streamsql`;
+    live.listen();
   } catch (error) {
     if (mine !== asked) return;
-    if (error instanceof Refused) ask();
+    if (error instanceof Refused) {
+      live.stop();
+      ask();
+    }
     else told(error.message);
   }
   for (const link of document.querySelectorAll("nav a")) {
     if (link.dataset.page === at.page) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  if (moved) main.focus();
+  if (moves) main.focus();
+  moves = false;
 }
 
 // What had the focus has it again, and what was scrolled stays where it was.
@@ -69,9 +84,12 @@ function told(text) {
   problem.hidden = !text;
 }
 
-function headline(status) {
+// The age grows between two answers.
+function headline() {
+  if (!last) return;
+  const { status } = last;
   const parts = [status.barrier ? `Barrier ${status.barrier}` : "No barrier yet"];
-  if (status.age !== null) parts.push(`committed ${seconds(status.age)} ago`);
+  if (status.age !== null) parts.push(`committed ${seconds(status.age + (Date.now() - last.at) / 1000)} ago`);
   for (const barrier of status.unfinished) parts.push(`barrier ${barrier.id} in ${barrier.state}`);
   if (status.owner) parts.push("running");
   parts.push(`${status.leases} leases`);
@@ -81,6 +99,7 @@ function headline(status) {
 function ask() {
   if (main.querySelector("form.login")) return;
   shown = "";
+  last = null;
   state.textContent = "";
   const token = h("input", { id: "token", type: "password", autocomplete: "off", required: true });
   const enter = async (event) => {
@@ -110,14 +129,16 @@ buttons.theme.addEventListener("click", () => {
   tellTheme();
 });
 buttons.refresh.addEventListener("click", () => {
-  const on = buttons.refresh.getAttribute("aria-pressed") !== "true";
+  const on = !isOn();
   buttons.refresh.setAttribute("aria-pressed", String(on));
   if (on) render(false);
+  else live.stop();
 });
 buttons.logout.addEventListener("click", async () => {
   await logout();
   sessionStorage.removeItem("login");
   buttons.logout.hidden = true;
+  live.stop();
   ask();
 });
 document.querySelector(".skip").addEventListener("click", (event) => {
@@ -129,9 +150,6 @@ if (kept === "dark" || kept === "light") document.documentElement.dataset.theme 
 tellTheme();
 darkSystem.addEventListener("change", tellTheme);
 addEventListener("hashchange", () => render(true));
-setInterval(() => {
-  if (!document.hidden && buttons.refresh.getAttribute("aria-pressed") === "true" && !main.querySelector("form.login")) render(false);
-}, EVERY);
 
 // A link that signs in: its code works once, so it leaves the address.
 async function start() {

@@ -2,7 +2,7 @@
 
 import { svg } from "./dom.js";
 
-const WIDTH = 210;
+const WIDTH = 150;
 const HEIGHT = 40;
 
 // `value` of a point is a number, or null for none; `said` writes a number for people.

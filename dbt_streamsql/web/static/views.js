@@ -5,6 +5,7 @@ import { facts, h, stateOf, table } from "./dom.js";
 import { barrierUrl, delay, moment, percent, rows, seconds, size, tableUrl } from "./format.js";
 import { gantt, pathBar, said, slowest } from "./gantt.js";
 import { graph } from "./graph.js";
+import { plan } from "./plan.js";
 
 const link = (name, key) => h("a", { href: tableUrl(name), "data-key": `${key} ${name}` }, name);
 const barrierLink = (number, key) =>
@@ -157,7 +158,9 @@ export function tableView(data) {
         definition.columns.map((column) => [column.name, column.type, from(column)])),
       h("h2", {}, "Query"),
       h("pre", { tabindex: 0, role: "region", "aria-label": "Query" }, definition.sql)],
-    data.explain && [h("h2", {}, "Plan"), h("pre", { tabindex: 0, role: "region", "aria-label": "Plan" }, data.explain)],
+    (data.plan || data.explain) && h("h2", {}, "Plan"),
+    data.plan && plan(data.plan),
+    data.explain && [h("h3", {}, "Plan as text"), h("pre", { tabindex: 0, role: "region", "aria-label": "Plan" }, data.explain)],
     data.versions.length > 0 && [
       h("h2", {}, "Versions"),
       table("Newest first",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 
+import httpx
 import pytest
 
 from dbt_streamsql.cache import cache_folder
 from dbt_streamsql.meta import open_store
+from dbt_streamsql.meta.client import local_tokens
 from tests.support.meta_service import command, url_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
@@ -28,12 +31,13 @@ def service(project, monkeypatch):
     project.profile({"schema": "shop", "threads": 2, "meta": f"http://127.0.0.1:{port}"})
     started = []
 
-    def start():
+    def start(*more: str):
         where = ("--project-dir", str(project.root), "--profiles-dir", str(project.root))
-        started.append(command(project.root, *where, "--quiet"))
+        started.append(command(project.root, *where, "--quiet", *more))
         assert url_of(started[-1]) == f"http://127.0.0.1:{port}"
         return started[-1]
 
+    start.url = f"http://127.0.0.1:{port}"
     yield start
     for process in started:
         process.kill()
@@ -86,3 +90,28 @@ def test_runs_go_through_a_service_and_wait_for_one_that_died(project, service):
     assert store.staged.records() == []
     assert store.fence().owner == ""
     store.close()
+
+
+def test_a_service_with_queries_answers_them_on_a_spark_of_its_own(project, service):
+    project.write("seeds/items.csv", "id,kind,price\n1,a,1\n2,b,2\n3,a,4\n")
+    project.write(
+        "models/totals.sql",
+        "{{ config(materialized='materialized_view') }} "
+        "select kind, sum(price) as price from {{ ref('items') }} group by kind",
+    )
+    process = service("--queries")
+    assert project.dbt("build").ok
+    token = local_tokens.find(int(service.url.rpartition(":")[2]))
+    with httpx.Client(
+        base_url=service.url,
+        headers={"Authorization": f"Bearer {token}"},
+        timeout=240,
+        trust_env=False,
+    ) as client:
+        refused = client.post("/ui/api/query", json={"sql": "select * from text.`/etc/passwd`"})
+        assert (refused.status_code, refused.json()["code"]) == (400, "TABLE_MISSING")
+        answer = client.post("/ui/api/query", json={"sql": f"{VIEW} desc"})
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["rows"] == [["b", "2"], ["a", "5"]]
+    process.send_signal(signal.SIGTERM)
+    process.wait(60)
