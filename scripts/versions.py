@@ -46,7 +46,23 @@ BASICS = (
     "tests/functional/dbt/test_dbt_materialized_view.py",
     "tests/functional/dbt/test_incremental_and_python.py",
 )
-DBT = ("tests/functional/dbt",)
+DBT = (
+    "tests/functional/dbt/test_build_is_one_transaction.py",
+    "tests/functional/dbt/test_catalogs_yml.py",
+    "tests/functional/dbt/test_dbt_commands.py",
+    "tests/functional/dbt/test_dbt_consistency.py",
+    "tests/functional/dbt/test_dbt_materialized_view.py",
+    "tests/functional/dbt/test_dbt_partial_update.py",
+    "tests/functional/dbt/test_dbt_sink.py",
+    "tests/functional/dbt/test_dbt_streaming_table.py",
+    "tests/functional/dbt/test_dbt_surface.py",
+    "tests/functional/dbt/test_docs_and_freshness.py",
+    "tests/functional/dbt/test_hooks.py",
+    "tests/functional/dbt/test_incremental_and_python.py",
+    "tests/functional/dbt/test_incremental_strategies.py",
+    "tests/functional/dbt/test_model_surface.py",
+    "tests/functional/dbt/test_packages.py",
+)
 _DBT_112 = (
     *("dbt-core==1.12.6", "dbt-adapters>=1.24.5,<2", "dbt-common>=1.37.5,<2"),
     *("dbt-protos>=1.0.514,<2", "dbt-semantic-interfaces>=0.10,<1", "dbt-spark>=1.11,<1.12"),
@@ -93,7 +109,7 @@ NEWEST = VersionSet(
 _SHARES = {
     VIEWS: "plans, views, streams, state, dbt projects",
     BASICS: "views, streams, dbt projects",
-    DBT: "all dbt projects",
+    DBT: "dbt projects of every materialization",
     (): "the whole suite",
 }
 
