@@ -172,6 +172,8 @@ def _run(found: VersionSet, tests: tuple[str, ...]) -> str:
 def _packages(found: VersionSet) -> Path:
     """The folder with its packages, without what they depend on."""
     folder = FOLDER / found.name
+    if found is NEWEST:
+        shutil.rmtree(folder, ignore_errors=True)
     if not folder.is_dir():
         print(f"installing {' '.join(found.packages)} into {folder} (once)", flush=True)
         _pip(Path(sys.executable), "--no-deps", "--target", str(folder), *found.packages)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dbt.adapters.base import ConstraintSupport, available
@@ -387,17 +388,31 @@ class StreamSqlAdapter(MaintainedAdapter):
     def streamsql_seed_fingerprint(
         self, relation: StreamSqlRelation, table: agate.Table, model: Any, config: Any
     ) -> str:
-        """The fingerprint of a seed and its table ('': the table has no snapshots)."""
+        """Of a seed and all that decides what its table becomes ('': the table keeps none)."""
         name = self._name(relation)
         with self.connections.exception_handler("seed"):
+            seeds.check_columns(table.column_names, config.get("quote_columns"))
             spec = plain_table.spec_of(name, model, config, self._roots)
+            spark = self.host.settings.spark_properties
+            if spec.format != "iceberg" or not plain_table.is_atomic(str(name), config, spark):
+                return ""
+            settings = [
+                asdict(spec),
+                [asdict(each) for each in plain_table.constraints_of(name, model)],
+                config.get("contract"),
+                [[each["name"], each.get("data_type")] for each in model["columns"].values()],
+                *(self.session.conf.get(key, None) for key in seeds.SETTINGS),
+            ]
             types = self._seed_types(table, config.get("column_types"))
-            return seeds.fingerprint(table, types, spec, plain_table.constraints_of(name, model))
+            return seeds.fingerprint(table, types, settings)
 
     @available.parse(lambda *a, **k: False)
-    def streamsql_seed_is_loaded(self, relation: StreamSqlRelation, fingerprint: str) -> bool:
+    def streamsql_seed_is_loaded(
+        self, relation: StreamSqlRelation, model: Any, config: Any, fingerprint: str
+    ) -> bool:
         with self.connections.exception_handler("seed"):
-            return seeds.is_loaded(self.session, self._name(relation), fingerprint)
+            spec = plain_table.spec_of(self._name(relation), model, config, self._roots)
+            return seeds.is_loaded(self.session, spec, fingerprint)
 
     def _named(self, rows: DataFrame) -> str:
         """A temporary view of this connection over the rows, quoted."""

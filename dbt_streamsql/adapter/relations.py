@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -310,16 +311,25 @@ class RelationsAdapter(SparkAdapter):
             more = {key: text for key, text in stats.items() if text}
             return replace(found, stats={**found.stats, **more})
 
+    def calculate_freshness_from_metadata(
+        self,
+        source: StreamSqlRelation,
+        macro_resolver: Any = None,
+    ) -> tuple[AdapterResponse | None, FreshnessResponse]:
+        """The age of a source by its newest snapshot; no row is read."""
+        with self.connections.exception_handler("freshness"):
+            at = catalog.last_change(self.session, self._name(source))
+        return None, self._create_freshness_response(at, datetime.now(timezone.utc))
+
     def calculate_freshness_from_metadata_batch(
         self,
         sources: list[StreamSqlRelation],
         macro_resolver: Any = None,
     ) -> tuple[list[AdapterResponse | None], dict[StreamSqlRelation, FreshnessResponse]]:
-        """The age of each source by its newest snapshot; no row is read."""
-        now = datetime.now(timezone.utc)
+        """The ages of sources; dbt asks again for each that is missing."""
         found = {}
         for source in sources:
-            with self.connections.exception_handler("freshness"):
-                at = catalog.last_change(self.session, self._name(source))
-            found[source] = self._create_freshness_response(at, now)
+            # After an error, dbt 1.12 skips all sources.
+            with suppress(DbtRuntimeError):
+                found[source] = self.calculate_freshness_from_metadata(source, macro_resolver)[1]
         return [], found

@@ -9,22 +9,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import date, datetime
 from decimal import Decimal
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.quoting import TableName, quote
+from dbt_streamsql.quoting import quote
 
 if TYPE_CHECKING:
     import agate
     from pyspark.sql import DataFrame, SparkSession
 
-    from dbt_streamsql.runtime.publish.constraints import Constraint
     from dbt_streamsql.storage.staged_table import TableSpec
 
+SETTINGS = ("spark.sql.session.timeZone", "spark.sql.timestampType", "spark.sql.ansi.enabled")
+"""Those of Spark that decide what a text becomes."""
 FINGERPRINT = "streamsql.seed"
 """The property of a snapshot that a seed has written."""
 _PLAIN = re.compile(r"\w+")
@@ -72,25 +72,23 @@ def to_frame(spark: SparkSession, table: agate.Table, types: list[str]) -> DataF
     )
 
 
-def fingerprint(
-    table: agate.Table, types: Sequence[str], spec: TableSpec, constraints: Sequence[Constraint]
-) -> str:
-    """Equal for the same rows, types and table; '' for tables that have no snapshots."""
-    if spec.format != "iceberg":
-        return ""
+def fingerprint(table: agate.Table, types: Sequence[str], settings: Sequence[Any]) -> str:
+    """Equal for the same rows and types under the same `settings` (values of JSON)."""
     rows = [[_text(value) for value in row] for row in table.rows]
-    wanted = [asdict(spec), *map(asdict, constraints)]
-    found = [list(table.column_names), list(types), rows, wanted]
+    found = [list(table.column_names), list(types), rows, list(settings)]
     return sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
 
 
-def is_loaded(spark: SparkSession, name: TableName, wanted: str) -> bool:
-    """Whether the table's rows and columns are those that a seed of this fingerprint wrote."""
+def is_loaded(spark: SparkSession, spec: TableSpec, wanted: str) -> bool:
+    """Whether the table's rows, columns and properties are those that a seed of this fingerprint
+    wrote."""
     from dbt_streamsql.storage.iceberg import metadata
 
-    found = metadata.load(spark, name) if wanted else None
-    current = found.snapshots.get(found.current or 0) if found is not None else None
+    found = metadata.load(spark, spec.name)
+    current = found.last_change() if found is not None else None
     if found is None or current is None or current.summary.get(FINGERPRINT) != wanted:
+        return False
+    if any(found.properties.get(key, value) != value for key, value in spec.properties.items()):
         return False
     then, now = (found.schemas.get(at) for at in (current.schema_id or 0, found.schema_id))
     return metadata.shape(then) == metadata.shape(now)

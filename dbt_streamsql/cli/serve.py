@@ -153,7 +153,8 @@ def _queries(store: MetaReader, url: str, *named: str | None) -> LimitedQueries:
 
     credentials, root = credentials_of(*named)
     settings = credentials.settings(root)
-    host = host_of(settings, url, server=credentials.server, options=credentials.engine_options)
+    # Not the warm engine: a query that takes all memory would end the runs that use it.
+    host = host_of(settings, url, server=False, options=credentials.engine_options)
     return LimitedQueries(store, lambda: host.engine, settings.catalog)
 
 

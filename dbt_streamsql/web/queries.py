@@ -25,7 +25,7 @@ Ask = Callable[[str, int | None, Sees], Mapping[str, Any]]
 Errors: StreamSqlError, which says why the query was refused."""
 
 _LONGEST = 100_000
-_STATUS = {"WAREHOUSE_BUSY": 429, "QUERY_TIMEOUT": 504}
+_STATUS = {"CONNECTION": 503, "QUERY_TIMEOUT": 504, "WAREHOUSE_BUSY": 429}
 
 
 class Query(BaseModel):

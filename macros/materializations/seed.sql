@@ -14,7 +14,7 @@
   {{ run_hooks(pre_hooks, inside_transaction=True) }}
 
   {%- set fingerprint = '' if flags.EMPTY else adapter.streamsql_seed_fingerprint(target_relation, agate_table, model, model['config']) -%}
-  {%- if old_relation is not none and not should_full_refresh() and adapter.streamsql_seed_is_loaded(target_relation, fingerprint) -%}
+  {%- if old_relation is not none and fingerprint and not should_full_refresh() and adapter.streamsql_seed_is_loaded(target_relation, model, model['config'], fingerprint) -%}
     {%- set code, query = 'UNCHANGED', 'select * from ' ~ target_relation -%}
   {%- else -%}
     {%- set source = adapter.streamsql_seed_source(agate_table, model['config'].get('column_types', {}), model['config'].get('quote_columns')) -%}

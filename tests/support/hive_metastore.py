@@ -28,11 +28,8 @@ def server(folder: Path) -> Iterator[str]:
         "datanucleus.schema.autoCreateAll": "true",
         "hive.metastore.schema.verification": "false",
         "hive.metastore.warehouse.dir": str(folder / "hive"),
-        # What these would need, Spark does not have.
+        # Needs a library that Spark does not have.
         "hive.async.log.enabled": "false",
-        "datanucleus.connectionPoolingType": "none",
-        # It then makes the tables of its locks itself.
-        "hive.in.test": "true",
     }
     properties = (
         f"<property><name>{name}</name><value>{value}</value></property>"

@@ -72,6 +72,8 @@ SELECT id AS values, id AS from, id outer FROM and AS or JOIN else ON or.id = el
 SELECT struct(as, id), f(all, distinct), CASE WHEN then = 1 THEN id ELSE like END FROM t
 SELECT like + 1, not FROM t WHERE between > 1 AND where = 2 GROUP BY join ORDER BY union
 WITH lateral AS (SELECT 1 AS id) SELECT id FROM lateral
+SELECT * FROM t LATERAL VIEW explode(a) `q z` AS `x y`
+SELECT * FROM t TABLESAMPLE (10 PERCENT) REPEATABLE (3)
 """.strip().splitlines()
 
 

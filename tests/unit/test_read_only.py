@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from dbt_streamsql.compiler.parsing.read_only import LONGEST, only_reads
@@ -149,3 +151,79 @@ def test_a_name_of_one_part_is_that_of_a_query_in_with(table):
     assert refusal(inside) in ("IDENTIFIER_INVALID", "SQL_UNSUPPORTED")
     itself = f"with {table} as (select * from {table}) select 1"
     assert refusal(itself) in ("TABLE_MISSING", "SQL_UNSUPPORTED")
+
+
+PLACES = (
+    "select 1 as @",
+    "select 1 @",
+    "select @.a from s.t as @",
+    "select a from s.t @ (b, c)",
+    "select a from (select 1) as @",
+    "with @ as (select 1) select 1",
+    "with x as (select 1), y (@) as (select 2) select * from y",
+    "select * from values (1) as v (@)",
+    "select * from explode(array(1)) as e (@)",
+    "select * from s.t lateral view explode(a) @ as z",
+    "select * from s.t lateral view explode(a) q as @",
+    "select extract(@ from now())",
+    "select struct(1 as @)",
+    "select named_struct('a', 1).@",
+    "select transform(array(1), @ -> 1)",
+    "select * from s.t pivot (sum(a) as @ for b in (1 as @))",
+    "select * from s.t unpivot (@ for b in (c, d))",
+    "select sum(a) over @ from s.t window @ as (order by b)",
+    "from s.t |> select a as @",
+    "from s.t |> extend 1 as @",
+    "from s.t |> as @",
+    "from s.t |> drop @",
+    "from s.t |> aggregate sum(a) as @ group by b",
+    "select * except (@) from s.t",
+    "select * from s.t join s.u using (@)",
+    "select a from s.t order by @",
+    "select date_add(@, 1), trim(both @ from a) from s.t",
+    "select a:@ from s.t",
+    "select cast(1 as struct<@: int>)",
+    "select interval 1 @",
+    "select * from s.t tablesample (@)",
+    "select * from s.@",
+    "select @('x')",
+)
+
+
+@pytest.mark.parametrize("form", ["`Z Z`", "'Z Z'", '"Z Z"', "r'Z Z'", 'r"Z Z"'])
+@pytest.mark.parametrize("place", PLACES)
+def test_a_name_never_loses_the_quotes_that_make_it_one(place, form):
+    try:
+        text, _ = only_reads(place.replace("@", form), ALLOWED | {"lake.s.Z Z"}, "lake")
+    except StreamSqlError:
+        return
+    outside = re.sub(r"`[^`]*`|'[^']*'|\"[^\"]*\"", "", text)
+    assert "Z" not in outside, text
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select extract(`year from now()), java_method('a', 'b'), extract(year` from now())",
+        "select extract(`year from now()) from lake.b.secret --` from now())",
+        "select 1 as r\"x, java_method('java.lang.System', 'getProperty', 'user.home') as y\"",
+        "select * from s.t lateral view explode(array(1)) `q as z join csv.``/etc/passwd`` --` as z",
+    ],
+)
+def test_no_text_gets_out_of_a_name(sql):
+    try:
+        text, tables = only_reads(sql, ALLOWED, "lake")
+    except StreamSqlError:
+        return
+    bare = re.sub(r"`(?:[^`]|``)*`", "", text)
+    assert not re.search(r"java_method|secret|csv", bare), text
+    assert tables <= ALLOWED
+
+
+@pytest.mark.parametrize("word", ["date", "char", "decimal", "struct", "timestamp", "string"])
+def test_names_of_types_inside_one_another_are_refused_at_once(word):
+    assert refusal(f"select {word}(" * 30 + "1" + ")" * 30) == "SQL_UNSUPPORTED"
+    assert refusal("select cast(1 as " + f"{word}(" * 30 + "1" + ")" * 31) == "SQL_UNSUPPORTED"
+    only_reads(
+        "select date(date(a)), decimal(a), cast(b as decimal(3, 1)) from s.t", ALLOWED, "lake"
+    )

@@ -241,6 +241,7 @@ def host_of(
         settings.host,
         settings.port,
         settings.token,
+        settings.user,
         settings.master,
         settings.catalog,
         settings.warehouse,

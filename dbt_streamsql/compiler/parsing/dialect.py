@@ -6,6 +6,7 @@ so an expression is written as it was read. `unfaithful` checks this for a whole
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import ClassVar
@@ -17,6 +18,10 @@ from sqlglot.parsers.spark import SparkParser
 
 from dbt_streamsql.compiler.parsing import pipes, tokens
 from dbt_streamsql.errors import StreamSqlError
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_NAME = re.compile(r"\w+")
+"""What Spark reads as a name without quotes."""
 
 _RAW = "raw"
 """The key under which a node keeps the text that it was read from."""
@@ -140,7 +145,8 @@ class _Parser(pipes.PipeParser):
             words[0] += " FROM"
         field = name.upper() == "EXTRACT" and self._next.token_type is TokenType.FROM
         while True:
-            if field and not arguments:
+            # Anything but a word would be written without its quotes.
+            if field and not arguments and _WORD.fullmatch(self._curr.text):
                 argument: exp.Expr | None = exp.var(self._curr.text)
                 self._advance()
             else:
@@ -252,6 +258,7 @@ class _Parser(pipes.PipeParser):
 
 class _Generator(SparkGenerator):
     EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar = set[type[exp.Expr]]()
+    TABLESAMPLE_SEED_KEYWORD = "REPEATABLE"
     TRANSFORMS: ClassVar = {
         kind: how
         for kind, how in SparkGenerator.TRANSFORMS.items()
@@ -270,6 +277,21 @@ class _Generator(SparkGenerator):
         exp.RegexpLike: lambda self, node: self.binary(node, "RLIKE"),
         exp.NullSafeEQ: lambda self, node: self.binary(node, "<=>"),
     }
+
+    def identifier_sql(self, expression: exp.Identifier) -> str:
+        # The parser takes some strings for names without quotes.
+        if not expression.quoted and not _NAME.fullmatch(expression.name):
+            expression = exp.to_identifier(expression.name, quoted=True)
+        return super().identifier_sql(expression)
+
+    def lateral_sql(self, expression: exp.Lateral) -> str:
+        alias = expression.args.get("alias")
+        if expression.args.get("view") and alias is not None and alias.this is not None:
+            # `super` would write the alias without its quotes.
+            expression = expression.copy()
+            alias = expression.args["alias"]
+            alias.set("this", exp.to_identifier(self.sql(alias, "this"), quoted=False))
+        return super().lateral_sql(expression)
 
     def select_sql(self, expression: exp.Select) -> str:
         star = expression.expressions[0] if len(expression.expressions) == 1 else None

@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from sqlglot import exp
+from sqlglot import Token, TokenType, exp
+from sqlglot.errors import TokenError
+from sqlglot.parsers.spark import SparkParser
 
-from dbt_streamsql.compiler.parsing.dialect import to_sql
+from dbt_streamsql.compiler.parsing.dialect import to_sql, tokens_of
 from dbt_streamsql.compiler.parsing.harmless_functions import HARMLESS
 from dbt_streamsql.compiler.parsing.names import table_uses
 from dbt_streamsql.compiler.parsing.parse import parse, unreadable
@@ -20,6 +22,8 @@ from dbt_streamsql.errors import StreamSqlError
 
 LONGEST = 20_000
 """Characters of a query."""
+DEEPEST = 4
+"""Brackets behind names of types, such as `date(`, inside one another."""
 
 _SYNTAX = frozenset(
     [
@@ -60,12 +64,41 @@ def only_reads(sql: str, allowed: Collection[str], catalog: str) -> tuple[str, f
     if len(sql) > LONGEST:
         raise _refused("the query is too long", f"{len(sql)} characters", f"{LONGEST}")
     try:
-        tree = _parsed(sql)
-        _check_syntax(tree)
-        tables = _check_tables(tree, allowed, catalog)
-        return to_sql(tree), tables
+        _check_depth(sql)
+        tables, text = _checked(sql, allowed, catalog)
+        # What runs is checked as well: a mistake in writing the tree opens no door.
+        again, _ = _checked(text, allowed, catalog)
     except RecursionError:
         raise _refused("the query is nested too deeply", "", "fewer levels") from None
+    if again != tables:
+        raise _refused("this query cannot be used here", sql.strip()[:80], "SELECT")
+    return text, tables
+
+
+def _checked(sql: str, allowed: Collection[str], catalog: str) -> tuple[frozenset[str], str]:
+    tree = _parsed(sql)
+    _check_syntax(tree)
+    tables = _check_tables(tree, allowed, catalog)
+    return tables, to_sql(tree)
+
+
+def _check_depth(sql: str) -> None:
+    """The parser tries the name of a type both as a type and as a function: each level of brackets
+    behind such a name doubles its work."""
+    opened: list[bool] = []
+    before: Token | None = None
+    try:
+        tokens = tokens_of(sql)
+    except TokenError as error:
+        raise _refused("the query cannot be read", str(error)[:200], "SELECT") from error
+    for token in tokens:
+        if token.token_type is TokenType.L_PAREN:
+            opened.append(before is not None and before.token_type in SparkParser.TYPE_TOKENS)
+            if sum(opened) > DEEPEST:
+                raise _refused("names of types are nested too deeply", "", f"{DEEPEST} levels")
+        elif token.token_type is TokenType.R_PAREN and opened:
+            opened.pop()
+        before = token
 
 
 def _parsed(sql: str) -> exp.Query:
@@ -90,14 +123,16 @@ def _check_syntax(tree: exp.Expr) -> None:
             raise _refused("this part of a query cannot be used here", to_sql(node)[:80], "SELECT")
         if isinstance(node, exp.Column):
             _check_column(node)
+        if isinstance(node, exp.Identifier) and node.name.lower() in _OF_FILES:
+            raise _refused("paths of files cannot be read here", node.name, "other columns")
+        if isinstance(node, exp.Var) and _PLAIN.fullmatch(node.name) is None:
+            raise _refused("this word cannot be used here", node.name[:80], "letters and digits")
         if isinstance(node, exp.CTE) and _PLAIN.fullmatch(node.alias) is None:
             raise _refused("a name in WITH must be a plain word", node.alias, "letters and digits")
 
 
 def _check_column(column: exp.Column) -> None:
     name = column.name.lower()
-    if _OF_FILES.intersection(part.name.lower() for part in column.parts):
-        raise _refused("paths of files cannot be read here", to_sql(column), "other columns")
     if name in _OF_THE_PROCESS and not column.table:
         raise _refused(
             "this may be a function that names the process",

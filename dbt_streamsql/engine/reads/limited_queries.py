@@ -6,9 +6,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
 from pyspark.errors import (
     AnalysisException,
     ArithmeticException,
@@ -28,7 +30,10 @@ from dbt_streamsql.meta.inspect.consistent_cut import cut
 from dbt_streamsql.runtime.spark.timeout import limited
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from dbt_streamsql.engine.engine import Engine
+    from dbt_streamsql.engine.reads.consistent_reads import Reader
     from dbt_streamsql.meta import MetaReader
 
 ROWS = 200
@@ -38,6 +43,7 @@ CELL = 1000
 SECONDS = 60.0
 """For one query; the start of Spark does not count."""
 
+_NAMES_IN_QUOTES = "spark.sql.ansi.doubleQuotedIdentifiers"
 _OF_THE_QUERY = (
     AnalysisException,
     ArithmeticException,
@@ -87,7 +93,8 @@ class LimitedQueries:
         """The rows of a query at a published barrier (None: the newest).
 
         `sees`: the tables that it may read. Errors: SQL_UNSUPPORTED, FUNCTION_INVALID,
-        TABLE_MISSING, SQL_INVALID, QUERY_TIMEOUT, CONSISTENCY_UNAVAILABLE, META_CONFLICT;
+        TABLE_MISSING, SQL_INVALID, QUERY_TIMEOUT, CONSISTENCY_UNAVAILABLE, META_CONFLICT,
+        CONNECTION;
         WAREHOUSE_BUSY while another query runs.
         """
         if not self._one.acquire(blocking=False):
@@ -101,7 +108,18 @@ class LimitedQueries:
             text, tables = only_reads(sql, self._tables(at, sees), self._catalog)
             # Only now: a query that is refused starts no Spark.
             self._engine = self._opened()
-            return self._answer(self._engine, text, tables, at or None)
+            if barrier is None and (newest := self._store.last_committed()) != at:
+                # That took its time, and what was the newest may be past its retention.
+                at = newest
+                text, tables = only_reads(sql, self._tables(at, sees), self._catalog)
+            return self._answer(self._engine, text, tables, at)
+        except (Py4JError, ConnectionError) as error:
+            log.warning("the Spark of the queries is gone", exc_info=error)
+            raise StreamSqlError(
+                "CONNECTION",
+                "the Spark of the queries is gone",
+                hint="start the service again; a query may have needed more memory than there is",
+            ) from error
         finally:
             self._one.release()
 
@@ -117,14 +135,22 @@ class LimitedQueries:
         there = {*self._store.latest_all(at), *self._store.inputs_as_of(at)}
         return frozenset(filter(sees, there))
 
-    def _answer(
-        self, engine: Engine, text: str, tables: Collection[str], at: int | None
-    ) -> Answer:
-        began = time.monotonic()
+    def _answer(self, engine: Engine, text: str, tables: Collection[str], at: int) -> Answer:
+        if engine.spark.conf.get(_NAMES_IN_QUOTES, "false") == "true" and '"' in text:
+            raise StreamSqlError(
+                "SQL_UNSUPPORTED",
+                "double quotes are names in this Spark",
+                given=text[:80],
+                allowed="'text', and `names`",
+            )
+        began, read = time.monotonic(), 0
         try:
-            with limited(engine.spark, self._seconds), engine.reader(barrier=at) as reader:
-                read = cut(self._store, "repeatable_read", tables, at)
-                frame = reader.sql(text)
+            with limited(engine.spark, self._seconds), ExitStack() as held:
+                source: SparkSession | Reader = engine.spark
+                if tables:
+                    source = held.enter_context(engine.reader(barrier=at))
+                    read = cut(self._store, "repeatable_read", tables, at).barrier
+                frame = source.sql(text)
                 columns = tuple((f.name, f.dataType.simpleString()) for f in frame.schema)
                 rows = _texts(frame)
         except StreamSqlError as error:
@@ -138,9 +164,7 @@ class LimitedQueries:
             ) from error
         except PySparkException as error:
             raise _of_spark(error) from error
-        return Answer(
-            read.barrier, columns, rows[:ROWS], len(rows) > ROWS, time.monotonic() - began
-        )
+        return Answer(read, columns, rows[:ROWS], len(rows) > ROWS, time.monotonic() - began)
 
 
 def _texts(frame: DataFrame) -> tuple[tuple[str | None, ...], ...]:

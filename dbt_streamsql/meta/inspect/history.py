@@ -149,11 +149,14 @@ def load(reader: MetaReader, newest: int = NEWEST, upto: int | None = None) -> H
 
 
 def _seen(version: TableVersion, sees: Callable[[str], bool]) -> TableVersion:
-    made = version.stats.get(OLDEST_CHANGE)
-    if not made:
-        return version
-    kept = {root: at for root, at in made.items() if root in version.inputs or sees(root)}
-    return replace(version, stats={**version.stats, OLDEST_CHANGE: kept})
+    made, stats = version.stats.get(OLDEST_CHANGE), dict(version.stats)
+    if made:
+        stats[OLDEST_CHANGE] = {
+            root: at for root, at in made.items() if root in version.inputs or sees(root)
+        }
+    if CHANGED in stats:
+        stats[CHANGED] = {table: rows for table, rows in stats[CHANGED].items() if sees(table)}
+    return replace(version, stats=stats)
 
 
 def _by_barrier(versions: Iterable[TableVersion]) -> dict[int, dict[str, TableVersion]]:

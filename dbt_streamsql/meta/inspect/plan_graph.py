@@ -185,7 +185,7 @@ def _operators(plan: CompiledPlan, facts: _Facts) -> tuple[PlanNode, ...]:
         if hidden_below is not None and operator.depth <= hidden_below:
             hidden_below = None
         inputs = tuple(ids[child] for child in _children(plan.operators, at))
-        node = None if operator.name.startswith(_BRANCH) else next(nodes)
+        node = None if operator.name.startswith(_BRANCH) else next(nodes, None)
         part = parts.get(operator.id) if operator.id else None
         made = _node(ids[at], operator, node, inputs, facts, hidden_below is not None)
         if part is not None and hidden_below is None:

@@ -112,7 +112,7 @@ def open_session(settings: SessionSettings) -> SparkSession:
 
 def _check_iceberg(session: SparkSession, settings: SessionSettings) -> None:
     """The Iceberg of a platform is known when Spark is up; that of a profile before."""
-    if settings.iceberg == jars.PROVIDED and settings.is_on_sqlite:
+    if settings.is_on_sqlite and jars.chosen(settings.iceberg) is None:
         found = str(java_class(session, "org.apache.iceberg.IcebergBuild").version())
         if found in NOT_OVER_SQLITE:
             raise StreamSqlError("CONFIG_INVALID", not_over_sqlite(found))

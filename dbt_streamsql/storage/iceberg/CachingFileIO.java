@@ -14,6 +14,7 @@ import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.iceberg.hadoop.HadoopConfigurable;
 import org.apache.iceberg.inmemory.InMemoryInputFile;
+import org.apache.iceberg.io.BulkDeletionFailureException;
 import org.apache.iceberg.io.DelegateFileIO;
 import org.apache.iceberg.io.FileIO;
 import org.apache.iceberg.io.InputFile;
@@ -128,8 +129,16 @@ public class CachingFileIO
             ((SupportsBulkOperations) files).deleteFiles(locations);
             return;
         }
+        int failed = 0;
         for (Iterator it = locations.iterator(); it.hasNext();) {
-            files.deleteFile((String) it.next());
+            try {
+                files.deleteFile((String) it.next());
+            } catch (RuntimeException error) {
+                failed++;
+            }
+        }
+        if (failed > 0) {
+            throw new BulkDeletionFailureException(failed);
         }
     }
 

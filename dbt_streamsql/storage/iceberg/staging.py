@@ -96,7 +96,7 @@ def build(
     built = metadata.load(spark, at)
     assert built is not None
     if built.format_version < FORMAT_VERSION:
-        spark.sql(f"DROP TABLE IF EXISTS {at.sql}")
+        spark.sql(f"DROP TABLE IF EXISTS {at.sql} PURGE")
         raise StreamSqlError(
             "FORMAT_VERSION",
             f"the catalog `{at.catalog}` does not make tables of format version {FORMAT_VERSION}",

@@ -116,7 +116,20 @@ def test_a_seed_is_written_again_only_when_it_or_its_table_has_changed(project):
         file.write_text(typed.replace("column_types", more))
         assert built() == "INSERT 3", form
         assert built() == "UNCHANGED 3", form
+    project.sql("ALTER TABLE lake.shop.orders SET TBLPROPERTIES ('write.format.default' = 'orc')")
+    assert built() == "INSERT 3"
     assert project.sql("SELECT sum(n) FROM lake.shop.by_day") == [(3,)]
+
+
+def test_a_seed_whose_first_load_left_a_part_of_it_is_loaded_again(project):
+    _with_orders(project)
+    file = project.root / "seeds" / "seeds.yml"
+    file.write_text(file.read_text().replace("column_types", "atomic: false, column_types"))
+    project.write("seeds/orders.csv", ORDERS.replace("1.50", "a lot"))
+    assert not project.dbt("seed").ok
+    project.write("seeds/orders.csv", ORDERS)
+    assert project.dbt("seed").messages == {"orders": "INSERT 3"}
+    assert project.dbt("seed").messages == {"orders": "INSERT 3"}
 
 
 def test_a_seed_and_a_python_model_may_have_no_rows(project):

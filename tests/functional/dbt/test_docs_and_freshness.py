@@ -92,9 +92,14 @@ def test_a_compaction_makes_nothing_fresh(raw):
 def test_a_source_without_snapshots_says_how_to_tell_its_freshness(raw):
     raw.sql("DROP TABLE lake.raw.clicks")
     raw.sql("CREATE VIEW lake.raw.clicks AS SELECT 1 AS id")
+    raw.sql("CREATE TABLE lake.raw.visits (id INT)")
+    raw.sql("INSERT INTO lake.raw.visits VALUES (1)")
+    both = "[{name: clicks}, {name: visits}]"
+    raw.write("models/sources.yml", SOURCES.replace("[{name: clicks}]", both))
     done = raw.dbt("source", "freshness")
     assert not done.ok
     assert "set `loaded_at_field`" in done.messages["clicks"]
+    assert done.statuses["visits"] == "error", "older than no minutes: it was looked at"
 
 
 @pytest.fixture
