@@ -6,7 +6,7 @@ import http.client
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -190,7 +190,8 @@ def _before(
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             if self.command != "HEAD":
-                self.wfile.write(body)
+                with suppress(ConnectionError):  # a client may not wait for the answer
+                    self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             pass
