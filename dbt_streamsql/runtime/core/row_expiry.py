@@ -105,7 +105,7 @@ def expiry_of(
                 f"{table} does not record when its rows were written",
                 given=f"a table of {meta.format}, format version {meta.format_version}",
                 allowed="Iceberg tables of format version 3",
-                hint=f"ALTER TABLE {table} SET TBLPROPERTIES ('format-version' = '3')",
+                hint=_otherwise(table, meta.format),
                 place=Place(table),
             )
         oldest = clock // 1000 - ttl
@@ -119,6 +119,17 @@ def expiry_of(
     ]
     # Rows of commits that came after the clock was read must not outlive their groups.
     return Expiry(known, tuple(reads), clock, max([clock, *commits]))
+
+
+def _otherwise(table: str, form: str) -> str:
+    view = (
+        f"read it through a materialized view, `select * from {table}`: its rows have the ages of "
+        "their barriers"
+    )
+    if form != "iceberg":
+        return view
+    upgrade = f"ALTER TABLE {table} SET TBLPROPERTIES ('format-version' = '3')"
+    return f"{view}; or, if all writers of the table know version 3, {upgrade}"
 
 
 def has_unknown_age(meta: Metadata, change: Change) -> bool:

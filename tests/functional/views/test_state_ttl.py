@@ -331,3 +331,30 @@ def test_a_view_whose_source_was_set_back_is_computed_anew(world):
     assert (told.mode, "the ages of the rows of" in told.reason) == ("full", True)
     assert world.rows("tracked") == [(1, "pen", "sent")]
     assert world.engine.verify(f"{world.schema}.tracked") == []
+
+
+def test_a_table_without_ages_is_read_through_a_view(world):
+    world.sql("CREATE TABLE {s}.old (order_id INT, status STRING)")
+    world.sql("ALTER TABLE {s}.old SET TBLPROPERTIES ('write.update.mode' = 'copy-on-write')")
+    assert ("format-version", "2") in world.sql("SHOW TBLPROPERTIES {s}.old")
+    world.sql("INSERT INTO {s}.old VALUES (1, 'sent'), (2, 'sent')")
+    joined = JOIN.replace("{s}.shipments", "{s}.old")
+    with pytest.raises(StreamSqlError, match="does not record when its rows were written") as no:
+        world.view("tracked", joined, {"joins": f"{TTL} s"})
+    assert f"select * from {world.schema}.old" in no.value.hint
+
+    world.view("kept", "SELECT * FROM {s}.old")
+    world.view("tracked", joined.replace("{s}.old", "{s}.kept"), {"joins": f"{TTL} s"})
+    world.expire()
+    # Both write the row of order 1 into a new file.
+    world.epoch("UPDATE {s}.old SET status = 'back' WHERE order_id = 2")
+    world.epoch("INSERT INTO {s}.old VALUES (3, 'sent')")
+    old = f"{world.schema}.old".removeprefix("lake.")
+    world.epoch(
+        f"CALL lake.system.rewrite_data_files(table => '{old}', "
+        "options => map('rewrite-all', 'true'))"
+    )
+    world.epoch("INSERT INTO {s}.orders VALUES (1, 'pen'), (2, 'cup'), (3, 'hat')")
+    assert world.rows("tracked") == [(2, "cup", "back"), (3, "hat", "sent")]
+    world.epoch("DELETE FROM {s}.old WHERE order_id = 2")
+    assert world.rows("tracked") == [(3, "hat", "sent")]
