@@ -13,7 +13,7 @@ from tests.support.spark_child import paths
 pytestmark = pytest.mark.processes
 
 MOST = 20
-STORY = """
+STORE = """
 import json
 import os
 import sys
@@ -24,6 +24,7 @@ from dbt_streamsql import Engine
 from dbt_streamsql.runtime.spark.session import open_session
 from dbt_streamsql.runtime.spark.settings import SessionSettings, catalog_settings
 from dbt_streamsql.storage.iceberg.caching_io import RESOLVING
+from dbt_streamsql.warm import discover, lifecycle
 
 folder = sys.argv[1]
 with object_store.server() as store:
@@ -36,18 +37,21 @@ with object_store.server() as store:
         },
         connectors=("s3",),
     )
-    spark = open_session(settings)
-    engine = Engine.open(spark=spark, meta=f"sqlite:///{folder}/meta.db")
-    other = spark.newSession()  # a writer that shares no memory with the engine
-    for key, value in catalog_settings(settings).items():
-        other.conf.set(key, value)
-    other.conf.set("spark.sql.catalog.lake.io-impl", RESOLVING)
     """
+EMBEDDED = """
+spark = open_session(settings)
+engine = Engine.open(spark=spark, meta=f"sqlite:///{folder}/meta.db")
+other = spark.newSession()  # a writer that shares no memory with the engine
+for key, value in catalog_settings(settings).items():
+    other.conf.set(key, value)
+other.conf.set("spark.sql.catalog.lake.io-impl", RESOLVING)
+"""
 
 
-def told(folder, story):
+def told(folder, story, start=EMBEDDED):
     """The output of a story in a process of its own: its Java has the clients of S3."""
-    command = [sys.executable, "-c", STORY + story.replace("\n", "\n    "), str(folder)]
+    text = STORE + (start + story).replace("\n", "\n    ")
+    command = [sys.executable, "-c", text, str(folder)]
     done = patience.run(command, cwd=folder, env=paths())
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -199,53 +203,27 @@ def test_a_sink_delivers_each_change_once_into_the_same_store(tmp_path):
 
 
 WARM = """
-import json
-import os
-import sys
-from tests.support import object_store
-from tests.support.object_store import BUCKET, CREDENTIALS
-os.environ.update(CREDENTIALS)
-from dbt_streamsql import Engine
-from dbt_streamsql.runtime.spark.settings import SessionSettings
-from dbt_streamsql.warm import discover, lifecycle
-
-folder = sys.argv[1]
-with object_store.server() as store:
-    settings = SessionSettings(
-        warehouse=f"s3://{BUCKET}/warehouse",
-        catalog_properties={
-            "type": "jdbc", "jdbc.schema-version": "V1",
-            "uri": f"jdbc:sqlite:{folder}/catalog.db?journal_mode=WAL&busy_timeout=20000",
-            **store.catalog_properties(),
-        },
-        connectors=("s3",),
-    )
-    lifecycle.start(settings, 600)
-    try:
-        spark = discover.open_warm(settings)
-        engine = Engine.open(spark=spark, meta=f"sqlite:///{folder}/meta.db")
-        spark.sql("CREATE NAMESPACE lake.s")
-        spark.sql("CREATE TABLE lake.s.t (id BIGINT, k INT) TBLPROPERTIES ('format-version' = '3')")
-        spark.sql("INSERT INTO lake.s.t SELECT id, id % 100 FROM range(1000)")
-        engine.create_materialized_view(
-            "lake.s.v", "SELECT k, count(*) AS n FROM lake.s.t GROUP BY k")
-        found = []
-        for number in range(5):
-            spark.sql(f"INSERT INTO lake.s.t VALUES ({2000 + number}, {number})")
-            store.cleared()
-            assert engine.advance().tables["lake.s.v"].mode == "incremental"
-            found.append(len(store.requests))
-        assert engine.verify("lake.s.v") == []
-        print(json.dumps(found))
-        engine.close()
-    finally:
-        lifecycle.stop(settings, force=True)
+lifecycle.start(settings, 600)
+try:
+    spark = discover.open_warm(settings)
+    engine = Engine.open(spark=spark, meta=f"sqlite:///{folder}/meta.db")
+    spark.sql("CREATE NAMESPACE lake.s")
+    spark.sql("CREATE TABLE lake.s.t (id BIGINT, k INT) TBLPROPERTIES ('format-version' = '3')")
+    spark.sql("INSERT INTO lake.s.t SELECT id, id % 100 FROM range(1000)")
+    engine.create_materialized_view("lake.s.v", "SELECT k, count(*) AS n FROM lake.s.t GROUP BY k")
+    found = []
+    for number in range(5):
+        spark.sql(f"INSERT INTO lake.s.t VALUES ({2000 + number}, {number})")
+        store.cleared()
+        assert engine.advance().tables["lake.s.v"].mode == "incremental"
+        found.append(len(store.requests))
+    assert engine.verify("lake.s.v") == []
+    print(json.dumps(found))
+finally:
+    lifecycle.stop(settings, force=True)
 """
 
 
 def test_an_epoch_through_the_warm_engine_asks_no_more(tmp_path):
-    command = [sys.executable, "-c", WARM, str(tmp_path)]
-    done = patience.run(command, cwd=tmp_path, env=paths())
-    assert done.returncode == 0, done.stdout + done.stderr
-    epochs = json.loads(done.stdout.splitlines()[-1])
+    epochs = json.loads(told(tmp_path, WARM, start="").splitlines()[-1])
     assert max(epochs) <= MOST, epochs
