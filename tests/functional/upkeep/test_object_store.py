@@ -29,7 +29,8 @@ from dbt_streamsql.warm import discover, lifecycle
 folder = sys.argv[1]
 with object_store.server() as store:
     settings = SessionSettings(
-        warehouse=f"s3://{BUCKET}/warehouse",
+        # Of its own: one of a killed test may have left its warm engine.
+        warehouse=f"s3://{BUCKET}/warehouse-{os.getpid()}",
         catalog_properties={
             "type": "jdbc", "jdbc.schema-version": "V1",
             "uri": f"jdbc:sqlite:{folder}/catalog.db?journal_mode=WAL&busy_timeout=20000",
