@@ -353,7 +353,8 @@ def _feed(writer: Writer, schema: StructType, come: pa.Table, gone: pa.Table) ->
     for rows, weight in ((come.select(names).cast(old.schema), 1), (old, -1)):
         weights = pa.array([weight] * rows.num_rows, pa.int64())
         parts.append(rows.append_column(WEIGHT, weights))
-    fields = [types[name] for name in names]
+    # A sum may become NULL where none of its changes was.
+    fields = [StructField(name, types[name].dataType) for name in names]
     return DriverRows(
         pa.concat_tables(parts), StructType([*fields, StructField(WEIGHT, LongType())])
     )

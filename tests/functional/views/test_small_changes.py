@@ -120,3 +120,25 @@ def test_a_small_view_in_many_files_is_written_anew(engine, schema, tune):
         advance(engine, schema)
     assert engine.verify(f"lake.{schema}.v") == []
     assert engine.spark.sql(f"SELECT count(*) FROM lake.{schema}.v.files").collect()[0][0] <= 4
+
+
+def test_a_sum_that_becomes_null_reaches_the_view_above(engine, schema):
+    base = f"lake.{schema}"
+    engine.spark.sql(
+        f"CREATE TABLE {base}.base AS SELECT * FROM VALUES (1, 5), (1, NULL) AS t (k, v)"
+    )
+    engine.create_materialized_view(
+        f"{base}.v", f"SELECT k, sum(v) AS n FROM {base}.base GROUP BY k"
+    )
+    engine.create_materialized_view(f"{base}.w", f"SELECT k, n FROM {base}.v WHERE k < 9")
+    for change in (
+        f"INSERT INTO {base}.base VALUES (1, 6), (2, NULL)",
+        f"DELETE FROM {base}.base WHERE v IS NOT NULL",
+        f"INSERT INTO {base}.base VALUES (NULL, NULL), (1, 1)",
+    ):
+        engine.spark.sql(change)
+        report = engine.advance()
+        assert {report.tables[f"{base}.{view}"].mode for view in "vw"} == {"incremental"}
+        assert engine.verify(f"{base}.v") == engine.verify(f"{base}.w") == [], change
+    rows = engine.spark.table(f"{base}.w").select("k", "n").collect()
+    assert sorted(map(tuple, rows), key=str) == [(1, 1), (2, None)]
