@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from dbt_streamsql.storage.locations import is_uri
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -45,7 +47,7 @@ def warehouse_of(spark: SparkSession, catalog: str) -> str:
     What a REST catalog calls its `warehouse` is a name that only it knows.
     """
     told = str(spark.conf.get(f"spark.sql.catalog.{catalog}.warehouse", "") or "")
-    return told if "://" in told or kind_of(spark, catalog) != "rest" else ""
+    return told if is_uri(told) or kind_of(spark, catalog) != "rest" else ""
 
 
 def to_carry(spark: SparkSession, child: SparkSession) -> dict[str, str]:

@@ -22,6 +22,7 @@ from dbt_streamsql.connectors.sinks.target import (
 )
 from dbt_streamsql.errors import Place, StreamSqlError
 from dbt_streamsql.storage.iceberg import files
+from dbt_streamsql.storage.locations import is_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -162,6 +163,6 @@ def target(options: SinkOptions, mode: str, key: tuple[str, ...]) -> FilesTarget
     if form not in FORMATS:
         options.wrong(f"`format` is {options.format!r}: one of {', '.join(FORMATS)}")
     options.check()
-    if "://" not in path and not path.startswith("file:"):
+    if not is_uri(path) and not path.startswith("file:"):
         path = str(Path(path).expanduser().absolute())
     return FilesTarget(path, str(form), found, options.place, options.hide)

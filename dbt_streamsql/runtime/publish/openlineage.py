@@ -35,6 +35,7 @@ from dbt_streamsql.plan.algebra.relational import CLOCK
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, log
 from dbt_streamsql.runtime.publish.column_facet import column_facet
+from dbt_streamsql.storage.locations import is_uri
 
 if TYPE_CHECKING:
     from openlineage.client import OpenLineageClient
@@ -283,7 +284,7 @@ def _dataset(place: Place, table: str) -> tuple[str, str]:
     """The namespace and the name: the place of the catalog, and schema and table in it."""
     name = TableName.parse(table)
     where = place.location(name.catalog)
-    if where and "://" not in where:
+    if where and not is_uri(where):
         where = Path(where.removeprefix("file:")).as_uri()
     return where or f"iceberg://{name.catalog}", f"{name.schema}.{name.table}"
 
