@@ -22,7 +22,7 @@ WHAT ?= view replace wear warm dag
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install check format unit test processes nightly browser property mutants suites differential simulate kills chaos isolation injections conformance bench bench-ivm platforms versions demo newcomer release docs services openapi classes clean
+.PHONY: help install check format unit test processes nightly browser property mutants suites differential simulate kills chaos isolation injections conformance bench bench-ivm platforms versions demo newcomer release docs services openapi prometheus classes clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -66,6 +66,9 @@ classes: install
 
 browser: ## Chromium for the tests of the pages, by apt as root on Debian
 	@$(PYTHON) scripts/get_chromium.py
+
+prometheus: install ## Prometheus for the tests of the alerts, from the Debian package; installs nothing
+	@$(BIN)/python scripts/get_prometheus.py
 
 property: install ## random tables and queries against the query itself; EPOCHS=… of them, WIDE=… of wide tables, from SEED=…, all in one WAY=…
 	STREAMSQL_WAY="$(WAY)" STREAMSQL_EPOCHS=$(EPOCHS) STREAMSQL_WIDE=$(WIDE) STREAMSQL_SEED=$(SEED) $(PYTEST) -s tests/property $(ARGS)

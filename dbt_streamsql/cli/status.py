@@ -60,9 +60,10 @@ def _newest(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
+@click.option("--check", is_flag=True, help="exit with 1 when a table exceeds its `error_after`")
 @_newest
 @of_one_store
-def status(store: MetaStore, as_json: bool, newest: int) -> None:
+def status(store: MetaStore, as_json: bool, newest: int, check: bool) -> None:
     """Show how up to date each table is. Exit code 3 when nothing has run yet."""
     found = history.load(store, newest)
     live, leader = len(store.leases.live()), store.leaders.leader()
@@ -70,7 +71,13 @@ def status(store: MetaStore, as_json: bool, newest: int) -> None:
     others = _leaders_beside(store)
     if as_json:
         click.echo(json.dumps({**asdict(told), "boundaries": others}))
-        return
+    else:
+        _tell_status(told, others)
+    if check and "error" in told.stale.values():
+        sys.exit(1)
+
+
+def _tell_status(told: Status, others: dict[str, dict[str, Any]]) -> None:
     out = console()
     for line in (*_headlines(told), *_leading(others)):
         out.print(plain(line))
@@ -82,6 +89,8 @@ def status(store: MetaStore, as_json: bool, newest: int) -> None:
             late = _delay(node.event_delay, exact=True)
             rows[at] = (*rows[at][:-1], _utc(node.event_time), late, rows[at][-1])
     print_table(out, (*heads, "changed"), rows)
+    for table, limit in told.stale.items():
+        out.print(plain(f"{table} is too old: its newest change exceeds `{limit}_after`"))
     for contribution in told.contributions[:1]:
         out.print(
             plain(

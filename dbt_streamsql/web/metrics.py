@@ -109,12 +109,24 @@ def _of_tables(told: Status) -> Iterator[Metric]:
     behind = _of("table_behind", "1 if an input has a version that is not applied yet.")
     slowest = _of("table_bottleneck", "1 for the slowest job on the newest critical path.")
     took = _of("table_newest_job_seconds", "Seconds that the newest change took.")
+    limits = GaugeMetricFamily(
+        f"{_PREFIX}table_freshness_limit_seconds",
+        "How old the newest change of a table may be, as its model says.",
+        labels=("table", "limit"),
+    )
     came = _of("table_event_time_seconds", "The event time up to which a table has its streams.")
     for node in told.tables:
         if node.kind in ("root", "stream"):
             continue
         if node.event_time is not None:
             came.add_metric([node.table], node.event_time)
+        if node.freshness is not None:
+            for limit, most in (
+                ("warn", node.freshness.warn_after),
+                ("error", node.freshness.error_after),
+            ):
+                if most is not None:
+                    limits.add_metric([node.table, limit], most)
         if node.delay is not None:
             delays.add_metric([node.table], node.delay)
         if node.changed_at is not None:
@@ -123,7 +135,7 @@ def _of_tables(told: Status) -> Iterator[Metric]:
             took.add_metric([node.table], node.seconds)
         behind.add_metric([node.table], node.state in ("behind", "failing"))
         slowest.add_metric([node.table], node.bottleneck)
-    yield from (delays, changed, behind, slowest, took, came)
+    yield from (delays, changed, behind, slowest, took, came, limits)
 
 
 def _gauge(name: str, says: str, value: float) -> GaugeMetricFamily:

@@ -8,9 +8,10 @@ items ─> (clean) ──> item_revenue ┘
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dbt_streamsql.meta import NOOP, Job, MetaStore, TableVersion
+from dbt_streamsql.meta.model.freshness import Freshness
 
 ORDERS, USERS, ITEMS = "lake.raw.orders", "lake.raw.users", "lake.raw.items"
 CLEAN, TOTALS, REVENUE = "lake.shop.clean", "lake.shop.user_totals", "lake.shop.item_revenue"
@@ -84,7 +85,7 @@ class Story:
             store.processed(fence, version)
             done[table] = self.latest[table] = version
         if finish:
-            self._publish(number, done)
+            self.publish(number, done)
         self.start += self.every
         return number
 
@@ -113,12 +114,25 @@ class Story:
             jobs=4,
             seconds=SECONDS[table] + (0.2 * (number % 3) if table == REVENUE else 0.0),
             started_at=self.start + STARTS[table],
+            written_at=before.written_at if noop and before else None,
             inputs=inputs,
             stats=stats
             | {"rows_read": 20 + number, "strategy": "fold", "last_full": SECONDS[table]},
         )
 
-    def _publish(self, number: int, done: Mapping[str, TableVersion]) -> None:
+    def promise(self, table: str, freshness: Freshness) -> None:
+        """The model of a table sets limits, which take effect with a barrier of their own."""
+        known = self.store.jobs()[table]
+        number = self.store.begin(self.fence, {}).id
+        config = {**known.config, "properties": freshness.as_properties()}
+        self.store.stage_job(self.fence, number, replace(known, config=config))
+        before = self.store.latest_all()[table]
+        same = replace(before, barrier=number, state="PROCESSED", mode=NOOP, branch="")
+        self.store.processed(self.fence, same)
+        self.publish(number, {table: same})
+
+    def publish(self, number: int, done: Mapping[str, TableVersion]) -> None:
+        """Commit a barrier that has these versions."""
         store, fence = self.store, self.fence
         self.clock.now = self.start + 10.0
         store.precommit(fence, number)
@@ -128,6 +142,8 @@ class Story:
                 store.written(fence, number, table)
         self.clock.now += 0.1
         store.commit(fence, number)
+        # With the moments at which they became visible.
+        self.latest = store.latest_all()
 
 
 def tell(store: MetaStore, clock: Clock, barriers: int = 12, every: float = 60.0) -> Story:

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from dbt_streamsql.cli import main
 from dbt_streamsql.meta import MetaStore, TableVersion, open_store
 from tests.support.histories import CLEAN, TOTALS, USERS, Clock, job, tell
 from tests.support.planned import compiled, planned, with_state_table
@@ -84,6 +86,14 @@ def address(store: MetaStore) -> Iterator[str]:
     """Where its pages are served, to everybody."""
     with served(store) as url:
         yield f"{url}/ui/"
+
+
+@pytest.fixture
+def shipped(tmp_path: Path) -> Path:
+    """A folder with the alerts and the dashboard of the package."""
+    done = CliRunner().invoke(main, ["meta", "monitoring", str(tmp_path / "m")])
+    assert done.exit_code == 0, done.output
+    return tmp_path / "m"
 
 
 @pytest.fixture(scope="session")

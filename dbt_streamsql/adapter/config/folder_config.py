@@ -25,6 +25,7 @@ KEYS: dict[str, frozenset[str]] = {
 
 _OURS = frozenset().union(*KEYS.values())
 _OF_TABLES = frozenset({*layout.NOT_MAINTAINED, "file_format"})
+_FRESHNESS = "freshness"
 _RESOURCES = {"model": "models", "seed": "seeds", "snapshot": "snapshots"}
 
 
@@ -45,7 +46,12 @@ def own_config(model: Mapping[str, Any], project: Any) -> dict[str, Any]:
         for key, value in level.items()
         if key in foreign and key not in said and config.get(key) == value
     }
-    return {key: config[key] for key in config if key not in inherited}
+    own_values = {key: config[key] for key in config if key not in inherited}
+    # dbt drops the `freshness` of a model that has no `build_after`.
+    written = (model.get("unrendered_config") or {}).get(_FRESHNESS)
+    if own and written is not None and own_values.get(_FRESHNESS) is None:
+        own_values[_FRESHNESS] = written
+    return own_values
 
 
 def _levels(model: Mapping[str, Any], project: Any) -> Iterator[dict[str, Any]]:

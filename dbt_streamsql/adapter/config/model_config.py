@@ -13,6 +13,7 @@ from dbt.adapters.contracts.connection import AdapterResponse
 from dbt.adapters.spark.impl import SparkConfig
 
 from dbt_streamsql.adapter.common.error_messages import listed
+from dbt_streamsql.adapter.config.freshness import freshness_of
 from dbt_streamsql.adapter.config.layout import NOT_MAINTAINED, unmaintained
 from dbt_streamsql.durations import seconds_of
 from dbt_streamsql.errors import Place, StreamSqlError
@@ -213,6 +214,7 @@ def of_materialized_view(
         for key in properties
         if key in VIEW_PROPERTIES or key.startswith("streamsql.")
     ]
+    properties |= freshness_of(config, problems).as_properties()
     places = [key for key in _PLACED if config.get(key) is not None]
     places += [key for key in properties if key.lower() in PATH_PROPERTIES | PLACING_PROPERTIES]
     problems += [f"`{key}`: maintained tables are stored in the warehouse" for key in places]

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from dbt.adapters.contracts.connection import AdapterResponse
 
 from dbt_streamsql.adapter.config import model_config
+from dbt_streamsql.adapter.config.freshness import freshness_of
+from dbt_streamsql.meta.model.freshness import Freshness
 
 if TYPE_CHECKING:
     from dbt_streamsql.runtime.deliver.deliver import Delivered
@@ -25,6 +27,8 @@ def of_sink(name: str, config: Mapping[str, Any], root: Path) -> dict[str, Any]:
         for key in model_config.OWN_KEYS
         if config.get(key) is not None
     ]
+    if freshness_of(config, problems) != Freshness():
+        problems.append("`freshness`: a sink has no table; set it for the table that it delivers")
     target = config.get("target")
     if not isinstance(target, Mapping):
         problems.append("`target` is missing: {connector: …, options: …}")

@@ -6,8 +6,8 @@ All times are seconds, moments are seconds since 1970. The records are plain: `a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -22,6 +22,7 @@ from dbt_streamsql.meta.inspect.delay import (
 from dbt_streamsql.meta.inspect.history import LAST_FULL, SIZE, History
 from dbt_streamsql.meta.model import stream_nodes
 from dbt_streamsql.meta.model import topology as order
+from dbt_streamsql.meta.model.freshness import Freshness, Staleness, freshness_of
 from dbt_streamsql.meta.model.records import (
     NOOP,
     Barrier,
@@ -52,7 +53,8 @@ class Node:
     became visible; for a root, when the newest pinned version was committed. `last_full` are the
     seconds of the newest refresh in full. `event_time`: the
     table has the records of its streams up to there, where they have barriers of event time and it
-    has applied all of them; `event_delay` is from then until that was visible.
+    has applied all of them; `event_delay` is from then until that was visible. `freshness` are the
+    limits that its model sets (None: none).
     """
 
     table: str
@@ -70,6 +72,13 @@ class Node:
     event_delay: float | None = None
     size: tuple[int, int] | None = None
     last_full: float | None = None
+    freshness: Freshness | None = None
+
+    def staleness(self, now: float) -> Staleness:
+        """Which limit the age of its newest change exceeds at the moment `now`."""
+        if self.freshness is None or self.changed_at is None:
+            return ""
+        return self.freshness.of_age(now - self.changed_at)
 
 
 @dataclass(frozen=True)
@@ -123,7 +132,8 @@ class BarrierDetail:
 @dataclass(frozen=True)
 class Status:
     """What a warehouse is doing. `age` is how long ago the newest committed barrier ended,
-    `leader` is the runner in charge, and `leads_for` how long it stays so if silent."""
+    `leader` is the runner in charge, and `leads_for` how long it stays so if silent. `stale` are
+    the tables that exceed a limit of their `freshness`, with the limit: warn or error."""
 
     barrier: int
     age: float | None
@@ -134,6 +144,7 @@ class Status:
     contributions: tuple[Contribution, ...]
     leader: str = ""
     leads_for: float | None = None
+    stale: Mapping[str, Staleness] = field(default_factory=dict)
 
 
 def newest_changes(history: History) -> dict[str, TableVersion]:
@@ -155,17 +166,18 @@ def status(
     history: History, now: float, owner: str = "", leases: int = 0, leader: Leader | None = None
 ) -> Status:
     """What the warehouse is doing at the moment `now`; `owner` is the runner ('' if none)."""
-    last = history.newest_committed
+    last, tables = history.newest_committed, topology(history).nodes
     return Status(
         last.id if last else 0,
         now - last.ended_at if last and last.ended_at else None,
         tuple(barrier for barrier in history.barriers if barrier.state not in SETTLED),
         owner,
         leases,
-        topology(history).nodes,
+        tables,
         delays.contributions(history),
         leader.owner if leader is not None else "",
         max(leader.expires_at - now, 0.0) if leader is not None else None,
+        {node.table: limit for node in tables if (limit := node.staleness(now))},
     )
 
 
@@ -304,7 +316,7 @@ class _Graph:
         version, late = self.changed.get(table), self._delay(table)
         state: State = "staged" if table in self.staged else "behind" if behind else "current"
         if version is None:
-            return Node(table, kind, "staged" if table in self.staged else "unbuilt")
+            return self._unchanged(table, kind, state)
         upto, event_delay = self._event(table) or (None, None)
         return Node(
             table,
@@ -322,7 +334,28 @@ class _Graph:
             event_delay,
             _size(version),
             version.stats.get(LAST_FULL),
+            self._freshness(table),
         )
+
+    def _unchanged(self, table: str, kind: Kind, state: State) -> Node:
+        """A table that none of the known barriers has changed: it has no version, or one from
+        before them, of which the records of later barriers still say when it became visible."""
+        known = self.history.committed(table)
+        if not known:
+            return Node(table, kind, "staged" if table in self.staged else "unbuilt")
+        return Node(
+            table,
+            kind,
+            state,
+            changed_at=known[-1].written_at,
+            size=_size(known[-1]),
+            last_full=known[-1].stats.get(LAST_FULL),
+            freshness=self._freshness(table),
+        )
+
+    def _freshness(self, table: str) -> Freshness | None:
+        job = self.jobs.get(table)
+        return freshness_of(definition_of(job).properties) if job is not None else None
 
     def _event(self, table: str) -> tuple[float, float | None] | None:
         """The event time of a table, and how late it was; for a view, of its slowest stream."""

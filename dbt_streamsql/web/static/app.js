@@ -47,7 +47,7 @@ async function render(moved) {
     headline();
     buttons.logout.hidden = !sessionStorage.getItem("login");
     // The time of the answer alone is no news.
-    const text = location.hash + (at.once ? "" : JSON.stringify([data, at.view === topologyView && status], (key, value) => (key === "now" || key === "age" ? 0 : value)));
+    const text = location.hash + (at.once ? "" : JSON.stringify([data, at.view === topologyView ? status : status.stale], (key, value) => (key === "now" || key === "age" ? 0 : value)));
     if (text !== shown) {
       shown = text;
       show(at.view(data, status));

@@ -19,9 +19,14 @@ const STATES = {
   failing: "its target does not take it",
 };
 
+const limits = ({ warn_after: warn, error_after: error }) =>
+  [warn !== null && `${seconds(warn)} (warn)`, error !== null && `${seconds(error)} (error)`].filter(Boolean).join(", ");
+
 const from = ({ origins }) => origins === null ? "" : !origins.length ? "no column"
   : origins.map(({ table: name, column, kind }, at) =>
     [at ? ", " : "", link(name, `from ${column}`), `.${column}`, kind === "identity" ? "" : ` (${kind})`]);
+
+const stale = (limit) => limit && [" ", h("span", { class: "state failing" }, `stale (${limit})`)];
 
 export function topologyView(topology, status) {
   if (!topology.nodes.length) {
@@ -42,7 +47,7 @@ export function topologyView(topology, status) {
     table("Newest change of each table",
       [["Table", "name"], ["State", ""], ["Barrier", "number"], ["Mode", ""], ["Rows", "number"], ["Cost", "number"], ["In full", "number"], ["Delay", "number"], ["Size", "number"], ["Changed", "time"]],
       topology.nodes.map((node) => [
-        link(node.table, "row"), stateOf(node.state),
+        link(node.table, "row"), [stateOf(node.state), stale(status.stale[node.table])],
         node.barrier === null ? "" : barrierLink(node.barrier, `of ${node.table}`),
         node.mode, rows(node.rows), seconds(node.seconds), seconds(node.last_full), delay(node.delay, node.delay_exact), size(node.size),
         h("span", { title: moment(node.changed_at) }, moment(node.changed_at))])),
@@ -135,7 +140,7 @@ export function barrierView(data) {
   ];
 }
 
-export function tableView(data) {
+export function tableView(data, status) {
   const { node, definition } = data;
   const edges = (list, end, key) => (list.length
     ? list.map((edge, at) => [at ? ", " : "", link(edge[end], key), edge.state === "current" ? "" : ` (${edge.state})`])
@@ -143,9 +148,10 @@ export function tableView(data) {
   return [
     h("h1", {}, data.table),
     facts([
-      ["State", node ? stateOf(node.state) : "dropped, or not read by any view"],
+      ["State", node ? [stateOf(node.state), stale(status.stale[node.table])] : "dropped, or not read by any view"],
       ...(node && !["root", "stream"].includes(node.kind) ? [["Delay", delay(node.delay, node.delay_exact) || "none"], ["Newest change", `barrier ${node.barrier ?? "none"}, ${node.mode} ${rows(node.rows)}`]] : []),
       ...(node?.kind === "state" ? [["Holds", "the rows of a part of the queries of the views that read it"]] : []),
+      ...(node?.freshness ? [["May be as old as", limits(node.freshness)]] : []),
       ...(node?.size ? [["Size", size(node.size)]] : []),
       ["Reads", edges(data.sources, "source", "reads")],
       ["Is read by", edges(data.readers, "sink", "readers")],

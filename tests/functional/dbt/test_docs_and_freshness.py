@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 SOURCES = """
@@ -25,6 +27,12 @@ def raw(project):
     for number in (1, 2):
         project.sql(f"INSERT INTO lake.raw.clicks VALUES ({number})")
     return project
+
+
+def _limits(project):
+    """Those of the view v, by `streamsql status`."""
+    told = json.loads(project.streamsql("status", "--json").stdout)
+    return next(node["freshness"] for node in told["tables"] if node["table"] == "lake.shop.v")
 
 
 def _loaded_at(project):
@@ -217,3 +225,22 @@ def test_a_full_refresh_and_another_query_keep_the_comments(documented):
     assert documented.dbt("run", "--full-refresh", "-s", "kept").ok
     table, columns = comments(documented, "kept")
     assert (table, columns["amount"], columns["n"]) == ("What it's for", "The sum", None)
+
+
+def test_a_promise_of_freshness_is_told_by_status_and_changes_without_computing(project):
+    project.write("models/t.sql", "{{ config(materialized='table') }} select 1 as id")
+    project.write(
+        "models/v.sql",
+        "{{ config(materialized='materialized_view') }} select id from {{ ref('t') }}",
+    )
+    limit = "{name: v, config: {freshness: {%s: {count: 1, period: %s}}}}"
+    project.write("models/m.yml", f"models: [{limit % ('warn_after', 'day')}]")
+    assert project.dbt("run").ok
+    assert _limits(project) == {"warn_after": 86400.0, "error_after": None}
+    project.write("models/m.yml", f"models: [{limit % ('error_after', 'minute')}]")
+    done = project.dbt("run", "--select", "v")
+    assert done.ok
+    assert done.messages["v"].startswith("NOOP"), "a limit is no change of rows"
+    assert _limits(project) == {"warn_after": None, "error_after": 60.0}
+    project.write("models/m.yml", f"models: [{limit % ('error_after', 'week')}]")
+    assert "one of minute, hour, day" in project.dbt("run", "--select", "v").messages["v"]
