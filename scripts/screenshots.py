@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 
 import uvicorn
@@ -28,7 +29,7 @@ from dbt_streamsql.engine.reads.limited_queries import LimitedQueries
 from dbt_streamsql.meta import MetaStore, open_store
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
-WIDTH = 1280
+WIDE, NARROW = 1280, 390
 PAGES = {
     "topology": ("#/", 540),
     "barrier": ("#/barrier/{newest}", 760),
@@ -37,10 +38,13 @@ PAGES = {
     "table": ("#/table/lake.shop.item_revenue", 1500),
     "query": ("#/query", 520),
 }
+"""By the name of the picture: the page, and the height of a wide one."""
+
+NARROW_HEIGHT = 844
 QUERY = "SELECT city, orders\nFROM lake.shop.top_cities\nORDER BY orders DESC LIMIT 5"
 ROOTS = {
     "orders": (
-        "SELECT id, id % 5000 AS user_id, id % 800 AS item_id, 1 + id % 4 AS n FROM range(400000)"
+        "SELECT id, id % 5000 AS user_id, id % 800 AS item_id, 1 + id % 4 AS n FROM range(4000000)"
     ),
     "users": "SELECT id, concat('city ', id % 40) AS city FROM range(5000)",
     "items": "SELECT id, 10 + id % 90 AS price FROM range(800)",
@@ -63,11 +67,11 @@ VIEWS = {
     ),
 }
 CHANGES = (
-    "INSERT INTO lake.raw.orders SELECT 400000 + id, id % 5000, id % 800, 2 FROM range(300)",
+    "INSERT INTO lake.raw.orders SELECT 5000000 + id, id % 5000, id % 800, 2 FROM range(300)",
     "UPDATE lake.raw.items SET price = price + 1 WHERE id < 5",
     "DELETE FROM lake.raw.orders WHERE id BETWEEN 100 AND 130",
     "UPDATE lake.raw.users SET city = 'city 1' WHERE id = 77",
-    "INSERT INTO lake.raw.orders SELECT 500000 + id, 7, id % 800, 1 FROM range(50)",
+    "INSERT INTO lake.raw.orders SELECT 6000000 + id, 7, id % 800, 1 FROM range(50)",
 )
 
 
@@ -111,25 +115,26 @@ def served(store: MetaStore, queries: LimitedQueries) -> Iterator[str]:
 
 
 def shoot(store: MetaStore, engine: Engine) -> None:
-    """Every page in light and dark."""
+    """Every page in light and dark, wide and as on a telephone."""
     IMAGES.mkdir(parents=True, exist_ok=True)
     queries = LimitedQueries(store, lambda: engine, "lake")
     # The first query of a Spark is slow.
     queries.ask(QUERY, None, web.everything)
     with served(store, queries) as url, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=ensure(), args=["--no-sandbox"])
-        for scheme in ("light", "dark"):
-            for name, (at, height) in PAGES.items():
-                view = {"width": WIDTH, "height": height}
-                page = browser.new_page(viewport=view, color_scheme=scheme)
-                page.goto(url + at.format(newest=store.last_committed()))
-                page.locator("main h1").wait_for()
-                if name == "query":
-                    page.get_by_label("One SELECT").fill(QUERY)
-                    page.get_by_role("button", name="Run").click()
-                    page.get_by_role("region", name="Rows").wait_for()
-                page.screenshot(path=IMAGES / f"{name}-{scheme}.png")
-                page.close()
+        for name, scheme, width in product(PAGES, ("light", "dark"), (WIDE, NARROW)):
+            at, height = PAGES[name]
+            view = {"width": width, "height": height if width == WIDE else NARROW_HEIGHT}
+            page = browser.new_page(viewport=view, color_scheme=scheme)
+            page.goto(url + at.format(newest=store.last_committed()))
+            page.locator("main h1").wait_for()
+            if name == "query":
+                page.get_by_label("One SELECT").fill(QUERY)
+                page.get_by_role("button", name="Run").click()
+                page.get_by_role("region", name="Rows").wait_for()
+            narrow = "" if width == WIDE else "-narrow"
+            page.screenshot(path=IMAGES / f"{name}-{scheme}{narrow}.png")
+            page.close()
         browser.close()
 
 

@@ -284,12 +284,17 @@ def test_texts_have_enough_contrast(page, address, scheme: str) -> None:
         assert contrast(page, selector) >= 4.5, selector
 
 
+@pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("at", PAGES)
-def test_no_rule_of_accessibility_is_broken_seriously(page, address, at: str, scheme: str) -> None:
+def test_no_rule_of_accessibility_is_broken_seriously(
+    page, address, at: str, scheme: str, width: int
+) -> None:
     page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 860})
     show(page, address, at)
     check_rules(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width, "wider than the window"
 
 
 def check_rules(page) -> None:

@@ -20,6 +20,7 @@ from dbt_common.exceptions import DbtDatabaseError, DbtRuntimeError
 from dbt_streamsql.adapter.common.error_messages import cause_of, trace_of
 from dbt_streamsql.adapter.common.secrets import scrub
 from dbt_streamsql.adapter.config.model_config import Reads
+from dbt_streamsql.adapter.session import engine_log
 from dbt_streamsql.adapter.session.host import SparkHost, host_of_profile, project_root
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.quoting import TableName
@@ -222,6 +223,7 @@ class StreamSqlConnectionManager(SparkConnectionManager):
             connection.handle = None
             connection.state = ConnectionState.FAIL
             raise FailedToConnectError("the run was cancelled")
+        engine_log.to_dbt()
         try:
             handle = Handle(self.host)
             set_pool(handle.session, threading.current_thread().name)
@@ -277,6 +279,7 @@ class StreamSqlConnectionManager(SparkConnectionManager):
     def cleanup_all(self) -> None:
         super().cleanup_all()
         self._cancels = None
+        engine_log.as_before()
 
     def _others_work(self) -> bool:
         alive = {(os.getpid(), thread.ident) for thread in threading.enumerate()}
