@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from dbt_streamsql.cli.common.options import for_one_warehouse, print_json
+from dbt_streamsql.cli.common.options import errors_as_text, for_one_warehouse, print_json
+from dbt_streamsql.runtime.spark import jars
 from dbt_streamsql.runtime.spark.settings import SessionSettings
 from dbt_streamsql.warm import lifecycle
 from dbt_streamsql.warm.record import Record, State
@@ -84,6 +85,21 @@ def status(settings: SessionSettings, as_json: bool) -> int:
     for name, text in lines.items():
         click.echo(f"  {name:<9} {text}")
     return 0
+
+
+@spark.command("jars")
+@click.argument("connectors", nargs=-1, type=click.Choice(jars.CONNECTORS), metavar="[CONNECTOR]…")
+@click.option("--iceberg", default="", help="as `iceberg` of the profile")
+@click.option("--native", is_flag=True, help="with those of `native: true`")
+@errors_as_text
+def fetch(connectors: tuple[str, ...], iceberg: str, native: bool) -> None:
+    """Download the jars of a profile with these connectors, for an image: no Spark starts.
+
+    Connectors: avro, delta, gcs, glue, kafka, postgres, s3.
+    """
+    files = jars.ensure(jars.wanted(connectors, native=native, iceberg=iceberg))
+    total = sum(file.stat().st_size for file in files)
+    click.echo(f"{len(files)} jars, {total / 1e6:.0f} MB, in {files[0].parent}")
 
 
 def _public(record: Record) -> dict[str, Any]:

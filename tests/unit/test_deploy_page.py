@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from dbt_streamsql.cli import main
 from dbt_streamsql.runtime.spark import jars
 
 PAGE = Path(__file__).parents[2] / "docs" / "deploy.md"
@@ -66,7 +68,20 @@ def test_one_run_at_a_time_and_one_standby() -> None:
     assert deployment["selector"]["matchLabels"] == deployment["template"]["metadata"]["labels"]
 
 
-def test_the_jars_of_the_image_are_those_of_connectors_that_exist() -> None:
-    (output,) = yaml.safe_load(of("yaml", "deploy/jars/profiles.yml"))["jars"]["outputs"].values()
-    assert set(output["connectors"]) <= set(jars.CONNECTORS)
-    assert len(jars.wanted(output["connectors"])) > len(jars.embedded_jars())
+def test_the_step_of_the_image_gets_the_jars_of_its_connectors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (step,) = re.findall(r"^RUN streamsql (spark jars .+)$", of("dockerfile"), re.MULTILINE)
+    monkeypatch.setenv("STREAMSQL_CACHE", str(tmp_path))
+    wanted = jars.wanted(step.split()[2:])
+    assert len(wanted) > len(jars.embedded_jars())
+    (tmp_path / "jars").mkdir()
+    monkeypatch.setattr(jars, "_sha256", lambda file: file.read_text())
+    for jar in wanted:
+        (tmp_path / "jars" / jar.file_name).write_text(jar.sha256)
+    done = CliRunner().invoke(main, step.split())
+    assert done.exit_code == 0, done.output
+    assert done.output == f"{len(wanted)} jars, 0 MB, in {tmp_path / 'jars'}\n"
+    refused = CliRunner().invoke(main, ["spark", "jars", "s4"])
+    assert refused.exit_code == 2
+    assert "'s4' is not one of" in refused.output
