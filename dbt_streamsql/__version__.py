@@ -1,3 +1,3 @@
 from __future__ import annotations
 
-version = "0.1.0"
+version = "0.2.0"

@@ -26,7 +26,7 @@ _HANDLER = _ToDbt()
 
 
 def to_dbt() -> None:
-    """From here on until `as_before`; elsewhere the record would be told a second time."""
+    """From here on until `as_before`; Python would print each record a second time."""
     _LOGGER.addHandler(_HANDLER)
     _LOGGER.propagate = False
 
