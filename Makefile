@@ -22,7 +22,7 @@ WHAT ?= view replace wear warm dag
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install check format unit test processes nightly browser property mutants suites differential simulate kills chaos isolation injections conformance bench bench-ivm platforms versions demo newcomer release docs services openapi classes clean
+.PHONY: help install check format unit test processes nightly browser property mutants suites differential simulate kills chaos isolation injections conformance bench bench-ivm platforms locks versions demo newcomer release docs services openapi classes clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +54,9 @@ processes: install classes ## what starts processes: kills, warm engine, Connect
 
 platforms: install classes ## a project of seven models on S3 (Glue, PostgreSQL, REST, a cluster) and GCS: seconds and requests of each run
 	STREAMSQL_LARGE_SERVERS=1 $(PYTEST) -s -m '' tests/functional/dbt/test_platforms.py $(ARGS)
+
+locks: install ## write scripts/locks again, the versions of `make install` and the lowest; ARGS=--upgrade takes the newest of all
+	@$(BIN)/python scripts/locks.py $(ARGS)
 
 versions: install classes ## a share of the tests with other versions of Spark, Iceberg, dbt-core, Python, Java; ARGS='--only spark-4.0' picks a set
 	$(BIN)/python scripts/versions.py $(ARGS)
