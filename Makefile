@@ -5,6 +5,7 @@ PYTEST := $(BIN)/python -m pytest
 TIMED := $(PYTHON) scripts/timed.py
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder --durations 10
 WITHOUT_SPARK := tests/unit tests/mutants tests/simulator tests/differential tests/web
+MARKDOWN := $(wildcard *.md .github/*.md docs/*.md docs/*/*.md integration_tests/*.md integration_tests/*/*.md)
 # Tests that are picked by hand do not rotate.
 TURN = $(or $(SLICE),$(if $(ARGS),all))
 EPOCHS ?= 3000
@@ -30,11 +31,17 @@ help: ## this list
 install: ## .venv with the project (editable) and its tools; PYTHON=python3.12 picks the Python
 	@$(PYTHON) scripts/bootstrap.py
 
-check: install ## ruff, mypy and the walls between the rooms, without running anything
+check: install .venv/.markdown ## ruff, mypy, the walls between the rooms, spelling and Markdown, without running anything
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/codespell
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# All pages take ten seconds, so only those that changed are read again.
+.venv/.markdown: $(MARKDOWN) pyproject.toml | install
+	$(BIN)/pymarkdown scan $(if $(filter pyproject.toml,$?),$(MARKDOWN),$?)
+	@touch $@
 
 format: install ## let ruff put the files in order
 	$(BIN)/ruff check --fix
