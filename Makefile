@@ -5,6 +5,7 @@ PYTEST := $(BIN)/python -m pytest
 TIMED := $(PYTHON) scripts/timed.py
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder --durations 10
 WITHOUT_SPARK := tests/unit tests/mutants tests/simulator tests/differential tests/web
+MARKDOWN := $(wildcard *.md .github/*.md docs/*.md docs/*/*.md dbt_streamsql/*/*/*.md integration_tests/*/*.md)
 # Tests that are picked by hand do not rotate.
 TURN = $(or $(SLICE),$(if $(ARGS),all))
 EPOCHS ?= 3000
@@ -22,7 +23,7 @@ WHAT ?= view replace wear warm dag
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install check format unit test processes nightly browser property mutants suites differential simulate kills chaos isolation injections conformance bench bench-ivm platforms versions demo newcomer release docs services openapi prometheus classes clean
+.PHONY: help install check format unit coverage test processes nightly browser property mutants suites differential simulate kills chaos isolation injections conformance bench bench-ivm platforms locks versions demo newcomer release docs services openapi prometheus classes clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -30,11 +31,17 @@ help: ## this list
 install: ## .venv with the project (editable) and its tools; PYTHON=python3.12 picks the Python
 	@$(PYTHON) scripts/bootstrap.py
 
-check: install ## ruff, mypy and the walls between the rooms, without running anything
+check: install .venv/.markdown ## ruff, mypy, the walls between the rooms, spelling and Markdown, without running anything
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/codespell
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# All pages take ten seconds, so only those that changed are read again.
+.venv/.markdown: $(MARKDOWN) pyproject.toml | install
+	@$(BIN)/pymarkdown scan $(if $(filter pyproject.toml,$?),$(MARKDOWN),$?)
+	@touch $@
 
 format: install ## let ruff put the files in order
 	$(BIN)/ruff check --fix
@@ -42,6 +49,9 @@ format: install ## let ruff put the files in order
 
 unit: install ## everything without Spark; ARGS='-k join' picks tests
 	@$(TIMED) unit $(PYTEST) --tier unit $(PARALLEL) --dist worksteal $(or $(ARGS),$(WITHOUT_SPARK))
+
+coverage: install ## the lines and branches that the tests of `unit` reach in the rooms without Spark; fails below the floor of pyproject.toml
+	@$(PYTEST) --tier unit $(PARALLEL) --dist worksteal --cov $(or $(ARGS),$(WITHOUT_SPARK))
 
 test: ## everything a change must pass with an embedded Spark, in 20 minutes; SLICE=all is all of it
 	@rm -f .seconds.json
@@ -54,6 +64,9 @@ processes: install classes ## what starts processes: kills, warm engine, Connect
 
 platforms: install classes ## a project of seven models on S3 (Glue, PostgreSQL, REST, a cluster) and GCS: seconds and requests of each run
 	STREAMSQL_LARGE_SERVERS=1 $(PYTEST) -s -m '' tests/functional/dbt/test_platforms.py $(ARGS)
+
+locks: install ## write scripts/locks again, the versions of `make install` and the lowest; ARGS=--upgrade takes the newest of all
+	@$(BIN)/python scripts/locks.py $(ARGS)
 
 versions: install classes ## a share of the tests with other versions of Spark, Iceberg, dbt-core, Python, Java; ARGS='--only spark-4.0' picks a set
 	$(BIN)/python scripts/versions.py $(ARGS)
@@ -125,5 +138,5 @@ newcomer: install ## the README's Start, the tutorial and the page on CI, follow
 	@$(BIN)/python scripts/newcomer.py $(ARGS)
 
 clean: ## remove what the verbs made; the cache of jars stays
-	rm -rf .venv .demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist build
+	rm -rf .venv .coverage .demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,7 +1,8 @@
 """Make the virtual environment `.venv` with the project and its tools in it, unless it is there.
 
 Needs nothing but Python: `python3 scripts/bootstrap.py [PYTHON]`. With PYTHON another interpreter
-makes the environment. A changed pyproject.toml installs again.
+makes the environment. It has the versions of scripts/locks/highest.txt. A change of that file or
+of pyproject.toml installs again.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ def ensure(python: str = sys.executable) -> Path:
     """Return the environment's interpreter; make and fill the environment first if need be."""
     stamp = VENV / ".installed"
     # The shim is copied by an editable install, everything else is read where it lies.
-    constraints = ROOT / "scripts" / "constraints.txt"
+    lock = ROOT / "scripts" / "locks" / "highest.txt"
     parts = [
         ROOT / "pyproject.toml",
-        constraints,
+        lock,
         *sorted((ROOT / "dbt_streamsql" / "_dbt").glob("*.py")),
     ]
     state = hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()
@@ -42,7 +43,7 @@ def ensure(python: str = sys.executable) -> Path:
     # `--clear` also mends an environment whose making was interrupted.
     _run([python, "-m", "venv", "--clear", str(VENV)], "install the package python3-venv")
     pip = [str(venv_python()), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    _run([*pip, "-c", str(constraints), "-e", f"{ROOT}[dev]"], "see pip's message above")
+    _run([*pip, "-c", str(lock), "-e", f"{ROOT}[dev]"], "see pip's message above")
     stamp.write_text(state)
     return venv_python()
 

@@ -5,8 +5,8 @@
     python scripts/versions.py --only java-21 tests/functional/views/test_types.py
     python scripts/versions.py --table            # as docs/profile.md#versions shows it
 
-Packages of other versions lie in front of the environment's own; another Python gets an
-environment of its own, and is skipped where it is not installed.
+Packages of other versions lie in front of the environment's own; another Python or another lock
+gets an environment of its own, and is skipped where its Python is not installed.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ _DBT_112 = (
 @dataclass(frozen=True)
 class VersionSet:
     """What is in use together. `packages`: those that differ from the environment's, for pip.
-    `tests`: folders and files; empty for the set that the whole suite runs with."""
+    `tests`: folders and files; empty for the set that the whole suite runs with. `lock`: the file
+    of scripts/locks with the versions of its environment."""
 
     name: str
     spark: str = "4.1"
@@ -83,6 +84,7 @@ class VersionSet:
     java: str = "17"
     packages: tuple[str, ...] = ()
     tests: tuple[str, ...] = ()
+    lock: str = "highest"
 
 
 SETS = (
@@ -96,6 +98,7 @@ SETS = (
     VersionSet("python-3.12", python="3.12", tests=BASICS),
     VersionSet("python-3.13", python="3.13", tests=BASICS),
     VersionSet("java-21", java="21", tests=BASICS),
+    VersionSet("lowest", spark="4.0", iceberg="1.11.0", tests=BASICS, lock="lowest"),
 )
 NEWEST = VersionSet(
     "newest",
@@ -182,18 +185,18 @@ def _packages(found: VersionSet) -> Path:
 
 def _python(found: VersionSet) -> Path | None:
     """The interpreter of its environment, which is made when it is not there."""
-    if found.python == f"{sys.version_info.major}.{sys.version_info.minor}" or (
-        found.python == SETS[0].python
-    ):
+    own = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if found.lock == SETS[0].lock and found.python in (own, SETS[0].python):
         return Path(sys.executable)
     made = FOLDER / found.name / "bin" / "python"
     if not made.is_file():
-        base = shutil.which(f"python{found.python}")
+        base = sys.executable if found.python == own else shutil.which(f"python{found.python}")
         if base is None:
             return None
         print(f"making {made.parents[1]} (once)", flush=True)
         subprocess.run([base, "-m", "venv", made.parents[1]], check=True)
-        _pip(made, "--constraint", str(ROOT / "scripts" / "constraints.txt"), "-e", f"{ROOT}[dev]")
+        lock = ROOT / "scripts" / "locks" / f"{found.lock}.txt"
+        _pip(made, "--constraint", str(lock), "-e", f"{ROOT}[dev]")
     return made
 
 

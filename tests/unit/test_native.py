@@ -8,8 +8,12 @@ from pyspark.errors import PySparkException
 from dbt_streamsql import StreamSqlError
 from dbt_streamsql.adapter.session.connections import Cursor
 from dbt_streamsql.runtime.spark import jars, native
+from dbt_streamsql.runtime.spark.pinned_jars import NATIVE
 from dbt_streamsql.runtime.spark.settings import SessionSettings
 
+HAS_ONE = pytest.mark.skipif(
+    jars.spark_version() not in NATIVE, reason=f"native code is for Spark {', '.join(NATIVE)}"
+)
 FAILURE = PySparkException("Job aborted: org.apache.comet.CometNativeException: no memory")
 
 
@@ -82,6 +86,7 @@ def test_without_native_code_its_error_is_like_any_other():
         native.or_without(session, run, "it")
 
 
+@HAS_ONE
 @pytest.mark.parametrize(
     ("system", "machine", "possible"),
     [
@@ -107,6 +112,7 @@ def test_only_the_embedded_spark_has_it():
         SessionSettings(method="connect", host="h", native=True)
 
 
+@HAS_ONE
 def test_its_jar_comes_only_when_it_is_asked_for():
     names = [[jar.artifact for jar in jars.wanted((), native=on)] for on in (False, True)]
     assert set(names[1]) - set(names[0]) == {"comet-spark-spark4.1_2.13"}

@@ -35,6 +35,15 @@ def test_the_page_shows_the_version_sets_that_are_run_and_every_night_runs_each(
         assert all((ROOT / part).exists() for part in found.tests)
 
 
+def test_a_commit_is_checked_by_the_tools_of_make_check():
+    makefile = (ROOT / "Makefile").read_text()
+    recipes = re.findall(r"^(?:check|\.venv/\.markdown):.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    checked = set(re.findall(r"\$\(BIN\)/([\w-]+)", "".join(recipes)))
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    assert {hook["entry"].split()[0].removeprefix(".venv/bin/") for hook in hooks} == checked
+    assert checked == {"codespell", "lint-imports", "mypy", "pymarkdown", "ruff"}
+
+
 def test_notes_are_those_of_the_version_or_what_is_unreleased():
     changelog = "# Changelog\n\n## Unreleased\n\n- new\n\n## 0.2.0 (2026-12-01)\n\n- old\n"
     assert notes_of(changelog, "0.2.0") == "- old\n"

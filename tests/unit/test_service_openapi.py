@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from packaging.version import Version
+from pydantic import VERSION
 
 from dbt_streamsql.meta import Job, TableVersion, open_store
 from dbt_streamsql.meta.model.tokens import Tokens
@@ -62,6 +64,7 @@ def test_every_address_does_what_the_document_says(
     assert done.returncode == 0
 
 
+@pytest.mark.skipif(Version(VERSION) < Version("2.14"), reason="says less with an older Pydantic")
 def test_the_written_document_is_the_published_one(server: Server, tmp_path: Path) -> None:
     published = httpx.get(f"{server.url}/openapi.json").json()
     store = open_store(f"sqlite:///{tmp_path}/other.db")

@@ -153,7 +153,9 @@ def _enter(session: Any, retries: int | None = None) -> None:
         _be_patient(session, retries)
     # At exit, each client asks its server to forget machine learning models: a query each, and
     # minutes of waiting for a server that is gone. The session's end frees them as well.
-    atexit.unregister(session.client._cleanup_ml_cache)  # noqa: SLF001
+    client = session.client
+    name = "_cleanup_ml_cache" if hasattr(client, "_cleanup_ml_cache") else "_cleanup_ml"  # 4.0
+    atexit.unregister(getattr(client, name))
     with _lock:
         _open.add(session)
 
