@@ -10,7 +10,7 @@ class Tuning:
     """Thresholds above which one strategy beats another. They affect cost, never results: the
     defaults are measured, and tests set others to take the rarer strategies."""
 
-    driver_rows: int = 100_000
+    driver_rows: int = 200_000
     """Changed rows or groups up to which the driver writes; -1: it never does. A view with more
     rows that differ from its query is rewritten."""
 

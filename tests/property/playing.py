@@ -59,7 +59,8 @@ def version_of(engine, name):
 
 
 WAYS = {
-    "the driver writes": {"held_rows": -1},
+    "the driver writes": {"held_rows": -1, "decoded_bytes": 0},
+    "rows are found in files": {"held_rows": -1, "big_rows": 0, "compared_rows": -1},
     "the process looks rows up": {},
     "the query is compared": {"comparing": 0.0, "compared_rows": 1_000_000, "held_rows": -1},
     "rows in the process are compared": {
@@ -71,7 +72,7 @@ WAYS = {
     "long changes stay in Spark": {"driver_bytes": -1, "compared_rows": -1},
     "no result comes to the driver": {"fetched_bytes": 0},
     "big tables are merged into": {"driver_rows": -1, "small_table": -1},
-    "big tables are looked into": {"big_rows": 0, "compared_rows": -1},
+    "big tables are looked into": {"big_rows": 0, "compared_rows": -1, "decoded_bytes": 0},
     "parts of queries are stored": {"storing": 0.0, "compared_rows": -1},
 }
 """How changes are written: the limits of `Tuning` that lead there."""

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -103,6 +104,7 @@ class SparkRelations:
         self._columns: dict[str, tuple[str, ...]] = {}
         self._changed: dict[str, Frame] = {}
         self._missing: dict[tuple[str, str, str], TempRelation] = {}
+        self._keyed: dict[tuple[str, str, str, str], str] = {}
 
     # -- inputs ------------------------------------------------------------------------------
 
@@ -286,7 +288,7 @@ class SparkRelations:
             return rows
         matches = self._matches(lookup, asking)
         if matches is None:
-            return self._within(rows, lookup.column, asking, lookup.key, nulls=lookup.nulls)
+            return self._within(rows, lookup, asking, lookup.key, nulls=lookup.nulls)
         at = (matches.own, matches.asking, lookup.column)
         if at not in self._missing:
             found = matches.missing_rows(self.local.known)
@@ -298,7 +300,7 @@ class SparkRelations:
         missing = self._missing[at]
         if not missing.count:
             return matches.rows(rows, "")
-        return matches.rows(self._within(rows, lookup.column, missing.name, "k"), missing.name)
+        return matches.rows(self._within(rows, lookup, missing.name, "k"), missing.name)
 
     def _matches(self, lookup: Lookup, asking: str) -> KeyMatches | None:
         """How declared keys answer a lookup; None if they do not."""
@@ -314,12 +316,48 @@ class SparkRelations:
         at = replace(lookup, to=to)
         return KeyMatches(at, own, other, asking, self._columns[lookup.table])
 
-    def _within(self, rows: str, column: str, keys: str, key: str, *, nulls: bool = False) -> str:
-        """The rows in the ranges of some keys, if the driver has them."""
-        kept, ranges = self.local.known(keys), ""
-        if kept is not None:
-            ranges = join_conditions.ranges(quote(column), kept, key, nulls=nulls)
+    def _within(
+        self, rows: str, lookup: Lookup, keys: str, key: str, *, nulls: bool = False
+    ) -> str:
+        """The rows with some keys, or those in the ranges of the keys, if the driver has them."""
+        kept = self.local.known(keys)
+        if kept is None or kept.rows is None:
+            return rows
+        values = kept.rows.data.column(key)
+        if nulls and values.null_count:
+            return rows
+        at = (rows, lookup.column, keys, key)
+        if at not in self._keyed:
+            self._keyed[at] = self._with_keys(rows, lookup, values)
+        if self._keyed[at]:
+            return self._keyed[at]
+        ranges = join_conditions.ranges(quote(lookup.column), kept, key)
         return f"(SELECT * FROM {rows} WHERE {ranges})" if ranges else rows
+
+    def _with_keys(self, rows: str, lookup: Lookup, keys: pa.ChunkedArray) -> str:
+        """The rows of a version of a table that have one of the keys, read by the process; ''
+        where Spark has to read them."""
+        read, columns = self.reads[lookup.table], self._columns.get(lookup.table)
+        snapshot = read.change.old if lookup.moment == "before" else read.change.new
+        plain = inputs.version(read.name, snapshot, read.meta)
+        if rows != plain or snapshot is None or columns is None or not self._hinted:
+            return ""
+        if read.meta.format != "iceberg":
+            return ""
+        found = tables_of(self.spark).keyed_rows(
+            read.name,
+            snapshot,
+            columns,
+            lookup.column,
+            keys.combine_chunks().drop_null(),
+            self.writer.tuning.decoded_bytes,
+        )
+        tuning = self.writer.tuning
+        if found is None or sum(len(part.rows) for part in found) > tuning.broadcast_rows:
+            return ""
+        data = pa.concat_tables([part.rows for part in found])
+        schema = from_arrow_schema(data.schema, prefer_timestamp_ntz=True)
+        return self.local.keep(DriverRows(data, schema)).name
 
     def suited(self, text: str) -> str:
         """Without broadcast hints where the change is big."""

@@ -64,7 +64,14 @@ def signed(writer: Writer, change: DriverRows) -> Outcome:
         numbers = pa.array(_numbers_of(held, change, lost, writer.visible), pa.int64())
         outcome = _write(writer, come, held.rows.take(numbers), change)
         return _known(outcome, held, numbers, come)
-    gone = _places_of(writer, change, lost, writer.visible) if lost else None
+    gone = None
+    if lost:
+        near = writer.near(writer.visible, _take(change.data, lost)) if whole else None
+        if near is not None:
+            numbers = pa.array(_numbers_of(near, change, lost, writer.visible), pa.int64())
+            gone = near.rows.take(numbers)
+        else:
+            gone = _places_of(writer, change, lost, writer.visible)
     return _write(writer, come, gone, change)
 
 
@@ -173,8 +180,9 @@ def replace(writer: Writer, new: DriverRows, keys: str, key: tuple[str, ...]) ->
     """Replace the rows under `keys` with `new` (all stored columns) where they differ."""
     names = list(writer.columns)
     held = writer.held(writer.columns) if not key else None
-    if held is not None:
-        old = DriverRows(held.rows, new.schema)
+    found = held.rows if held is not None else _under(writer, keys, key)
+    if found is not None:
+        old = DriverRows(found, new.schema)
     else:
         items = ", ".join(f"t.{quote(column)}" for column in names)
         sql = f"SELECT /*+ BROADCAST(s) */ {items}, {_PLACE} FROM {stored(writer)} t"
@@ -190,15 +198,26 @@ def replace(writer: Writer, new: DriverRows, keys: str, key: tuple[str, ...]) ->
     return _known(outcome, held, pa.array(went, pa.int64()), come) if held else outcome
 
 
+def _under(writer: Writer, keys: str, key: tuple[str, ...]) -> pa.Table | None:
+    """The stored rows of some keys, from the files that have them; None where Spark finds them."""
+    asked = writer.local.kept(keys, small=True).rows if key else None
+    near = writer.near(key, asked.data) if asked is not None else None
+    if asked is None or near is None:
+        return None
+    return near.rows.take(pc.unique(held_rows.met(near, asked.data, key).stored))
+
+
 def fold(writer: Writer, source: DriverRows, spec: Fold) -> Outcome:
     """Combine the changes of groups with the stored groups."""
     held = writer.held(spec.key)
-    if held is not None:
-        found = held_rows.fold(held, source.data, spec, writer.columns, writer.types)
+    near = held if held is not None else writer.near(spec.key, source.data)
+    if near is not None:
+        found = held_rows.fold(near, source.data, spec, writer.columns, writer.types)
         if found is not None:
-            return _exchanged(writer, source, held, found)
+            outcome, come = _exchanged(writer, source, near, found)
+            return _known(outcome, held, found.lost, come) if held is not None else outcome
     names = list(writer.columns)
-    beside = _beside(writer, source, held, spec) if held is not None else ""
+    beside = _beside(writer, source, near, spec) if near is not None else ""
     literals: dict[str, Any] = {}
     if beside:
         from_, place = beside, f"{FILE}, {POSITION}, {_STORED}"
@@ -266,13 +285,14 @@ def _beside(writer: Writer, source: DriverRows, held: StoredRows, spec: Fold) ->
     return f"(SELECT {structs}, {FILE}, {POSITION}, {_STORED} FROM {name})"
 
 
-def _exchanged(writer: Writer, source: DriverRows, held: StoredRows, found: Exchange) -> Outcome:
+def _exchanged(
+    writer: Writer, source: DriverRows, held: StoredRows, found: Exchange
+) -> tuple[Outcome, pa.Table]:
     gone = held.rows.take(found.lost)
     come = found.come.cast(gone.select(list(writer.columns)).schema)
     types = {item.name: item for item in source.schema}
     schema = StructType([types[name] for name in writer.columns])
-    outcome = _write(writer, come, gone, _feed(writer, schema, come, gone))
-    return _known(outcome, held, found.lost, come)
+    return _write(writer, come, gone, _feed(writer, schema, come, gone)), come
 
 
 def _born(writer: Writer, source: DriverRows, numbers: Sequence[int], spec: Fold) -> pa.Table:

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -38,6 +39,9 @@ from dbt_streamsql.storage.iceberg.scans.changes import version
 from dbt_streamsql.tuning import Tuning
 
 _ROW_ID = f"{HIDDEN_PREFIX}row_id"
+_FOUND = ("tinyint", "smallint", "int", "bigint", "date")
+"""Types of keys by which rows are found in files."""
+
 _FEW = 50_000
 """Rows of a view that are read as fast as a few of them are found."""
 _MET = f"{HIDDEN_PREFIX}met"
@@ -135,6 +139,22 @@ class Writer:
             return None
         few = self.live <= min(_FEW, self.tuning.held_rows)
         return self.rows() if read and few else self._known_rows()
+
+    def near(self, names: Sequence[str], asked: pa.Table) -> StoredRows | None:
+        """At least the stored rows that equal a row of `asked` in these columns, from the files
+        that have them; None where Spark has to find them."""
+        if not self.at_hand or not held_rows.agree(names, self.types):
+            return None
+        for name in names:
+            keys = asked.column(name).combine_chunks()
+            if keys.null_count or self.types[name] not in _FOUND:
+                continue
+            found = tables_of(self.spark).keyed_rows(
+                self.table, self.base, self.columns, name, keys, self.tuning.decoded_bytes
+            )
+            if found is not None:
+                return StoredRows.of_files(found)
+        return None
 
     def rows(self) -> StoredRows:
         """All rows of the view, which the process knows from now on."""

@@ -124,6 +124,17 @@ class IcebergTables(Protocol):
     ) -> pa.Table | None:
         """See `changed_rows.read`."""
 
+    def keyed_rows(
+        self,
+        name: TableName,
+        snapshot: int,
+        columns: Sequence[str],
+        key: str,
+        keys: pa.Array,
+        most: int,
+    ) -> list[FileRows] | None:
+        """See `keyed_rows.read`."""
+
     def newer_rows(self) -> NewerRows: ...
 
     def purge(self, catalog: str, folder: str) -> None:

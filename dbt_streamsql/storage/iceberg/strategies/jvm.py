@@ -22,7 +22,7 @@ from dbt_streamsql.storage.iceberg.commits.row_delta import RowDelta
 from dbt_streamsql.storage.iceberg.files import place
 from dbt_streamsql.storage.iceberg.metadata import Metadata, check_absent, from_json
 from dbt_streamsql.storage.iceberg.provenance import Provenance
-from dbt_streamsql.storage.iceberg.scans import changed_rows, file_rows
+from dbt_streamsql.storage.iceberg.scans import changed_rows, file_rows, keyed_rows
 from dbt_streamsql.storage.iceberg.scans.changes import Change
 from dbt_streamsql.storage.iceberg.scans.file_rows import FileRows
 from dbt_streamsql.storage.iceberg.scans.planned_files import PlannedFiles
@@ -98,6 +98,17 @@ class JvmTables:
         self, name: TableName, meta: Metadata, change: Change, columns: Sequence[str], most: int
     ) -> pa.Table | None:
         return changed_rows.read(self.spark, name, meta, change, columns, most)
+
+    def keyed_rows(
+        self,
+        name: TableName,
+        snapshot: int,
+        columns: Sequence[str],
+        key: str,
+        keys: pa.Array,
+        most: int,
+    ) -> list[FileRows] | None:
+        return keyed_rows.read(self.spark, name, snapshot, columns, key, keys, most)
 
     def newer_rows(self) -> PlannedFiles:
         return PlannedFiles(self.spark)

@@ -111,6 +111,17 @@ class SqlTables:
     ) -> None:
         """Likewise."""
 
+    def keyed_rows(
+        self,
+        _: TableName,
+        __: int,
+        ___: Sequence[str],
+        ____: str,
+        _____: object,
+        ______: int,
+    ) -> None:
+        """Likewise."""
+
     def newer_rows(self) -> AppendedRows:
         return AppendedRows(self.spark)
 

@@ -1,0 +1,166 @@
+"""The rows of a big table that have one of some keys, read from its files in this process.
+
+Spark plans a statement, sends the keys to every task and decodes all columns of all row groups
+that its ranges leave. Here the row groups are chosen by each single key, the column of the keys is
+decoded first, and the others only where it has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from dbt_streamsql.storage.iceberg import gateway_work
+from dbt_streamsql.storage.iceberg.arrow_schema import arrow_schema
+from dbt_streamsql.storage.iceberg.scans.file_rows import FileRows, names_of
+from dbt_streamsql.storage.locations import local_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from dbt_streamsql.quoting import TableName
+
+_THREADS = 2
+"""Row groups that are decoded side by side."""
+
+
+@dataclass(frozen=True)
+class _Group:
+    """A row group that may have one of the keys. `start`: the position of its first row in the
+    file; `deleted`: positions in the group; `bytes`: those of the columns, not compressed."""
+
+    path: str
+    local: Path
+    number: int
+    start: int
+    names: list[str]
+    deleted: Any
+    bytes: int
+
+
+def read(
+    spark: SparkSession,
+    name: TableName,
+    snapshot: int,
+    columns: Sequence[str],
+    key: str,
+    keys: pa.Array,
+    most: int,
+) -> list[FileRows] | None:
+    """The rows of a snapshot whose column `key` is one of `keys`, with the given columns; at least
+    one part, which may have no rows.
+
+    `keys`: integers or dates, without NULL. None where Spark has to read them: where files are not
+    Parquet on this machine, have deletes other than deletion vectors, lack a column, or have more
+    than `most` bytes to decode, and where the column is of another kind than the keys.
+    """
+    schema = arrow_schema(spark, name)
+    if not {*columns, key} <= set(schema.names):
+        return None
+    wanted = pa.schema(schema.field(column) for column in dict.fromkeys((key, *columns)))
+    asked = _sorted_keys(keys, wanted.field(key).type)
+    files = gateway_work.live_files(spark, name, snapshot) if asked is not None else None
+    if files is None:
+        return None
+    try:
+        parts = _keyed(files, wanted, asked, most)
+    except (OSError, pa.ArrowException):
+        # Spark reads it, or says what is wrong.
+        return None
+    if parts is None:
+        return None
+    none = FileRows("", wanted.empty_table(), pa.array([], pa.int64()))
+    names = list(columns)
+    return [
+        FileRows(part.path, part.rows.select(names), part.positions) for part in parts or [none]
+    ]
+
+
+def _sorted_keys(keys: pa.Array, kind: pa.DataType) -> Any:
+    """The keys as sorted numbers; None where they are of another kind than the column."""
+    dates = pa.types.is_date32(kind)
+    if dates != pa.types.is_date32(keys.type):
+        return None
+    if not dates and not (pa.types.is_integer(kind) and pa.types.is_integer(keys.type)):
+        return None
+    numbers = keys.cast(pa.int32()) if dates else keys
+    found = np.unique(numbers.cast(pa.int64()).to_numpy(zero_copy_only=False))
+    ends = np.iinfo("int32" if dates else kind.to_pandas_dtype())
+    return found[(found >= ends.min) & (found <= ends.max)]
+
+
+def _keyed(
+    files: dict[str, tuple[int, ...]], wanted: pa.Schema, asked: Any, most: int
+) -> list[FileRows] | None:
+    groups: list[_Group] = []
+    for path, deleted in files.items():
+        local = local_path(path)
+        found = None if local is None else _groups_with(path, local, wanted, asked, deleted)
+        if found is None:
+            return None
+        groups += found
+        most -= sum(group.bytes for group in found)
+        if most < 0:
+            return None
+    with ThreadPoolExecutor(_THREADS) as threads:
+        parts = threads.map(lambda group: _keyed_group(group, wanted, asked), groups)
+        return [part for part in parts if part is not None]
+
+
+def _groups_with(
+    path: str, local: Path, wanted: pa.Schema, asked: Any, deleted: Sequence[int]
+) -> list[_Group] | None:
+    """The row groups of a file that may have one of the keys."""
+    with pq.ParquetFile(local) as file:
+        names = names_of(file, wanted)
+        if names is None:
+            return None
+        gone = np.sort(np.array(deleted, np.int64))
+        found, start = [], 0
+        for number in range(file.num_row_groups):
+            group = file.metadata.row_group(number)
+            chunks = [group.column(each) for each in range(group.num_columns)]
+            (keys,) = (chunk for chunk in chunks if chunk.path_in_schema == names[0])
+            if _may_have_key(keys.statistics, asked):
+                first, last = np.searchsorted(gone, (start, start + group.num_rows))
+                size = sum(c.total_uncompressed_size for c in chunks if c.path_in_schema in names)
+                inside = gone[first:last] - start
+                found.append(_Group(path, local, number, start, names, inside, size))
+            start += group.num_rows
+    return found
+
+
+def _may_have_key(statistics: Any, asked: Any) -> bool:
+    if statistics is None or not statistics.has_min_max:
+        return True
+    low, high = (_number(end) for end in (statistics.min, statistics.max))
+    at = np.searchsorted(asked, low)
+    return bool(at < len(asked) and asked[at] <= high)
+
+
+def _number(end: Any) -> int:
+    return int(np.datetime64(end, "D").astype(np.int64)) if not isinstance(end, int) else end
+
+
+def _keyed_group(group: _Group, wanted: pa.Schema, asked: Any) -> FileRows | None:
+    with pq.ParquetFile(group.local, memory_map=True) as file:
+        keys = file.read_row_group(group.number, [group.names[0]], use_threads=False).column(0)
+        kind = keys.type if pa.types.is_integer(keys.type) else pa.int32()
+        among = pa.array(asked).cast(kind).cast(keys.type)
+        at = np.flatnonzero(pc.is_in(keys, value_set=among).to_numpy())
+        at = at[~np.isin(at, group.deleted)] if len(group.deleted) else at
+        if not len(at):
+            return None
+        rows = file.read_row_group(group.number, group.names, use_threads=False).select(
+            group.names
+        )
+    rows = rows.rename_columns(wanted.names).take(pa.array(at)).cast(wanted)
+    return FileRows(group.path, rows, pa.array(at + group.start))
