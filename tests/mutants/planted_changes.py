@@ -94,14 +94,14 @@ CHANGES: dict[str, Planted] = {
         "left_to_it",
     ),
     "keyed-ignores-deletes": (
-        "_keyed_group",
-        "at = at[~np.isin(at, group.deleted)] if len(group.deleted) else at",
-        "at = at[:]",
+        ("_positions", "_taken"),
+        "at[~np.isin(at, group.deleted)] if len(group.deleted) else at",
+        "at",
         "rows with a key are found although they were deleted",
         "keyed_rows and places",
     ),
     "keyed-first-of-file": (
-        "_keyed_group",
+        "_taken",
         "pa.array(at + group.start)",
         "pa.array(at)",
         "the place of a found row counts from its row group",

@@ -105,6 +105,7 @@ class SparkRelations:
         self._changed: dict[str, Frame] = {}
         self._missing: dict[tuple[str, str, str], TempRelation] = {}
         self._keyed: dict[tuple[str, str, str, str], str] = {}
+        self._whole: dict[str, str] = {}
 
     # -- inputs ------------------------------------------------------------------------------
 
@@ -332,7 +333,11 @@ class SparkRelations:
         if self._keyed[at]:
             return self._keyed[at]
         ranges = join_conditions.ranges(quote(lookup.column), kept, key)
-        return f"(SELECT * FROM {rows} WHERE {ranges})" if ranges else rows
+        if not ranges:
+            return rows
+        within = f"(SELECT * FROM {rows} WHERE {ranges})"
+        self._whole[within] = self._whole.get(rows, rows)
+        return within
 
     def _with_keys(self, rows: str, lookup: Lookup, keys: pa.ChunkedArray) -> str:
         """The rows of a version of a table that have one of the keys, read by the process; ''
@@ -340,9 +345,10 @@ class SparkRelations:
         read, columns = self.reads[lookup.table], self._columns.get(lookup.table)
         snapshot = read.change.old if lookup.moment == "before" else read.change.new
         plain = inputs.version(read.name, snapshot, read.meta)
-        if rows != plain or snapshot is None or columns is None or not self._hinted:
+        # What another column of the same lookup has left out may come again.
+        if self._whole.get(rows, rows) != plain or read.meta.format != "iceberg":
             return ""
-        if read.meta.format != "iceberg":
+        if snapshot is None or columns is None or not self._hinted:
             return ""
         found = tables_of(self.spark).keyed_rows(
             read.name,
@@ -350,10 +356,9 @@ class SparkRelations:
             columns,
             lookup.column,
             keys.combine_chunks().drop_null(),
-            self.writer.tuning.decoded_bytes,
+            self.writer.findable,
         )
-        tuning = self.writer.tuning
-        if found is None or sum(len(part.rows) for part in found) > tuning.broadcast_rows:
+        if found is None:
             return ""
         data = pa.concat_tables([part.rows for part in found])
         schema = from_arrow_schema(data.schema, prefer_timestamp_ntz=True)

@@ -36,6 +36,7 @@ from dbt_streamsql.storage.iceberg.access import tables_of
 from dbt_streamsql.storage.iceberg.commits.row_delta import RowDelta
 from dbt_streamsql.storage.iceberg.provenance import Provenance
 from dbt_streamsql.storage.iceberg.scans.changes import version
+from dbt_streamsql.storage.iceberg.scans.keyed_rows import Limit
 from dbt_streamsql.tuning import Tuning
 
 _ROW_ID = f"{HIDDEN_PREFIX}row_id"
@@ -140,6 +141,11 @@ class Writer:
         few = self.live <= min(_FEW, self.tuning.held_rows)
         return self.rows() if read and few else self._known_rows()
 
+    @property
+    def findable(self) -> Limit:
+        """How much is read to find rows by their keys."""
+        return Limit(self.tuning.decoded_bytes, self.tuning.broadcast_rows)
+
     def near(self, names: Sequence[str], asked: pa.Table) -> StoredRows | None:
         """At least the stored rows that equal a row of `asked` in these columns, from the files
         that have them; None where Spark has to find them."""
@@ -150,7 +156,7 @@ class Writer:
             if keys.null_count or self.types[name] not in _FOUND:
                 continue
             found = tables_of(self.spark).keyed_rows(
-                self.table, self.base, self.columns, name, keys, self.tuning.decoded_bytes
+                self.table, self.base, self.columns, name, keys, self.findable
             )
             if found is not None:
                 return StoredRows.of_files(found)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dbt_streamsql.storage.iceberg.provenance import Provenance
     from dbt_streamsql.storage.iceberg.scans.changes import Change, ChangedFiles
     from dbt_streamsql.storage.iceberg.scans.file_rows import FileRows
+    from dbt_streamsql.storage.iceberg.scans.keyed_rows import Limit
 
 
 class Folders(Protocol):
@@ -131,7 +132,7 @@ class IcebergTables(Protocol):
         columns: Sequence[str],
         key: str,
         keys: pa.Array,
-        most: int,
+        limit: Limit,
     ) -> list[FileRows] | None:
         """See `keyed_rows.read`."""
 

@@ -46,9 +46,10 @@ def table(spark, schema):
     return name
 
 
-def found(spark, name, column, keys, most=1 << 30, columns=("id", "note")):
+def found(spark, name, column, keys, size=1 << 30, rows=1 << 30):
     snapshot = metadata.load(spark, name).current
-    return keyed_rows.read(spark, name, snapshot, columns, column, keys, most)
+    limit = keyed_rows.Limit(size, rows)
+    return keyed_rows.read(spark, name, snapshot, ("id", "note"), column, keys, limit)
 
 
 def by_spark(spark, name, column, keys):
@@ -70,10 +71,8 @@ def test_rows_and_places_are_those_that_spark_finds(spark, table, column):
 
 def test_only_row_groups_with_a_key_are_decoded(spark, table, monkeypatch):
     decoded = []
-    one = keyed_rows._keyed_group
-    monkeypatch.setattr(
-        keyed_rows, "_keyed_group", lambda *args: decoded.append(args) or one(*args)
-    )
+    one = keyed_rows._taken
+    monkeypatch.setattr(keyed_rows, "_taken", lambda *args: decoded.append(args) or one(*args))
     parts = found(spark, table, "whole", pa.array([44, 2500], pa.int64()))
     assert sum(len(part.rows) for part in parts) == 2
     assert len(decoded) == 2
@@ -94,9 +93,14 @@ def test_no_row_is_a_result_too(spark, table):
         {"column": "note", "keys": pa.array([3])},
         {"column": "day", "keys": pa.array([3])},
         {"column": "missing", "keys": pa.array([3])},
-        {"keys": pa.array([44]), "most": 10},
+        {"keys": pa.array([44]), "size": 10},
+        {"keys": pa.array([3, 5]), "column": "spread", "rows": 10},
+        {"keys": pa.array([44, 1044]), "rows": 1},
     ],
-    ids=["texts", "doubles", "a column of texts", "a column of dates", "no column", "too many"],
+    ids=[
+        *("texts", "doubles", "a column of texts", "a column of dates", "no column"),
+        *("many bytes", "many rows of each key", "many rows"),
+    ],
 )
 def test_what_the_process_cannot_compare_is_left_to_spark(spark, table, case):
     assert found(spark, table, **{"column": "whole", **case}) is None

@@ -33,6 +33,14 @@ _THREADS = 2
 
 
 @dataclass(frozen=True)
+class Limit:
+    """What the process reads at most: `bytes` to decode, not compressed, and `rows` found."""
+
+    bytes: int
+    rows: int
+
+
+@dataclass(frozen=True)
 class _Group:
     """A row group that may have one of the keys. `start`: the position of its first row in the
     file; `deleted`: positions in the group; `bytes`: those of the columns, not compressed."""
@@ -41,6 +49,7 @@ class _Group:
     local: Path
     number: int
     start: int
+    rows: int
     names: list[str]
     deleted: Any
     bytes: int
@@ -53,14 +62,14 @@ def read(
     columns: Sequence[str],
     key: str,
     keys: pa.Array,
-    most: int,
+    limit: Limit,
 ) -> list[FileRows] | None:
     """The rows of a snapshot whose column `key` is one of `keys`, with the given columns; at least
     one part, which may have no rows.
 
     `keys`: integers or dates, without NULL. None where Spark has to read them: where files are not
     Parquet on this machine, have deletes other than deletion vectors, lack a column, or have more
-    than `most` bytes to decode, and where the column is of another kind than the keys.
+    than the limit, and where the column is of another kind than the keys.
     """
     schema = arrow_schema(spark, name)
     if not {*columns, key} <= set(schema.names):
@@ -71,7 +80,7 @@ def read(
     if files is None:
         return None
     try:
-        parts = _keyed(files, wanted, asked, most)
+        parts = _keyed(files, wanted, asked, limit)
     except (OSError, pa.ArrowException):
         # Spark reads it, or says what is wrong.
         return None
@@ -98,9 +107,11 @@ def _sorted_keys(keys: pa.Array, kind: pa.DataType) -> Any:
 
 
 def _keyed(
-    files: dict[str, tuple[int, ...]], wanted: pa.Schema, asked: Any, most: int
+    files: dict[str, tuple[int, ...]], wanted: pa.Schema, asked: Any, limit: Limit
 ) -> list[FileRows] | None:
+    """The rows of some files with all `wanted` columns; None over the limit."""
     groups: list[_Group] = []
+    most = limit.bytes
     for path, deleted in files.items():
         local = local_path(path)
         found = None if local is None else _groups_with(path, local, wanted, asked, deleted)
@@ -110,9 +121,18 @@ def _keyed(
         most -= sum(group.bytes for group in found)
         if most < 0:
             return None
+    if not groups:
+        return []
+    # A column with few values has too many rows of each: one row group shows it.
+    share = len(_positions(groups[0], asked)) / max(1, groups[0].rows)
+    if share * sum(group.rows for group in groups) > limit.rows:
+        return None
     with ThreadPoolExecutor(_THREADS) as threads:
-        parts = threads.map(lambda group: _keyed_group(group, wanted, asked), groups)
-        return [part for part in parts if part is not None]
+        places = list(threads.map(lambda group: _positions(group, asked), groups))
+        if sum(len(at) for at in places) > limit.rows:
+            return None
+        having = [(group, at) for group, at in zip(groups, places, strict=True) if len(at)]
+        return list(threads.map(lambda each: _taken(each[0], each[1], wanted), having))
 
 
 def _groups_with(
@@ -133,7 +153,9 @@ def _groups_with(
                 first, last = np.searchsorted(gone, (start, start + group.num_rows))
                 size = sum(c.total_uncompressed_size for c in chunks if c.path_in_schema in names)
                 inside = gone[first:last] - start
-                found.append(_Group(path, local, number, start, names, inside, size))
+                found.append(
+                    _Group(path, local, number, start, group.num_rows, names, inside, size)
+                )
             start += group.num_rows
     return found
 
@@ -150,15 +172,18 @@ def _number(end: Any) -> int:
     return int(np.datetime64(end, "D").astype(np.int64)) if not isinstance(end, int) else end
 
 
-def _keyed_group(group: _Group, wanted: pa.Schema, asked: Any) -> FileRows | None:
+def _positions(group: _Group, asked: Any) -> Any:
+    """Those of the rows that have one of the keys and are not deleted, in the row group."""
     with pq.ParquetFile(group.local, memory_map=True) as file:
         keys = file.read_row_group(group.number, [group.names[0]], use_threads=False).column(0)
-        kind = keys.type if pa.types.is_integer(keys.type) else pa.int32()
-        among = pa.array(asked).cast(kind).cast(keys.type)
-        at = np.flatnonzero(pc.is_in(keys, value_set=among).to_numpy())
-        at = at[~np.isin(at, group.deleted)] if len(group.deleted) else at
-        if not len(at):
-            return None
+    kind = keys.type if pa.types.is_integer(keys.type) else pa.int32()
+    among = pa.array(asked).cast(kind).cast(keys.type)
+    at = np.flatnonzero(pc.is_in(keys, value_set=among).to_numpy())
+    return at[~np.isin(at, group.deleted)] if len(group.deleted) else at
+
+
+def _taken(group: _Group, at: Any, wanted: pa.Schema) -> FileRows:
+    with pq.ParquetFile(group.local, memory_map=True) as file:
         rows = file.read_row_group(group.number, group.names, use_threads=False).select(
             group.names
         )

@@ -106,9 +106,9 @@ class JvmTables:
         columns: Sequence[str],
         key: str,
         keys: pa.Array,
-        most: int,
+        limit: keyed_rows.Limit,
     ) -> list[FileRows] | None:
-        return keyed_rows.read(self.spark, name, snapshot, columns, key, keys, most)
+        return keyed_rows.read(self.spark, name, snapshot, columns, key, keys, limit)
 
     def newer_rows(self) -> PlannedFiles:
         return PlannedFiles(self.spark)

@@ -118,7 +118,7 @@ class SqlTables:
         ___: Sequence[str],
         ____: str,
         _____: object,
-        ______: int,
+        ______: object,
     ) -> None:
         """Likewise."""
 
