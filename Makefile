@@ -51,7 +51,7 @@ unit: install ## everything without Spark; ARGS='-k join' picks tests
 	@$(TIMED) unit $(PYTEST) --tier unit $(PARALLEL) --dist worksteal $(or $(ARGS),$(WITHOUT_SPARK))
 
 coverage: install ## the lines and branches that the tests of `unit` reach in the rooms without Spark; fails below the floor of pyproject.toml
-	@$(PYTEST) --tier unit $(PARALLEL) --dist worksteal --cov $(or $(ARGS),$(WITHOUT_SPARK))
+	@$(PYTEST) --cov --tier unit $(PARALLEL) --dist worksteal $(or $(ARGS),$(WITHOUT_SPARK))
 
 test: ## everything a change must pass with an embedded Spark, in 20 minutes; SLICE=all is all of it
 	@rm -f .seconds.json

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from dbt_streamsql.cli.serve import DEFAULT_PORT
@@ -17,6 +18,10 @@ CONFIG = GITHUB / "ISSUE_TEMPLATE" / "config.yml"
 FORMS = [file for file in (GITHUB / "ISSUE_TEMPLATE").glob("*.yml") if file != CONFIG]
 
 
+@pytest.mark.skipif(
+    not hasattr(click.ParamType, "__class_getitem__"),
+    reason="check-jsonschema needs a newer click",
+)
 @pytest.mark.parametrize(
     ("schema", "files"),
     [
