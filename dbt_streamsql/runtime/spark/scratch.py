@@ -60,11 +60,13 @@ class Scratch:
         small: bool,
         literals: Mapping[str, Any] | None = None,
         mark: str = "",
+        few: int = 0,
     ) -> TempRelation:
         """Run a query once and keep its result; `literals` are its named parameters, `mark` a
         column whose values are counted.
 
         A small result comes to the driver, if it can: Spark then knows its size (`arrow_frame`).
+        So does one of at most `few` rows, however many were expected.
         """
         frame = self._frame(sql, literals)
         if small and travels(frame):
@@ -73,6 +75,11 @@ class Scratch:
                 marked = rows.data.num_rows - rows.data.column(mark).null_count if mark else 0
                 return self.keep(rows, marked)
         name = self.cached(frame)
+        if few and travels(frame):
+            with suppress(TooManyBytesError):
+                rows = rows_of(frame.limit(few + 1), self.most)
+                if rows.data.num_rows <= few:
+                    return self.keep(rows)
         if mark:
             counts = frame.agg(F.count(F.lit(1)), F.count(quote(mark))).first()
             assert counts is not None

@@ -329,6 +329,8 @@ class Writer:
             f"SELECT {names}, sum({WEIGHT}) AS {WEIGHT} FROM {change} "
             f"GROUP BY {keys} HAVING sum({WEIGHT}) <> 0",
             small=small,
+            # Of the rows of a rewritten file, nearly all may cancel out.
+            few=self.tuning.driver_rows if self.driver else 0,
         )
         if kept.rows is not None:
             weights = kept.rows.data.column(WEIGHT).to_pylist()

@@ -142,3 +142,29 @@ def test_a_sum_that_becomes_null_reaches_the_view_above(engine, schema):
         assert engine.verify(f"{base}.v") == engine.verify(f"{base}.w") == [], change
     rows = engine.spark.table(f"{base}.w").select("k", "n").collect()
     assert sorted(map(tuple, rows), key=str) == [(1, 1), (2, None)]
+
+
+def executions(spark, word):
+    """The executions so far whose plan has a word."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    found = spark._jsparkSession.sharedState().statusStore().executionsList()
+    listed = (found.apply(at).physicalPlanDescription() for at in range(found.size()))
+    return sum(word in plan for plan in listed)
+
+
+def test_the_rows_of_a_rewritten_file_are_compared_once(engine, schema, tune):
+    tune(engine, broadcast_rows=100, compared_rows=-1)
+    spark, table, view = engine.spark, f"lake.{schema}.base", f"lake.{schema}.v"
+    spark.sql(
+        f"CREATE TABLE {table} TBLPROPERTIES ('format-version' = '2', "
+        "'write.delete.mode' = 'copy-on-write') AS SELECT id, id % 5 AS n FROM range(0, 1000, 1, 1)"
+    )
+    engine.create_materialized_view(
+        view, f"SELECT id, n FROM {table} WHERE n < 4", refresh_mode="incremental_strict"
+    )
+    spark.sql(f"DELETE FROM {table} WHERE id IN (11, 12, 14)")
+    before = executions(spark, "IcebergChangelogScan")
+    report = advance(engine, schema)
+    assert (report.mode, report.rows_inserted, report.rows_deleted) == ("incremental", 0, 2)
+    assert executions(spark, "IcebergChangelogScan") == before + 1
+    assert engine.verify(view) == []
