@@ -25,7 +25,7 @@ class Freshness:
     def as_properties(self) -> dict[str, str]:
         """The table properties that keep it."""
         limits = {_WARN: self.warn_after, _ERROR: self.error_after}
-        return {key: f"{limit:g}" for key, limit in limits.items() if limit is not None}
+        return {key: f"{limit:.0f}" for key, limit in limits.items() if limit is not None}
 
     def of_age(self, age: float) -> Staleness:
         """Which limit a table exceeds whose newest change is so many seconds old."""

@@ -179,38 +179,41 @@ def _places_of(
 def replace(writer: Writer, new: DriverRows, keys: str, key: tuple[str, ...]) -> Outcome:
     """Replace the rows under `keys` with `new` (all stored columns) where they differ."""
     names = list(writer.columns)
-    held = writer.held(writer.columns) if not key else None
-    found = held.rows if held is not None else _under(writer, keys, key)
-    if found is not None:
-        old = DriverRows(found, new.schema)
+    held = None if key else writer.held(writer.columns)
+    if held is not None:
+        old = DriverRows(held.rows, new.schema)
     else:
-        items = ", ".join(f"t.{quote(column)}" for column in names)
-        sql = f"SELECT /*+ BROADCAST(s) */ {items}, {_PLACE} FROM {stored(writer)} t"
-        literals: dict[str, Any] = {}
-        if key:
-            asked = writer.local.kept(keys, small=True)
-            condition, literals = match(asked, key)
-            sql += f" LEFT SEMI JOIN {asked.name} s ON {condition}"
-        old = _look_up(writer, sql, literals)
+        old = _under(writer, writer.local.kept(keys, small=True) if key else None, key, new.schema)
     came, went = _difference(_tuples(new.data.select(names)), _tuples(old.data.select(names)))
     come, gone = _take(new.data.select(names), came), _take(old.data, went)
     outcome = _write(writer, come, gone, _feed(writer, old.schema, come, gone))
     return _known(outcome, held, pa.array(went, pa.int64()), come) if held else outcome
 
 
-def _under(writer: Writer, keys: str, key: tuple[str, ...]) -> pa.Table | None:
-    """The stored rows of some keys, from the files that have them; None where Spark finds them."""
-    asked = writer.local.kept(keys, small=True).rows if key else None
-    near = writer.near(key, asked.data) if asked is not None else None
-    if asked is None or near is None:
-        return None
-    return near.rows.take(pc.unique(held_rows.met(near, asked.data, key).stored))
+def _under(
+    writer: Writer, asked: TempRelation | None, key: tuple[str, ...], types: StructType
+) -> DriverRows:
+    """The stored rows under some keys (None: all rows), with their places."""
+    if asked is not None and asked.rows is not None:
+        near = writer.near(key, asked.rows.data)
+        if near is not None:
+            met = held_rows.met(near, asked.rows.data, key)
+            return DriverRows(near.rows.take(pc.unique(met.stored)), types)
+    items = ", ".join(f"t.{quote(column)}" for column in writer.columns)
+    sql = f"SELECT /*+ BROADCAST(s) */ {items}, {_PLACE} FROM {stored(writer)} t"
+    literals: dict[str, Any] = {}
+    if asked is not None:
+        condition, literals = match(asked, key)
+        sql += f" LEFT SEMI JOIN {asked.name} s ON {condition}"
+    return _look_up(writer, sql, literals)
 
 
 def fold(writer: Writer, source: DriverRows, spec: Fold) -> Outcome:
     """Combine the changes of groups with the stored groups."""
     held = writer.held(spec.key)
-    near = held if held is not None else writer.near(spec.key, source.data)
+    near = held
+    if near is None and not spec.ttl and held_rows.agree(writer.columns, writer.types):
+        near = writer.near(spec.key, source.data)
     if near is not None:
         found = held_rows.fold(near, source.data, spec, writer.columns, writer.types)
         if found is not None:
