@@ -30,6 +30,7 @@ from dbt_streamsql.storage.iceberg.access import tables_of
 from dbt_streamsql.storage.iceberg.metadata import Metadata
 from dbt_streamsql.storage.iceberg.scans import changes
 from dbt_streamsql.storage.iceberg.scans.changes import Change
+from dbt_streamsql.storage.iceberg.scans.keyed_rows import Asked
 from dbt_streamsql.storage.iceberg.scans.sequence_scan import Recent
 from dbt_streamsql.storage.inputs import inputs
 from dbt_streamsql.tuning import Tuning
@@ -350,14 +351,9 @@ class SparkRelations:
             return ""
         if snapshot is None or columns is None or not self._hinted:
             return ""
-        found = tables_of(self.spark).keyed_rows(
-            read.name,
-            snapshot,
-            columns,
-            lookup.column,
-            keys.combine_chunks().drop_null(),
-            self.writer.findable,
-        )
+        values = keys.combine_chunks().drop_null()
+        asked = Asked(columns, lookup.column, values, self.writer.findable)
+        found = tables_of(self.spark).keyed_rows(read.name, snapshot, asked)
         if found is None:
             return ""
         data = pa.concat_tables([part.rows for part in found])

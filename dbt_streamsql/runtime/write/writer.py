@@ -36,7 +36,7 @@ from dbt_streamsql.storage.iceberg.access import tables_of
 from dbt_streamsql.storage.iceberg.commits.row_delta import RowDelta
 from dbt_streamsql.storage.iceberg.provenance import Provenance
 from dbt_streamsql.storage.iceberg.scans.changes import version
-from dbt_streamsql.storage.iceberg.scans.keyed_rows import Limit
+from dbt_streamsql.storage.iceberg.scans.keyed_rows import Asked, Limit
 from dbt_streamsql.tuning import Tuning
 
 _ROW_ID = f"{HIDDEN_PREFIX}row_id"
@@ -155,9 +155,8 @@ class Writer:
             keys = asked.column(name).combine_chunks()
             if keys.null_count or self.types[name] not in _FOUND:
                 continue
-            found = tables_of(self.spark).keyed_rows(
-                self.table, self.base, self.columns, name, keys, self.findable
-            )
+            known = Asked(self.columns, name, keys, self.findable)
+            found = tables_of(self.spark).keyed_rows(self.table, self.base, known)
             if found is not None:
                 return StoredRows.of_files(found)
         return None

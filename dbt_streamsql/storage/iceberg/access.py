@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dbt_streamsql.storage.iceberg.provenance import Provenance
     from dbt_streamsql.storage.iceberg.scans.changes import Change, ChangedFiles
     from dbt_streamsql.storage.iceberg.scans.file_rows import FileRows
-    from dbt_streamsql.storage.iceberg.scans.keyed_rows import Limit
+    from dbt_streamsql.storage.iceberg.scans.keyed_rows import Asked
 
 
 class Folders(Protocol):
@@ -125,15 +125,7 @@ class IcebergTables(Protocol):
     ) -> pa.Table | None:
         """See `changed_rows.read`."""
 
-    def keyed_rows(
-        self,
-        name: TableName,
-        snapshot: int,
-        columns: Sequence[str],
-        key: str,
-        keys: pa.Array,
-        limit: Limit,
-    ) -> list[FileRows] | None:
+    def keyed_rows(self, name: TableName, snapshot: int, asked: Asked) -> list[FileRows] | None:
         """See `keyed_rows.read`."""
 
     def newer_rows(self) -> NewerRows: ...

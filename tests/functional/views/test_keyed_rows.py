@@ -49,7 +49,8 @@ def table(spark, schema):
 def found(spark, name, column, keys, size=1 << 30, rows=1 << 30):
     snapshot = metadata.load(spark, name).current
     limit = keyed_rows.Limit(size, rows)
-    return keyed_rows.read(spark, name, snapshot, ("id", "note"), column, keys, limit)
+    asked = keyed_rows.Asked(("id", "note"), column, keys, limit)
+    return keyed_rows.read(spark, name, snapshot, asked)
 
 
 def by_spark(spark, name, column, keys):

@@ -41,6 +41,19 @@ class Limit:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """The rows whose column `key` is one of `keys`, with some columns.
+
+    `keys`: integers or dates, without NULL.
+    """
+
+    columns: Sequence[str]
+    key: str
+    keys: pa.Array
+    limit: Limit
+
+
+@dataclass(frozen=True)
 class _Group:
     """A row group that may have one of the keys. `start`: the position of its first row in the
     file; `deleted`: positions in the group; `bytes`: those of the columns, not compressed."""
@@ -56,40 +69,34 @@ class _Group:
 
 
 def read(
-    spark: SparkSession,
-    name: TableName,
-    snapshot: int,
-    columns: Sequence[str],
-    key: str,
-    keys: pa.Array,
-    limit: Limit,
+    spark: SparkSession, name: TableName, snapshot: int, asked: Asked
 ) -> list[FileRows] | None:
-    """The rows of a snapshot whose column `key` is one of `keys`, with the given columns; at least
-    one part, which may have no rows.
+    """The rows of a snapshot that are asked for; at least one part, which may have no rows.
 
-    `keys`: integers or dates, without NULL. None where Spark has to read them: where files are not
-    Parquet on this machine, have deletes other than deletion vectors, lack a column, or have more
-    than the limit, and where the column is of another kind than the keys.
+    None where Spark has to read them: where files are not Parquet on this machine, have deletes
+    other than deletion vectors, lack a column, or have more than the limit, and where the column
+    is of another kind than the keys.
     """
     schema = arrow_schema(spark, name)
-    if not {*columns, key} <= set(schema.names):
+    names = dict.fromkeys((asked.key, *asked.columns))
+    if not names.keys() <= set(schema.names):
         return None
-    wanted = pa.schema(schema.field(column) for column in dict.fromkeys((key, *columns)))
-    asked = _sorted_keys(keys, wanted.field(key).type)
-    files = gateway_work.live_files(spark, name, snapshot) if asked is not None else None
+    wanted = pa.schema(schema.field(column) for column in names)
+    keys = _sorted_keys(asked.keys, wanted.field(asked.key).type)
+    files = gateway_work.live_files(spark, name, snapshot) if keys is not None else None
     if files is None:
         return None
     try:
-        parts = _keyed(files, wanted, asked, limit)
+        parts = _keyed(files, wanted, keys, asked.limit)
     except (OSError, pa.ArrowException):
         # Spark reads it, or says what is wrong.
         return None
     if parts is None:
         return None
     none = FileRows("", wanted.empty_table(), pa.array([], pa.int64()))
-    names = list(columns)
+    columns = list(asked.columns)
     return [
-        FileRows(part.path, part.rows.select(names), part.positions) for part in parts or [none]
+        FileRows(part.path, part.rows.select(columns), part.positions) for part in parts or [none]
     ]
 
 

@@ -100,15 +100,9 @@ class JvmTables:
         return changed_rows.read(self.spark, name, meta, change, columns, most)
 
     def keyed_rows(
-        self,
-        name: TableName,
-        snapshot: int,
-        columns: Sequence[str],
-        key: str,
-        keys: pa.Array,
-        limit: keyed_rows.Limit,
+        self, name: TableName, snapshot: int, asked: keyed_rows.Asked
     ) -> list[FileRows] | None:
-        return keyed_rows.read(self.spark, name, snapshot, columns, key, keys, limit)
+        return keyed_rows.read(self.spark, name, snapshot, asked)
 
     def newer_rows(self) -> PlannedFiles:
         return PlannedFiles(self.spark)

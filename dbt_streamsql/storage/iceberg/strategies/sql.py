@@ -111,15 +111,7 @@ class SqlTables:
     ) -> None:
         """Likewise."""
 
-    def keyed_rows(
-        self,
-        _: TableName,
-        __: int,
-        ___: Sequence[str],
-        ____: str,
-        _____: object,
-        ______: object,
-    ) -> None:
+    def keyed_rows(self, _: TableName, __: int, ___: object) -> None:
         """Likewise."""
 
     def newer_rows(self) -> AppendedRows:
