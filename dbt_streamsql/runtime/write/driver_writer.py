@@ -64,14 +64,7 @@ def signed(writer: Writer, change: DriverRows) -> Outcome:
         numbers = pa.array(_numbers_of(held, change, lost, writer.visible), pa.int64())
         outcome = _write(writer, come, held.rows.take(numbers), change)
         return _known(outcome, held, numbers, come)
-    gone = None
-    if lost:
-        near = writer.near(writer.visible, _take(change.data, lost)) if whole else None
-        if near is not None:
-            numbers = pa.array(_numbers_of(near, change, lost, writer.visible), pa.int64())
-            gone = near.rows.take(numbers)
-        else:
-            gone = _places_of(writer, change, lost, writer.visible)
+    gone = _places_of(writer, change, lost, writer.visible) if lost else None
     return _write(writer, come, gone, change)
 
 
@@ -166,6 +159,9 @@ def _places_of(
     writer: Writer, change: DriverRows, lost: list[int], names: tuple[str, ...]
 ) -> pa.Table:
     """As many stored rows as a change removes. Error: `Mismatch` when there are fewer."""
+    near = writer.near(names, _take(change.data, lost))
+    if near is not None:
+        return near.rows.take(pa.array(_numbers_of(near, change, lost, names), pa.int64()))
     asked = _numbered(writer, change, lost)
     condition, literals = match(asked, names)
     found = writer.local.fetch(

@@ -131,11 +131,13 @@ def _keyed(
     if not groups:
         return []
     # A column with few values has too many rows of each: one row group shows it.
-    share = len(_positions(groups[0], asked)) / max(1, groups[0].rows)
+    first = _positions(groups[0], asked)
+    share = len(first) / max(1, groups[0].rows)
     if share * sum(group.rows for group in groups) > limit.rows:
         return None
     with ThreadPoolExecutor(_THREADS) as threads:
-        places = list(threads.map(lambda group: _positions(group, asked), groups))
+        others = threads.map(lambda group: _positions(group, asked), groups[1:])
+        places = [first, *others]
         if sum(len(at) for at in places) > limit.rows:
             return None
         having = [(group, at) for group, at in zip(groups, places, strict=True) if len(at)]
