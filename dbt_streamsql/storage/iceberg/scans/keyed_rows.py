@@ -172,13 +172,9 @@ def _groups_with(
 def _may_have_key(statistics: Any, asked: Any) -> bool:
     if statistics is None or not statistics.has_min_max:
         return True
-    low, high = (_number(end) for end in (statistics.min, statistics.max))
-    at = np.searchsorted(asked, low)
-    return bool(at < len(asked) and asked[at] <= high)
-
-
-def _number(end: Any) -> int:
-    return int(np.datetime64(end, "D").astype(np.int64)) if not isinstance(end, int) else end
+    # As stored, a date is the days since 1970; Python's own dates end at the year 9999.
+    at = np.searchsorted(asked, statistics.min_raw)
+    return bool(at < len(asked) and asked[at] <= statistics.max_raw)
 
 
 def _positions(group: _Group, asked: Any) -> Any:
