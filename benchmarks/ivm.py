@@ -2,12 +2,14 @@
 
 python -m benchmarks.ivm --scale 10 --folder target/ivm     (docs/benchmarks.md)
 
-The change is one pair of refresh functions: 0.1 % of the orders come, 0.1 % go, with their lines:
-any of them, or with `--newest` those with the highest keys. With `--keys` the keys of TPC-H are
-declared (docs/keys.md).
+The change is one pair of refresh functions: 0.1 % of the orders come, 0.1 % go, with their lines.
+`--changes`: those with the highest keys (newest), any of them (scattered), both written by others;
+or any of them, by streaming tables with keys (streams), whose own time is not counted. With
+`--keys` the keys of TPC-H are declared (docs/keys.md).
 Each query has its turn: its view is made, the changes of the rounds are brought in one after the
-other by `Engine.advance()`, the view is compared with its query, and then the query itself fills
-a table; with `--duckdb` it does so in DuckDB too, over the files that the tables were loaded from.
+other by `Engine.advance()`, first of one kind, then of the next, and then the query itself fills a
+table, with which the view is compared; with `--duckdb` it does so in DuckDB too, over the files
+that the tables were loaded from.
 """
 
 from __future__ import annotations
@@ -18,61 +20,31 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks import data, measure, report
 from benchmarks.data import World
 from benchmarks.progress import Progress
 from benchmarks.tpch import data as tpch
 from benchmarks.tpch import queries
-from benchmarks.tpch.changes import LAST_ORDER, Refresh
+from benchmarks.tpch.changes import BUCKETS, LAST_ORDER, Refresh
+from benchmarks.tpch.figures import Figure, means, show
 from benchmarks.tpch.keys import declared_keys
+from benchmarks.tpch.streams import EPOCHS, Streams
 from benchmarks.tpch.timeline import Say, Timeline
 from benchmarks.view import IDLE_LOAD
 from dbt_streamsql.plan.definition.stored_part import STATES
 
-MOST_ROUNDS = 10
+ROUNDS = 5
+"""Epochs of each kind that the tables are made for."""
+CHANGES = ("newest", "scattered", "streams")
 VIEW, FULL = "lake.ivm.view", "lake.ivm.full"
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One query. Seconds of every round; the first epoch is a warm-up and not in `epoch`.
-
-    `jobs` are the Spark jobs of a median epoch as its report counts them, `differing` the rows
-    where the view is not its query in the end, `changed` those that the last epoch wrote.
-    """
-
-    query: str
-    mode: str
-    reason: str
-    rows: int
-    changed: int
-    created: float
-    epochs: tuple[float, ...]
-    fulls: tuple[float, ...]
-    jobs: int
-    differing: int
-    duckdb: float | None
-
-    @property
-    def epoch(self) -> float:
-        return statistics.median(self.epochs[1:] or self.epochs)
-
-    @property
-    def full(self) -> float:
-        return statistics.median(self.fulls)
-
-    @property
-    def ratio(self) -> float:
-        return self.full / self.epoch
 
 
 def main() -> int:
@@ -87,63 +59,100 @@ def main() -> int:
         facts = report.machine(world.spark)
         if (facts["load"] or 0) > IDLE_LOAD:
             say(f"the machine is not idle (load {facts['load']}): do not publish this run")
-        which = "newest" if given.newest else given.seed
-        name = f"tpch_{given.scale:g}_{which}".replace(".", "_")
-        last = int(LAST_ORDER * given.scale) if given.newest else 0
-        refresh = Refresh(MOST_ROUNDS, seed=given.seed, last=last)
-        timeline = Timeline(world.spark, name, refresh)
         files = functools.partial(tpch.generate, given.folder.resolve(), given.scale)
-        timeline.prepare(files, given.rounds, say)
         duck = Duck(files()) if given.duckdb else None
-        figures = _measure(world, timeline, given, say, duck)
+        figures = [
+            figure
+            for tables in _tables(world, files, given, say)
+            for figure in _measure(world, tables, given, say, duck)
+        ]
         facts["peak_memory_gib"] = report.peak_memory_gib(world.spark)
     finally:
         world.close()
     facts["seconds"] = say.seconds
-    orders = "newest orders" if given.newest else "orders"
-    _show(console, figures, f"TPC-H, scale {given.scale:g}: 0.1 % of the {orders} come and go")
+    for kind in given.changes:
+        title = f"TPC-H, scale {given.scale:g}, 0.1 % of the orders come and go: {kind}"
+        show(console, [figure for figure in figures if figure.changes == kind], title)
     _write(given, figures, facts)
     console.print(f"\n{facts['seconds']} seconds in all; everything measured is in {given.json}")
     return 1 if any(figure.differing for figure in figures) else 0
 
 
+def _tables(
+    world: World, files: Callable[[], Path], given: argparse.Namespace, say: Say
+) -> Iterator[Timeline | Streams]:
+    """The tables, loaded, for the kinds of changes that are asked for."""
+    name = f"tpch_{given.scale:g}_{given.seed}".replace(".", "_")
+    if set(given.changes) - {"streams"}:
+        last = int(LAST_ORDER * given.scale)
+        newest = Refresh(ROUNDS, seed=given.seed, last=last)
+        others = last * (BUCKETS - 2 * ROUNDS) // BUCKETS
+        scattered = Refresh(ROUNDS, seed=given.seed, upto=others)
+        refreshes = {"newest": newest, "scattered": scattered}
+        timeline = Timeline(world.spark, name, refreshes)
+        timeline.prepare(files, say)
+        yield timeline
+    if "streams" in given.changes:
+        name = f"{name}_streams"
+        refresh = Refresh(EPOCHS, seed=given.seed)
+        streams = Streams(world.engine, name, given.folder.resolve() / name, files(), refresh)
+        streams.prepare(say)
+        yield streams
+
+
 def _measure(
-    world: World, timeline: Timeline, given: argparse.Namespace, say: Say, duck: Duck | None
-) -> list[Figure]:
+    world: World,
+    tables: Timeline | Streams,
+    given: argparse.Namespace,
+    say: Say,
+    duck: Duck | None,
+) -> Iterator[Figure]:
     world.spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.ivm")
-    place = queries.Place(timeline.schema, given.scale)
-    figures = []
+    place = queries.Place(tables.schema, given.scale)
     for name in given.queries:
         _drop(world)
         try:
-            figure = _figure(world, timeline, name, queries.text(name, place), given)
-            if duck is not None:
-                text = queries.text(name, queries.Place(duck.SCHEMA, given.scale))
-                figure = replace(figure, duckdb=duck.seconds(text, given.fulls))
+            figures = _figures(world, tables, name, queries.text(name, place), given)
         finally:
             _drop(world)
-        figures.append(figure)
-        verdict = f"{figure.differing} ROWS DIFFER" if figure.differing else "equal"
-        say(f"{name}: {figure.mode}, {figure.epoch:.2f} s of {figure.full:.2f} s, {verdict}")
-    return figures
+        seconds = None
+        if duck is not None:
+            text = queries.text(name, queries.Place(duck.SCHEMA, given.scale))
+            seconds = duck.seconds(text, given.fulls)
+        for figure in figures:
+            verdict = f"{figure.differing} ROWS DIFFER" if figure.differing else "equal"
+            took = f"{figure.epoch:.2f} s of {figure.full:.2f} s"
+            say(f"{name}, {figure.changes}: {figure.mode}, {took}, {verdict}")
+            yield replace(figure, duckdb=seconds)
 
 
-def _figure(
-    world: World, timeline: Timeline, name: str, sql: str, given: argparse.Namespace
-) -> Figure:
-    """One query's turn: the view, the epochs, the comparison, the full refreshes."""
-    timeline.go(0)
-    keys = declared_keys(timeline.schema) if given.keys else ()
+def _figures(
+    world: World, tables: Timeline | Streams, name: str, sql: str, given: argparse.Namespace
+) -> list[Figure]:
+    """One query's turn: the view, the epochs, the full refreshes, the comparison."""
+    tables.begin()
+    keys = declared_keys(tables.schema) if given.keys else ()
     created = world.engine.create_materialized_view(VIEW, sql, state=given.state, keys=keys)
-    epochs, reports = [], []
-    for number in range(1, given.rounds + 1):
-        timeline.go(number)
-        measure.settle(world)
-        started = time.perf_counter()
-        reports.append(world.engine.advance().tables[VIEW])
-        epochs.append(time.perf_counter() - started)
-    differing = len(world.engine.verify(VIEW))
-    rows = world.engine.sql(f"SELECT count(*) FROM {VIEW}").collect()[0][0]
+    figures = []
+    for kind in (kind for kind in given.changes if kind in tables.kinds):
+        epochs, reports = [], []
+        for number in range(1, given.rounds + 1):
+            tables.bring(kind, number)
+            measure.settle(world)
+            started = time.time()
+            done = world.engine.advance().tables
+            ended = time.time()
+            reports.append(done[VIEW])
+            fed = (done[table] for table in tables.fed)
+            begun = [(one.started_at or 0.0) + one.seconds for one in fed]
+            epochs.append(ended - max(started, *begun) if begun else ended - started)
+        last, counted = reports[-1], reports[1:] or reports
+        modes = "/".join(sorted({one.mode for one in counted}))
+        changed = last.rows_inserted + last.rows_deleted
+        jobs = round(statistics.median(one.jobs for one in counted))
+        figures.append(
+            Figure(name, kind, modes, last.reason, changed, created.seconds, tuple(epochs), jobs)
+        )
     fulls = []
     for _ in range(given.fulls):
         measure.settle(world)
@@ -153,21 +162,19 @@ def _figure(
             f"TBLPROPERTIES ({data.PROPERTIES}) AS {sql}"
         )
         fulls.append(time.perf_counter() - started)
-    last = reports[-1]
-    modes = sorted({one.mode for one in reports[1:] or reports})
-    return Figure(
-        name,
-        "/".join(modes),
-        last.reason,
-        rows,
-        last.rows_inserted + last.rows_deleted,
-        created.seconds,
-        tuple(epochs),
-        tuple(fulls),
-        round(statistics.median(one.jobs for one in reports[1:] or reports)),
-        differing,
-        None,
-    )
+    rows, differing = _compared(world)
+    at_end = {"fulls": tuple(fulls), "rows": rows, "differing": differing}
+    return [replace(figure, **at_end) for figure in figures]
+
+
+def _compared(world: World) -> tuple[int, int]:
+    """The rows of the view, and those of it or of the filled table that the other one lacks."""
+    (counted,) = world.spark.sql(
+        f"SELECT (SELECT count(*) FROM {VIEW}), "
+        f"(SELECT count(*) FROM (SELECT * FROM {VIEW} EXCEPT ALL SELECT * FROM {FULL})) + "
+        f"(SELECT count(*) FROM (SELECT * FROM {FULL} EXCEPT ALL SELECT * FROM {VIEW}))"
+    ).collect()
+    return counted[0], counted[1]
 
 
 class Duck:
@@ -199,57 +206,6 @@ def _drop(world: World) -> None:
     world.spark.sql(f"DROP TABLE IF EXISTS {FULL} PURGE")
 
 
-def geometric_mean(figures: Iterable[Figure]) -> float | None:
-    """Of the ratios; None without any."""
-    ratios = [figure.ratio for figure in figures]
-    return statistics.geometric_mean(ratios) if ratios else None
-
-
-def _means(figures: Sequence[Figure]) -> dict[str, float | None]:
-    return {
-        "all": geometric_mean(figures),
-        "not full": geometric_mean(f for f in figures if "full" not in f.mode),
-    }
-
-
-def _show(console: Console, figures: Sequence[Figure], title: str) -> None:
-    table = Table(title=title, title_justify="left")
-    table.add_column("query")
-    table.add_column("mode")
-    headings = (
-        "rows",
-        "changed",
-        "jobs",
-        "epoch s",
-        "full s",
-        "DuckDB s",
-        "times faster",
-        "result",
-    )
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    for figure in figures:
-        table.add_row(
-            figure.query,
-            figure.mode,
-            f"{figure.rows:,}",
-            f"{figure.changed:,}",
-            str(figure.jobs),
-            f"{figure.epoch:.2f}",
-            f"{figure.full:.2f}",
-            "" if figure.duckdb is None else f"{figure.duckdb:.2f}",
-            f"{figure.ratio:.1f}",
-            f"[red]{figure.differing:,} differ[/red]" if figure.differing else "equal",
-        )
-    console.print(table)
-    for figure in figures:
-        if figure.reason:
-            console.print(f"{figure.query}: {figure.reason}", highlight=False)
-    for which, mean in _means(figures).items():
-        if mean is not None:
-            console.print(f"geometric mean of times faster, {which}: {mean:.2f}")
-
-
 def _write(given: argparse.Namespace, figures: Sequence[Figure], facts: dict[str, Any]) -> None:
     body = {
         "facts": facts,
@@ -258,7 +214,7 @@ def _write(given: argparse.Namespace, figures: Sequence[Figure], facts: dict[str
             "rounds": given.rounds,
             "fulls": given.fulls,
             "seed": given.seed,
-            "newest": given.newest,
+            "changes": given.changes,
             "state": given.state,
             "keys": given.keys,
             "native": given.native,
@@ -266,7 +222,10 @@ def _write(given: argparse.Namespace, figures: Sequence[Figure], facts: dict[str
         "figures": [
             {**asdict(f), "epoch": f.epoch, "full": f.full, "ratio": f.ratio} for f in figures
         ],
-        "geometric_mean": _means(figures),
+        "geometric_mean": {
+            kind: means([figure for figure in figures if figure.changes == kind])
+            for kind in given.changes
+        },
     }
     given.json.parent.mkdir(parents=True, exist_ok=True)
     given.json.write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
@@ -284,12 +243,15 @@ def _arguments() -> argparse.Namespace:
         help="of the tables, which stay for the next run: %(default)s",
     )
     parser.add_argument(
-        "--rounds", type=int, default=4, help="epochs, the first is a warm-up: %(default)s"
+        "--rounds",
+        type=int,
+        default=4,
+        help="epochs of each kind, the first is a warm-up: %(default)s",
     )
     parser.add_argument("--fulls", type=int, default=3, help="full refreshes: %(default)s")
     parser.add_argument("--seed", type=int, default=1, help="of the changes: %(default)s")
-    what = "the newest orders come and go, not any"
-    parser.add_argument("--newest", action="store_true", help=what)
+    what = "which orders come and go, and who writes them: %(default)s"
+    parser.add_argument("--changes", type=_kinds, default="newest,scattered", help=what)
     parser.add_argument("--keys", action="store_true", help="declare the keys of TPC-H")
     what = "Spark runs native code: `native: true` of a profile"
     parser.add_argument("--native", action="store_true", help=what)
@@ -307,13 +269,21 @@ def _arguments() -> argparse.Namespace:
     what = "which parts of the queries are stored: %(default)s"
     parser.add_argument("--state", choices=STATES, default="auto", help=what)
     given = parser.parse_args()
-    if not 2 <= given.rounds <= MOST_ROUNDS:
-        parser.error(f"--rounds: 2 to {MOST_ROUNDS}, the first is not counted")
+    if not 2 <= given.rounds <= ROUNDS:
+        parser.error(f"--rounds: 2 to {ROUNDS}, the first is not counted")
     return given
 
 
 def _names(text: str) -> list[str]:
-    names, known = text.split(","), queries.names()
+    return _known(text, queries.names())
+
+
+def _kinds(text: str) -> list[str]:
+    return _known(text, CHANGES)
+
+
+def _known(text: str, known: Collection[str]) -> list[str]:
+    names = text.split(",")
     if unknown := [name for name in names if name not in known]:
         raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: choose among {', '.join(known)}")
     return names

@@ -21,7 +21,8 @@ class Refresh:
 
     In thousandths: in each epoch `orders` of the orders come and as many go, and in every third
     one `dimensions` of the customers, parts (with what suppliers ask for them) and suppliers
-    change. `last`: the highest key of an order; the newest orders change (0: any do).
+    change. `last`: the highest key of an order; the newest orders change (0: any do). `upto`: only
+    orders up to this key change (0: whatever their key is).
     """
 
     epochs: int
@@ -29,6 +30,7 @@ class Refresh:
     dimensions: int = 0
     seed: int = 1
     last: int = 0
+    upto: int = 0
 
     def __post_init__(self) -> None:
         needed = max(2 * self.orders, self.dimensions) * self.epochs
@@ -67,7 +69,8 @@ class Refresh:
     def _orders(self, key: str, first: int, end: int) -> str:
         """Buckets of orders: by hash, or counted from the newest order on."""
         if not self.last:
-            return self._among(key, first, end)
+            among = self._among(key, first, end)
+            return f"{key} <= {self.upto} AND {among}" if self.upto else among
         above, upto = (self.last * (BUCKETS - each) // BUCKETS for each in (end, first))
         return f"{key} > {above} AND {key} <= {upto}"
 

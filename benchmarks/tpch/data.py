@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +52,16 @@ def register(spark: Any, files: Path) -> None:
         )
 
 
-def load(spark: Any, schema: str, refresh: Refresh) -> None:
-    """The tables in `schema`, which exists, without the orders that will arrive later."""
-    for table in TABLES:
+def load(
+    spark: Any, schema: str, refreshes: Collection[Refresh], tables: Iterable[str] = TABLES
+) -> None:
+    """Tables in `schema`, which exists, without the orders that will arrive later."""
+    for table in tables:
         properties = {"format-version": "3", **(_MERGE_ON_READ if table in ORDER_KEYS else {})}
         listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
         spark.sql(
             f"CREATE TABLE {schema}.{table} USING iceberg TBLPROPERTIES ({listed}) "
-            f"AS {initial(table, refresh)}"
+            f"AS {initial(table, *refreshes)}"
         )
 
 
@@ -68,8 +71,8 @@ def forget(spark: Any) -> None:
         spark.catalog.dropTempView(f"generated_{table}")
 
 
-def initial(table: str, refresh: Refresh) -> str:
+def initial(table: str, *refreshes: Refresh) -> str:
     """The rows that a table has at first, in the words of Spark and DuckDB."""
     key = ORDER_KEYS.get(table)
-    later = f" WHERE NOT ({refresh.arriving(key)})" if key else ""
-    return f"SELECT * FROM generated_{table}{later}"
+    later = " OR ".join(f"({refresh.arriving(key)})" for refresh in refreshes) if key else ""
+    return f"SELECT * FROM generated_{table}" + (f" WHERE NOT ({later})" if later else "")

@@ -109,10 +109,24 @@ CHANGES: dict[str, Planted] = {
     ),
     "keyed-skips-ends": (
         "_may_have_key",
-        "asked[at] <= high",
-        "asked[at] < high",
+        "asked[at] <= statistics.max_raw",
+        "asked[at] < statistics.max_raw",
         "a row group whose greatest value is the key is left out",
         "places_are_those",
+    ),
+    "found-only-new": (
+        "FoundRows",
+        "rows, keys = [before.rows, *rows], pa.concat_arrays([before.keys, keys])",
+        "keys = pa.concat_arrays([before.keys, keys])",
+        "a row that one term asked for is missing for the next one",
+        "after_every_change",
+    ),
+    "found-skips-known": (
+        "SparkRelations",
+        "parts = [self.local.known(matches.own)]",
+        "parts = []",
+        "customers of changed orders are not found, only those of the others",
+        "after_every_change",
     ),
     "near-drops-nulls": (
         "Writer",

@@ -165,10 +165,17 @@ RULES: dict[str, Planted] = {
     ),
     "join-below-before": (
         "summand",
-        "origins[child.alias] in after",
-        "child.alias in after",
+        "if origin in after",
+        "if alias in after",
         "what a join below another one reads is read before the epoch",
         "join,left join",
+    ),
+    "equality-of-one-side": (
+        "_in_each_way",
+        "if all(equal in other for other in others)",
+        "if any(equal in other for other in others)",
+        "an equality of two sides of an OR is asked of the third one too",
+        "or join",
     ),
     "join-one-condition": (
         "summand",

@@ -40,7 +40,7 @@ def files(engine, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def played(engine, suite_schema, files, tell):
-    data.load(engine.spark, suite_schema, REFRESH)
+    data.load(engine.spark, suite_schema, [REFRESH])
     oracle = Oracle(suite_schema)
     for table in data.TABLES:
         oracle.run(f"CREATE VIEW generated_{table} AS FROM '{files / table}.parquet'")

@@ -123,3 +123,32 @@ def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
         return []
     node = node.unnest()
     return list(node.flatten()) if isinstance(node, exp.And) else [node]
+
+
+def filters(node: exp.Expr | None) -> list[exp.Expr]:
+    """The conjuncts of a condition that only has to be true, and equalities that follow from them:
+    `a = b AND x OR a = b AND y` is true only where `a = b` is.
+
+    Spark takes them out too. Here they say by which columns a join finds its rows.
+    """
+    terms = conjuncts(node)
+    shared = [equal for term in terms for equal in _in_each_way(term)]
+    return terms + [equal for equal in dict.fromkeys(shared) if equal not in terms]
+
+
+def _in_each_way(term: exp.Expr) -> list[exp.Expr]:
+    """The equalities of columns that are conjuncts of all sides of an OR."""
+    either = term.unnest()
+    if not isinstance(either, exp.Or):
+        return []
+    first, *others = (
+        [each for each in conjuncts(side) if _equates(each)] for side in either.flatten()
+    )
+    return [equal for equal in first if all(equal in other for other in others)]
+
+
+def _equates(term: exp.Expr) -> bool:
+    term = term.unnest()
+    return isinstance(term, exp.EQ) and all(
+        isinstance(side, exp.Column) for side in (term.this, term.expression)
+    )

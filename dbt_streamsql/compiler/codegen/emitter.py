@@ -73,8 +73,8 @@ class Emitter:
     def state(self, scan: Scan, moment: str, pairs: Pairs = (), frame: str = "") -> str:
         """The hole for the rows of a table `before` or `after` the epoch.
 
-        `pairs` (column, operator, column of `frame`): the change that a join term starts from
-        joins rows by these equalities, and needs no others.
+        `pairs` (column, operator, column of `frame`): the change that a join term starts from, or
+        rows of it that are joined already, join rows by these equalities, and need no others.
         """
         met = bool(frame) and scan.table in self._meetings
         key = (scan.table, scan.ttl, moment, met)
@@ -102,6 +102,11 @@ class Emitter:
             by = key_of(scan.table, column, () if scan.ttl else self.keys)
             self.steps.append(Lookup(name, rows, *about, *by))
         return self._lookups[key]
+
+    def looked_up(self, rows: str) -> str:
+        """The frame of a hole, if its rows are looked up; ''."""
+        name = rows[1:-1]
+        return name if name in self._lookups.values() else ""
 
     def before(self, scan: Scan) -> str:
         return self.state(scan, "before")

@@ -54,6 +54,28 @@ def equal_columns(node: Select, start: str, tables: Mapping[str, TableInfo]) -> 
     return {alias: tuple(pairs) for alias, pairs in found.items()}
 
 
+def pairs_through(node: Select, alias: str, found: Mapping[str, str]) -> tuple[Pairs, str]:
+    """The pairs of an input with another one whose rows are looked up already, and the frame of
+    those rows; nothing if no condition makes a column of both equal.
+
+    `found`: those inputs with their frames. An order that a changed line belongs to says which
+    customer is needed, although no line names a customer.
+    """
+    if len(node.inputs) <= _MOST_INPUTS:
+        for other, frame in found.items():
+            links = (expr for expr in node.where if expr.aliases == {alias, other})
+            pairs = [
+                (own[1], EQUALITIES[expr.template], key[1])
+                for expr in links
+                if expr.template in EQUALITIES
+                for own, key in (expr.refs, expr.refs[::-1])
+                if own[0] == alias
+            ]
+            if pairs:
+                return tuple(pairs), frame
+    return (), ""
+
+
 def _type(node: Node, column: str, tables: Mapping[str, TableInfo]) -> str:
     """The type of a column that comes from a table as it is ('': of any other)."""
     if isinstance(node, Scan):

@@ -15,7 +15,7 @@ from dbt_streamsql.compiler.binding.aggregate_calls import (
 )
 from dbt_streamsql.compiler.binding.bind import Bound
 from dbt_streamsql.compiler.binding.constants import rows_of
-from dbt_streamsql.compiler.binding.scalar import called, conjuncts, direction
+from dbt_streamsql.compiler.binding.scalar import called, conjuncts, direction, filters
 from dbt_streamsql.compiler.lowering import (
     from_clause,
     group_by,
@@ -313,7 +313,7 @@ class Builder:
             raise obstacle(distinct, "DISTINCT ON", "not maintained from changes")
         block = from_clause.read(self, tree, None)
         where = tree.args.get("where")
-        subqueries.conditions(self, block, conjuncts(where.this if where else None))
+        subqueries.conditions(self, block, filters(where.this if where else None))
         group, having = tree.args.get("group"), tree.args.get("having")
         order = tree.args["order"].expressions if _limited(tree) and tree.args.get("order") else []
         qualify = conjuncts(tree.args["qualify"].this if tree.args.get("qualify") else None)

@@ -12,10 +12,11 @@ share one change, and a term whose change is empty is never planned.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import chain
 
 from dbt_streamsql.compiler.codegen.emitter import Emitter
-from dbt_streamsql.compiler.codegen.equal_columns import Pairs, equal_columns
+from dbt_streamsql.compiler.codegen.equal_columns import equal_columns, pairs_through
 from dbt_streamsql.compiler.codegen.render_sql import (
     aliased,
     relation,
@@ -98,14 +99,8 @@ def summand(node: Select, index: int, frame: str, after: frozenset[str], emitter
     node, origins = flattened(node, start.alias)
     index = node.inputs.index(start)
     order = _by_connection(node, index)
-    equal = equal_columns(node, start.alias, emitter.tables)
-    sides = {
-        child.alias: _side(
-            child, origins[child.alias] in after, equal.get(child.alias, ()), frame, emitter
-        )
-        for position, child in enumerate(node.inputs)
-        if position != index
-    }
+    later = frozenset(alias for alias, origin in origins.items() if origin in after)
+    sides = _sides(node, start, frame, order, later, emitter)
     waiting = _Waiting(node, start.alias)
     shown: dict[str, dict[Ref, None]] = {}
     for ref in (ref for output in node.outputs for ref in output.expr.refs):
@@ -213,15 +208,41 @@ def _by_connection(node: Select, index: int) -> list[Input]:
     return order
 
 
-def _side(child: Input, after: bool, pairs: Pairs, frame: str, emitter: Emitter) -> str:
-    """An unchanged side of a term; costly nodes only for rows that the change joins."""
-    if isinstance(child.node, Scan):
-        moment = "after" if after else "before"
-        rows = emitter.state(child.node, moment, pairs, frame)
-        return relation(child, lambda _: rows)
-    source = emitter.after if after else emitter.before
-    cut: Node = child.node
-    if is_costly(child.node):
-        links = {own: Link(other, operator, same=False) for own, operator, other in pairs}
-        cut = restrict(child.node, frame, links)
-    return relation(Input(child.alias, cut), source)
+def _sides(
+    node: Select,
+    start: Input,
+    frame: str,
+    order: Iterable[Input],
+    after: frozenset[str],
+    emitter: Emitter,
+) -> dict[str, str]:
+    """The unchanged sides of a term, by their aliases, as they are joined: of a table the rows
+    that are asked for, by the change or by rows that were looked up before; costly nodes only for
+    rows that the change joins."""
+    equal = equal_columns(node, start.alias, emitter.tables)
+    sides: dict[str, str] = {}
+    found: dict[str, str] = {}
+    for child in order:
+        pairs, is_after = equal.get(child.alias, ()), child.alias in after
+        if isinstance(child.node, Scan):
+            asking = frame
+            if not pairs:
+                pairs, through = pairs_through(node, child.alias, found)
+                asking = through or frame
+            moment = "after" if is_after else "before"
+            rows = emitter.state(child.node, moment, pairs, asking)
+            if looked_up := emitter.looked_up(rows):
+                found[child.alias] = looked_up
+            sides[child.alias] = _of_rows(child, rows)
+            continue
+        cut: Node = child.node
+        if is_costly(child.node):
+            links = {own: Link(other, operator, same=False) for own, operator, other in pairs}
+            cut = restrict(child.node, frame, links)
+        source = emitter.after if is_after else emitter.before
+        sides[child.alias] = relation(Input(child.alias, cut), source)
+    return sides
+
+
+def _of_rows(child: Input, rows: str) -> str:
+    return relation(child, lambda _: rows)

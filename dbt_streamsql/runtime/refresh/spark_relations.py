@@ -17,6 +17,7 @@ from dbt_streamsql.plan.program import steps
 from dbt_streamsql.plan.program.steps import Fold, Lookup, Meeting, asked
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.core.row_expiry import Expiry
+from dbt_streamsql.runtime.refresh.found_rows import FoundRows
 from dbt_streamsql.runtime.refresh.key_matches import KeyMatches, changed_keys, updated_keys
 from dbt_streamsql.runtime.refresh.program_runner import Frame, Known
 from dbt_streamsql.runtime.spark import join_conditions
@@ -105,7 +106,7 @@ class SparkRelations:
         self._columns: dict[str, tuple[str, ...]] = {}
         self._changed: dict[str, Frame] = {}
         self._missing: dict[tuple[str, str, str], TempRelation] = {}
-        self._keyed: dict[tuple[str, str, str, str], str] = {}
+        self._found = FoundRows(self.spark, self.local)
         self._whole: dict[str, str] = {}
 
     # -- inputs ------------------------------------------------------------------------------
@@ -293,20 +294,26 @@ class SparkRelations:
             return self._within(rows, lookup, asking, lookup.key, nulls=lookup.nulls)
         at = (matches.own, matches.asking, lookup.column)
         if at not in self._missing:
-            found = matches.missing_rows(self.local.known)
+            known = matches.missing_rows(self._found.known)
             self._missing[at] = (
-                self.local.keep(found)
-                if found is not None
+                self.local.keep(known)
+                if known is not None
                 else self.local.collect(matches.missing, small=True)
             )
         missing = self._missing[at]
-        if not missing.count:
-            return matches.rows(rows, "")
-        return matches.rows(self._within(rows, lookup, missing.name, "k"), missing.name)
+        parts = [self.local.known(matches.own)]
+        if missing.count:
+            looked_up = self._within(rows, lookup, missing.name, "k")
+            found = matches.rows(looked_up, missing.name)
+            parts.append(self._found.known(looked_up))
+        else:
+            found = matches.rows(rows, "")
+        self._found.note(found, parts, matches.columns)
+        return found
 
     def _matches(self, lookup: Lookup, asking: str) -> KeyMatches | None:
         """How declared keys answer a lookup; None if they do not."""
-        kept, parent = self.local.known(asking), lookup.parent or lookup.table
+        kept, parent = self._found.known(asking), lookup.parent or lookup.table
         own, other = self._changed.get(lookup.table), self._changed.get(parent)
         if not lookup.by or own is None or other is None or kept is None:
             return None
@@ -322,17 +329,14 @@ class SparkRelations:
         self, rows: str, lookup: Lookup, keys: str, key: str, *, nulls: bool = False
     ) -> str:
         """The rows with some keys, or those in the ranges of the keys, if the driver has them."""
-        kept = self.local.known(keys)
+        kept = self._found.known(keys)
         if kept is None or kept.rows is None:
             return rows
         values = kept.rows.data.column(key)
         if nulls and values.null_count:
             return rows
-        at = (rows, lookup.column, keys, key)
-        if at not in self._keyed:
-            self._keyed[at] = self._with_keys(rows, lookup, values)
-        if self._keyed[at]:
-            return self._keyed[at]
+        if found := self._with_keys(rows, lookup, values):
+            return found
         ranges = join_conditions.ranges(quote(lookup.column), kept, key)
         if not ranges:
             return rows
@@ -353,12 +357,7 @@ class SparkRelations:
             return ""
         values = keys.combine_chunks().drop_null()
         asked = Asked(columns, lookup.column, values, self.writer.findable)
-        found = tables_of(self.spark).keyed_rows(read.name, snapshot, asked)
-        if found is None:
-            return ""
-        data = pa.concat_tables([part.rows for part in found])
-        schema = from_arrow_schema(data.schema, prefer_timestamp_ntz=True)
-        return self.local.keep(DriverRows(data, schema)).name
+        return self._found.with_keys(read.name, snapshot, asked)
 
     def suited(self, text: str) -> str:
         """Without broadcast hints where the change is big."""
