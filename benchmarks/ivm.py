@@ -34,7 +34,7 @@ from benchmarks.progress import Progress
 from benchmarks.tpch import data as tpch
 from benchmarks.tpch import queries
 from benchmarks.tpch.changes import BUCKETS, LAST_ORDER, Refresh
-from benchmarks.tpch.figures import Figure, means, show
+from benchmarks.tpch.figures import Figure, means, show, stored_bytes
 from benchmarks.tpch.keys import declared_keys
 from benchmarks.tpch.streams import EPOCHS, Streams
 from benchmarks.tpch.timeline import Say, Timeline
@@ -61,11 +61,13 @@ def main() -> int:
             say(f"the machine is not idle (load {facts['load']}): do not publish this run")
         files = functools.partial(tpch.generate, given.folder.resolve(), given.scale)
         duck = Duck(files()) if given.duckdb else None
-        figures = [
-            figure
-            for tables in _tables(world, files, given, say)
-            for figure in _measure(world, tables, given, say, duck)
-        ]
+        figures: list[Figure] = []
+        facts["bytes"] = {}
+        for tables in _tables(world, files, given, say):
+            base = sum(_bytes(world, f"{tables.schema}.{table}") for table in tpch.TABLES)
+            measured = list(_measure(world, tables, given, say, duck))
+            facts["bytes"][tables.schema] = {"tables": base, "stored": stored_bytes(measured)}
+            figures += measured
         facts["peak_memory_gib"] = report.peak_memory_gib(world.spark)
     finally:
         world.close()
@@ -73,6 +75,9 @@ def main() -> int:
     for kind in given.changes:
         title = f"TPC-H, scale {given.scale:g}, 0.1 % of the orders come and go: {kind}"
         show(console, [figure for figure in figures if figure.changes == kind], title)
+    for schema, sizes in facts["bytes"].items():
+        share = sizes["stored"] / sizes["tables"]
+        console.print(f"{schema}: {sizes['stored']:,} bytes are stored, {share:.0%} of the tables")
     _write(given, figures, facts)
     console.print(f"\n{facts['seconds']} seconds in all; everything measured is in {given.json}")
     return 1 if any(figure.differing for figure in figures) else 0
@@ -132,7 +137,10 @@ def _figures(
     """One query's turn: the view, the epochs, the full refreshes, the comparison."""
     tables.begin()
     keys = declared_keys(tables.schema) if given.keys else ()
+    before = world.engine.queries.views()
     created = world.engine.create_materialized_view(VIEW, sql, state=given.state, keys=keys)
+    states = world.engine.queries.views() - before - {VIEW}
+    stored = {name: _bytes(world, name) for name in sorted(states)}
     figures = []
     for kind in (kind for kind in given.changes if kind in tables.kinds):
         epochs, reports = [], []
@@ -163,16 +171,25 @@ def _figures(
         )
         fulls.append(time.perf_counter() - started)
     rows, differing = _compared(world)
-    at_end = {"fulls": tuple(fulls), "rows": rows, "differing": differing}
+    at_end: dict[str, Any] = {"fulls": tuple(fulls), "rows": rows, "differing": differing}
+    at_end["stored"] = stored
     return [replace(figure, **at_end) for figure in figures]
+
+
+def _bytes(world: World, table: str) -> int:
+    """The size of the data files of a table."""
+    (row,) = world.spark.sql(f"SELECT sum(file_size_in_bytes) FROM {table}.files").collect()
+    return row[0] or 0
 
 
 def _compared(world: World) -> tuple[int, int]:
     """The rows of the view, and those of it or of the filled table that the other one lacks."""
+    names = ", ".join(world.spark.table(FULL).columns)
+    view, full = (f"SELECT {names} FROM {table}" for table in (VIEW, FULL))
     (counted,) = world.spark.sql(
         f"SELECT (SELECT count(*) FROM {VIEW}), "
-        f"(SELECT count(*) FROM (SELECT * FROM {VIEW} EXCEPT ALL SELECT * FROM {FULL})) + "
-        f"(SELECT count(*) FROM (SELECT * FROM {FULL} EXCEPT ALL SELECT * FROM {VIEW}))"
+        f"(SELECT count(*) FROM ({view} EXCEPT ALL {full})) + "
+        f"(SELECT count(*) FROM ({full} EXCEPT ALL {view}))"
     ).collect()
     return counted[0], counted[1]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.table import Table
@@ -14,8 +14,10 @@ from rich.table import Table
 class Figure:
     """One query and kind of changes.
 
-    Seconds of every round; the first epoch is a warm-up and not in `epoch`. `jobs` are the Spark jobs of a median epoch as its report counts them, `differing` the rows
-    where the view is not its query in the end, `changed` those that the last epoch wrote.
+    Seconds of every round; the first epoch is a warm-up and not in `epoch`. `jobs` are the Spark
+    jobs of a median epoch as its report counts them, `changed` the rows that the last one wrote,
+    `differing` the rows where the view is not its query in the end, `stored` the state tables that
+    the view reads, with the bytes of their files.
     """
 
     query: str
@@ -30,6 +32,7 @@ class Figure:
     rows: int = 0
     differing: int = 0
     duckdb: float | None = None
+    stored: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def epoch(self) -> float:
@@ -42,6 +45,14 @@ class Figure:
     @property
     def ratio(self) -> float:
         return self.full / self.epoch
+
+
+def stored_bytes(figures: Iterable[Figure]) -> int:
+    """Of all state tables, each of which counts once however many queries read it."""
+    states: dict[str, int] = {}
+    for figure in figures:
+        states |= figure.stored
+    return sum(states.values())
 
 
 def geometric_mean(figures: Iterable[Figure]) -> float | None:

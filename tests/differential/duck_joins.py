@@ -34,6 +34,20 @@ def join(word: str) -> Operator:
     return made
 
 
+def either(q: Queries, depth: int) -> Rel:
+    """An OR of two or three conditions, which mostly have an equality in common."""
+    a, b = q.children(2, depth)
+    cols = (*a.cols, *b.cols)
+    equal = equality(q.random, a.cols, b.cols)
+    sides = [f"({equal} AND {predicate(q.random, cols)})" for _ in range(2) if equal]
+    if not equal or q.random.random() < 0.4:
+        sides.append(f"({predicate(q.random, cols)})")
+    q.random.shuffle(sides)
+    word = q.random.choice(("JOIN", "LEFT JOIN"))
+    text = f"FROM {a.sql} {word} {b.sql} ON {' OR '.join(sides)}"
+    return q.select([*q.pick(a.cols, 2), *q.pick(b.cols, 2)], text)
+
+
 def cross(q: Queries, depth: int) -> Rel:
     a, b = q.children(2, depth)
     cols = (*a.cols, *b.cols)

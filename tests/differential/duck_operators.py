@@ -38,6 +38,7 @@ OPERATORS: dict[str, Operator] = {
     "dedup": lambda q, depth: one.top(q, depth, 1),
     "join": several.join("JOIN"),
     "cross join": several.cross,
+    "or join": several.either,
     "n-way join": several.many,
     "self join": several.self,
     "using": several.using,

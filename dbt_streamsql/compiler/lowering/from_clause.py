@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from dbt_streamsql.compiler.binding.scalar import conjuncts
+from dbt_streamsql.compiler.binding.scalar import conjuncts, filters
 from dbt_streamsql.compiler.codegen.equal_columns import EQUALITIES
 from dbt_streamsql.compiler.lowering.select_block import Block, fresh
 from dbt_streamsql.compiler.lowering.view import refuse_incomparable
@@ -141,7 +141,7 @@ def _join(builder: Builder, block: Block, join: exp.Join) -> None:
     if isinstance(join.this, exp.Lateral):
         _lateral(builder, block, join, how)
         return
-    on = conjuncts(join.args.get("on"))
+    on = filters(join.args.get("on"))
     alone = _bracketed(join.this) is None and not join.this.args.get("joins")
     if how == "inner" and alone:
         _read(builder, block, join.this)
