@@ -84,9 +84,9 @@ class Tuning:
     limit in a state table, before it is weighed against what that saves (`state: auto`); 0: all
     are stored, -1: none are."""
 
-    decoded_bytes: int = 512 << 20
-    """Bytes, not compressed, up to which the process decodes the change of a big table by itself;
-    0: Spark reads all changes."""
+    decoded_bytes: int = 8 << 30
+    """Bytes, not compressed, up to which the process decodes the change of a big table, or the
+    columns in which rows are looked up, by itself; 0: Spark reads them all."""
 
     single_rows: int = 20_000
     """Changed rows up to which one task reads them."""

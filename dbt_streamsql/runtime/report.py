@@ -20,7 +20,8 @@ class TableReport:
     when it is unchanged, else what happened to the rows (metadata-only, append a column,
     compatible state, shadow rebuild), and `reason` says why. Rows count an updated row as one
     deleted and one inserted. `jobs` are Spark jobs, `bytes_read` what they read of files (-1: not
-    known). `strategy` is how: fold, replace or rows from changes, compare when the query was
+    known), `reads` how often rows of each input were read: for its change, and to look rows up.
+    `strategy` is how: fold, replace or rows from changes, compare when the query was
     recomputed and compared, full. `rows_read` are the changed rows of the inputs. The estimates
     are seconds of each way (None: it was not considered, or nothing is known of it),
     `last_full` those that the newest refresh in full took. `started_at` is when the job began
@@ -40,6 +41,7 @@ class TableReport:
     strategy: str = ""
     rows_read: int = 0
     bytes_read: int = 0
+    reads: Mapping[str, int] = field(default_factory=dict)
     estimated_incremental: float | None = None
     estimated_compare: float | None = None
     estimated_full: float | None = None
@@ -54,6 +56,7 @@ _SHOWN = frozenset(
         "strategy",
         "rows_read",
         "bytes_read",
+        "reads",
         "estimated_incremental",
         "estimated_compare",
         "estimated_full",

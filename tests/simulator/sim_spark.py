@@ -16,7 +16,7 @@ from dbt_streamsql.quoting import TableName
 from tests.oracle.zset import ZSet, add
 from tests.simulator.sim_lake import KINDS, MAIN, Lake, LakeError, difference, forward, query
 from tests.simulator.sim_process import Process
-from tests.support.product import Metadata
+from tests.support.product import Metadata, Usage
 
 _NAME = r"((?:`[^`]+`\.?){3})"
 _BRANCH = re.compile(
@@ -368,8 +368,8 @@ class JobCount:
     """One job a view."""
 
     @staticmethod
-    def stop() -> tuple[int, int]:
-        return 1, 0
+    def stop() -> Usage:
+        return Usage(1, 0, {})
 
 
 class Sessions:

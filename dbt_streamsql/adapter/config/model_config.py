@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +65,7 @@ class ViewResponse(AdapterResponse):
     strategy: str = ""
     rows_read: int = 0
     bytes_read: int = 0
+    reads: Mapping[str, int] = field(default_factory=dict)
     estimated_incremental: float | None = None
     estimated_compare: float | None = None
     estimated_full: float | None = None
@@ -89,6 +90,7 @@ def response_of(report: TableReport) -> ViewResponse:
         strategy=report.strategy,
         rows_read=report.rows_read,
         bytes_read=report.bytes_read,
+        reads=dict(report.reads),
         estimated_incremental=report.estimated_incremental,
         estimated_compare=report.estimated_compare,
         estimated_full=report.estimated_full,

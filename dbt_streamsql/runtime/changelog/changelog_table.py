@@ -96,8 +96,8 @@ def stage(epoch: EpochState, job: Job, version: TableVersion) -> TableVersion | 
             staged = _Table(epoch, job, version, spark, local).stage()
         finally:
             local.close()
-            jobs, _ = counter.stop()
-    return staged and replace(staged, jobs=jobs, seconds=clock.monotonic() - started)
+            usage = counter.stop()
+    return staged and replace(staged, jobs=usage.jobs, seconds=clock.monotonic() - started)
 
 
 def drop_of(warehouse: Warehouse, fence: Fence, view: str) -> None:

@@ -79,11 +79,11 @@ class StreamIngest:
             try:
                 version, *others = self._run(spark, held)
             finally:
-                jobs, read = counter.stop()
+                usage = counter.stop()
         seconds = clock.monotonic() - started
-        version = replace(version, jobs=jobs, started_at=at, seconds=seconds)
+        version = replace(version, jobs=usage.jobs, started_at=at, seconds=seconds)
         if version.mode != NOOP:
-            version = replace(version, stats={**version.stats, "bytes_read": read})
+            version = replace(version, stats={**version.stats, "bytes_read": usage.bytes})
         return [version, *(replace(other, jobs=0, started_at=at) for other in others)]
 
     def _run(self, spark: SparkSession, held: ExitStack) -> list[TableVersion]:

@@ -50,6 +50,7 @@ from dbt_streamsql.runtime.refresh.input_changes import readings
 from dbt_streamsql.runtime.refresh.spark_program import RunsPrograms
 from dbt_streamsql.runtime.spark import native
 from dbt_streamsql.runtime.spark.scratch import Scratch
+from dbt_streamsql.runtime.spark.session_pool import Usage
 from dbt_streamsql.runtime.write import staging_branch
 from dbt_streamsql.runtime.write.stager import Stager, loaded
 from dbt_streamsql.runtime.write.write_result import Mismatch, Outcome
@@ -95,12 +96,12 @@ class RefreshTask:
                     raise
                 raise told from error
             finally:
-                jobs, read = counter.stop()
+                usage = counter.stop()
         seconds = clock.monotonic() - started
-        version = replace(version, jobs=jobs, started_at=at, seconds=seconds)
+        version = replace(version, jobs=usage.jobs, started_at=at, seconds=seconds)
         # A change without effect took time too.
-        if version.mode != NOOP or jobs:
-            version = replace(version, stats=refresh.stats(version, read))
+        if version.mode != NOOP or usage.jobs:
+            version = replace(version, stats=refresh.stats(version, usage))
         elif version.inputs != refresh.seen and key_moment.is_one(self.epoch, self.job):
             # The process read changes that came to nothing.
             version = replace(version, stats={**version.stats, ONE_MOMENT: True})
@@ -206,11 +207,12 @@ class ViewRefresh:
         """The earlier version that the table is rolled back to in this epoch, if it is."""
         return self.epoch.start(self.job.table)
 
-    def stats(self, version: TableVersion, read: int) -> dict[str, Any]:
-        """The statistics to record for a run that read `read` bytes."""
+    def stats(self, version: TableVersion, usage: Usage) -> dict[str, Any]:
+        """The statistics to record for a run."""
         stats: dict[str, Any] = {
             **self.choice.learn(version),
-            "bytes_read": read,
+            "bytes_read": usage.bytes,
+            "reads": usage.reads(self.plan.tables),
             "plan": self.plan.fingerprint,
             **self.expiry.stats(version, self.previous),
         }

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
@@ -13,6 +15,7 @@ from dbt_streamsql.runtime.spark.session import new_session
 from dbt_streamsql.runtime.spark.timeout import limited
 from dbt_streamsql.storage.conf import own_settings
 from dbt_streamsql.storage.iceberg.gateway_work import jobs_of
+from dbt_streamsql.storage.iceberg.table_reads import TableReads
 from dbt_streamsql.storage.java import is_connect, reopen_catalogs, settings_digest
 
 
@@ -79,8 +82,27 @@ class SessionPool:
                 reopen_catalogs(session)
 
 
+@dataclass(frozen=True)
+class Usage:
+    """Spark jobs, and bytes of input that their stages report (-1, -1: not known); and how often
+    rows of each table were read, by a scan of Spark or by this process."""
+
+    jobs: int
+    bytes: int
+    scans: Mapping[str, int]
+
+    def reads(self, tables: Iterable[str]) -> dict[str, int]:
+        """Of those of some tables that were read at all; a scan of `t.changes` reads `t`."""
+        found: Counter[str] = Counter()
+        for table in tables:
+            for name, times in self.scans.items():
+                if name == table or name.startswith(f"{table}."):
+                    found[table] += times
+        return dict(found)
+
+
 class JobCount:
-    """Counts the Spark jobs that this thread starts between two points, and what they read."""
+    """Counts the Spark jobs that this thread starts between two points, and what is read."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -88,12 +110,14 @@ class JobCount:
         self._group = f"streamsql-{uuid.uuid4().hex}"
         if self._context is not None:
             self._context.setJobGroup(self._group, "streamsql")
+        self._files = TableReads()
 
-    def stop(self) -> tuple[int, int]:
-        """Jobs, and bytes of input that their stages report (-1, -1 over Spark Connect)."""
+    def stop(self) -> Usage:
+        """Over Spark Connect nobody counts."""
+        files = self._files.stop()
         if self._context is None:
-            return -1, -1
-        jobs, read = jobs_of(self._spark, self._group)
+            return Usage(-1, -1, {})
+        jobs, read, scans = jobs_of(self._spark, self._group)
         self._context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
         self._context.setLocalProperty("spark.job.description", None)  # type: ignore[arg-type]
-        return jobs, read
+        return Usage(jobs, read, files + Counter(scans))

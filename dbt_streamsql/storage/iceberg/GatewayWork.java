@@ -59,6 +59,9 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.apache.spark.status.api.v1.StageData;
+import org.apache.spark.status.api.v1.StageStatus;
+import org.apache.spark.ui.scope.RDDOperationCluster;
 
 /**
  * What takes many calls of Java, as one call of the gateway that Python reaches it by.
@@ -67,6 +70,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * elements of a generic collection it does not know the type.
  */
 public class GatewayWork {
+
+    private static final String SCAN = "BatchScan ";
 
     private final Map<String, String> rests = new ConcurrentHashMap<String, String>();
 
@@ -234,24 +239,50 @@ public class GatewayWork {
         return piece((String) rests.remove(ticket), length);
     }
 
-    /** How many Spark jobs a group has started, and how many bytes of input their stages read. */
+    /**
+     * How many Spark jobs a group has started, and how many bytes of input their stages read; then
+     * a line for each table that these scanned: how often, and its name.
+     */
     public String jobs(Object context, String group) {
         SparkContext spark = ((JavaSparkContext) context).sc();
         int[] jobs = spark.statusTracker().getJobIdsForGroup(group);
         long bytes = 0;
+        Map<String, Integer> scans = new HashMap<String, Integer>();
         for (int at = 0; at < jobs.length; at++) {
             try {
                 scala.collection.Iterator stages =
                         spark.statusStore().job(jobs[at]).stageIds().iterator();
                 while (stages.hasNext()) {
                     int stage = ((Integer) stages.next()).intValue();
-                    bytes += spark.statusStore().lastStageAttempt(stage).inputBytes();
+                    StageData attempt = spark.statusStore().lastStageAttempt(stage);
+                    bytes += attempt.inputBytes();
+                    if (attempt.status() != StageStatus.SKIPPED) {
+                        count(spark.statusStore().operationGraphForStage(stage).rootCluster(), scans);
+                    }
                 }
             } catch (NoSuchElementException forgotten) {
                 // The store behind Spark's pages forgets old jobs.
             }
         }
-        return jobs.length + " " + bytes;
+        StringBuilder found = new StringBuilder(jobs.length + " " + bytes);
+        for (Iterator<String> it = scans.keySet().iterator(); it.hasNext();) {
+            String table = (String) it.next();
+            found.append("\n").append(scans.get(table)).append(" ").append(table);
+        }
+        return found.toString();
+    }
+
+    /** Count the scans among the operators of a stage. */
+    private static void count(RDDOperationCluster operator, Map<String, Integer> scans) {
+        if (operator.name().startsWith(SCAN)) {
+            String table = operator.name().substring(SCAN.length());
+            Integer known = (Integer) scans.get(table);
+            scans.put(table, Integer.valueOf(known == null ? 1 : known.intValue() + 1));
+        }
+        scala.collection.Iterator inner = operator.childClusters().iterator();
+        while (inner.hasNext()) {
+            count((RDDOperationCluster) inner.next(), scans);
+        }
     }
 
     /** The columns of a table as JSON. */

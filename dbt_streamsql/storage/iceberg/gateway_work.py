@@ -158,11 +158,14 @@ def staged(spark: SparkSession, table: Any, key: str) -> Any:
     return _work(spark).staged(table, key)
 
 
-def jobs_of(spark: SparkSession, group: str) -> tuple[int, int]:
-    """The Spark jobs that a group has started, and the bytes of input that their stages read."""
+def jobs_of(spark: SparkSession, group: str) -> tuple[int, int, dict[str, int]]:
+    """The Spark jobs that a group has started, the bytes of input that their stages read, and how
+    often they scanned each table, by the name that Spark shows."""
     context: Any = spark.sparkContext._jsc
-    jobs, read = str(_work(spark).jobs(context, group)).split()
-    return int(jobs), int(read)
+    told, *scans = str(_work(spark).jobs(context, group)).split("\n")
+    jobs, read = map(int, told.split())
+    found = (scan.partition(" ") for scan in scans)
+    return jobs, read, {table: int(times) for times, _, table in found}
 
 
 def _session(spark: SparkSession) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from dbt_streamsql.storage.iceberg import gateway_work
 from dbt_streamsql.storage.iceberg.arrow_schema import arrow_schema
 from dbt_streamsql.storage.iceberg.gateway_work import ChangedFile
 from dbt_streamsql.storage.iceberg.scans.changes import Change, is_in_files, sequence
-from dbt_streamsql.storage.iceberg.scans.file_rows import names_of
+from dbt_streamsql.storage.iceberg.scans.file_rows import column_file, names_of, taken
 from dbt_streamsql.storage.locations import local_path
 
 if TYPE_CHECKING:
@@ -101,12 +102,9 @@ class _Part:
         return pa.table([*columns, weights], names=[*wanted.names, WEIGHT])
 
     def _column(self, name: str, kind: pa.DataType) -> pa.ChunkedArray:
-        pieces = []
-        with pq.ParquetFile(self.path) as file:
-            for group, positions in self.groups:
-                values = file.read_row_group(group, [name], use_threads=False).column(name)
-                pieces += values.take(pa.array(positions)).cast(kind).chunks
-        return pa.chunked_array(pieces, kind)
+        with column_file(self.path, [name]) as file:
+            pieces = [taken(file, group, name, at, kind) for group, at in self.groups]
+        return pa.chunked_array(chain.from_iterable(each.chunks for each in pieces), kind)
 
 
 def _part(file: ChangedFile, wanted: pa.Schema) -> _Part | None:

@@ -20,7 +20,12 @@ import pyarrow.parquet as pq
 
 from dbt_streamsql.storage.iceberg import gateway_work
 from dbt_streamsql.storage.iceberg.arrow_schema import arrow_schema
-from dbt_streamsql.storage.iceberg.scans.file_rows import FileRows, names_of
+from dbt_streamsql.storage.iceberg.scans.file_rows import (
+    FileRows,
+    column_file,
+    names_of,
+    taken,
+)
 from dbt_streamsql.storage.locations import local_path
 
 if TYPE_CHECKING:
@@ -188,9 +193,11 @@ def _positions(group: _Group, asked: Any) -> Any:
 
 
 def _taken(group: _Group, at: Any, wanted: pa.Schema) -> FileRows:
-    with pq.ParquetFile(group.local, memory_map=True) as file:
-        rows = file.read_row_group(group.number, group.names, use_threads=False).select(
-            group.names
-        )
-    rows = rows.rename_columns(wanted.names).take(pa.array(at)).cast(wanted)
+    # One column after the other: all of them decoded can take a gigabyte.
+    with column_file(group.local, group.names) as file:
+        columns = [
+            taken(file, group.number, name, at, field.type)
+            for name, field in zip(group.names, wanted, strict=True)
+        ]
+    rows = pa.table(columns, schema=wanted)
     return FileRows(group.path, rows, pa.array(at + group.start))

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dbt_streamsql.quoting import TableName
-from dbt_streamsql.storage.iceberg import gateway_work, pointer
+from dbt_streamsql.storage.iceberg import gateway_work, pointer, table_reads
 from dbt_streamsql.storage.iceberg.caching_io import file_io
 from dbt_streamsql.storage.iceberg.commits import row_delta, transaction
 from dbt_streamsql.storage.iceberg.commits.refs import RefUpdate
@@ -27,6 +27,8 @@ from dbt_streamsql.storage.iceberg.scans.changes import Change
 from dbt_streamsql.storage.iceberg.scans.file_rows import FileRows
 from dbt_streamsql.storage.iceberg.scans.planned_files import PlannedFiles
 from dbt_streamsql.storage.java import items, java_class, java_table
+
+Rows = TypeVar("Rows")
 
 
 @dataclass(frozen=True)
@@ -92,17 +94,17 @@ class JvmTables:
     def file_rows(
         self, name: TableName, snapshot: int, columns: Sequence[str], most: int
     ) -> list[FileRows] | None:
-        return file_rows.read(self.spark, name, snapshot, columns, most)
+        return _noted(name, file_rows.read(self.spark, name, snapshot, columns, most))
 
     def changed_rows(
         self, name: TableName, meta: Metadata, change: Change, columns: Sequence[str], most: int
     ) -> pa.Table | None:
-        return changed_rows.read(self.spark, name, meta, change, columns, most)
+        return _noted(name, changed_rows.read(self.spark, name, meta, change, columns, most))
 
     def keyed_rows(
         self, name: TableName, snapshot: int, asked: keyed_rows.Asked
     ) -> list[FileRows] | None:
-        return keyed_rows.read(self.spark, name, snapshot, asked)
+        return _noted(name, keyed_rows.read(self.spark, name, snapshot, asked))
 
     def newer_rows(self) -> PlannedFiles:
         return PlannedFiles(self.spark)
@@ -127,6 +129,12 @@ class JvmTables:
         self, name: TableName, base: str, other: TableName, properties: Mapping[str, str | None]
     ) -> bool:
         return pointer.swap(self.spark, name, base, other, properties)
+
+
+def _noted(name: TableName, rows: Rows | None) -> Rows | None:
+    if rows is not None:
+        table_reads.note(name)
+    return rows
 
 
 @dataclass(frozen=True)
