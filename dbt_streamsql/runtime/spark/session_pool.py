@@ -113,7 +113,7 @@ class JobCount:
         self._files = TableReads()
 
     def stop(self) -> Usage:
-        """Over Spark Connect nobody counts."""
+        """What was counted; nothing over Spark Connect."""
         files = self._files.stop()
         if self._context is None:
             return Usage(-1, -1, {})
