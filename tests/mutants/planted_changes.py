@@ -119,14 +119,21 @@ CHANGES: dict[str, Planted] = {
         "rows, keys = [before.rows, *rows], pa.concat_arrays([before.keys, keys])",
         "keys = pa.concat_arrays([before.keys, keys])",
         "a row that one term asked for is missing for the next one",
-        "after_every_change",
+        "views_equal_their_queries",
     ),
     "found-skips-known": (
         "SparkRelations",
         "parts = [self.local.known(matches.own)]",
         "parts = []",
         "customers of changed orders are not found, only those of the others",
-        "after_every_change",
+        "views_equal_their_queries",
+    ),
+    "asking-the-others": (
+        "SparkRelations",
+        Text("WHERE {lookup.where}"),
+        "WHERE NOT {lookup.where}",
+        "of the rows that ask, those are left out that meet the conditions",
+        "views_equal_their_queries",
     ),
     "near-drops-nulls": (
         "Writer",

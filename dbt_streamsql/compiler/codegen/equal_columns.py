@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
 
 from dbt_streamsql.plan.algebra.catalog import TableInfo
 from dbt_streamsql.plan.algebra.expression import Ref, escape, fill
@@ -56,16 +55,9 @@ def equal_columns(node: Select, start: str, tables: Mapping[str, TableInfo]) -> 
     return {alias: tuple(pairs) for alias, pairs in found.items()}
 
 
-class Through(NamedTuple):
-    """The pairs of an input with another one, `alias`, whose rows are looked up already."""
-
-    alias: str = ""
-    pairs: Pairs = ()
-
-
-def pairs_through(node: Select, alias: str, found: Collection[str]) -> Through:
-    """The pairs of an input with the first of others, `found`, if a condition makes a column of
-    both equal.
+def pairs_through(node: Select, alias: str, found: Iterable[str]) -> tuple[str, Pairs]:
+    """The first of other inputs, `found`, with which a condition makes a column of an input equal,
+    and the pairs of both ('' and none: there is no such input).
 
     An order that a changed line belongs to says which customer is needed, although no line names a
     customer.
@@ -81,8 +73,8 @@ def pairs_through(node: Select, alias: str, found: Collection[str]) -> Through:
                 if own[0] == alias
             ]
             if pairs:
-                return Through(other, tuple(pairs))
-    return Through()
+                return other, tuple(pairs)
+    return "", ()
 
 
 def own_condition(node: Select, alias: str) -> str:

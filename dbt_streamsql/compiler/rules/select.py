@@ -224,18 +224,18 @@ def _sides(
     that are asked for, by the change or by rows that were looked up before; costly nodes only for
     rows that the change joins."""
     equal = equal_columns(node, start.alias, emitter.tables)
-    own = {child.alias: own_condition(node, child.alias) for child in node.inputs}
+    condition = {child.alias: own_condition(node, child.alias) for child in node.inputs}
     sides: dict[str, str] = {}
     found: dict[str, str] = {}
     for child in order:
         pairs, is_after = equal.get(child.alias, ()), child.alias in after
         if isinstance(child.node, Scan):
-            asking = [Asking(frame, pairs, own[start.alias])]
+            asking = [Asking(frame, pairs, condition[start.alias])]
             # Of an input with a condition of its own, few rows ask for others.
-            few = {at: name for at, name in found.items() if own[at]}
-            through = pairs_through(node, child.alias, few if pairs else found)
-            if through.pairs:
-                asking.insert(0, Asking(found[through.alias], through.pairs, own[through.alias]))
+            few = {alias: rows for alias, rows in found.items() if condition[alias]}
+            by, through = pairs_through(node, child.alias, few if pairs else found)
+            if through:
+                asking.insert(0, Asking(found[by], through, condition[by]))
             rows = emitter.state(child.node, "after" if is_after else "before", *asking)
             if looked_up := emitter.looked_up(rows):
                 found[child.alias] = looked_up
