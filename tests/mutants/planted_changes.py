@@ -126,7 +126,7 @@ CHANGES: dict[str, Planted] = {
         "parts = [self.local.known(matches.own)]",
         "parts = []",
         "customers of changed orders are not found, only those of the others",
-        "views_equal_their_queries",
+        "once_to_look",
     ),
     "asking-the-others": (
         "SparkRelations",
