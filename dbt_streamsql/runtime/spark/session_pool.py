@@ -93,12 +93,8 @@ class Usage:
 
     def reads(self, tables: Iterable[str]) -> dict[str, int]:
         """Of those of some tables that were read at all; a scan of `t.changes` reads `t`."""
-        found: Counter[str] = Counter()
-        for table in tables:
-            for name, times in self.scans.items():
-                if name == table or name.startswith(f"{table}."):
-                    found[table] += times
-        return dict(found)
+        own = {t: self.scans.get(t, 0) + self.scans.get(f"{t}.changes", 0) for t in tables}
+        return {table: times for table, times in own.items() if times}
 
 
 class JobCount:
