@@ -23,7 +23,6 @@ from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.core.epoch_state import EpochState, unchanged
 from dbt_streamsql.runtime.core.event_time import Progress, Split
 from dbt_streamsql.runtime.core.failpoints import failpoint
-from dbt_streamsql.runtime.ingest import upserts
 from dbt_streamsql.runtime.ingest.stream_definition import (
     EARLY,
     LOST,
@@ -36,7 +35,7 @@ from dbt_streamsql.runtime.ingest.stream_definition import (
 )
 from dbt_streamsql.runtime.ingest.stream_reader import StreamReading
 from dbt_streamsql.runtime.ingest.unsent_values import Carry, Settled, Stored
-from dbt_streamsql.runtime.ingest.upserts import Upsert
+from dbt_streamsql.runtime.ingest.upserts import Target, Upsert
 from dbt_streamsql.runtime.refresh.full_query import Rewrite
 from dbt_streamsql.runtime.spark.join_conditions import same
 from dbt_streamsql.runtime.spark.scratch import Scratch
@@ -156,7 +155,8 @@ class StreamIngest:
             select, kept = split.ripe, now.kept()
         stager = Stager(self.epoch, self.job, {}, position, kept)
         if self.stream.key:
-            found = Upsert(self.stream, self.plan, local, select, few, self._carry(few))
+            most = max(0, self.epoch.warehouse.tuning.driver_rows)
+            found = Upsert(self.stream, self.plan, local, select, most, few, self._carry(few))
             staged = self._upsert(spark, stager, found, previous, meta)
             settled = found.settled
         elif previous is None:
@@ -296,25 +296,26 @@ class StreamIngest:
         readers = self.epoch.readers(self.job.table)
         if self.stream.whole and self.drift:
             return [self._build(spark, stager, found.rows(), meta)]
+        table = Target.of(spark, found.local, stager, meta, feed=readers)
         if self.stream.whole:
             winners = found.whole()
-            parts = [(stager, meta, winners.rows, readers)]
+            parts = [(table, winners.rows)]
         else:
             deletes = beside(self.job, TOMBSTONES)
             graves = self.reading.meta(deletes.table)
             assert graves is not None
+            at = Stager(self.epoch, deletes, {})
+            buried = Target.of(spark, found.local, at, graves, feed=False)
             winners = found.winners(
                 Stored(
                     inputs.version(self.name, meta.current),
                     inputs.version(TableName.parse(deletes.table), graves.current),
                     self._lost_before(found),
                     frozenset(spark.table(self.name.sql).columns) if found.carry else frozenset(),
-                )
+                ),
+                (table.writer, buried.writer),
             )
-            parts = [
-                (stager, meta, winners.rows, readers),
-                (Stager(self.epoch, deletes, {}), graves, winners.deleted, False),
-            ]
+            parts = [(table, winners.rows), (buried, winners.deleted)]
         staged = []
         if self.drift and not self.stream.whole:
             but = f"LEFT ANTI JOIN {winners.keys} k ON {same(self.stream.key, 's', 'k')}"
@@ -322,11 +323,11 @@ class StreamIngest:
                 self._restored(spark, stager, f"SELECT * FROM {winners.rows}", meta, but)
             )
             del parts[0]
-        for of, known, new, feed in parts:
-            version = upserts.write(spark, found.local, of, known, new, winners, feed=feed)
+        for target, new in parts:
+            version = target.write(new, winners)
             if version is not None:
                 staged.append(version)
-            elif of is stager:
+            elif target is table:
                 # The records were read, but change nothing.
                 staged.append(replace(unchanged(previous, {}), barrier=self.epoch.barrier()))
         return staged

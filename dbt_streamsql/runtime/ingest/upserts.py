@@ -11,8 +11,11 @@ A stream that is read as a whole at every barrier has no sequences: the table ho
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -36,13 +39,19 @@ from dbt_streamsql.runtime.ingest.unsent_values import Carry, Settled, Stored
 from dbt_streamsql.runtime.spark.join_conditions import match, same
 from dbt_streamsql.runtime.spark.scratch import Scratch, TempRelation
 from dbt_streamsql.runtime.spark.shared_relations import DriverRows
+from dbt_streamsql.runtime.write import held_rows
 from dbt_streamsql.runtime.write.stager import Stager
 from dbt_streamsql.runtime.write.writer import Writer
+from dbt_streamsql.storage.arrow_rows import is_exact
 from dbt_streamsql.storage.iceberg import staging
 from dbt_streamsql.storage.iceberg.commits import row_delta
 from dbt_streamsql.storage.iceberg.metadata import Metadata
+from dbt_streamsql.storage.iceberg.scans.file_rows import numbers
+from dbt_streamsql.storage.locations import local_path
 
-_NUMBER = f"{HIDDEN_PREFIX}number"
+_NUMBER, _STAYS = (f"{HIDDEN_PREFIX}{name}" for name in ("number", "stays"))
+_NOT_HASHED = re.compile(r"\b(map<|variant)", re.IGNORECASE)
+"""In the type of a column for which Spark computes no hash."""
 _BAD = f"{BAD}a record "
 _BAD_KEY = f"{_BAD}has NULL in its key or sequence: "
 _CLEARS_ONE = f"{_BAD}truncates but has a key: "
@@ -64,12 +73,14 @@ class Winners:
 
 @dataclass
 class Upsert:
-    """The records of one barrier, as `select` returns them; `few`: the driver can hold them."""
+    """The records of one barrier, as `select` returns them. The driver can hold `most`, and all of
+    them where they are known to be `few`."""
 
     stream: Stream
     plan: CompiledPlan
     local: Scratch
     select: str
+    most: int
     few: bool = False
     carry: Carry | None = None
     settled: Settled | None = field(default=None, init=False)
@@ -81,7 +92,20 @@ class Upsert:
 
     def deleted(self) -> str:
         """A query of the keys that are deleted in a new table."""
-        return f"SELECT {self._graves} FROM {self._first()} WHERE {GONE}"
+        if self.carry is not None:
+            return f"SELECT {self._graves} FROM {self._first()} WHERE {GONE}"
+        # Most first readings delete nothing, or little: only keys with a delete are looked at.
+        names = ", ".join(f"q.{quote(name)}" for name in self.stream.key)
+        records = f"({extended(self.stream, self.select)})"
+        return (
+            f"SELECT {self._graves} FROM (SELECT {names}, max(q.{SEQUENCE}) AS {SEQUENCE}, "
+            f"max(CASE WHEN NOT {GONE} THEN q.{SEQUENCE} END) AS {_STAYS}, "
+            f"bool_or({CLEARS}) AS {CLEARED} FROM {records} q "
+            f"LEFT SEMI JOIN (SELECT {names} FROM {records} q WHERE {GONE}) d "
+            f"ON {same(self.stream.key, 'q', 'd')} GROUP BY {names}) r "
+            f"WHERE coalesce({_STAYS} < {SEQUENCE}, true) "
+            f"AND {self._after_clearing('r', f'{records} WHERE {CLEARS}')}"
+        )
 
     def _first(self) -> str:
         """The newest records when nothing is stored: SQL that may follow FROM."""
@@ -105,15 +129,59 @@ class Upsert:
         self.settled = carry.settled(self.local, newest, clearing, stored)
         return self.settled.newest
 
-    def winners(self, stored: Stored) -> Winners:
-        """The records that are newer than those in the table and its side tables."""
-        key, rows, graves = self.stream.key, stored.rows, stored.graves
-        names = ", ".join(quote(name) for name in key)
-        if self.carry is None:
-            newest = self.local.collect(f"SELECT * FROM {self._newest()}", small=self.few)
-        else:
+    def winners(self, stored: Stored, tables: Sequence[Writer]) -> Winners:
+        """The records that are newer than those in the table and its side tables; `tables` write
+        the table and the one of deleted keys."""
+        newest = self._newest_kept(stored)
+        won = self._won_here(newest.rows, tables) if newest.rows is not None else None
+        if won is None:
+            won = self._won(newest, stored)
+        small = won.rows is not None
+        stays, goes, keys = self._parted(won)
+        if self.stream.truncate_when and self._clear(won.name):
+            names = ", ".join(quote(name) for name in self.stream.key)
+            older = f"WHERE {SEQUENCE} < (SELECT max({SEQUENCE}) FROM {won.name} WHERE {CLEARS})"
+            cleared = "".join(
+                f" UNION SELECT {names} FROM {of} {older}" for of in (stored.rows, stored.graves)
+            )
+            keys = f"(SELECT {names} FROM {won.name}{cleared})"
+            small = False
+        return Winners(stays, goes, keys, self.stream.key, small=small)
+
+    def _newest_kept(self, stored: Stored) -> TempRelation:
+        if self.carry is not None:
             newest = self._settle(self.carry, stored)
             self.few = self.settled is not None and self.settled.few
+            return newest
+        few = 0 if self.few else self.most
+        newest = self.local.collect(f"SELECT * FROM {self._newest()}", small=self.few, few=few)
+        self.few = self.few or newest.rows is not None
+        return newest
+
+    def _won_here(self, newest: DriverRows, tables: Sequence[Writer]) -> TempRelation | None:
+        """The newest records that are newer than the stored ones, by the process; None where Spark
+        has to find them."""
+        kind = newest.schema[SEQUENCE].dataType.simpleString()
+        if self.stream.truncate_when or not is_exact(kind):
+            return None
+        older = [pa.array([], pa.int64())]
+        for table in tables:
+            near = table.find(self.stream.key, newest.data)
+            if near is None:
+                return None
+            met = held_rows.met(near, newest.data, self.stream.key)
+            ours, theirs = newest.data.take(met.asked), near.rows.take(met.stored)
+            stored = theirs.column(SEQUENCE)
+            newer = pc.greater(ours.column(SEQUENCE).cast(stored.type), stored)
+            known = pc.invert(pc.fill_null(newer, fill_value=True))
+            older.append(met.asked.filter(known.combine_chunks()))
+        wins = pc.invert(pc.is_in(numbers(newest.data.num_rows), pa.concat_arrays(older)))
+        return self.local.keep(DriverRows(newest.data.filter(wins), newest.schema))
+
+    def _won(self, newest: TempRelation, stored: Stored) -> TempRelation:
+        """The same, by Spark."""
+        key, rows, graves = self.stream.key, stored.rows, stored.graves
+        names = ", ".join(quote(name) for name in key)
         condition, literals = match(newest, key)
         # Only the stored rows of those keys are joined: a few records do not shuffle the table.
         there = " UNION ALL ".join(
@@ -121,7 +189,7 @@ class Upsert:
             f"LEFT SEMI JOIN {newest.name} s ON {condition}"
             for of in (rows, graves)
         )
-        won = self.local.collect(
+        return self.local.collect(
             f"SELECT {broadcast('o', self.few)} l.* FROM {newest.name} l "
             f"LEFT ANTI JOIN ({there}) o "
             f"ON {same(key, 'l', 'o')} AND NOT l.{SEQUENCE} > o.{SEQUENCE} "
@@ -129,14 +197,6 @@ class Upsert:
             small=self.few,
             literals=literals,
         )
-        small = won.rows is not None
-        stays, goes, keys = self._parted(won)
-        if self.stream.truncate_when and self._clear(won.name):
-            older = f"WHERE {SEQUENCE} < (SELECT max({SEQUENCE}) FROM {won.name} WHERE {CLEARS})"
-            cleared = "".join(f" UNION SELECT {names} FROM {of} {older}" for of in (rows, graves))
-            keys = f"(SELECT {names} FROM {won.name}{cleared})"
-            small = False
-        return Winners(stays, goes, keys, key, small=small)
 
     def _parted(self, won: TempRelation) -> tuple[str, str, str]:
         """The rows to be stored, the keys that are deleted, and the keys of both."""
@@ -191,7 +251,7 @@ class Upsert:
         else:
             number = (
                 f"row_number() OVER (PARTITION BY {keys} ORDER BY "
-                f"q.{SEQUENCE} DESC, {GONE}, to_json(struct(q.*)))"
+                f"q.{SEQUENCE} DESC, {GONE}, {self._some_order})"
             )
             since = f"({extended(self.stream, self.select)}) WHERE {CLEARS}"
             chosen = f"{_NUMBER} = 1 AND {self._after_clearing('r', since)}"
@@ -200,6 +260,14 @@ class Upsert:
             f"FROM ({extended(self.stream, self.select)}) q WHERE {self._placed}) r "
             f"WHERE {chosen})"
         )
+
+    @property
+    def _some_order(self) -> str:
+        """Numbers records of equal sequences. A text of each record would take longer to make, and
+        to sort, than everything else."""
+        if any(_NOT_HASHED.search(column.type) for column in self.plan.columns):
+            return "to_json(struct(q.*))"
+        return "xxhash64(q.*)"
 
     @property
     def _placed(self) -> str:
@@ -225,56 +293,58 @@ def _or_fail(condition: str, message: str, record: str = "q.*") -> str:
     return or_fail(condition, f"concat('{message}', to_json(struct({record})))")
 
 
-def write(
-    spark: SparkSession,
-    local: Scratch,
-    stager: Stager,
-    meta: Metadata,
-    rows: str,
-    winners: Winners,
-    *,
-    feed: bool,
-) -> TableVersion | None:
-    """Replace the rows under the keys of newer records with `rows`, on a branch; returns its
-    record, None when nothing changes."""
-    assert meta.current is not None
-    live = meta.live_rows(meta.current)
-    if not live and winners.small and not local.kept(rows, small=True).count:
-        return None
-    name, barrier, origin = (
-        TableName.parse(stager.job.table),
-        stager.epoch.barrier(),
-        stager.origin(),
-    )
-    branch = staging.branch_name(barrier)
-    visible = tuple(column["name"] for column in stager.job.columns)
-    hidden = tuple(name for name in definition_of(stager.job).hidden if name not in visible)
-    writer = Writer(
-        spark,
-        local,
-        name,
-        origin,
-        branch,
-        meta.current,
-        live,
-        (*visible, *hidden),
-        visible,
-        feed,
-        row_delta.supported(spark, meta),
-        winners.small,
-        stager.epoch.ages(stager.job.table),
-        stager.epoch.warehouse.tuning,
-        {column["name"]: column["type"] for column in stager.job.columns},
-    )
-    with staging.stamped(spark, origin):
-        outcome = writer.replace(rows, winners.keys, winners.key, single=bool(winners.key))
-    if not outcome.changed:
-        return None
-    stager.write_feed(spark, outcome, meta, visible)
-    return stager.branched(
-        spark,
-        branch,
-        mode="incremental" if outcome.deleted else "append",
-        rows_inserted=outcome.inserted,
-        rows_deleted=outcome.deleted,
-    )
+@dataclass(frozen=True)
+class Target:
+    """A table that records replace rows of; `meta` is that of its last version."""
+
+    stager: Stager
+    meta: Metadata
+    writer: Writer
+
+    @classmethod
+    def of(
+        cls, spark: SparkSession, local: Scratch, stager: Stager, meta: Metadata, *, feed: bool
+    ) -> Target:
+        assert meta.current is not None
+        known = definition_of(stager.job)
+        types = {column["name"]: column["type"] for column in stager.job.columns}
+        hidden = tuple(name for name in known.hidden if name not in types)
+        writer = Writer(
+            spark,
+            local,
+            TableName.parse(stager.job.table),
+            stager.origin(),
+            staging.branch_name(stager.epoch.barrier()),
+            meta.current,
+            meta.live_rows(meta.current),
+            (*types, *hidden),
+            tuple(types),
+            feed,
+            row_delta.supported(spark, meta),
+            aged=stager.epoch.ages(stager.job.table),
+            tuning=stager.epoch.warehouse.tuning,
+            types=types,
+            at_hand=local_path(meta.location) is not None,
+        )
+        return cls(stager, meta, writer)
+
+    def write(self, rows: str, winners: Winners) -> TableVersion | None:
+        """Replace the rows under the keys of newer records with `rows`, on a branch; returns its
+        record, None when nothing changes."""
+        writer = self.writer
+        writer.small = winners.small
+        kept = writer.local.kept
+        if not writer.live and winners.small and not kept(rows, small=True).count:
+            return None
+        with staging.stamped(writer.spark, writer.origin):
+            outcome = writer.replace(rows, winners.keys, winners.key, single=bool(winners.key))
+        if not outcome.changed:
+            return None
+        self.stager.write_feed(writer.spark, outcome, self.meta, writer.visible)
+        return self.stager.branched(
+            writer.spark,
+            writer.branch,
+            mode="incremental" if outcome.deleted else "append",
+            rows_inserted=outcome.inserted,
+            rows_deleted=outcome.deleted,
+        )

@@ -60,7 +60,7 @@ class Writer:
     rewritten, since a view derives their age from their commits; `types` are the column types by
     name; `most` are the signed rows above which rewriting all rows is cheaper (0: it never is).
     `known` are the rows of views that the process has, read by the schema `schema_id`; `at_hand`
-    says that it can read the table's files.
+    says that it can read the table's files. `found` are the stored rows that `find` has found.
     """
 
     spark: SparkSession
@@ -82,7 +82,8 @@ class Writer:
     known: KnownRows | None = None
     schema_id: int = 0
     at_hand: bool = False
-    _open: bool = False
+    found: StoredRows | None = field(default=None, init=False)
+    _open: bool = field(default=False, init=False)
 
     def _typed(self, names: Iterable[str]) -> list[Column]:
         """Columns with their types."""
@@ -146,9 +147,16 @@ class Writer:
         """How much is read to find rows by their keys."""
         return Limit(self.tuning.decoded_bytes, self.tuning.broadcast_rows)
 
+    def find(self, names: Sequence[str], asked: pa.Table) -> StoredRows | None:
+        """The rows `near` to these, of which some will be replaced: they are not read again."""
+        self.found = self.near(names, asked)
+        return self.found
+
     def near(self, names: Sequence[str], asked: pa.Table) -> StoredRows | None:
         """At least the stored rows that equal a row of `asked` in these columns, from the files
         that have them; None where Spark has to find them."""
+        if self.found is not None:
+            return self.found
         if not self.at_hand or not held_rows.agree(names, self.types):
             return None
         for name in names:
