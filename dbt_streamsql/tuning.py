@@ -84,6 +84,10 @@ class Tuning:
     limit in a state table, before it is weighed against what that saves (`state: auto`); 0: all
     are stored, -1: none are."""
 
+    decided_again: int = 16
+    """Barriers from one decision of `state: auto` about a view to the next; 0: it is decided when
+    the view is built."""
+
     asking_rows: int = 10_000
     """Rows that ask for others, from which on those are found first that their own conditions
     leave, if the others are in a table of five times `big_rows`."""

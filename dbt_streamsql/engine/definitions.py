@@ -4,7 +4,7 @@ again only when some of that has changed."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from hashlib import sha256
 from typing import Any
@@ -74,21 +74,27 @@ class Definitions:
         *,
         state_ttl: StateTtl | None = None,
         anew: bool = False,
+        again: bool = False,
         place: PlaceParts = nowhere,
     ) -> tuple[Job, CompiledPlan, Redefinition | None]:
         """The definition of a view, its plan (that of `current`, if still valid), and what happens
         to its rows if the definition is not that of `current`; `anew`: they are recomputed in any
         case.
 
-        `stored` are its options, `place` says where parts of its query are stored.
+        `stored` are its options, `place` says where parts of its query are stored; `again`:
+        otherwise than `current` has them.
         Errors: those of `compile_view`.
         """
         stored = replace(stored, state_ttl=as_data(state_ttl))
         keys = stored.keys
         before = tree_of(current) if current is not None else None
-        known = self.known(current, sql, refresh_mode, state_ttl, stored.state, keys, anew=anew)
+        known = None
+        if not again:
+            options = (sql, refresh_mode, state_ttl, stored.state, keys)
+            known = self.known(current, *options, anew=anew)
         if current is not None and known is not None:
-            stored = replace(stored, hidden=definition_of(current).hidden)
+            ours = definition_of(current)
+            stored = replace(stored, hidden=ours.hidden, declined=ours.declined)
             unique_id = unique_id or current.unique_id
             return replace(current, unique_id=unique_id, config=stored.as_config()), known, None
         plan = compile_view(
@@ -263,13 +269,16 @@ class Definitions:
         self,
         job: Job,
         connections: Mapping[str, Mapping[str, str]],
-        stored_parts: Callable[[Job], PlaceParts],
+        place: PlaceParts,
+        declined: tuple[str, ...] | None = None,
     ) -> tuple[Job, CompiledPlan, Redefinition | None]:
-        """The definition to run now, in the form that `define` returns."""
+        """The definition to run now, in the form that `define` returns. `place` says where parts
+        of its query are stored: where they were, or, with `declined`, in other places; those parts
+        are not stored by themselves any more."""
         stream, known = stream_of(job), definition_of(job)
         if stream is not None:
-            place = Place(job.unique_id or job.table)
-            columns = opened(stream, connections, place, job.table).columns(self._known.spark)
+            at = Place(job.unique_id or job.table)
+            columns = opened(stream, connections, at, job.table).columns(self._known.spark)
             if tuple(Column(*each) for each in columns) == known.reads:
                 return job, plan_of(job), None
             return self.define_stream(
@@ -277,15 +286,14 @@ class Definitions:
             )
         if known.side_of:
             return job, plan_of(job), None
+        options = options_of(job)
+        if declined is not None:
+            options = replace(options, declined=declined)
         return self.define(
-            job,
-            job.table,
-            job.sql,
-            job.refresh_mode,
-            job.unique_id,
-            options_of(job),
+            *(job, job.table, job.sql, job.refresh_mode, job.unique_id, options),
             state_ttl=state_ttl_of(known.state_ttl, "", Place(job.table)),
-            place=stored_parts(job),
+            again=declined is not None,
+            place=place,
         )
 
     def _change(self, current: Job, job: Job, plan: CompiledPlan) -> Redefinition | None:
@@ -294,11 +302,14 @@ class Definitions:
         known = known_plan(current)
         was = {part.stored for part in known.parts} if known is not None else set()
         stored = {part.stored for part in plan.parts}
-        if was != stored:
-            return Redefinition(SHADOW, _restored(was, stored))
         # Earlier releases did not record the settings that the rows were made with.
         if before.meaning and (other := differing(before.meaning, now.meaning or {})):
             return Redefinition(SHADOW, other)
+        if was != stored:
+            why = _restored(was, stored)
+            if known is not None and self._is_continued(current, known, plan):
+                return Redefinition(METADATA, why, earlier=known)
+            return Redefinition(SHADOW, why)
         if current.fingerprint == job.fingerprint:
             another = Redefinition(METADATA, "different SQL text with the same meaning")
             return another if current.sql != job.sql else None
@@ -311,6 +322,15 @@ class Definitions:
         if stored:
             return Redefinition(SHADOW, "the definition changed, and parts of it are stored")
         return redefinition(plan_of(current), plan, self._known)
+
+    def _is_continued(self, current: Job, known: CompiledPlan, plan: CompiledPlan) -> bool:
+        """Whether two plans keep the same rows, though other parts of them are stored apart."""
+        same = (known.fingerprint, known.strategy, known.key, known.columns, known.hidden)
+        return (
+            known.mode == plan.mode == "incremental"
+            and same == (plan.fingerprint, plan.strategy, plan.key, plan.columns, plan.hidden)
+            and self._holds(current)
+        )
 
     def _holds(self, job: Job) -> bool:
         """Whether compiling again would produce the same plan."""
@@ -415,6 +435,7 @@ def options_of(job: Job) -> StoredDefinition:
         state=known.state,
         keys=known.keys,
         part=known.part,
+        declined=known.declined,
     )
 
 

@@ -6,14 +6,15 @@ import logging
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from functools import partial
 
 from dbt_streamsql.engine.definitions import Definitions
 from dbt_streamsql.engine.reads.consistent_reads import ConsistentReads
 from dbt_streamsql.engine.reads.current import CurrentEpoch
 from dbt_streamsql.engine.state_tables import StateTables
 from dbt_streamsql.errors import StreamSqlError
-from dbt_streamsql.meta import Fence
+from dbt_streamsql.meta import Fence, Job
+from dbt_streamsql.plan.compiled import CompiledPlan
+from dbt_streamsql.plan.definition.redefinition import Redefinition
 from dbt_streamsql.quoting import TableName
 from dbt_streamsql.runtime.core.epoch_state import Warehouse, waiting
 from dbt_streamsql.runtime.core.storage_errors import translate_storage_errors
@@ -240,12 +241,13 @@ class EpochControl:
         """An epoch that no other call joins; the caller ends it."""
         if self._warehouse.sessions.follow_settings():
             self._definitions.follow_settings()
-        refreshed = partial(
-            self._definitions.refreshed,
-            connections=self._warehouse.connections,
-            stored_parts=self._states.of,
-        )
-        return Epoch(self._warehouse, self._reads.rewritten, refreshed)
+
+        def refreshed(job: Job) -> tuple[Job, CompiledPlan, Redefinition | None]:
+            place, declined = self._states.placed(job, epoch)
+            return self._definitions.refreshed(job, self._warehouse.connections, place, declined)
+
+        epoch = Epoch(self._warehouse, self._reads.rewritten, refreshed)
+        return epoch
 
     def sweep_once(self) -> None:
         """Once per process, remove what dead processes left staged for plain tables."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import zlib
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 from dbt_streamsql.byte_sizes import as_text
 from dbt_streamsql.engine.reads.spark_catalog import SparkCatalog
+from dbt_streamsql.meta import NOOP, TableVersion
 from dbt_streamsql.plan.definition.stored_part import State, StoredPart
 from dbt_streamsql.plan.program.work import Work
 from dbt_streamsql.quoting import TableName
@@ -16,6 +20,8 @@ from dbt_streamsql.runtime.core.ways import FULL, expected_from_changes, expecte
 
 _STATEMENTS = 3
 """What keeping groups takes: the change, the stored rows that it meets, the new rows."""
+_LAST = 8
+"""Epochs of a state table that are looked at: the machine may have been busy in some."""
 _GROUPS = 0.25
 """The rows of a part that is not stored yet, as a share of those that it reads."""
 
@@ -29,9 +35,38 @@ class StateChoice:
     known: SparkCatalog
     budget: int
 
-    def among(self, there: Mapping[str, str], state: State) -> Choosing:
-        """The choice for one view with that config; `there`: part -> state table."""
-        return Choosing(self, there, state)
+    def among(
+        self,
+        there: Mapping[str, str],
+        state: State,
+        others: Callable[[str], int],
+        declined: Collection[str] = (),
+        spent: float = math.inf,
+    ) -> Choosing:
+        """The choice for one view with that config.
+
+        `there`: part -> state table; `others`: how many other views have a part; `declined`:
+        the parts that are not stored; `spent`: the seconds that the view's epochs take without
+        them.
+        """
+        return Choosing(self, there, state, others, declined, spent)
+
+    def is_due(self, latest: TableVersion) -> bool:
+        """Whether what is stored of a view is decided again: not of all views at once."""
+        every = self.warehouse.tuning.decided_again
+        turn = zlib.crc32(latest.table.encode()) - latest.barrier
+        return every > 0 and turn % every == 0
+
+    def spent(self, table: str) -> float | None:
+        """The seconds of a view's last epochs (None: it had nothing to do)."""
+        took = [run.seconds for run in self.runs(table)]
+        return median(took) if took else None
+
+    def runs(self, table: str) -> list[TableVersion]:
+        """The last runs that changed a table."""
+        store = self.warehouse.store
+        runs = store.history(table, max(0, store.last_committed() - _LAST))
+        return [run for run in runs if run.mode != NOOP]
 
 
 @dataclass(frozen=True)
@@ -41,6 +76,9 @@ class Choosing:
     rule: StateChoice
     there: Mapping[str, str]
     state: State
+    others: Callable[[str], int]
+    declined: Collection[str]
+    spent: float
     _sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def chosen(self, parts: Sequence[StoredPart]) -> list[StoredPart]:
@@ -51,7 +89,7 @@ class Choosing:
         """Whether a part is stored, and why, with rows, bytes and seconds."""
         saved = f"about {self._saved(part):.1f} s of an epoch"
         if not part.stored:
-            why = self._obstacle(part) or "a full refresh of the view stores it"
+            why = self._obstacle(part) or "it is stored when that is decided again"
             read = f"{self._read(part):,} rows are read for its old and new rows"
             return f"not stored: {read}, {saved}; {why}"
         took = f"saves {saved} and takes {self._kept(part, part.stored):.1f} s"
@@ -70,6 +108,12 @@ class Choosing:
         times, own = self.rule.warehouse.tuning.storing, self.there.get(part.id, "")
         if times < 0:
             return "nothing is stored by itself"
+        if part.id in self.declined:
+            return "its state table was dropped, which a full refresh of the view forgets"
+        if part.join and not self.others(part.id):
+            return "a join is stored by itself only where several views have it"
+        if part.join and own:
+            return ""
         # One that is there stays until it takes more than it saves.
         if self._saved(part) < (min(times, 1.0) if own else times) * self._kept(part, own):
             return "keeping the rows of this operator would take longer, or save little"
@@ -86,16 +130,19 @@ class Choosing:
     def _saved(self, part: StoredPart) -> float:
         """Seconds of an epoch in which the inputs would be read for the rows of touched keys,
         before and after it; for the keys of a join's right side once, unless a declared key finds
-        them."""
+        them; for a join once in each other view. No more than the view takes."""
+        if part.join:
+            return self.others(part.id) * expected_in_look_ups(self._read(part))
         times = (0 if part.declared else 1) if part.keys else 2
-        return times * expected_in_look_ups(self._read(part))
+        return min(self.spent, times * expected_in_look_ups(self._read(part)))
 
     def _kept(self, part: StoredPart, table: str) -> float:
-        """Seconds of an epoch for the state table ('': there is none yet): those of its last one,
-        or the expected ones."""
-        last = self.rule.warehouse.store.latest(table) if table else None
-        if last is not None and way_of(last) != FULL:
-            return last.seconds
+        """Seconds of an epoch for the state table ('': there is none yet): those of the fastest of
+        its last ones, or the expected ones."""
+        runs = self.rule.runs(table) if table else []
+        took = [run.seconds for run in runs if way_of(run) != FULL]
+        if took:
+            return min(took)
         rows = self._size(table)[0] if table else int(_GROUPS * self._read(part))
         return expected_from_changes(Work(_STATEMENTS), 0, 0, rows)
 

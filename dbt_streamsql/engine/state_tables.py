@@ -3,14 +3,18 @@ an equal part read."""
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from itertools import chain
 
 from dbt_streamsql.compiler.state.stored_parts import parts_in
 from dbt_streamsql.engine.definitions import Definitions
 from dbt_streamsql.engine.reads.current import CurrentEpoch
-from dbt_streamsql.engine.state_choice import StateChoice
+from dbt_streamsql.engine.state_choice import Choosing, StateChoice
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import Job
 from dbt_streamsql.meta.model.stored_definition import (
@@ -39,15 +43,17 @@ class StateTables:
         self._definitions = definitions
         self._choice = choice
         self._defining: dict[str, str] = {}
+        self._known_parts: dict[str, frozenset[str]] = {}
         self._lock = threading.Lock()
 
     def known(self, state: State) -> PlaceParts:
         """Where parts are stored already; nothing is defined."""
 
         def place(parts: Sequence[StoredPart]) -> dict[str, str]:
-            there = by_part(self._current.jobs())
+            jobs = self._current.jobs()
+            there = by_part(jobs)
             stored = [part for part in parts if part.id in there]
-            chosen = self._choice.among(there, state).chosen(stored)
+            chosen = self._choosing(jobs, state).chosen(stored)
             return {part.id: there[part.id] for part in chosen}
 
         return place
@@ -66,15 +72,21 @@ class StateTables:
         return place
 
     def defined(
-        self, view: TableName, state: State, keys: tuple[TableKey, ...], epoch: Epoch
+        self,
+        view: TableName,
+        state: State,
+        keys: tuple[TableKey, ...],
+        epoch: Epoch,
+        declined: Collection[str] = (),
     ) -> PlaceParts:
         """Where parts are stored, once those that are not have been defined in the epoch: in the
         schema of the view."""
 
         def place(parts: Sequence[StoredPart]) -> dict[str, str]:
             found = {}
-            there = by_part(self._current.jobs())
-            for part in self._choice.among(there, state).chosen(parts):
+            jobs = self._current.jobs()
+            choosing = self._choosing(jobs, state, str(view), declined)
+            for part in choosing.chosen(parts):
                 table = self._ensured(part, view, state, keys, epoch)
                 if table:
                     found[part.id] = table
@@ -89,7 +101,7 @@ class StateTables:
         parts = parts_in(plan, keys)
         if not parts:
             return {}
-        choosing = self._choice.among(by_part(self._current.jobs()), state)
+        choosing = self._choosing(self._current.jobs(), state, plan.table)
         stored = {part.id for part in choosing.chosen(parts)}
         return {number: part.id in stored for part in parts for number in part.operators}
 
@@ -99,13 +111,14 @@ class StateTables:
         parts = plan.parts if plan is not None else ()
         if not parts:
             return ""
-        choosing = self._choice.among(by_part(self._current.jobs()), definition_of(job).state)
+        choosing = self._choosing(self._current.jobs(), definition_of(job).state)
         return "; ".join(f"{part.stored}: {choosing.size_of(part)}" for part in parts)
 
     def explained(self, job: Job, plan: CompiledPlan) -> CompiledPlan:
         """The plan, whose operators say which of them are stored, and why."""
         definition = definition_of(job)
-        choosing = self._choice.among(by_part(self._current.jobs()), definition.state)
+        jobs, declined = self._current.jobs(), definition.declined
+        choosing = self._choosing(jobs, definition.state, job.table, declined)
         stored = {part.id: part for part in plan.parts}
         said: dict[int, str] = {}
         for part in parts_in(plan, definition.keys):
@@ -115,6 +128,66 @@ class StateTables:
             for each in plan.operators
         )
         return replace(plan, operators=tuple(operators))
+
+    def placed(self, job: Job, epoch: Epoch) -> tuple[PlaceParts, tuple[str, ...] | None]:
+        """Where the parts of a view are stored in an epoch. Where that was decided again and comes
+        out otherwise, also those that are not stored by themselves any more; else None."""
+        declined = self._declined(job, epoch)
+        if declined is None:
+            return self.of(job), None
+        keys, view = definition_of(job).keys, TableName.parse(job.table)
+        return self.defined(view, "auto", keys, epoch, declined), declined
+
+    def _declined(self, job: Job, epoch: Epoch) -> tuple[str, ...] | None:
+        definition, plan = definition_of(job), known_plan(job)
+        latest = epoch.state.latest.get(job.table)
+        if definition.state != "auto" or epoch.state.replay is not None:
+            return None
+        if plan is None or latest is None or not self._choice.is_due(latest):
+            return None
+        parts, spent = parts_in(plan, definition.keys), self._choice.spent(job.table)
+        if not parts or spent is None:
+            return None
+        stored = {part.id for part in plan.parts}
+        choosing = self._choosing(
+            *(epoch.state.jobs, "auto", job.table, definition.declined),
+            math.inf if stored else spent,
+        )
+        chosen = {part.id for part in choosing.chosen(parts)}
+        if chosen == stored:
+            return None
+        # A join comes back as soon as another view has it, too.
+        dropped = {part.id for part in parts if part.id in stored - chosen and not part.join}
+        return tuple(sorted({*definition.declined, *dropped}))
+
+    def _choosing(
+        self,
+        jobs: Mapping[str, Job],
+        state: State,
+        view: str = "",
+        declined: Collection[str] = (),
+        spent: float = math.inf,
+    ) -> Choosing:
+        """The choice of what is stored of one view, among all `jobs`."""
+
+        @cache
+        def others() -> Counter[str]:
+            found = (self._parts(job) for table, job in jobs.items() if table != view)
+            return Counter(chain.from_iterable(found))
+
+        there = by_part(jobs)
+        return self._choice.among(there, state, lambda part: others()[part], declined, spent)
+
+    def _parts(self, job: Job) -> frozenset[str]:
+        """The parts of a view that may be stored."""
+        known = self._known_parts.get(job.fingerprint)
+        if known is None:
+            plan = known_plan(job)
+            known = (
+                frozenset(part.id for part in parts_in(plan)) if plan is not None else frozenset()
+            )
+            self._known_parts[job.fingerprint] = known
+        return known if definition_of(job).state != "none" else frozenset()
 
     def _ensured(
         self,

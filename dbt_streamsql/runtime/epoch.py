@@ -272,7 +272,14 @@ class Epoch:
     ) -> TableVersion:
         replay = self.state.replay
         taking_part = self.state.jobs if replay is None else replay.views
-        for source in changelog_table.runs_first(job, self.state.jobs):
+        earlier = change.earlier if change is not None and not why else None
+        if change is not None and earlier is not None and replay is not None:
+            # What the earlier plan reads need not be part of the replay.
+            earlier, why = None, change.reason
+        first = changelog_table.runs_first(job, self.state.jobs)
+        if earlier is not None:
+            first += [source for source in earlier.sources if source in self.state.jobs]
+        for source in first:
             if source in taking_part and source != job.table:
                 self.ensure(source)
         if stream_definition.is_side_table(job):
@@ -281,7 +288,7 @@ class Epoch:
         if stream is not None:
             return self._run_stream(job, plan, stream, change, why)
         key_moment.check(self.state, job)
-        version = RefreshTask(self.state, job, plan, change, why, self._rewrite).run()
+        version = RefreshTask(self.state, job, earlier or plan, change, why, self._rewrite).run()
         told = changelog_table.stage(self.state, job, version)
         if told is not None and version.mode != NOOP:
             jobs = version.jobs + told.jobs if min(version.jobs, told.jobs) >= 0 else -1

@@ -8,7 +8,7 @@ and plain tables with their queries, before the task and after each of its point
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dbt_streamsql.errors import StreamSqlError
@@ -100,6 +100,32 @@ STORED = {
     "(SELECT 1 FROM lake.shop.orders o WHERE o.user_id = u.id AND o.qty > 1)",
 }
 """Two views that can share a state table, and one that can have keys of its own."""
+
+
+_LINES = (
+    "SELECT u.city, o.amount, o.qty FROM lake.shop.orders o JOIN lake.shop.users u "
+    "ON u.id = o.user_id"
+)
+DECIDED = {
+    **STORED,
+    "dearest": f"SELECT city, max(amount) AS most FROM ({_LINES}) d GROUP BY city",
+    "fewest": f"SELECT x.qty, min(x.amount) AS least FROM ({_LINES}) x GROUP BY x.qty",
+}
+"""The same, and two views that can share a join."""
+
+
+def _decide(engine: Engine, storing: float) -> None:
+    """What is stored of running views is decided again: everything, or nothing (-1)."""
+    limits = {"storing": storing, "decided_again": 1, "compared_rows": -1}
+    engine.warehouse.tuning = replace(engine.warehouse.tuning, **limits)
+    engine.advance()
+
+
+def _decided(engine: Engine) -> None:
+    """Views with state tables that were decided on while they ran."""
+    _two_barriers(DECIDED)(engine)
+    engine.spark.sql("INSERT INTO lake.shop.users VALUES (40, 'c40')")
+    _decide(engine, 0.0)
 
 
 def _store(engine: Engine, *names: str) -> None:
@@ -242,6 +268,10 @@ SCENARIOS: dict[str, Scenario] = {
         (STORED, STORED),
         _two_barriers(STORED, state="all"),
     ),
+    "decide": Scenario(
+        lambda engine: _decide(engine, 0.0), (DECIDED, DECIDED), _two_barriers(DECIDED)
+    ),
+    "undecide": Scenario(lambda engine: _decide(engine, -1.0), (DECIDED, DECIDED), _decided),
     "plain": Scenario(
         shop.stage,
         ({}, {"plain": PLAIN["plain"]}, PLAIN),

@@ -54,9 +54,9 @@ _ID = 16
 
 
 def parts_of(root: Node, declared: Collection[TableKey] = ()) -> tuple[StoredPart, ...]:
-    """The parts of a query that can be stored, the outermost ones: groupings, windows and limits
-    below its top, and the keys of joins' right sides. What is below them are parts of their own
-    queries.
+    """The parts of a query that can be stored, the outermost ones: groupings, windows, limits and
+    inner joins below its top, and the keys of joins' right sides. What is below them are parts of
+    their own queries.
 
     A part that depends on the time of the barrier is none; a query that forgets has none.
     `declared`: the keys of its tables.
@@ -70,6 +70,7 @@ def parts_of(root: Node, declared: Collection[TableKey] = ()) -> tuple[StoredPar
         part = found.get(digest) or StoredPart(digest, (), plain(form), tables(form))
         if isinstance(node, Match):
             part = replace(part, keys=True, declared=_is_declared(node, declared))
+        part = replace(part, join=isinstance(node, Select))
         found[digest] = replace(part, operators=(*part.operators, number))
     return tuple(found.values())
 
@@ -143,7 +144,12 @@ def _places(root: Node) -> Iterator[tuple[int, Node]]:
 
 def _can_be_stored(node: Node) -> bool:
     read = tables(node)
-    return isinstance(node, Aggregate | Window | Limit) and bool(read) and CLOCK not in read
+    stateful = isinstance(node, Aggregate | Window | Limit) or _is_join(node)
+    return stateful and bool(read) and CLOCK not in read
+
+
+def _is_join(node: Node) -> bool:
+    return isinstance(node, Select) and len(node.inputs) > 1
 
 
 def _has_keys(node: Match) -> bool:

@@ -24,7 +24,7 @@ class StoredDefinition:
     `properties`: of the table; `hidden`: the engine's own columns; `changelog`: whether it has
     one; `state_ttl`: as `state_ttl.as_data` gives it; `state`: which parts of its query are
     stored; `keys`: what is declared of its inputs; `part`: the id of the part that it stores
-    itself ('': it is no state table).
+    itself ('': it is no state table); `declined`: the parts that `auto` has stored and dropped.
 
     Of a streaming table: `stream`, its declaration (see `stream_definition.Stream`); `reads`, the
     columns of the stream; `makes`, those of the query that are stored; `sequence`, the type of the
@@ -43,6 +43,7 @@ class StoredDefinition:
     state: State = "auto"
     keys: tuple[TableKey, ...] = ()
     part: str = ""
+    declined: tuple[str, ...] = ()
     stream: Mapping[str, Any] | None = None
     reads: tuple[Column, ...] = ()
     makes: tuple[Column, ...] = ()
@@ -65,6 +66,7 @@ class StoredDefinition:
             "state": self.state if self.state != "auto" else None,
             "keys": [key.as_data() for key in self.keys],
             "part": self.part,
+            "declined": list(self.declined),
             "early": named(self.waits),
             "carries": self.carries.to_json() if self.carries is not None else None,
             "stream": self.stream,
@@ -117,6 +119,7 @@ def _read(job: Job) -> StoredDefinition:
         state=_state(config.get("state", "auto")),
         keys=tuple(TableKey(**key) for key in config.get("keys", ())),
         part=str(config.get("part", "")),
+        declined=tuple(config.get("declined", ())),
         stream=config.get("stream") or None,
         reads=tuple(Column(*each) for each in config.get("reads", ())),
         makes=tuple(Column(*each) for each in config.get("makes", ())),

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dbt_streamsql.plan.compiled import CompiledPlan
 
 METADATA = "metadata-only"
 APPEND = "append a column"
@@ -25,11 +29,13 @@ NOW = "now"
 class Redefinition:
     """A verdict and its reason.
 
-    METADATA: the stored rows are those of the new definition. APPEND and COMPATIBLE: they follow
-    from the stored rows of the old one, by `sql`, which may read some tables. SHADOW: they are
-    recomputed from the sources.
+    METADATA: the stored rows are those of the new definition; where that reads tables which begin
+    at this barrier, `earlier` is the plan that brings the rows here once more. APPEND and
+    COMPATIBLE: they follow from the stored rows of the old one, by `sql`, which may read some
+    tables. SHADOW: they are recomputed from the sources.
     """
 
     verdict: str
     reason: str
     sql: str = ""
+    earlier: CompiledPlan | None = None

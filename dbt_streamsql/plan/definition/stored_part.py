@@ -25,7 +25,7 @@ class StoredPart:
     query of its rows, with columns `c0`, `c1` …; `tables`: what it reads. `stored`: its state
     table ('' while its rows are computed from `tables` in each epoch). `keys`: the operator is a
     join, and the rows are the distinct keys of its right side; `declared`: a declared key may find
-    them in the changes.
+    them in the changes. `join`: the rows are those of an inner join.
     """
 
     id: str
@@ -35,6 +35,7 @@ class StoredPart:
     stored: str = ""
     keys: bool = False
     declared: bool = False
+    join: bool = False
 
     @property
     def table(self) -> str:

@@ -71,8 +71,9 @@ _CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
 
 @dataclass(frozen=True)
 class RefreshTask:
-    """The refresh of one view. `job` is its definition, `change` what happens to its rows if that
-    is new, `asked` why it needs a full refresh whatever changed ('': it does not)."""
+    """The refresh of one view. `job` is its definition, `plan` the one that is run, `change` what
+    happens to its rows if the definition is new, `asked` why it needs a full refresh whatever
+    changed ('': it does not)."""
 
     epoch: EpochState
     job: Job
@@ -117,6 +118,12 @@ class RefreshTask:
         return replace(version, reason=reason, stats=stats)
 
     @property
+    def sources(self) -> tuple[str, ...]:
+        """The tables whose versions the view has seen afterwards: those of its definition and of
+        the plan that is run."""
+        return tuple(dict.fromkeys((*self.job.sources, *self.plan.sources)))
+
+    @property
     def follows(self) -> str:
         """The query that derives the rows of a new definition from the stored ones."""
         return self.change.sql if self.change is not None else ""
@@ -159,7 +166,7 @@ class ViewRefresh:
     def of(cls, task: RefreshTask, spark: SparkSession) -> ViewRefresh:
         """Pin the inputs and find their changes."""
         epoch, job, plan = task.epoch, task.job, task.plan
-        found = {source: pin(epoch, source) for source in job.sources}
+        found = {source: pin(epoch, source) for source in task.sources}
         consumed = {source: at.snapshot for source, at in found.items()}
         if CLOCK in plan.tables:
             consumed[CLOCK] = epoch.clock
@@ -490,8 +497,10 @@ class ViewRefresh:
 
 def _move(task: RefreshTask, source: str, now: Version, previous: TableVersion | None) -> Change:
     """The change of an input since the version that the view continues from."""
-    if previous is not None and source not in previous.inputs and task.follows:
-        # The derived rows are computed from its current version.
+    begins = task.follows or source not in task.plan.sources
+    if previous is not None and source not in previous.inputs and begins:
+        # The derived rows are computed from its current version; or the view reads it from the
+        # next barrier on.
         return Change("none", now.snapshot, now.snapshot)
     if previous is None or source not in previous.inputs:
         return Change("lost", None, now.snapshot)
