@@ -88,10 +88,6 @@ class Tuning:
     """Barriers from one decision of `state: auto` about a view to the next; 0: it is decided when
     the view is built."""
 
-    asking_rows: int = 10_000
-    """Rows that ask for others, from which on those are found first that their own conditions
-    leave, if the others are in a table of five times `big_rows`."""
-
     decoded_bytes: int = 8 << 30
     """Bytes, not compressed, up to which the process decodes the change of a big table, or the
     columns in which rows are looked up, by itself; 0: Spark reads them all."""

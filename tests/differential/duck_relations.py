@@ -58,10 +58,8 @@ class DuckRelations:
         """Only the rows that are asked for."""
         own, key = f"r.{quote(lookup.column)}", f"k.{quote(lookup.key)}"
         same = f"{own} IS NOT DISTINCT FROM {key}" if lookup.nulls else f"{own} = {key}"
-        keys = f"SELECT {quote(lookup.key)} FROM {asking}"
-        keys += f" WHERE {lookup.where}" if lookup.where else ""
         return self.relation(
-            f"SELECT * FROM {rows} r WHERE EXISTS (SELECT 1 FROM ({keys}) k WHERE {same})"
+            f"SELECT * FROM {rows} r WHERE EXISTS (SELECT 1 FROM {asking} k WHERE {same})"
         )
 
     def size(self, table: str) -> int:

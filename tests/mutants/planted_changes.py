@@ -128,13 +128,6 @@ CHANGES: dict[str, Planted] = {
         "customers of changed orders are not found, only those of the others",
         "once_to_look",
     ),
-    "asking-the-others": (
-        "SparkRelations",
-        Text("WHERE {lookup.where}"),
-        "WHERE NOT {lookup.where}",
-        "of the rows that ask, those are left out that meet the conditions",
-        "views_equal_their_queries",
-    ),
     "near-drops-nulls": (
         "Writer",
         "keys.null_count or self.types[name] not in _FOUND",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from dbt_streamsql.compiler.codegen.equal_columns import Pairs
 from dbt_streamsql.compiler.codegen.join_lookups import key_of, meetings
@@ -30,15 +29,6 @@ from dbt_streamsql.plan.program.steps import (
 from dbt_streamsql.quoting import quote
 
 _UNSAFE = re.compile(r"\W+")
-
-
-class Asking(NamedTuple):
-    """Rows that ask a table for others: those of `frame` for which the SQL condition `where` is
-    true ('': all), by equal columns."""
-
-    frame: str
-    pairs: Pairs = ()
-    where: str = ""
 
 
 @dataclass
@@ -80,38 +70,37 @@ class Emitter:
             self.steps.append(Changes(name, table, tuple(columns), meets, ttl))
         return self._changes[table, ttl]
 
-    def state(self, scan: Scan, moment: str, *asking: Asking) -> str:
+    def state(self, scan: Scan, moment: str, pairs: Pairs = (), frame: str = "") -> str:
         """The hole for the rows of a table `before` or `after` the epoch.
 
-        `asking`: rows that the table is joined with in a term, and that need no others; the first
-        that the process has are asked.
+        `pairs` (column, operator, column of `frame`): the change that a join term starts from, or
+        rows of it that are joined already, join rows by these equalities, and need no others.
         """
-        met = bool(asking) and scan.table in self._meetings
+        met = bool(frame) and scan.table in self._meetings
         key = (scan.table, scan.ttl, moment, met)
         if key not in self._states:
             self._states[key] = self._name(f"{self._table(scan.table)}_{moment}{'_met' * met}")
             self.steps.append(State(self._states[key], scan.table, moment, met, scan.ttl))
         if isinstance(scan, Chosen):
-            asking = (Asking(scan.frame, scan.pairs),)
-        elif scan.ttl or scan.table == CLOCK:
-            asking = ()
+            pairs, frame = scan.pairs, scan.frame
+        elif scan.ttl:
+            pairs = ()
         rows = self._states[key]
-        for each in asking:
-            for pair in each.pairs:
-                rows = self._looked_up(rows, scan, moment, pair, each)
+        for pair in pairs if scan.table != CLOCK else ():
+            rows = self._looked_up(rows, scan, moment, pair, frame)
         return "{" + rows + "}"
 
     def _looked_up(
-        self, rows: str, scan: Scan, moment: str, pair: tuple[str, str, str], asking: Asking
+        self, rows: str, scan: Scan, moment: str, pair: tuple[str, str, str], frame: str
     ) -> str:
-        key = (rows, *pair, asking.frame, asking.where)
+        key = (rows, *pair, frame)
         if key not in self._lookups:
             column, operator, other = pair
-            name = self._lookups[key] = self._name(f"{rows}_of_{asking.frame}")
-            about = (scan.table, moment, column, asking.frame, other, operator != "=")
+            name = self._lookups[key] = self._name(f"{rows}_of_{frame}")
+            about = (scan.table, moment, column, frame, other, operator != "=")
             # An expired parent or child is not in a change.
             by = key_of(scan.table, column, () if scan.ttl else self.keys)
-            self.steps.append(Lookup(name, rows, *about, *by, asking.where))
+            self.steps.append(Lookup(name, rows, *about, *by))
         return self._lookups[key]
 
     def looked_up(self, rows: str) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from dbt_streamsql.plan.algebra.catalog import TableInfo
-from dbt_streamsql.plan.algebra.expression import Ref, escape, fill
+from dbt_streamsql.plan.algebra.expression import Ref
 from dbt_streamsql.plan.algebra.relational import Aggregate, Node, Scan, Select
-from dbt_streamsql.quoting import quote
 
 EQUALITIES = {"{0} = {1}": "=", "{0} <=> {1}": "<=>", "{0} IS NOT DISTINCT FROM {1}": "<=>"}
 """Conditions that two columns are equal, and the operator of each."""
@@ -55,15 +54,15 @@ def equal_columns(node: Select, start: str, tables: Mapping[str, TableInfo]) -> 
     return {alias: tuple(pairs) for alias, pairs in found.items()}
 
 
-def pairs_through(node: Select, alias: str, found: Iterable[str]) -> tuple[str, Pairs]:
-    """The first of other inputs, `found`, with which a condition makes a column of an input equal,
-    and the pairs of both ('' and none: there is no such input).
+def pairs_through(node: Select, alias: str, found: Mapping[str, str]) -> tuple[Pairs, str]:
+    """The pairs of an input with another one whose rows are looked up already, and the frame of
+    those rows; nothing if no condition makes a column of both equal.
 
-    An order that a changed line belongs to says which customer is needed, although no line names a
-    customer.
+    `found`: those inputs with their frames. An order that a changed line belongs to says which
+    customer is needed, although no line names a customer.
     """
     if len(node.inputs) <= _MOST_INPUTS:
-        for other in found:
+        for other, frame in found.items():
             links = (expr for expr in node.where if expr.aliases == {alias, other})
             pairs = [
                 (own[1], EQUALITIES[expr.template], key[1])
@@ -73,15 +72,8 @@ def pairs_through(node: Select, alias: str, found: Iterable[str]) -> tuple[str, 
                 if own[0] == alias
             ]
             if pairs:
-                return other, tuple(pairs)
-    return "", ()
-
-
-def own_condition(node: Select, alias: str) -> str:
-    """The conditions that name columns of one input only, as SQL over these columns ('': none)."""
-    own = (expr for expr in node.where if expr.aliases == {alias})
-    terms = [f"({expr.render(lambda ref: escape(quote(ref[1])))})" for expr in own]
-    return fill(" AND ".join(terms), str)
+                return tuple(pairs), frame
+    return (), ""
 
 
 def _type(node: Node, column: str, tables: Mapping[str, TableInfo]) -> str:

@@ -15,12 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
-from dbt_streamsql.compiler.codegen.emitter import Asking, Emitter
-from dbt_streamsql.compiler.codegen.equal_columns import (
-    equal_columns,
-    own_condition,
-    pairs_through,
-)
+from dbt_streamsql.compiler.codegen.emitter import Emitter
+from dbt_streamsql.compiler.codegen.equal_columns import equal_columns, pairs_through
 from dbt_streamsql.compiler.codegen.render_sql import (
     aliased,
     relation,
@@ -224,19 +220,17 @@ def _sides(
     that are asked for, by the change or by rows that were looked up before; costly nodes only for
     rows that the change joins."""
     equal = equal_columns(node, start.alias, emitter.tables)
-    condition = {child.alias: own_condition(node, child.alias) for child in node.inputs}
     sides: dict[str, str] = {}
     found: dict[str, str] = {}
     for child in order:
         pairs, is_after = equal.get(child.alias, ()), child.alias in after
         if isinstance(child.node, Scan):
-            asking = [Asking(frame, pairs, condition[start.alias])]
-            # Of an input with a condition of its own, few rows ask for others.
-            few = {alias: rows for alias, rows in found.items() if condition[alias]}
-            by, through = pairs_through(node, child.alias, few if pairs else found)
-            if through:
-                asking.insert(0, Asking(found[by], through, condition[by]))
-            rows = emitter.state(child.node, "after" if is_after else "before", *asking)
+            asking = frame
+            if not pairs:
+                pairs, through = pairs_through(node, child.alias, found)
+                asking = through or frame
+            moment = "after" if is_after else "before"
+            rows = emitter.state(child.node, moment, pairs, asking)
             if looked_up := emitter.looked_up(rows):
                 found[child.alias] = looked_up
             sides[child.alias] = _of_rows(child, rows)

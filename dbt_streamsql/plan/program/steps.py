@@ -77,8 +77,7 @@ class Lookup:
 
     `rows` are those of `table` at a `moment`, 'before' or 'after' the epoch. `nulls`: NULL equals
     NULL. `by` is what declared keys say of `column`: it is `unique`, or it `references` the unique
-    column `to` of the table `parent`. Only rows of `asking` for which the SQL condition `where`
-    over its columns is true need others ('': all).
+    column `to` of the table `parent`.
     """
 
     name: str
@@ -92,7 +91,6 @@ class Lookup:
     by: KeyKind = ""
     parent: str = ""
     to: str = ""
-    where: str = ""
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,6 @@ from dbt_streamsql.storage.iceberg.scans.sequence_scan import Recent
 from dbt_streamsql.storage.inputs import inputs
 from dbt_streamsql.tuning import Tuning
 
-_MUCH = 5
-"""How many times as big as a big table one is for which the rows that ask are looked through."""
-
 _HINT = re.compile(r"/\*\+ BROADCAST\(\S+\) \*/ ")
 
 
@@ -110,9 +107,7 @@ class SparkRelations:
         self._changed: dict[str, Frame] = {}
         self._missing: dict[tuple[str, str, str], TempRelation] = {}
         self._found = FoundRows(self.spark, self.local)
-        self._narrow: dict[tuple[str, str, str], TempRelation] = {}
         self._whole: dict[str, str] = {}
-        self._answered: set[str] = set()
 
     # -- inputs ------------------------------------------------------------------------------
 
@@ -294,15 +289,6 @@ class SparkRelations:
         that are looked up; rows of a small table as they are."""
         if lookup not in self._lookups or lookup.table in self._rows_met:
             return rows
-        if rows in self._answered:
-            return rows
-        found = self._asked(lookup, rows, asking)
-        if found != rows and found not in self._whole:
-            self._answered.add(found)
-        return found
-
-    def _asked(self, lookup: Lookup, rows: str, asking: str) -> str:
-        asking = self._narrowed(lookup, asking)
         matches = self._matches(lookup, asking)
         if matches is None:
             return self._within(rows, lookup, asking, lookup.key, nulls=lookup.nulls)
@@ -324,20 +310,6 @@ class SparkRelations:
             found = matches.rows(rows, "")
         self._found.note(found, parts, matches.columns)
         return found
-
-    def _narrowed(self, lookup: Lookup, asking: str) -> str:
-        """The keys of those rows that need others, where it takes a statement of its own to find
-        them and that pays: where many rows ask a table that is much bigger."""
-        kept, tuning = self._found.known(asking), self.writer.tuning
-        if not lookup.where or kept is None or kept.count < tuning.asking_rows:
-            return asking
-        if self.size(lookup.table) < _MUCH * tuning.big_rows:
-            return asking
-        at = (asking, lookup.key, lookup.where)
-        if at not in self._narrow:
-            keys = f"SELECT DISTINCT {quote(lookup.key)} FROM {asking} WHERE {lookup.where}"
-            self._narrow[at] = self.local.collect(keys, small=True)
-        return self._narrow[at].name
 
     def _matches(self, lookup: Lookup, asking: str) -> KeyMatches | None:
         """How declared keys answer a lookup; None if they do not."""

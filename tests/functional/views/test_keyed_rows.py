@@ -140,7 +140,7 @@ STATEMENTS = (
 @pytest.fixture
 def asked(engine, spark, schema, tune, monkeypatch):
     """Tables with NULL as a key and keys that several rows have, and what was looked up."""
-    tune(engine, big_rows=0, held_rows=-1, compared_rows=-1, asking_rows=0)
+    tune(engine, big_rows=0, held_rows=-1, compared_rows=-1)
     s = f"lake.{schema}"
     for name, columns, rows in (
         ("l", "id BIGINT, k BIGINT, w BIGINT", "id, nullif(id % 60, 7), id % 5 FROM range(500)"),
