@@ -41,6 +41,7 @@ from dbt_streamsql.plan.definition.stored_part import PlaceParts, State, nowhere
 from dbt_streamsql.plan.definition.table_key import TableKey
 from dbt_streamsql.plan.definition.unsent import Carrying
 from dbt_streamsql.plan.state import KEPT, StateTtl
+from dbt_streamsql.plan.tree_json import node_of
 from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.deliver import deliver
 from dbt_streamsql.runtime.ingest.sequenced import extended
@@ -325,12 +326,11 @@ class Definitions:
 
     def _is_continued(self, current: Job, known: CompiledPlan, plan: CompiledPlan) -> bool:
         """Whether two plans keep the same rows, though other parts of them are stored apart."""
-        same = (known.fingerprint, known.strategy, known.key, known.columns, known.hidden)
-        return (
-            known.mode == plan.mode == "incremental"
-            and same == (plan.fingerprint, plan.strategy, plan.key, plan.columns, plan.hidden)
-            and self._holds(current)
+        ours, theirs = (
+            (each.strategy, each.key, each.columns, each.hidden, node_of(each.tree))
+            for each in (known, plan)
         )
+        return known.mode == plan.mode == "incremental" and ours == theirs and self._holds(current)
 
     def _holds(self, job: Job) -> bool:
         """Whether compiling again would produce the same plan."""

@@ -65,8 +65,9 @@ class StateChoice:
     def runs(self, table: str) -> list[TableVersion]:
         """The last runs that changed a table."""
         store = self.warehouse.store
-        runs = store.history(table, max(0, store.last_committed() - _LAST))
-        return [run for run in runs if run.mode != NOOP]
+        first = max(0, store.last_committed() - _LAST)
+        runs = store.history(table, first)
+        return [run for run in runs if run.barrier > first and run.mode != NOOP]
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,12 @@ class Choosing:
     _sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def chosen(self, parts: Sequence[StoredPart]) -> list[StoredPart]:
-        """The parts to store."""
-        return [part for part in parts if not self._obstacle(part)]
+        """The parts to store; not those that only stored joins need."""
+        stored: list[StoredPart] = []
+        for part in parts:
+            if not part.is_within({each.id for each in stored}) and not self._obstacle(part):
+                stored.append(part)
+        return stored
 
     def said(self, part: StoredPart) -> str:
         """Whether a part is stored, and why, with rows, bytes and seconds."""

@@ -122,6 +122,8 @@ class StateTables:
         stored = {part.id: part for part in plan.parts}
         said: dict[int, str] = {}
         for part in parts_in(plan, definition.keys):
+            if part.is_within(stored):
+                continue
             said |= dict.fromkeys(part.operators, choosing.said(stored.get(part.id, part)))
         operators = (
             replace(each, strategy="; ".join(filter(None, [each.strategy, said.get(each.id)])))

@@ -21,6 +21,7 @@ from tests.mutants.planted_queries import QUERIES
 from tests.mutants.planted_rules import RULES
 from tests.mutants.planted_spark import SPARK
 from tests.mutants.planted_state import STATE
+from tests.mutants.planted_streams import STREAMS
 from tests.mutants.planted_ttl import TTL
 from tests.mutants.planted_wide import WIDE
 from tests.mutants.planting import Planted, changed
@@ -62,4 +63,7 @@ def _bugs(tier: str, *tables: dict[str, Planted]) -> Iterator[Bug]:
         yield Bug(name, tier, symbol, beside, *fields)
 
 
-BUGS = (*_bugs("duckdb", RULES, QUERIES), *_bugs("spark", CHANGES, SPARK, STATE, TTL, WIDE))
+BUGS = (
+    *_bugs("duckdb", RULES, QUERIES),
+    *_bugs("spark", CHANGES, SPARK, STATE, STREAMS, TTL, WIDE),
+)

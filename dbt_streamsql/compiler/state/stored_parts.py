@@ -54,9 +54,9 @@ _ID = 16
 
 
 def parts_of(root: Node, declared: Collection[TableKey] = ()) -> tuple[StoredPart, ...]:
-    """The parts of a query that can be stored, the outermost ones: groupings, windows, limits and
-    inner joins below its top, and the keys of joins' right sides. What is below them are parts of
-    their own queries.
+    """The parts of a query that can be stored: groupings, windows, limits and inner joins below
+    its top, and the keys of joins' right sides; the outer ones first. What is below a grouping, a
+    window or a limit are parts of their own queries.
 
     A part that depends on the time of the barrier is none; a query that forgets has none.
     `declared`: the keys of its tables.
@@ -64,14 +64,19 @@ def parts_of(root: Node, declared: Collection[TableKey] = ()) -> tuple[StoredPar
     if any(getattr(node, "ttl", 0) for node in walk(root)):
         return ()
     found: dict[str, StoredPart] = {}
-    for number, node in _places(root):
+    ids: dict[int, str] = {}
+    for number, node, joins in _places(root):
         form, _ = _stored_form(node)
         digest = hashlib.sha256(json.dumps(tree_of(form)).encode()).hexdigest()[:_ID]
-        part = found.get(digest) or StoredPart(digest, (), plain(form), tables(form))
+        ids[number] = digest
+        new = StoredPart(digest, (), plain(form), tables(form), around=())
+        part = found.get(digest) or new
         if isinstance(node, Match):
             part = replace(part, keys=True, declared=_is_declared(node, declared))
-        part = replace(part, join=isinstance(node, Select))
-        found[digest] = replace(part, operators=(*part.operators, number))
+        around = (*part.around, tuple(ids[join] for join in joins))
+        operators = (*part.operators, number)
+        join = isinstance(node, Select)
+        found[digest] = replace(part, operators=operators, join=join, around=around)
     return tuple(found.values())
 
 
@@ -120,32 +125,43 @@ def _numbers(root: Node) -> dict[int, int]:
     return numbers
 
 
-def _places(root: Node) -> Iterator[tuple[int, Node]]:
+def _places(root: Node) -> Iterator[tuple[int, Node, tuple[int, ...]]]:
     """The topmost operators of the parts, and the joins whose right side's keys are parts, with
-    their numbers."""
+    their numbers and those of the joins around them that are parts, too."""
     found = top(root)
-    best = found[0] if found is not None else None
+    rows_of_view = {id(found[0])} if found is not None else set[int]()
+    node = root
+    while isinstance(node, Select):
+        rows_of_view.add(id(node))
+        if len(node.inputs) != 1:
+            break
+        node = node.inputs[0].node
     numbers = _numbers(root)
 
-    def visit(node: Node) -> Iterator[tuple[int, Node]]:
-        if node is not best and _can_be_stored(node):
-            yield numbers[id(node)], node
-            return
+    def visit(node: Node, joins: tuple[int, ...]) -> Iterator[tuple[int, Node, tuple[int, ...]]]:
+        if id(node) not in rows_of_view and _can_be_stored(node):
+            yield numbers[id(node)], node, joins
+            if not _is_join(node):
+                return
+            joins = (*joins, numbers[id(node)])
         below = children(node)
         if isinstance(node, Match) and _has_keys(node):
-            yield numbers[id(node)], node
+            yield numbers[id(node)], node, joins
             # The right side of a left join is read for the rows that have partners, too.
             below = below if node.kind == "left" else (node.left.node,)
         for child in below:
-            yield from visit(child)
+            yield from visit(child, joins)
 
-    yield from visit(root)
+    yield from visit(root, ())
 
 
 def _can_be_stored(node: Node) -> bool:
     read = tables(node)
-    stateful = isinstance(node, Aggregate | Window | Limit) or _is_join(node)
-    return stateful and bool(read) and CLOCK not in read
+    return (_is_stateful(node) or _is_join(node)) and bool(read) and CLOCK not in read
+
+
+def _is_stateful(node: Node) -> bool:
+    return isinstance(node, Aggregate | Window | Limit)
 
 
 def _is_join(node: Node) -> bool:
@@ -159,7 +175,7 @@ def _has_keys(node: Match) -> bool:
     if node.kind == "full" or not columns or not _can_be_stored(_partner_keys(node)):
         return False
     below, _ = _source(node.right.node, columns)
-    return not _can_be_stored(below)
+    return not (_is_stateful(below) and _can_be_stored(below))
 
 
 def _is_declared(node: Match, declared: Collection[TableKey]) -> bool:

@@ -6,7 +6,7 @@ share it (FLIP-276, "How to share the state between jobs").
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from dbt_streamsql.errors import Place, StreamSqlError
@@ -25,7 +25,8 @@ class StoredPart:
     query of its rows, with columns `c0`, `c1` …; `tables`: what it reads. `stored`: its state
     table ('' while its rows are computed from `tables` in each epoch). `keys`: the operator is a
     join, and the rows are the distinct keys of its right side; `declared`: a declared key may find
-    them in the changes. `join`: the rows are those of an inner join.
+    them in the changes. `join`: the rows are those of an inner join. `around`: wherever the query
+    has it, the ids of the joins that it is a part of.
     """
 
     id: str
@@ -36,11 +37,16 @@ class StoredPart:
     keys: bool = False
     declared: bool = False
     join: bool = False
+    around: tuple[tuple[str, ...], ...] = ((),)
 
     @property
     def table(self) -> str:
         """The name of its state table in any schema."""
         return STATE_TABLE + self.id
+
+    def is_within(self, stored: Collection[str]) -> bool:
+        """Whether only joins that are `stored` need its rows."""
+        return all(any(outer in stored for outer in each) for each in self.around)
 
 
 State = str | tuple[int, ...]

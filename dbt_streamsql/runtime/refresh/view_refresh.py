@@ -497,14 +497,15 @@ class ViewRefresh:
 
 def _move(task: RefreshTask, source: str, now: Version, previous: TableVersion | None) -> Change:
     """The change of an input since the version that the view continues from."""
-    begins = task.follows or source not in task.plan.sources
-    if previous is not None and source not in previous.inputs and begins:
-        # The derived rows are computed from its current version; or the view reads it from the
-        # next barrier on.
+    known = previous.inputs if previous is not None else {}
+    # What a plan does not read yet is read from the next barrier on; rows that follow from the
+    # stored ones are computed from its current version.
+    begins = source not in task.plan.sources or (task.follows and source not in known)
+    if previous is not None and begins:
         return Change("none", now.snapshot, now.snapshot)
-    if previous is None or source not in previous.inputs:
+    if source not in known:
         return Change("lost", None, now.snapshot)
-    return inputs.classify(now.meta, previous.inputs[source], now.snapshot)
+    return inputs.classify(now.meta, known[source], now.snapshot)
 
 
 def _expiry(

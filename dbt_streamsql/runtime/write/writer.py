@@ -40,7 +40,7 @@ from dbt_streamsql.storage.iceberg.scans.keyed_rows import Asked, Limit
 from dbt_streamsql.tuning import Tuning
 
 _ROW_ID = f"{HIDDEN_PREFIX}row_id"
-_FOUND = ("tinyint", "smallint", "int", "bigint", "date")
+_FOUND = ("tinyint", "smallint", "int", "bigint", "date", "string")
 """Types of keys by which rows are found in files."""
 
 _FEW = 50_000

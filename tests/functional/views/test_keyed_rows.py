@@ -21,6 +21,7 @@ KINDS = {
     "tiny": (pa.int64(), [3, 300]),
     "day": (pa.date32(), [dt.date(2026, 1, 9), dt.date(1999, 1, 1)]),
     "spread": (pa.int16(), [2, 5]),
+    "note": (pa.string(), ["n44", "n999", "n2999", "n3", "n", "", "ü"]),
 }
 """By column: the type of the keys, which may be another one, and some of them."""
 
@@ -55,7 +56,8 @@ def found(spark, name, column, keys, size=1 << 30, rows=1 << 30):
 
 def by_spark(spark, name, column, keys):
     place = ", ".join(f"{value} AS {key}" for key, value in PLACE_IN_NUMBERS.items())
-    asked = ", ".join(f"DATE'{key}'" if isinstance(key, dt.date) else str(key) for key in keys)
+    kinds = {dt.date: "DATE'{}'", str: "'{}'"}
+    asked = ", ".join(kinds.get(type(key), "{}").format(key) for key in keys)
     sql = f"SELECT id, note, {place} FROM {name.sql} WHERE {column} IN ({asked})"
     return sorted(map(tuple, spark.sql(sql).collect()))
 
@@ -111,6 +113,8 @@ QUERIES = {
     "rows": "SELECT l.id, o.v, l.w FROM {s}.l JOIN {s}.o ON o.k = l.k",
     "kept rows": "SELECT l.id, o.v FROM {s}.l LEFT JOIN {s}.o ON o.k = l.k WHERE l.id % 9 > 0",
     "groups": "SELECT l.k, count(*) AS n, sum(l.w) AS total FROM {s}.l GROUP BY l.k",
+    "groups by texts": "SELECT concat('n', coalesce(l.k, 0)) AS name, count(*) AS n FROM {s}.l "
+    "GROUP BY 1",
     "means": "SELECT l.k, avg(CAST(l.w AS DECIMAL(9, 2))) AS mean, max(l.w) AS most "
     "FROM {s}.l GROUP BY l.k",
     "two keys": "SELECT l.k, o.v, sum(l.w) AS total, count(*) AS n FROM {s}.l JOIN {s}.o "

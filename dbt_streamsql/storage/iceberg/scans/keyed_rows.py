@@ -49,7 +49,7 @@ class Limit:
 class Asked:
     """The rows whose column `key` is one of `keys`, with some columns.
 
-    `keys`: integers or dates, without NULL.
+    `keys`: integers, dates or texts, without NULL.
     """
 
     columns: Sequence[str]
@@ -106,7 +106,10 @@ def read(
 
 
 def _sorted_keys(keys: pa.Array, kind: pa.DataType) -> Any:
-    """The keys as sorted numbers; None where they are of another kind than the column."""
+    """The keys as sorted numbers, or the sorted bytes of texts, as files order both; None where
+    they are of another kind than the column."""
+    if pa.types.is_string(kind) and pa.types.is_string(keys.type):
+        return np.array(sorted(set(keys.cast(pa.binary()).to_pylist())), object)
     dates = pa.types.is_date32(kind)
     if dates != pa.types.is_date32(keys.type):
         return None
@@ -186,8 +189,10 @@ def _positions(group: _Group, asked: Any) -> Any:
     """Those of the rows that have one of the keys and are not deleted, in the row group."""
     with pq.ParquetFile(group.local, memory_map=True) as file:
         keys = file.read_row_group(group.number, [group.names[0]], use_threads=False).column(0)
-    kind = keys.type if pa.types.is_integer(keys.type) else pa.int32()
-    among = pa.array(asked).cast(kind).cast(keys.type)
+    if pa.types.is_date32(keys.type):
+        among = pa.array(asked).cast(pa.int32()).cast(keys.type)
+    else:
+        among = pa.array(asked, pa.binary() if asked.dtype == object else None).cast(keys.type)
     at = np.flatnonzero(pc.is_in(keys, value_set=among).to_numpy())
     return at[~np.isin(at, group.deleted)] if len(group.deleted) else at
 
