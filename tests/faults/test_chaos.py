@@ -18,7 +18,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
 SHARE = """
 kill/first/1 kill/diamond/2 kill/redefine/3 kill/rebuild/4 kill/plain/5 kill/undo/6 kill/revise/8
-kill/stream/9 kill/store/1 kill/share/2 kill/unshare/3 kill-twice/stream/4 kill-twice/diamond/1
+kill/stream/9 kill/store/1 kill/share/2 kill/unshare/3 kill/decide/4 kill/undecide/5
+kill-twice/stream/4 kill-twice/diamond/1
 zombie/first/1 zombie/maintain/2 zombie/diamond/3 zombie/drop/5 zombie/finish/7 zombie/stream/8
 zombie/share/3
 pause/diamond/1 pause/plain/2
@@ -56,7 +57,10 @@ def test_a_stream_is_read_once_by_whoever_comes_after(stages, faults, step, mome
     faults.count(Met("kill/stream/0", f"{moment} {step}"))
 
 
-@pytest.mark.parametrize("name", ["store", "share", "unshare"] if ROUNDS else ["unshare"])
+ALL_STATES = ["store", "share", "unshare", "decide", "undecide"]
+
+
+@pytest.mark.parametrize("name", ALL_STATES if ROUNDS else ["unshare"])
 def test_state_tables_outlive_a_process_that_dies_at_any_step(stages, faults, name):
     trace = stages.known(name).trace
     swept = [at for at, (step, _) in enumerate(trace) if step == "sweep.state"]

@@ -121,9 +121,9 @@ STATE: dict[str, Planted] = {
         "where_that_costs_less",
     ),
     "decided-loses-inputs": (
-        "RefreshTask.sources",
-        "(*self.job.sources, *self.plan.sources)",
-        "self.plan.sources",
+        "ViewRefresh.of",
+        "{source: found[source].snapshot for source in job.sources}",
+        "{source: found[source].snapshot for source in plan.sources}",
         "the versions of a new state table that a view has seen are not recorded",
         "beside_the_running_view",
     ),

@@ -39,6 +39,7 @@ FULL = StoredDefinition(
     state_ttl={"default": 5.0},
     state=(3, 5),
     keys=(TableKey("lake.s.t", "k"), TableKey("lake.s.u", "k", "lake.s.t", "k")),
+    declined=("other",),
     part="0123456789abcdef",
     stream=STREAM,
     reads=(Column("k", "int"), Column("v", "string")),

@@ -119,8 +119,8 @@ class RefreshTask:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The tables whose versions the view has seen afterwards: those of its definition and of
-        the plan that is run."""
+        """The tables of its definition, whose versions the view has seen afterwards, and of the
+        plan that is run."""
         return tuple(dict.fromkeys((*self.job.sources, *self.plan.sources)))
 
     @property
@@ -167,7 +167,7 @@ class ViewRefresh:
         """Pin the inputs and find their changes."""
         epoch, job, plan = task.epoch, task.job, task.plan
         found = {source: pin(epoch, source) for source in task.sources}
-        consumed = {source: at.snapshot for source, at in found.items()}
+        consumed = {source: found[source].snapshot for source in job.sources}
         if CLOCK in plan.tables:
             consumed[CLOCK] = epoch.clock
         previous = epoch.before(job.table)
