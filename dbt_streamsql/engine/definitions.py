@@ -46,6 +46,7 @@ from dbt_streamsql.quoting import TableName, quote
 from dbt_streamsql.runtime.deliver import deliver
 from dbt_streamsql.runtime.ingest.sequenced import extended
 from dbt_streamsql.runtime.ingest.stream_definition import (
+    BESIDE,
     Stream,
     check_stream,
     opened,
@@ -280,13 +281,15 @@ class Definitions:
         if stream is not None:
             at = Place(job.unique_id or job.table)
             columns = opened(stream, connections, at, job.table).columns(self._known.spark)
-            if tuple(Column(*each) for each in columns) == known.reads:
-                return job, plan_of(job), None
+            plan = known_plan(job)
+            if plan is not None and tuple(Column(*each) for each in columns) == known.reads:
+                return job, plan, None
             return self.define_stream(
                 job, job.table, job.sql, stream, connections, job.unique_id, known.properties
             )
         if known.side_of:
-            return job, plan_of(job), None
+            # Its streaming table defines it, again where its plan is one of another version.
+            return job, known_plan(job) or BESIDE, None
         options = options_of(job)
         if declined is not None:
             options = replace(options, declined=declined)

@@ -30,7 +30,7 @@ PlanMode = Literal["incremental", "full", "streaming", "beside"]
 Strategy = Literal["", "rows", "fold", "replace", "append", "upsert"]
 """How a plan's rows are kept: see `CompiledPlan.headline`. ``: in full, or by another table."""
 
-PLAN_VERSION = 8
+PLAN_VERSION = 7
 """Incremented when the meaning of a plan's JSON changes; an older plan is compiled again."""
 
 
@@ -234,7 +234,7 @@ class CompiledPlan:
                         **part,
                         "operators": tuple(part["operators"]),
                         "tables": tuple(part["tables"]),
-                        "around": tuple(tuple(joins) for joins in part["around"]),
+                        "around": tuple(tuple(joins) for joins in part.get("around", ((),))),
                     }
                 )
                 for part in body.get("parts", ())

@@ -10,7 +10,7 @@ from dataclasses import replace
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta import NOOP, Job, Sink, TableVersion
 from dbt_streamsql.meta.model import topology
-from dbt_streamsql.meta.model.stored_definition import definition_of
+from dbt_streamsql.meta.model.stored_definition import definition_of, known_plan
 from dbt_streamsql.plan.compiled import CompiledPlan
 from dbt_streamsql.plan.definition.redefinition import METADATA, Redefinition
 from dbt_streamsql.quoting import TableName
@@ -308,7 +308,9 @@ class Epoch:
         """Run a streaming table, with its side tables."""
         for other in stream_definition.side_tables(job):
             known = self.state.jobs.get(other.table)
-            if known is None or (known.config, known.columns) != (other.config, other.columns):
+            written = (other.config, other.columns)
+            same = known is not None and known_plan(known) and (known.config, known.columns)
+            if same != written:
                 self._check_free(other)
                 self._stage(other)
         version, *others = StreamIngest(

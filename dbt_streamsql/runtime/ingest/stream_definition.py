@@ -35,7 +35,7 @@ values."""
 SEQUENCE = "__streamsql_sequence"
 """The hidden column of a table with a key: the sequence of the record that a row comes from."""
 
-_NO_PLAN = CompiledPlan(
+BESIDE = CompiledPlan(
     sql="",
     mode="beside",
     strategy="",
@@ -229,7 +229,7 @@ def beside(job: Job, suffix: str) -> Job:
         sql="",
         config=StoredDefinition(side_of=job.table).as_config(),
         fingerprint=job.fingerprint,
-        plan={"plan": json.loads(replace(_NO_PLAN, key=key, table=table).to_stored())},
+        plan={"plan": json.loads(replace(BESIDE, key=key, table=table).to_stored())},
         columns=columns,
     )
 

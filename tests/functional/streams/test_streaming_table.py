@@ -9,6 +9,8 @@ from pyspark.errors import AnalysisException
 
 from dbt_streamsql import Engine
 from dbt_streamsql.errors import StreamSqlError
+from dbt_streamsql.meta.model import stored_definition
+from dbt_streamsql.plan import compiled
 from dbt_streamsql.runtime.ingest.stream_ingest import StreamIngest
 from dbt_streamsql.runtime.spark.session import embedded
 from tests.support.steps import dying, observing
@@ -433,3 +435,36 @@ def test_there_is_no_query_to_verify_it_by(engine, schema, source):
     with pytest.raises(StreamSqlError) as caught:
         engine.verify(table)
     assert caught.value.code == "NOT_A_VIEW"
+
+
+def test_a_stream_goes_on_although_its_plan_is_of_another_version(
+    engine, schema, source, monkeypatch
+):
+    table, view = f"lake.{schema}.users", f"lake.{schema}.per_v"
+    append(engine, source, [(1, "a", 1, "c"), (2, "b", 2, "c")])
+    engine.create_streaming_table(
+        table,
+        f"SELECT id, v, seq, op FROM {source}",
+        stream=source,
+        source=declared(source),
+        key=["id"],
+        sequence_by="seq",
+        delete_when="op = 'd'",
+        leave_out=["seq", "op"],
+        on_error="quarantine",
+    )
+    engine.create_materialized_view(view, f"SELECT v, count(*) AS n FROM {table} GROUP BY v")
+    append(engine, source, [(3, "a", 3, "c"), (2, "b", 4, "d")])
+    monkeypatch.setattr(compiled, "PLAN_VERSION", compiled.PLAN_VERSION + 1)
+    stored_definition._plan.cache_clear()
+    for table_ in (table, f"{table}__tombstones", f"{table}__quarantine"):
+        assert stored_definition.known_plan(engine.store.jobs()[table_]) is None
+    report = engine.advance()
+    assert report.tables[table].mode == "incremental"
+    assert rows_of(engine, table) == [(1, "a"), (3, "a")]
+    assert rows_of(engine, view) == [("a", 2)]
+    stored_definition._plan.cache_clear()
+    assert all(map(stored_definition.known_plan, engine.store.jobs().values()))
+    append(engine, source, [(2, "late", 3, "c"), (4, "d", 5, "c")])
+    assert engine.advance().tables[table].mode == "append"
+    assert rows_of(engine, table) == [(1, "a"), (3, "a"), (4, "d")]
