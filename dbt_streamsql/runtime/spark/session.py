@@ -62,6 +62,9 @@ _APPENDED = {
     "spark.jars": ",",
 }
 """Settings where a user's value is added to ours instead of replacing it."""
+_ARENAS = "MALLOC_ARENA_MAX"
+"""In how many parts the C library keeps memory. By default every thread of Java that decodes or
+compresses files may get one of its own, and none of them is given back."""
 _COMPILED = 4000
 """Generated classes that Spark keeps. An epoch over a dozen views needs more than 300; by default
 Spark keeps 100, and would recompile all of them in each epoch."""
@@ -360,7 +363,8 @@ def _started_by(properties: Mapping[str, str], java_home: str) -> Iterator[None]
     password would be visible to everyone in the process list.
     """
     descriptor, name = tempfile.mkstemp(prefix="streamsql-", suffix=".conf")
-    before = {key: os.environ.get(key) for key in ("JAVA_HOME", "PYSPARK_SUBMIT_ARGS")}
+    names = ("JAVA_HOME", "PYSPARK_SUBMIT_ARGS", _ARENAS)
+    before = {key: os.environ.get(key) for key in names}
     try:
         with os.fdopen(descriptor, "w", encoding="latin-1") as out:
             for key, value in properties.items():
@@ -368,6 +372,7 @@ def _started_by(properties: Mapping[str, str], java_home: str) -> Iterator[None]
         arguments = before["PYSPARK_SUBMIT_ARGS"] or "pyspark-shell"
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {shlex.quote(name)} {arguments}"
         os.environ["JAVA_HOME"] = java_home
+        os.environ.setdefault(_ARENAS, "2")
         yield
     finally:
         Path(name).unlink(missing_ok=True)
