@@ -77,20 +77,13 @@ class StateTables:
         state: State,
         keys: tuple[TableKey, ...],
         epoch: Epoch,
-        declined: Collection[str] = (),
     ) -> PlaceParts:
         """Where parts are stored, once those that are not have been defined in the epoch: in the
         schema of the view."""
 
         def place(parts: Sequence[StoredPart]) -> dict[str, str]:
-            found = {}
-            jobs = self._current.jobs()
-            choosing = self._choosing(jobs, state, str(view), declined)
-            for part in choosing.chosen(parts):
-                table = self._ensured(part, view, state, keys, epoch)
-                if table:
-                    found[part.id] = table
-            return found
+            choosing = self._choosing(self._current.jobs(), state, str(view))
+            return self._stored(choosing.chosen(parts), view, state, keys, epoch)
 
         return place
 
@@ -134,13 +127,21 @@ class StateTables:
     def placed(self, job: Job, epoch: Epoch) -> tuple[PlaceParts, tuple[str, ...] | None]:
         """Where the parts of a view are stored in an epoch. Where that was decided again and comes
         out otherwise, also those that are not stored by themselves any more; else None."""
-        declined = self._declined(job, epoch)
-        if declined is None:
+        decided = self._decided(job, epoch)
+        if decided is None:
             return self.of(job), None
+        chosen, declined = decided
         keys, view = definition_of(job).keys, TableName.parse(job.table)
-        return self.defined(view, "auto", keys, epoch, declined), declined
 
-    def _declined(self, job: Job, epoch: Epoch) -> tuple[str, ...] | None:
+        def place(parts: Sequence[StoredPart]) -> dict[str, str]:
+            wanted = [part for part in parts if part.id in chosen]
+            return self._stored(wanted, view, "auto", keys, epoch)
+
+        return place, declined
+
+    def _decided(self, job: Job, epoch: Epoch) -> tuple[set[str], tuple[str, ...]] | None:
+        """The parts of a view that are stored from now on, and those that are not stored by
+        themselves any more; None where nothing changes."""
         definition, plan = definition_of(job), known_plan(job)
         latest = epoch.state.latest.get(job.table)
         if definition.state != "auto" or epoch.state.replay is not None:
@@ -153,6 +154,7 @@ class StateTables:
         stored = {part.id for part in plan.parts}
         choosing = self._choosing(
             *(epoch.state.jobs, "auto", job.table, definition.declined),
+            # What its epochs take with state tables does not say what these save.
             math.inf if stored else spent,
         )
         chosen = {part.id for part in choosing.chosen(parts)}
@@ -160,7 +162,7 @@ class StateTables:
             return None
         # A join comes back as soon as another view has it, too.
         dropped = {part.id for part in parts if part.id in stored - chosen and not part.join}
-        return tuple(sorted({*definition.declined, *dropped}))
+        return chosen, tuple(sorted({*definition.declined, *dropped}))
 
     def _choosing(
         self,
@@ -185,11 +187,21 @@ class StateTables:
         known = self._known_parts.get(job.fingerprint)
         if known is None:
             plan = known_plan(job)
-            known = (
-                frozenset(part.id for part in parts_in(plan)) if plan is not None else frozenset()
-            )
-            self._known_parts[job.fingerprint] = known
+            parts = parts_in(plan) if plan is not None else ()
+            known = self._known_parts[job.fingerprint] = frozenset(part.id for part in parts)
         return known if definition_of(job).state != "none" else frozenset()
+
+    def _stored(
+        self,
+        parts: Sequence[StoredPart],
+        view: TableName,
+        state: State,
+        keys: tuple[TableKey, ...],
+        epoch: Epoch,
+    ) -> dict[str, str]:
+        """The state tables of some parts, in this epoch; not of those that cannot be kept."""
+        found = ((part.id, self._ensured(part, view, state, keys, epoch)) for part in parts)
+        return {part: table for part, table in found if table}
 
     def _ensured(
         self,

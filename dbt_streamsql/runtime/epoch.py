@@ -308,9 +308,12 @@ class Epoch:
         """Run a streaming table, with its side tables."""
         for other in stream_definition.side_tables(job):
             known = self.state.jobs.get(other.table)
-            written = (other.config, other.columns)
-            same = known is not None and known_plan(known) and (known.config, known.columns)
-            if same != written:
+            same = (
+                known is not None
+                and known_plan(known) is not None
+                and (known.config, known.columns) == (other.config, other.columns)
+            )
+            if not same:
                 self._check_free(other)
                 self._stage(other)
         version, *others = StreamIngest(

@@ -135,7 +135,7 @@ STATE: dict[str, Planted] = {
         "beside_the_running_view",
     ),
     "declined-forgotten": (
-        "StateTables._declined",
+        "StateTables._decided",
         "tuple(sorted({*definition.declined, *dropped}))",
         "()",
         "a state table that did not pay is built again",

@@ -69,14 +69,13 @@ def parts_of(root: Node, declared: Collection[TableKey] = ()) -> tuple[StoredPar
         form, _ = _stored_form(node)
         digest = hashlib.sha256(json.dumps(tree_of(form)).encode()).hexdigest()[:_ID]
         ids[number] = digest
-        new = StoredPart(digest, (), plain(form), tables(form), around=())
-        part = found.get(digest) or new
+        part = found.get(digest) or StoredPart(
+            digest, (), plain(form), tables(form), join=_is_join(node), around=()
+        )
         if isinstance(node, Match):
             part = replace(part, keys=True, declared=_is_declared(node, declared))
         around = (*part.around, tuple(ids[join] for join in joins))
-        operators = (*part.operators, number)
-        join = isinstance(node, Select)
-        found[digest] = replace(part, operators=operators, join=join, around=around)
+        found[digest] = replace(part, operators=(*part.operators, number), around=around)
     return tuple(found.values())
 
 

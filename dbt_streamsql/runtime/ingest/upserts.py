@@ -263,11 +263,12 @@ class Upsert:
 
     @property
     def _some_order(self) -> str:
-        """Numbers records of equal sequences. A text of each record would take longer to make, and
-        to sort, than everything else."""
+        """An order of records of equal sequences, by what is stored of them. A text of each would
+        take longer to make, and to sort, than everything else."""
+        columns = ", ".join(f"q.{quote(column.name)}" for column in self.plan.columns)
         if any(_NOT_HASHED.search(column.type) for column in self.plan.columns):
-            return "to_json(struct(q.*))"
-        return "xxhash64(q.*)"
+            return f"to_json(struct({columns}))"
+        return f"xxhash64({columns})"
 
     @property
     def _placed(self) -> str:

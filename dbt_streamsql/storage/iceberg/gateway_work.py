@@ -17,12 +17,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import numpy as np
+from numpy.typing import NDArray
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from dbt_streamsql.quoting import TableName
 
 _SOURCE = Path(__file__).parent / "GatewayWork.java"
+
+Positions = NDArray[np.int64]
+"""Numbers of rows in a file."""
 
 _PIECE = 3500
 """Characters of a response that fit into one write of the gateway. A longer one is sent in two,
@@ -36,9 +42,7 @@ def metadata(spark: SparkSession, name: TableName) -> str:
     return _whole(work, work.metadata(_session(spark), name.sql, _PIECE)).decode()
 
 
-def live_files(
-    spark: SparkSession, name: TableName, snapshot: int
-) -> dict[str, tuple[int, ...]] | None:
+def live_files(spark: SparkSession, name: TableName, snapshot: int) -> dict[str, Positions] | None:
     """The data files of a snapshot, each with the positions of its deleted rows.
 
     None unless all are Parquet, with no deletes but one deletion vector each, and the table still
@@ -61,7 +65,7 @@ class ChangedFile:
 
     path: str
     added: bool
-    deleted: tuple[int, ...]
+    deleted: Positions
 
 
 def changed_files(
@@ -81,13 +85,14 @@ def changed_files(
     return found
 
 
-def _file_at(packed: bytes, at: int) -> tuple[str, tuple[int, ...], int]:
+def _file_at(packed: bytes, at: int) -> tuple[str, Positions, int]:
     """A file and its positions, and where the next one begins."""
     (length,) = struct.unpack_from(">i", packed, at)
     path = packed[at + 4 : at + 4 + length].decode()
     at += 4 + length
     (count,) = struct.unpack_from(">i", packed, at)
-    return path, struct.unpack_from(f">{count}q", packed, at + 4), at + 4 + 8 * count
+    positions = np.frombuffer(packed, ">i8", count, at + 4).astype(np.int64)
+    return path, positions, at + 4 + 8 * count
 
 
 def _whole(work: Any, text: str) -> bytes:

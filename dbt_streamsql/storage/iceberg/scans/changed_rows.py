@@ -111,7 +111,7 @@ def _part(file: ChangedFile, wanted: pa.Schema) -> _Part | None:
     local = local_path(file.path)
     if local is None:
         return None
-    deleted = np.array(file.deleted, np.int64)
+    deleted = file.deleted
     with pq.ParquetFile(local) as opened:
         names = names_of(opened, wanted)
         if names is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dbt_streamsql.storage.arrow_rows import memory_of
-from dbt_streamsql.storage.iceberg import gateway_work
 from dbt_streamsql.storage.iceberg.arrow_schema import FIELD_ID, arrow_schema
+from dbt_streamsql.storage.iceberg.gateway_work import Positions
+from dbt_streamsql.storage.iceberg.scans.live_files import live_files
 from dbt_streamsql.storage.locations import local_path
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ def read(
     files that are not Parquet on this machine, were written with other columns, or have deletes
     other than deletion vectors.
     """
-    files = gateway_work.live_files(spark, name, snapshot)
+    files = live_files(spark, name, snapshot)
     if files is None:
         return None
     schema = arrow_schema(spark, name)
@@ -89,19 +91,27 @@ def names_of(file: pq.ParquetFile, wanted: pa.Schema) -> list[str] | None:
 def column_file(path: Path, names: Sequence[str]) -> pq.ParquetFile:
     """A file of which single columns are read. Texts that it holds as numbers of a dictionary are
     read so: that takes a third of the time, and only few of them are needed."""
+    metadata, numbered = footer(path)
+    texts = [name for name in names if name in numbered]
+    return pq.ParquetFile(path, metadata=metadata, read_dictionary=texts, memory_map=True)
+
+
+@lru_cache(maxsize=256)
+def footer(path: Path) -> tuple[pq.FileMetaData, frozenset[str]]:
+    """What a file says of itself, and its columns of texts that are numbers of a dictionary
+    everywhere. A file never changes, and is opened for each of its row groups."""
     metadata = pq.read_metadata(path)
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     columns = zip(
         *([group.column(at) for at in range(group.num_columns)] for group in groups), strict=True
     )
-    numbered = [
+    numbered = (
         chunks[0].path_in_schema
         for chunks in columns
         if chunks[0].physical_type == "BYTE_ARRAY"
-        and chunks[0].path_in_schema in names
         and not any("PLAIN" in chunk.encodings for chunk in chunks)
-    ]
-    return pq.ParquetFile(path, metadata=metadata, read_dictionary=numbered, memory_map=True)
+    )
+    return metadata, frozenset(numbered)
 
 
 def taken(
@@ -112,9 +122,9 @@ def taken(
     return values.take(pa.array(at)).cast(kind)
 
 
-def _live(path: str, rows: pa.Table, deleted: Sequence[int]) -> FileRows:
+def _live(path: str, rows: pa.Table, deleted: Positions) -> FileRows:
     positions = numbers(rows.num_rows)
-    if deleted:
+    if len(deleted):
         lives = pc.invert(pc.is_in(positions, pa.array(deleted, pa.int64())))
         rows, positions = rows.filter(lives), positions.filter(lives)
     return FileRows(path, rows, positions)

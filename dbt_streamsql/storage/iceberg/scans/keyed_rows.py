@@ -7,7 +7,7 @@ decoded first, and the others only where it has one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dbt_streamsql.storage.iceberg import gateway_work
 from dbt_streamsql.storage.iceberg.arrow_schema import arrow_schema
+from dbt_streamsql.storage.iceberg.gateway_work import Positions
 from dbt_streamsql.storage.iceberg.scans.file_rows import (
     FileRows,
     column_file,
+    footer,
     names_of,
     taken,
 )
+from dbt_streamsql.storage.iceberg.scans.live_files import live_files
 from dbt_streamsql.storage.locations import local_path
 
 if TYPE_CHECKING:
@@ -88,7 +90,7 @@ def read(
         return None
     wanted = pa.schema(schema.field(column) for column in names)
     keys = _sorted_keys(asked.keys, wanted.field(asked.key).type)
-    files = gateway_work.live_files(spark, name, snapshot) if keys is not None else None
+    files = live_files(spark, name, snapshot) if keys is not None else None
     if files is None:
         return None
     try:
@@ -122,7 +124,7 @@ def _sorted_keys(keys: pa.Array, kind: pa.DataType) -> Any:
 
 
 def _keyed(
-    files: dict[str, tuple[int, ...]], wanted: pa.Schema, asked: Any, limit: Limit
+    files: Mapping[str, Positions], wanted: pa.Schema, asked: Any, limit: Limit
 ) -> list[FileRows] | None:
     """The rows of some files with all `wanted` columns; None over the limit."""
     groups: list[_Group] = []
@@ -153,28 +155,35 @@ def _keyed(
 
 
 def _groups_with(
-    path: str, local: Path, wanted: pa.Schema, asked: Any, deleted: Sequence[int]
+    path: str, local: Path, wanted: pa.Schema, asked: Any, deleted: Positions
 ) -> list[_Group] | None:
     """The row groups of a file that may have one of the keys."""
-    with pq.ParquetFile(local) as file:
+    metadata, _ = footer(local)
+    with pq.ParquetFile(local, metadata=metadata) as file:
         names = names_of(file, wanted)
-        if names is None:
-            return None
-        gone = np.sort(np.array(deleted, np.int64))
-        found, start = [], 0
-        for number in range(file.num_row_groups):
-            group = file.metadata.row_group(number)
-            chunks = [group.column(each) for each in range(group.num_columns)]
-            (keys,) = (chunk for chunk in chunks if chunk.path_in_schema == names[0])
-            if _may_have_key(keys.statistics, asked):
-                first, last = np.searchsorted(gone, (start, start + group.num_rows))
-                size = sum(c.total_uncompressed_size for c in chunks if c.path_in_schema in names)
-                inside = gone[first:last] - start
-                found.append(
-                    _Group(path, local, number, start, group.num_rows, names, inside, size)
-                )
-            start += group.num_rows
+    if names is None:
+        return None
+    gone = np.sort(deleted)
+    at = _columns(metadata, names)
+    found, start = [], 0
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        if _may_have_key(group.column(at[0]).statistics, asked):
+            first, last = np.searchsorted(gone, (start, start + group.num_rows))
+            size = sum(group.column(each).total_uncompressed_size for each in at)
+            inside = gone[first:last] - start
+            found.append(_Group(path, local, number, start, group.num_rows, names, inside, size))
+        start += group.num_rows
     return found
+
+
+def _columns(metadata: pq.FileMetaData, names: Sequence[str]) -> list[int]:
+    """The numbers of columns, which are the same in all row groups; the first one's first."""
+    if not metadata.num_row_groups:
+        return []
+    group = metadata.row_group(0)
+    paths = [group.column(each).path_in_schema for each in range(group.num_columns)]
+    return [paths.index(name) for name in names]
 
 
 def _may_have_key(statistics: Any, asked: Any) -> bool:
@@ -187,7 +196,8 @@ def _may_have_key(statistics: Any, asked: Any) -> bool:
 
 def _positions(group: _Group, asked: Any) -> Any:
     """Those of the rows that have one of the keys and are not deleted, in the row group."""
-    with pq.ParquetFile(group.local, memory_map=True) as file:
+    metadata, _ = footer(group.local)
+    with pq.ParquetFile(group.local, metadata=metadata, memory_map=True) as file:
         keys = file.read_row_group(group.number, [group.names[0]], use_threads=False).column(0)
     if pa.types.is_date32(keys.type):
         among = pa.array(asked).cast(pa.int32()).cast(keys.type)
