@@ -18,6 +18,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.function.Function;
 import java.util.function.LongConsumer;
 import java.util.zip.CRC32;
+import java.util.zip.Deflater;
 import java.util.zip.DeflaterOutputStream;
 
 import org.apache.iceberg.DataFile;
@@ -218,9 +219,11 @@ public class GatewayWork {
     /** Bytes, deflated, in Base64: the first piece. */
     private String packed(byte[] content, int length) throws Exception {
         ByteArrayOutputStream packed = new ByteArrayOutputStream();
-        DeflaterOutputStream output = new DeflaterOutputStream(packed);
+        Deflater fast = new Deflater(Deflater.BEST_SPEED);
+        DeflaterOutputStream output = new DeflaterOutputStream(packed, fast);
         output.write(content);
         output.close();
+        fast.end();
         return piece(Base64.getEncoder().encodeToString(packed.toByteArray()), length);
     }
 

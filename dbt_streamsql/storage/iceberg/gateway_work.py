@@ -34,6 +34,8 @@ _PIECE = 3500
 """Characters of a response that fit into one write of the gateway. A longer one is sent in two,
 and the second waits 40 ms for the first to be acknowledged (Nagle's algorithm with delayed
 acknowledgement)."""
+_PIECES, _REST = 16, 8 << 20
+"""After so many pieces, those that follow have so many characters: waiting takes less then."""
 
 
 def metadata(spark: SparkSession, name: TableName) -> str:
@@ -103,7 +105,7 @@ def _whole(work: Any, text: str) -> bytes:
         pieces.append(piece)
         if not ticket:
             return zlib.decompress(base64.b64decode("".join(pieces)))
-        text = work.more(ticket, _PIECE)
+        text = work.more(ticket, _PIECE if len(pieces) < _PIECES else _REST)
 
 
 def schema(spark: SparkSession, name: TableName) -> str:
