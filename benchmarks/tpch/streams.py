@@ -72,10 +72,12 @@ class Streams:
 
     def bring(self, kind: str, number: int) -> None:  # noqa: ARG002 - as a `Timeline` is asked
         """Let the changes of the next epoch arrive, whatever its number is for the view."""
-        for table in _KEYS:
-            epoch = len(self._files(table)) - 1
-            if epoch >= EPOCHS:
-                raise ValueError(f"all {EPOCHS} epochs of {self.folder} are used up")
+        files = {table: len(self._files(table)) for table in _KEYS}
+        epoch = min(files.values()) - 1
+        if epoch >= EPOCHS:
+            raise ValueError(f"all {EPOCHS} epochs of {self.folder} are used up")
+        # A run that was stopped may have left the file of one table: its orders have lines.
+        for table in (table for table, count in files.items() if count - 1 == epoch):
             key = data.ORDER_KEYS[table]
             comes, goes = self.refresh.arriving(key, epoch), self.refresh.leaving(key, epoch)
             self._write(
