@@ -28,6 +28,14 @@ STEPS = (
     "stream.release",
 )
 
+BY_ID = {
+    "key": ["id"],
+    "sequence_by": "seq",
+    "delete_when": "op = 'd'",
+    "leave_out": ["seq", "op"],
+}
+"""A table with one row for each id: its newest record, if that does not delete it."""
+
 
 @pytest.fixture
 def source(engine, schema):
@@ -119,10 +127,7 @@ def test_of_each_key_the_newest_record_counts_in_whatever_order_they_come(engine
         query,
         stream=source,
         source=declared(source),
-        key=["id"],
-        sequence_by="seq",
-        delete_when="op = 'd'",
-        leave_out=["seq", "op"],
+        **BY_ID,
     )
     engine.create_materialized_view(
         view, f"SELECT v, count(*) AS n, sum(id) AS s FROM {table} GROUP BY v"
@@ -447,10 +452,7 @@ def test_a_stream_goes_on_although_its_plan_is_of_another_version(
         f"SELECT id, v, seq, op FROM {source}",
         stream=source,
         source=declared(source),
-        key=["id"],
-        sequence_by="seq",
-        delete_when="op = 'd'",
-        leave_out=["seq", "op"],
+        **BY_ID,
         on_error="quarantine",
     )
     engine.create_materialized_view(view, f"SELECT v, count(*) AS n FROM {table} GROUP BY v")

@@ -96,7 +96,7 @@ def column_file(path: Path, names: Sequence[str]) -> pq.ParquetFile:
     return pq.ParquetFile(path, metadata=metadata, read_dictionary=texts, memory_map=True)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def footer(path: Path) -> tuple[pq.FileMetaData, frozenset[str]]:
     """What a file says of itself, and its columns of texts that are numbers of a dictionary
     everywhere. A file never changes, and is opened for each of its row groups."""
