@@ -2,9 +2,11 @@
 
 python -m benchmarks.ivm --scale 10 --folder target/ivm     (docs/benchmarks.md)
 
-The change is one pair of refresh functions: 0.1 % of the orders come, 0.1 % go, with their lines.
+The change is one pair of refresh functions: 0.1 % of the orders come, 0.1 % go, with their lines
+(`--orders`: so many, at any scale).
 `--changes`: those with the highest keys (newest), any of them (scattered), both written by others;
-or any of them, by streaming tables with keys (streams), whose own time is not counted. With
+or any of them, by streaming tables with keys (streams), whose own time is not counted: what they
+read before the view begins, and their upkeep after the barrier is published. With
 `--keys` the keys of TPC-H are declared (docs/keys.md).
 Each query has its turn: its view is made, the changes of the rounds are brought in one after the
 other by `Engine.advance()`, first of one kind, then of the next, and then the query itself fills a
@@ -33,7 +35,7 @@ from benchmarks.data import World
 from benchmarks.progress import Progress
 from benchmarks.tpch import data as tpch
 from benchmarks.tpch import queries
-from benchmarks.tpch.changes import BUCKETS, LAST_ORDER, Refresh
+from benchmarks.tpch.changes import BUCKETS, LAST_ORDER, ORDERS, Refresh
 from benchmarks.tpch.figures import Figure, means, show, stored_bytes
 from benchmarks.tpch.keys import declared_keys
 from benchmarks.tpch.streams import EPOCHS, Streams
@@ -73,7 +75,8 @@ def main() -> int:
         world.close()
     facts["seconds"] = say.seconds
     for kind in given.changes:
-        title = f"TPC-H, scale {given.scale:g}, 0.1 % of the orders come and go: {kind}"
+        share = f"{given.orders:,}" if given.orders else "0.1 %"
+        title = f"TPC-H, scale {given.scale:g}, {share} of the orders come and go: {kind}"
         show(console, [figure for figure in figures if figure.changes == kind], title)
     for schema, sizes in facts["bytes"].items():
         share = sizes["stored"] / sizes["tables"]
@@ -87,19 +90,21 @@ def _tables(
     world: World, files: Callable[[], Path], given: argparse.Namespace, say: Say
 ) -> Iterator[Timeline | Streams]:
     """The tables, loaded, for the kinds of changes that are asked for."""
+    buckets = round(ORDERS * given.scale / given.orders) if given.orders else BUCKETS
     name = f"tpch_{given.scale:g}_{given.seed}".replace(".", "_")
+    name += f"_of_{buckets}" if buckets != BUCKETS else ""
     if set(given.changes) - {"streams"}:
         last = int(LAST_ORDER * given.scale)
-        newest = Refresh(ROUNDS, seed=given.seed, last=last)
-        others = last * (BUCKETS - 2 * ROUNDS) // BUCKETS
-        scattered = Refresh(ROUNDS, seed=given.seed, upto=others)
+        newest = Refresh(ROUNDS, seed=given.seed, last=last, buckets=buckets)
+        others = last * (buckets - 2 * ROUNDS) // buckets
+        scattered = Refresh(ROUNDS, seed=given.seed, upto=others, buckets=buckets)
         refreshes = {"newest": newest, "scattered": scattered}
         timeline = Timeline(world.spark, name, refreshes)
         timeline.prepare(files, say)
         yield timeline
     if "streams" in given.changes:
         name = f"{name}_streams"
-        refresh = Refresh(EPOCHS, seed=given.seed)
+        refresh = Refresh(EPOCHS, seed=given.seed, buckets=buckets)
         streams = Streams(world.engine, name, given.folder.resolve() / name, files(), refresh)
         streams.prepare(say)
         yield streams
@@ -149,12 +154,16 @@ def _figures(
             tables.bring(kind, number)
             measure.settle(world)
             started = time.time()
-            done = world.engine.advance().tables
+            ran = world.engine.advance()
             ended = time.time()
+            done = ran.tables
             reports.append(done[VIEW])
-            fed = (done[table] for table in tables.fed)
-            begun = [(one.started_at or 0.0) + one.seconds for one in fed]
-            epochs.append(ended - max(started, *begun) if begun else ended - started)
+            if tables.fed:
+                # Between the streams' own part and their upkeep.
+                fed = (done[table] for table in tables.fed)
+                started = max((one.started_at or 0.0) + one.seconds for one in fed)
+                ended = _published(world, ran.barrier)
+            epochs.append(ended - started)
         last, counted = reports[-1], reports[1:] or reports
         modes = "/".join(sorted({one.mode for one in counted}))
         changed = last.rows_inserted + last.rows_deleted
@@ -176,6 +185,14 @@ def _figures(
         replace(figure, fulls=tuple(fulls), rows=rows, differing=differing, stored=stored)
         for figure in figures
     ]
+
+
+def _published(world: World, barrier: int) -> float:
+    """When a barrier was published (seconds since 1970)."""
+    found = world.engine.store.barrier(barrier)
+    assert found is not None
+    assert found.ended_at is not None
+    return found.ended_at
 
 
 def _bytes(world: World, table: str) -> int:
@@ -234,6 +251,7 @@ def _write(given: argparse.Namespace, figures: Sequence[Figure], facts: dict[str
             "fulls": given.fulls,
             "seed": given.seed,
             "changes": given.changes,
+            "orders": given.orders,
             "state": given.state,
             "keys": given.keys,
             "native": given.native,
@@ -271,6 +289,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="of the changes: %(default)s")
     what = "which orders come and go, and who writes them: %(default)s"
     parser.add_argument("--changes", type=_kinds, default="newest,scattered", help=what)
+    what = "how many orders come, and how many go, in an epoch: 0.1 %% of them"
+    parser.add_argument("--orders", type=int, default=0, help=what)
     parser.add_argument("--keys", action="store_true", help="declare the keys of TPC-H")
     what = "Spark runs native code: `native: true` of a profile"
     parser.add_argument("--native", action="store_true", help=what)

@@ -2,7 +2,7 @@
 
 Spark and DuckDB run the same texts. RF1 inserts orders, with their lines, that the generator made
 and that were held back at the load; RF2 deletes orders with their lines. Which ones is said by a
-seeded hash of the key: a thousand buckets of about equal size. Or the newest ones change: those
+seeded hash of the key, in buckets of about equal size. Or the newest ones change: those
 with the highest keys come, and those that were the newest before go.
 """
 
@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 BUCKETS = 1000
+ORDERS = 1_500_000
+"""At scale 1."""
 LAST_ORDER = 6_000_000
 """The highest key of an order at scale 1."""
 
@@ -19,7 +21,7 @@ LAST_ORDER = 6_000_000
 class Refresh:
     """The changes of `epochs` epochs.
 
-    In thousandths: in each epoch `orders` of the orders come and as many go, and in every third
+    Orders are in `buckets`: in each epoch `orders` of them come and as many go, and in every third
     one `dimensions` of the customers, parts (with what suppliers ask for them) and suppliers
     change. `last`: the highest key of an order; the newest orders change (0: any do). `upto`: only
     orders up to this key change (0: whatever their key is).
@@ -31,11 +33,12 @@ class Refresh:
     seed: int = 1
     last: int = 0
     upto: int = 0
+    buckets: int = BUCKETS
 
     def __post_init__(self) -> None:
         needed = max(2 * self.orders, self.dimensions) * self.epochs
-        if needed > BUCKETS:
-            raise ValueError(f"{needed} of {BUCKETS} thousandths: fewer epochs, or smaller ones")
+        if needed > self.buckets:
+            raise ValueError(f"{needed} of {self.buckets} buckets: fewer epochs, or smaller ones")
 
     def arriving(self, key: str, epoch: int | None = None) -> str:
         """The condition for rows that come with RF1, in an epoch or in all."""
@@ -71,12 +74,12 @@ class Refresh:
         if not self.last:
             among = self._among(key, first, end)
             return f"{key} <= {self.upto} AND {among}" if self.upto else among
-        above, upto = (self.last * (BUCKETS - each) // BUCKETS for each in (end, first))
+        above, upto = (self.last * (self.buckets - each) // self.buckets for each in (end, first))
         return f"{key} > {above} AND {key} <= {upto}"
 
     def _among(self, key: str, first: int, end: int) -> str:
         hashed = f"(({key} * 7919 + {self.seed * 104729}) % 1000003)"
-        bucket = f"{hashed} * {hashed} % 999983 % {BUCKETS}"
+        bucket = f"{hashed} * {hashed} % 999983 % {self.buckets}"
         return f"{bucket} >= {first} AND {bucket} < {end}"
 
 

@@ -24,6 +24,7 @@ from dbt_streamsql.compiler.parsing.unsupported import Reason, Unsupported
 from dbt_streamsql.compiler.passes.merge_projections import merge
 from dbt_streamsql.compiler.passes.one_zero import one_zero
 from dbt_streamsql.compiler.passes.prune_columns import prune
+from dbt_streamsql.compiler.passes.semi_join_reduction import reduced
 from dbt_streamsql.compiler.rules.incrementalize import incrementalize
 from dbt_streamsql.compiler.state.stored_parts import cut, parts_of, with_stored
 from dbt_streamsql.compiler.state.ttl import still_forgetting, with_ttls
@@ -36,6 +37,7 @@ from dbt_streamsql.plan.algebra.relational import (
     Aggregate,
     Node,
     keys_of,
+    scans,
     tables,
     walk,
 )
@@ -66,6 +68,12 @@ class _Forgets:
 
     ttl: StateTtl | None
     before: Mapping[str, Any] | None
+
+    @property
+    def something(self) -> bool:
+        """Whether rows expire, or have expired."""
+        had = self.before is not None and any(scan.ttl for scan in scans(node_of(self.before)))
+        return self.ttl is not None or had
 
 
 def compile_view(
@@ -236,6 +244,8 @@ def _incremental(
     read = prune(merge(built.root))
     root = one_zero(read, schemas)
     chosen = built.chosen or root != read
+    if not forgets.something:
+        root = prune(merge(reduced(root, schemas)))
     if forgets.ttl is not None:
         root = with_ttls(root, forgets.ttl, Place(plan.table))
     if forgets.before:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.differential.duck_queries import Queries, Rel, Source, under
-from tests.differential.duck_terms import JOINABLE, Col, condition, literal, predicate
+from tests.differential.duck_terms import JOINABLE, Col, call, condition, literal, predicate
 
 
 def first(q: Queries, depth: int) -> Rel:
@@ -132,6 +132,43 @@ def shadowed(q: Queries, depth: int) -> Rel:
     joined = f"{a.sql} JOIN {c.sql} ON {condition(q.random, a.cols, c.cols)}"
     test = f"{x.text} {word} (SELECT {shown} FROM {inner} WHERE {on})"
     return q.select([*q.pick(a.cols), *q.pick(c.cols, 1)], f"FROM {joined} WHERE {test}")
+
+
+def of_few(q: Queries, depth: int) -> Rel:
+    """Groups that are asked for by rows that a filter leaves, in the ways to say so."""
+    a, b, c = q.children(3, depth)
+    kinds = {kind for kind in JOINABLE if all(_of(each, kind) for each in (a, b, c))}
+    if not kinds:
+        return q.select(q.pick(a.cols), f"FROM {a.sql}")
+    kind = q.random.choice(sorted(kinds))
+    x, y, z = (q.random.choice(_of(each, kind)) for each in (a, b, c))
+    tested = q.random.choice([col for col in c.cols if col.kind in JOINABLE])
+    few = f"{tested.text} = {literal(q.random, tested.kind)}"
+    if tested.kind == "int" and q.chance(0.3):
+        few = f"{tested.text} IN (1, 2)"
+    outer = q.random.choice(
+        (
+            f"FROM {a.sql} JOIN {c.sql} ON {z.text} = {x.text} WHERE {few}",
+            f"FROM {a.sql} WHERE {x.text} IN (SELECT {z.text} FROM {c.sql} WHERE {few})",
+        )
+    )
+    made = call(q.random, b.cols, "basic")
+    if q.chance(0.6):
+        rest = f" AND {predicate(q.random, b.cols, 0)}" if q.chance(0.3) else ""
+        value = f"(SELECT {made.text} FROM {b.sql} WHERE {y.text} = {x.text}{rest})"
+        return q.select([*q.pick(a.cols, 2), Col(value, made.kind)], outer)
+    rows, groups = q.select([x, *q.pick(a.cols, 2)], outer), q.select([y, made], f"FROM {b.sql}")
+    left, right = q.name("l"), q.name("r")
+    key, value = groups.cols
+    word = q.random.choice(("LEFT JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN"))
+    shown = [*under(left, rows.cols), *(under(right, [value]) if word == "LEFT JOIN" else ())]
+    text = f"({groups.sql} GROUP BY {y.text}) {right}"
+    on = f"{right}.{key.text} = {left}.{rows.cols[0].text}"
+    return q.select(shown, f"FROM ({rows.sql}) {left} {word} {text} ON {on}")
+
+
+def _of(source: Source, kind: str) -> list[Col]:
+    return [col for col in source.cols if col.kind == kind]
 
 
 def _where(q: Queries, a: Source, b: Source) -> str:

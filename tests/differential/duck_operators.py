@@ -60,6 +60,7 @@ OPERATORS: dict[str, Operator] = {
     "correlated group": each.grouped_value,
     "correlated test": each.tested,
     "correlated one": each.one_group,
+    "correlated few": each.of_few,
     "lateral group": each.lateral,
     "in shadowed": each.shadowed,
     "asked below": below.asked_below,

@@ -55,8 +55,8 @@ SPARK: dict[str, Planted] = {
     ),
     "change-consumed-again": (
         "ViewRefresh._incremental",
-        "self.stager.branched",
-        "replace(self.stager, inputs=previous.inputs).branched",
+        "self.stager.wrote",
+        "replace(self.stager, inputs=previous.inputs).wrote",
         "the version does not say what it consumed: the change is applied again",
         "lineage",
     ),

@@ -83,6 +83,8 @@ class Expr:
         >>> Expr("{0} + {1}", (("a", "x"), ("a", "y"))).over({("a", "x"): Expr("-1")}).template
         '(-1) + {0}'
         """
+        if self.template == "{0}":
+            return values.get(self.refs[0], self)
         refs: list[Ref] = []
 
         def number(ref: Ref) -> str:

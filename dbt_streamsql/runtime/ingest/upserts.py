@@ -342,10 +342,4 @@ class Target:
         if not outcome.changed:
             return None
         self.stager.write_feed(writer.spark, outcome, self.meta, writer.visible)
-        return self.stager.branched(
-            writer.spark,
-            writer.branch,
-            mode="incremental" if outcome.deleted else "append",
-            rows_inserted=outcome.inserted,
-            rows_deleted=outcome.deleted,
-        )
+        return self.stager.wrote(writer.spark, writer.branch, outcome, self.meta)

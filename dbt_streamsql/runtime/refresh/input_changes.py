@@ -13,7 +13,6 @@ from dbt_streamsql.runtime.core.epoch_state import EpochState, Version
 from dbt_streamsql.runtime.refresh.spark_relations import InputChange
 from dbt_streamsql.runtime.spark.scratch import Scratch
 from dbt_streamsql.runtime.spark.shared_relations import (
-    SHARED_ROWS,
     CachedRelation,
     Shared,
     hold,
@@ -75,17 +74,17 @@ def _shared(
     """The change of an input that several views of this epoch read, computed by the first.
 
     None where there is nothing to compute: no change, or many rows that are stored in files as
-    they are, from which each view reads the columns that it needs. What another view of the epoch
-    has written is known, for a single reader, too.
+    they are, from which each view reads the columns that it needs. What this epoch has written
+    itself is known, for a single reader, too.
     """
     move, tuning = reading.change, epoch.warehouse.tuning
-    small = move.rows <= SHARED_ROWS and reading.bytes <= tuning.driver_bytes
+    small = move.rows <= tuning.broadcast_rows and reading.bytes <= tuning.driver_bytes
     stored = move.insert_only or reading.feed is not None
-    if move.kind == "none" or (stored and not small):
+    if move.kind == "none":
         return None
     key = (source, move.old, move.new)
     columns = epoch.shared_columns(source, move.old)
-    if not columns:
+    if not columns or (stored and not small):
         return epoch.changes.known(key)
 
     def compute() -> Shared:

@@ -363,20 +363,11 @@ class ViewRefresh:
         outcome = self._write(spark, self.name, branch, meta, previous, feed=self.choice.is_read)
         if not outcome.changed:
             return self._still(meta, previous)
-        version = self.stager.branched(
-            spark,
-            branch,
-            mode="append" if not outcome.deleted else "incremental",
-            rows_inserted=outcome.inserted,
-            rows_deleted=outcome.deleted,
-        )
+        version = self.stager.wrote(spark, branch, outcome, meta)
         assert version.snapshot is not None
         if outcome.stored is not None:
             at = (version.snapshot, meta.schema_id)
             self.epoch.warehouse.known_rows.put(self.job.table, at, outcome.stored)
-        if outcome.feed is not None and outcome.feed.rows is not None:
-            change = (self.job.table, meta.current, version.snapshot)
-            self.epoch.changes.put(change, outcome.feed.rows)
         return version
 
     def _write(

@@ -23,9 +23,6 @@ from dbt_streamsql.storage.arrow_rows import (
 )
 from dbt_streamsql.storage.columns import nullable_within, type_text
 
-SHARED_ROWS = 100_000
-"""Changes up to this size are kept in the driver, bigger ones in Spark's cache."""
-
 
 @dataclass(frozen=True)
 class DriverRows:

@@ -93,6 +93,23 @@ class Stager:
             barrier, self.job.table, snapshot=head, branch=branch, inputs=self.inputs, **more
         )
 
+    def wrote(
+        self, spark: SparkSession, branch: str, outcome: Outcome, before: Metadata
+    ) -> TableVersion:
+        """The record of a change that was written on a branch. If the process has its rows, the
+        readers of this epoch get them from it."""
+        version = self.branched(
+            spark,
+            branch,
+            mode="incremental" if outcome.deleted else "append",
+            rows_inserted=outcome.inserted,
+            rows_deleted=outcome.deleted,
+        )
+        if outcome.feed is not None and outcome.feed.rows is not None:
+            change = (self.job.table, before.current, version.snapshot)
+            self.epoch.changes.put(change, outcome.feed.rows)
+        return version
+
     def announce(self, version: Version) -> None:
         """Let the jobs that read the table read this version."""
         with self.epoch.lock:

@@ -15,6 +15,8 @@ PAGE = (Path(__file__).parents[3] / "docs" / "keys.md").read_text(encoding="utf-
 SOURCES = PAGE.partition("```yaml\n")[2].partition("```")[0]
 UNIQUE = "- {column: id, rely: true}"
 FOREIGN = "- {column: order_id, references: orders, to: id, rely: true}"
+CONTRACT = PAGE.split("```yaml\n")[2].partition("```")[0]
+"""Of a model `lines`."""
 VIEW = """
 {{ config(materialized='materialized_view') }}
 select o.customer, l.price
@@ -81,3 +83,35 @@ def test_everything_wrong_with_keys_is_said_at_once(shop):
         "CONFIG_INVALID",
     ):
         assert part in message, message
+
+
+def test_the_keys_of_a_contract_are_relied_on_where_the_model_says_so(project):
+    project.write("seeds/raw_orders.csv", "id,customer\n1,ann\n2,bob\n")
+    project.write("seeds/raw_lines.csv", "order_id,price\n1,5\n1,6\n2,7\n")
+    config = "{{ config(materialized='materialized_view') }}\n"
+    for name in ("orders", "lines"):
+        project.write(f"models/{name}.sql", f"{config}select * from {{{{ ref('raw_{name}') }}}}")
+    orders = """
+  - name: orders
+    config: {contract: {enforced: true}, meta: {streamsql: {keys: contract}}}
+    constraints: [{type: primary_key, columns: [id]}]
+    columns: [{name: id, data_type: int}, {name: customer, data_type: string}]
+"""
+    project.write("models/contract.yml", CONTRACT.rstrip() + orders)
+    sold = VIEW.replace("source('raw', 'orders')", "ref('orders')")
+    project.write("models/sold.sql", sold.replace("source('raw', 'lines')", "ref('lines')"))
+    done = project.dbt("build")
+    assert done.ok, done.messages
+    declared = [
+        "lake.shop.lines.order_id references lake.shop.orders.id",
+        "lake.shop.orders.id is unique",
+    ]
+    assert keys(project) == declared
+    # Of the models that have the keys, nothing is compiled in this run.
+    assert project.dbt("run", "--select", "sold").ok
+    assert keys(project) == declared
+    project.write(
+        "models/contract.yml", CONTRACT.replace("foreign_key, to", "not_null, to") + orders
+    )
+    message = project.dbt("run", "--select", "sold").messages["sold"]
+    assert "model.shop.lines: no key of one column is in its contract" in message, message

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 _THREADS = 2
 """Row groups that are decoded side by side."""
+_SPARSE = 16
+"""Numbers between the ends of a column for each of its values, up to which there is a table of
+them."""
 
 
 @dataclass(frozen=True)
@@ -199,12 +202,26 @@ def _positions(group: _Group, asked: Any) -> Any:
     metadata, _ = footer(group.local)
     with pq.ParquetFile(group.local, metadata=metadata, memory_map=True) as file:
         keys = file.read_row_group(group.number, [group.names[0]], use_threads=False).column(0)
-    if pa.types.is_date32(keys.type):
+    at = _places(keys, asked)
+    return at[~np.isin(at, group.deleted)] if len(group.deleted) else at
+
+
+def _places(keys: pa.ChunkedArray, asked: Any) -> Any:
+    """Those of the keys that are among `asked`."""
+    is_date = pa.types.is_date32(keys.type)
+    if asked.dtype != object and not keys.null_count and len(keys):
+        # A table of the values between the ends is several times as fast as Arrow's hashes.
+        values = (keys.cast(pa.int32()) if is_date else keys).to_numpy()
+        least, most = int(values.min()), int(values.max())
+        if most - least < _SPARSE * len(values):
+            found = np.zeros(most - least + 1, bool)
+            found[asked[(asked >= least) & (asked <= most)] - least] = True
+            return np.flatnonzero(found[values - least])
+    if is_date:
         among = pa.array(asked).cast(pa.int32()).cast(keys.type)
     else:
         among = pa.array(asked, pa.binary() if asked.dtype == object else None).cast(keys.type)
-    at = np.flatnonzero(pc.is_in(keys, value_set=among).to_numpy())
-    return at[~np.isin(at, group.deleted)] if len(group.deleted) else at
+    return np.flatnonzero(pc.is_in(keys, value_set=among).to_numpy())
 
 
 def _taken(group: _Group, at: Any, wanted: pa.Schema) -> FileRows:
