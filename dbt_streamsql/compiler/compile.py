@@ -244,6 +244,7 @@ def _incremental(
     read = prune(merge(built.root))
     root = one_zero(read, schemas)
     chosen = built.chosen or root != read
+    written = root
     if not forgets.something:
         root = prune(merge(reduced(root, schemas)))
     if forgets.ttl is not None:
@@ -286,7 +287,7 @@ def _incremental(
         operators=with_stored(describe(replace(view, root=whole), hidden, forgets.ttl), parts),
         tree=tree_of(whole),
         parts=parts,
-        whole_sql=_whole_sql(whole, plan.columns) if parts else "",
+        whole_sql=_whole_sql(written, plan.columns) if parts else "",
     )
 
 

@@ -138,8 +138,14 @@ class Choosing:
         them; for a join once in each other view. No more than the view takes."""
         if part.join:
             return self.others(part.id) * expected_in_look_ups(self._read(part))
-        times = (0 if part.declared else 1) if part.keys else 2
+        times = (0 if self._is_found(part) else 1) if part.keys else 2
         return min(self.spent, times * expected_in_look_ups(self._read(part)))
+
+    def _is_found(self, part: StoredPart) -> bool:
+        """Whether declared keys are expected to find the keys in the changes: where these follow
+        from changes of a parent, one that has never changed says nothing."""
+        known = self.rule.known
+        return part.declared and (not part.parent or known.changes(TableName.parse(part.parent)))
 
     def _kept(self, part: StoredPart, table: str) -> float:
         """Seconds of an epoch for the state table ('': there is none yet): those of the fastest of

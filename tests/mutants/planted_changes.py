@@ -100,6 +100,13 @@ CHANGES: dict[str, Planted] = {
         "rows with a key are found although they were deleted",
         "places_are_those",
     ),
+    "keyed-least-key-lost": (
+        ("_places", "_positions"),
+        "(asked >= least) & (asked <= most)",
+        "(asked > least) & (asked <= most)",
+        "the least key of a row group is not found",
+        "places_are_those",
+    ),
     "keyed-first-of-file": (
         "_taken",
         "pa.array(at + group.start)",

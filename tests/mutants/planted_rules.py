@@ -17,8 +17,8 @@ RULES: dict[str, Planted] = {
     ),
     "reduced-under-full": (
         ("_Reduction.visit", "reduced"),
-        'not isinstance(made, Match) or made.kind == "full"',
-        "not isinstance(made, Match)",
+        'made.kind == "full"',
+        "made.kind is None",
         "a full join loses groups that find no partner",
         "reads_all_rows_where",
     ),

@@ -38,7 +38,7 @@ STATE: dict[str, Planted] = {
     ),
     "keys-saved-twice": (
         "Choosing._saved",
-        "0 if part.declared else 1",
+        "0 if self._is_found(part) else 1",
         "1",
         "keys that are found in the changes are stored",
         "found_in_the_changes",

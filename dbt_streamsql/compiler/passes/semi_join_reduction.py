@@ -53,7 +53,7 @@ class _Reduction:
 
     def visit(self, node: Node) -> Node:
         made = with_children(node, tuple(self.visit(child) for child in children(node)))
-        if not isinstance(made, Match) or made.kind == "full":
+        if not isinstance(made, Match) or made.kind == "full" or not _is_grouped(made.right.node):
             return made
         for own, other in self._pairs(made):
             keys = self._keys(made.left.node, own)
@@ -131,6 +131,13 @@ class _Reduction:
         nodes = {child.alias: child.node for child in inputs}
         columns = [{c.name: c for c in self.schemas.of(nodes[a])}[name] for a, name in expr.refs]
         return len({column.type for column in columns}) == 1
+
+
+def _is_grouped(node: Node) -> bool:
+    """Whether the rows are those of groups, or of partitions."""
+    while isinstance(node, Select) and len(node.inputs) == 1:
+        node = node.inputs[0].node
+    return isinstance(node, Aggregate | Window)
 
 
 def _shown(node: Select | Match, column: str) -> Ref | None:

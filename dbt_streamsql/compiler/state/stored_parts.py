@@ -73,7 +73,8 @@ def parts_of(root: Node, declared: Collection[TableKey] = ()) -> tuple[StoredPar
             digest, (), plain(form), tables(form), join=_is_join(node), around=()
         )
         if isinstance(node, Match):
-            part = replace(part, keys=True, declared=_is_declared(node, declared))
+            found_by, parent = _declared(node, declared)
+            part = replace(part, keys=True, declared=found_by, parent=parent)
         around = (*part.around, tuple(ids[join] for join in joins))
         found[digest] = replace(part, operators=(*part.operators, number), around=around)
     return tuple(found.values())
@@ -177,11 +178,13 @@ def _has_keys(node: Match) -> bool:
     return not (_is_stateful(below) and _can_be_stored(below))
 
 
-def _is_declared(node: Match, declared: Collection[TableKey]) -> bool:
-    """Whether declared keys may find the partners of the changed rows in the changes."""
+def _declared(node: Match, declared: Collection[TableKey]) -> tuple[bool, str]:
+    """Whether declared keys may find the partners of the changed rows in the changes, and the
+    table that has to change with them ('': none)."""
     below, names = _source(node.right.node, partner_columns(node))
     table = below.table if isinstance(below, Scan) else ""
-    return any(key_of(table, name, declared)[0] for name in names)
+    found = [(by, parent) for by, parent, _ in (key_of(table, n, declared) for n in names) if by]
+    return bool(found), min((parent for _, parent in found), default="")
 
 
 def _source(node: Node, columns: tuple[str, ...]) -> tuple[Node, tuple[str, ...]]:

@@ -101,13 +101,21 @@ class SparkCatalog:
     def size(self, name: TableName) -> tuple[int, int]:
         """The rows of a table's current version, and the bytes of its files, by its metadata (0:
         not known)."""
-        try:
-            found = self._pinned(name) or inputs.load(self.spark, self._at(name))
-        except StreamSqlError:
-            return 0, 0
+        found = self._found(name)
         if found is None:
             return 0, 0
         return found.live_rows(found.current), found.live_bytes(found.current)
+
+    def changes(self, name: TableName) -> bool:
+        """Whether a table has changed since it was made, by the snapshots that it has."""
+        found = self._found(name)
+        return found is not None and len(found.snapshots) > 1
+
+    def _found(self, name: TableName) -> Metadata | None:
+        try:
+            return self._pinned(name) or inputs.load(self.spark, self._at(name))
+        except StreamSqlError:
+            return None
 
     def schema(self, sql: str) -> tuple[Column, ...]:
         """Columns and types of a query; SQL_INVALID with Spark's own message when it refuses."""

@@ -25,8 +25,9 @@ class StoredPart:
     query of its rows, with columns `c0`, `c1` …; `tables`: what it reads. `stored`: its state
     table ('' while its rows are computed from `tables` in each epoch). `keys`: the operator is a
     join, and the rows are the distinct keys of its right side; `declared`: a declared key may find
-    them in the changes. `join`: the rows are those of an inner join. `around`: wherever the query
-    has it, the ids of the joins that it is a part of.
+    them in the changes, if the table `parent` changes with them ('': it needs none). `join`: the
+    rows are those of an inner join. `around`: wherever the query has it, the ids of the joins that
+    it is a part of.
     """
 
     id: str
@@ -38,6 +39,7 @@ class StoredPart:
     declared: bool = False
     join: bool = False
     around: tuple[tuple[str, ...], ...] = ((),)
+    parent: str = ""
 
     @property
     def table(self) -> str:

@@ -113,11 +113,16 @@ def test_an_epoch_of_few_records_takes_few_jobs(engine, schema, looked_up):
     table, feed = f"lake.{schema}.things", Feed(engine, schema, "number")
     feed.bring(12)
     feed.create(table)
-    jobs = []
+    view = f"lake.{schema}.shown"
+    engine.create_materialized_view(view, f"SELECT * FROM {table}")
+    jobs, above = [], []
     for _ in range(3):
         feed.bring(5)
-        jobs.append(engine.advance().tables[table].jobs)
+        done = engine.advance().tables
+        jobs.append(done[table].jobs)
+        above.append(done[view].jobs)
     assert max(jobs) <= 3
+    assert max(above) <= 1
     assert looked_up
 
 

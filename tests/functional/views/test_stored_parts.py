@@ -164,10 +164,18 @@ def test_the_right_side_of_a_join_is_not_read_again_for_its_keys(world):
 def test_keys_that_are_found_in_the_changes_are_not_stored_by_themselves(world, tune):
     tune(world.engine, storing=1e-7)
     key = TableKey(f"{world.s}.sales", "item", f"{world.s}.items", "item")
+    world.engine.spark.sql(f"INSERT INTO {world.s}.items VALUES (77, 'new')")
     world.view(PARTNERS[0], keys=[key])
     assert world.states == []
     world.view(PARTNERS[0])
     assert len(world.states) == 1
+
+
+def test_keys_are_stored_where_the_parent_never_changes(world, tune):
+    tune(world.engine, storing=1e-7)
+    key = TableKey(f"{world.s}.sales", "item", f"{world.s}.items", "item")
+    world.view(PARTNERS[0], keys=[key])
+    assert len(world.states) == 1, "changes of the items say nothing: there are none"
 
 
 def test_views_of_another_schema_share_it_too(world, engine, schema):
