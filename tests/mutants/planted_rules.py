@@ -8,27 +8,6 @@ _BASIC = "group basic,filter,project"
 
 RULES: dict[str, Planted] = {
     # -- semi-join reduction ---------------------------------------------------------------------
-    "reduced-by-another-column": (
-        ("_Reduction._cut", "reduced"),
-        "not isinstance(node, Aggregate | Window) or column not in keys_of(node)",
-        "not isinstance(node, Aggregate | Window) or column not in node.input.columns",
-        "a grouping by another column loses some rows of its groups",
-        "correlated few",
-    ),
-    "reduced-under-full": (
-        ("_Reduction.visit", "reduced"),
-        'made.kind == "full"',
-        "made.kind is None",
-        "a full join loses groups that find no partner",
-        "reads_all_rows_where",
-    ),
-    "reduced-by-those-that-are-not": (
-        ("_Reduction._keys_of_match", "reduced"),
-        'node.kind == "semi"',
-        'node.kind != "left"',
-        "groups are cut to the keys that no asking row has",
-        "correlated few",
-    ),
     "reduced-by-any-column": (
         ("_Reduction._same", "reduced"),
         "found in expr.refs and self._is_equality(expr, node.inputs)",

@@ -8,6 +8,27 @@ from __future__ import annotations
 from tests.mutants.planting import Planted
 
 STATE: dict[str, Planted] = {
+    "reduced-by-another-column": (
+        ("_Reduction._cut", "reduced"),
+        "not isinstance(node, Aggregate | Window) or column not in keys_of(node)",
+        "not isinstance(node, Aggregate | Window) or column not in node.input.columns",
+        "a grouping by another column loses some rows of its groups",
+        "reads_all_rows_where",
+    ),
+    "reduced-under-full": (
+        ("_Reduction.visit", "reduced"),
+        'made.kind == "full"',
+        "made.kind is None",
+        "a full join loses groups that find no partner",
+        "reads_all_rows_where",
+    ),
+    "reduced-by-those-that-are-not": (
+        ("_Reduction._keys_of_match", "reduced"),
+        'node.kind == "semi"',
+        'node.kind != "left"',
+        "groups are cut to the keys that no asking row has",
+        "reads_all_rows_where",
+    ),
     "part-columns-swapped": (
         "_stored_form",
         "{name: place[names[name]] for name in rows.columns}",

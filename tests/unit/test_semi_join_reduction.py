@@ -8,6 +8,8 @@ from dbt_streamsql.plan.algebra.relational import Aggregate, Match, Window, chil
 from dbt_streamsql.plan.tree_json import node_of
 from tests.support.planned import compiled
 
+pytestmark = pytest.mark.hunts
+
 TABLES = {
     "lake.t.parts": {"id": "int", "brand": "varchar", "code": "bigint"},
     "lake.t.lines": {"part": "int", "supplier": "int", "amount": "int"},
@@ -27,7 +29,8 @@ CUT = (
     (SELECT amount FROM lake.t.lines l WHERE l.part = o.part ORDER BY amount LIMIT 2)""",
 )
 WHOLE = (
-    # No filter, one that leaves many rows, another column, another type, groups of no key.
+    # No filter, one that leaves many rows, another column, another type, a full join, a value
+    # that is no key, another partition, keys that the rows do not have.
     f"""SELECT l.amount FROM lake.t.lines l, lake.t.parts p
     WHERE p.id = l.part AND l.amount < {OF_LINES.format("p.id")}""",
     f"""SELECT l.amount FROM lake.t.lines l, lake.t.parts p
@@ -40,6 +43,9 @@ WHOLE = (
     FULL JOIN (SELECT part, count(*) AS n FROM lake.t.lines GROUP BY part) s ON s.part = p.id""",
     """SELECT p.id, s.part FROM (SELECT id FROM lake.t.parts WHERE brand = 'a') p
     LEFT JOIN (SELECT part, count(*) AS n FROM lake.t.lines GROUP BY part) s ON s.n = p.id""",
+    """SELECT p.id, s.r FROM (SELECT id FROM lake.t.parts WHERE brand = 'a') p LEFT JOIN
+    (SELECT part, rank() OVER (PARTITION BY supplier ORDER BY amount) AS r FROM lake.t.lines) s
+    ON s.part = p.id""",
     """SELECT o.price FROM lake.t.offers o WHERE o.part NOT IN
     (SELECT id FROM lake.t.parts WHERE brand = 'a' AND id IS NOT NULL) AND o.part IS NOT NULL
     AND EXISTS (SELECT part FROM lake.t.lines l WHERE l.part = o.part GROUP BY part
