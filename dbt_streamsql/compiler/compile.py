@@ -72,8 +72,9 @@ class _Forgets:
     @property
     def something(self) -> bool:
         """Whether rows expire, or have expired."""
-        had = self.before is not None and any(scan.ttl for scan in scans(node_of(self.before)))
-        return self.ttl is not None or had
+        # A plan that is refreshed in full has an empty tree.
+        before = scans(node_of(self.before)) if self.before else ()
+        return self.ttl is not None or any(scan.ttl for scan in before)
 
 
 def compile_view(
