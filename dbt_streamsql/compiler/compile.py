@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from dbt_streamsql.__version__ import version
@@ -69,11 +70,15 @@ class _Forgets:
     ttl: StateTtl | None
     before: Mapping[str, Any] | None
 
+    @cached_property
+    def tree(self) -> Node | None:
+        """The tree, where there is one: a plan that is refreshed in full has none."""
+        return node_of(self.before) if self.before else None
+
     @property
     def something(self) -> bool:
         """Whether rows expire, or have expired."""
-        # A plan that is refreshed in full has an empty tree.
-        before = scans(node_of(self.before)) if self.before else ()
+        before = scans(self.tree) if self.tree is not None else ()
         return self.ttl is not None or any(scan.ttl for scan in before)
 
 
@@ -250,8 +255,8 @@ def _incremental(
         root = prune(merge(reduced(root, schemas)))
     if forgets.ttl is not None:
         root = with_ttls(root, forgets.ttl, Place(plan.table))
-    if forgets.before:
-        root = still_forgetting(root, node_of(forgets.before))
+    if forgets.tree is not None:
+        root = still_forgetting(root, forgets.tree)
     _refuse_unstable(root)
     # Files of inputs without versions are looked at for the view as a whole.
     parts = () if plan.unversioned else _placed(parts_of(root, reading.keys), reading.place)
