@@ -26,6 +26,7 @@ from dbt_streamsql.meta import open_store
 from dbt_streamsql.meta.model.addresses import store_of
 from dbt_streamsql.runtime.core.clock import SystemClock
 from dbt_streamsql.runtime.core.epoch_state import Warehouse
+from dbt_streamsql.runtime.core.own_keys import unique_columns
 from dbt_streamsql.runtime.core.ways import Costs
 from dbt_streamsql.runtime.refresh.spark_program import SparkProgram
 from dbt_streamsql.runtime.spark.session_pool import SessionPool
@@ -70,7 +71,10 @@ def parts_of(spark: SparkSession, catalog: str, meta: str, options: EngineOption
     def typed(sql: str) -> str:
         return reads.typed(sql, current)
 
-    known = SparkCatalog(spark, catalog, current.place, typed, current.pinned)
+    def unique(table: str) -> tuple[str, ...]:
+        return unique_columns(table, current.jobs())
+
+    known = SparkCatalog(spark, catalog, current.place, typed, current.pinned, unique)
     reads = ConsistentReads(warehouse, known, options.consistency, partial(expanded, spark))
     definitions = Definitions(known)
     choice = StateChoice(warehouse, known, options.most_state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -25,6 +25,9 @@ from dbt_streamsql.plan.state import State
 REFRESH_MODES = ("auto", "incremental", "incremental_strict", "full")
 """auto: incremental where possible. incremental: the same, but a full refresh is logged as a
 warning. incremental_strict: a query that cannot be incremental is refused. full: always full."""
+
+OwnKey = tuple[str, str]
+"""A maintained table, and a column that is unique in it by the way its rows are kept."""
 
 PlanMode = Literal["incremental", "full", "streaming", "beside"]
 Strategy = Literal["", "rows", "fold", "replace", "append", "upsert"]
@@ -190,9 +193,23 @@ class CompiledPlan:
             raise StreamSqlError("INTERNAL", "no plan file was made of this plan")
         return self.document.to_json()
 
-    def without_keys(self) -> CompiledPlan:
-        """The plan of an epoch that concludes nothing from declared keys."""
-        return replace(self, steps=tuple(map(_without_keys, self.steps)))
+    @property
+    def own_keys(self) -> tuple[OwnKey, ...]:
+        """The keys of maintained tables that the program may rely on."""
+        found = (step for step in self.steps if isinstance(step, step_types.Lookup))
+        return tuple(dict.fromkeys((at.table, at.column) for at in found if at.by == "key"))
+
+    def relying(self, own: Collection[OwnKey], *, declared: bool) -> CompiledPlan:
+        """The plan of an epoch that concludes something from these own keys only, and from
+        declared keys or not."""
+
+        def kept(step: Step) -> Step:
+            if not isinstance(step, step_types.Lookup):
+                return step
+            holds = (step.table, step.column) in own if step.by == "key" else declared
+            return step if holds else replace(step, by="")
+
+        return replace(self, steps=tuple(map(kept, self.steps)))
 
     def to_stored(self) -> str:
         """The plan as stored in a definition; `from_stored` returns an equal plan."""
@@ -245,10 +262,6 @@ class CompiledPlan:
             return cls(**body)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StreamSqlError("PLAN_MISMATCH", "not a plan", given=str(error)) from error
-
-
-def _without_keys(step: Step) -> Step:
-    return replace(step, by="") if isinstance(step, step_types.Lookup) else step
 
 
 def _step(body: dict[str, Any]) -> Step:

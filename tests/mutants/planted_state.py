@@ -8,6 +8,27 @@ from __future__ import annotations
 from tests.mutants.planting import Planted
 
 STATE: dict[str, Planted] = {
+    "own-key-of-several-columns": (
+        "unique_columns",
+        "len(plan.key) != 1",
+        "not plan.key",
+        "the first of several grouping columns is taken for unique",
+        "test_own_keys.py",
+    ),
+    "own-key-that-is-new": (
+        ("relied", "unique_columns"),
+        "key in before",
+        "True",
+        "a key is relied on that did not hold for the rows before",
+        "had_its_key_once",
+    ),
+    "own-key-that-was": (
+        ("held", "unique_columns"),
+        "column.lower() in map(str.lower, unique_columns(table, epoch.jobs))",
+        "True",
+        "a key is relied on that the table no longer has",
+        "had_its_key_once",
+    ),
     "reduced-by-another-column": (
         ("_Reduction._cut", "reduced"),
         "not isinstance(node, Aggregate | Window) or column not in keys_of(node)",

@@ -17,6 +17,7 @@ from dbt_streamsql.plan.definition.table_key import TableKey
 from dbt_streamsql.plan.program.steps import (
     Changes,
     Collect,
+    KeyKind,
     Lookup,
     Part,
     Query,
@@ -98,10 +99,18 @@ class Emitter:
             column, operator, other = pair
             name = self._lookups[key] = self._name(f"{rows}_of_{frame}")
             about = (scan.table, moment, column, frame, other, operator != "=")
-            # An expired parent or child is not in a change.
-            by = key_of(scan.table, column, () if scan.ttl else self.keys)
-            self.steps.append(Lookup(name, rows, *about, *by))
+            self.steps.append(Lookup(name, rows, *about, *self._key(scan, column)))
         return self._lookups[key]
+
+    def _key(self, scan: Scan, column: str) -> tuple[KeyKind, str, str]:
+        """What keys say of a column: `Lookup.by`, `parent` and `to`."""
+        if scan.ttl:
+            # An expired parent or child is not in a change.
+            return "", "", ""
+        info = self.tables.get(scan.table)
+        if info is not None and column.lower() in map(str.lower, info.unique):
+            return "key", "", ""
+        return key_of(scan.table, column, self.keys)
 
     def looked_up(self, rows: str) -> str:
         """The frame of a hole, if its rows are looked up; ''."""

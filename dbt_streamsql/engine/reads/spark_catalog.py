@@ -47,14 +47,17 @@ class SparkCatalog:
         at: At,
         rewrite: Callable[[str], str],
         pinned: Callable[[TableName], Metadata | None],
+        unique: Callable[[str], tuple[str, ...]] = lambda _: (),
     ) -> None:
         """`at` says where an unpublished table is staged, `rewrite` applies that to a query,
-        `pinned` gives what an open epoch already knows of a table."""
+        `pinned` gives what an open epoch already knows of a table, `unique` the unique columns of
+        a maintained one."""
         self.default_catalog = default_catalog
         self.spark = spark
         self._at = at
         self._rewrite = rewrite
         self._pinned = pinned
+        self._unique = unique
         self._functions: frozenset[str] | None = None
         self._lock = threading.Lock()
 
@@ -95,8 +98,14 @@ class SparkCatalog:
                 return TableInfo(name, columns, True, view, name.catalog, name.schema)
             return TableInfo(name, columns, versioned=False, unversioned=why)
         # A table of ours changes only by its definition; a staged one has other ids.
-        ids = "" if definition_property.STORE in found.properties else found.fields
-        return TableInfo(name, columns, fields=ids, bare=found.format == file_tables.FORMAT)
+        ours = definition_property.STORE in found.properties
+        return TableInfo(
+            name,
+            columns,
+            fields="" if ours else found.fields,
+            bare=found.format == file_tables.FORMAT,
+            unique=self._unique(str(name)) if ours else (),
+        )
 
     def size(self, name: TableName) -> tuple[int, int]:
         """The rows of a table's current version, and the bytes of its files, by its metadata (0:

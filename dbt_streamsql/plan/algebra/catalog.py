@@ -17,6 +17,7 @@ class TableInfo:
     `unversioned` says why, if there is more to say. `bare`: a version of it has its columns and no
     hidden ones of Spark. `fields` has the fields of all levels with their ids: a column that was
     dropped and added again, or swapped for another, is another column under the same name.
+    `unique`: columns in which no two rows of a maintained table have the same value, NULLs aside.
     """
 
     name: TableName
@@ -28,6 +29,7 @@ class TableInfo:
     fields: str = ""
     unversioned: str = ""
     bare: bool = False
+    unique: tuple[str, ...] = ()
 
 
 class Catalog(Protocol):

@@ -67,8 +67,9 @@ class Stored:
     name: str
 
 
-KeyKind = Literal["", "unique", "references"]
-"""What declared keys say of a column: it is unique in its table, or it is a foreign key."""
+KeyKind = Literal["", "key", "unique", "references"]
+"""What is known of a column: it is unique by the way its table is kept, or declared keys say that
+it is unique, or a foreign key."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,8 @@ class Lookup:
     """Of the frame `rows`, at least those whose `column` equals `key` in some row of `asking`.
 
     `rows` are those of `table` at a `moment`, 'before' or 'after' the epoch. `nulls`: NULL equals
-    NULL. `by` is what declared keys say of `column`: it is `unique`, or it `references` the unique
-    column `to` of the table `parent`.
+    NULL. `by`: the `column` is the `key` of a maintained table, or declared keys say that it is
+    `unique`, or that it `references` the unique column `to` of the table `parent`.
     """
 
     name: str

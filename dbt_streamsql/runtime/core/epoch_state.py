@@ -48,7 +48,11 @@ ONE_MOMENT = "one_moment"
 """The key of a version's stats: the tables of declared keys were read as they were at one moment,
 see `core/key_moment.py`."""
 
-_KEPT = (EXPIRED, APPROXIMATE, LAST_FULL, LISTINGS, ONE_MOMENT)
+OWN_KEYS = "own_keys"
+"""The key of a version's stats: the keys of maintained tables, by themselves, that held for the
+rows that were read, see `core/own_keys.py`."""
+
+_KEPT = (EXPIRED, APPROXIMATE, LAST_FULL, LISTINGS, ONE_MOMENT, OWN_KEYS)
 
 
 @dataclass(frozen=True)
@@ -315,6 +319,7 @@ def unchanged(version: TableVersion, inputs: dict[str, int | None]) -> TableVers
     stats = {key: version.stats[key] for key in _KEPT if key in version.stats}
     if inputs != version.inputs:
         stats.pop(ONE_MOMENT, None)
+        stats.pop(OWN_KEYS, None)
     return replace(
         version,
         barrier=0,

@@ -203,13 +203,13 @@ class SparkRelations:
         return changes.changes_from_matches(rows, read.meta, columns)
 
     def _is_in_changes(self, table: str, way: Meeting, other: Frame) -> bool:
-        """Whether declared keys say that no row of a table has to be looked up for that change."""
+        """Whether keys say that no row of a table has to be looked up for that change."""
         by = {
             each.by: each
             for each in self._lookups
             if (each.table, each.column) == (table, way.column)
         }
-        if other is None or "unique" in by:
+        if other is None or not by.keys().isdisjoint({"key", "unique"}):
             return True
         if "references" not in by or by["references"].parent != way.other:
             return False
@@ -312,7 +312,7 @@ class SparkRelations:
         return found
 
     def _matches(self, lookup: Lookup, asking: str) -> KeyMatches | None:
-        """How declared keys answer a lookup; None if they do not."""
+        """How keys answer a lookup; None if they do not."""
         kept, parent = self._found.known(asking), lookup.parent or lookup.table
         own, other = self._changed.get(lookup.table), self._changed.get(parent)
         if not lookup.by or own is None or other is None or kept is None:

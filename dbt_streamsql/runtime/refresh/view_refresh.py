@@ -26,10 +26,11 @@ from dbt_streamsql.plan.definition.redefinition import (
     Redefinition,
 )
 from dbt_streamsql.quoting import TableName, quote
-from dbt_streamsql.runtime.core import key_moment
+from dbt_streamsql.runtime.core import key_moment, own_keys
 from dbt_streamsql.runtime.core.epoch_state import (
     LISTINGS,
     ONE_MOMENT,
+    OWN_KEYS,
     EpochState,
     Version,
     log,
@@ -103,9 +104,9 @@ class RefreshTask:
         # A change without effect took time too.
         if version.mode != NOOP or usage.jobs:
             version = replace(version, stats=refresh.stats(version, usage))
-        elif version.inputs != refresh.seen and key_moment.is_one(self.epoch, self.job):
+        elif version.inputs != refresh.seen:
             # The process read changes that came to nothing.
-            version = replace(version, stats={**version.stats, ONE_MOMENT: True})
+            version = replace(version, stats={**version.stats, **refresh.keys_that_hold})
         return self._judged(version, self.change) if self.change is not None else version
 
     def _judged(self, version: TableVersion, change: Redefinition) -> TableVersion:
@@ -230,8 +231,7 @@ class ViewRefresh:
         full = version.seconds if version.mode == "full" else self._last_full
         if full is not None:
             stats[LAST_FULL] = full
-        if key_moment.is_one(self.epoch, self.job):
-            stats[ONE_MOMENT] = True
+        stats |= self.keys_that_hold
         if self.listings and all(self.listings.values()):
             stats[LISTINGS] = self.listings
         replay = self.epoch.replay
@@ -240,6 +240,16 @@ class ViewRefresh:
             return {**stats, ROLLED_BACK: replay.since}
         made = oldest_changes(self.epoch, self.inputs, self.previous)
         return {**stats, OLDEST_CHANGE: made} if made else stats
+
+    @property
+    def keys_that_hold(self) -> dict[str, Any]:
+        """What the statistics say of the keys that the next epoch may rely on."""
+        found: dict[str, Any] = {}
+        if key_moment.is_one(self.epoch, self.job):
+            found[ONE_MOMENT] = True
+        if own := own_keys.held(self.epoch, self.plan):
+            found[OWN_KEYS] = own
+        return found
 
     @property
     def _last_full(self) -> float | None:
@@ -414,8 +424,9 @@ class ViewRefresh:
             program = self.epoch.warehouse.programs(reads, writer, clock, self.expiry)
         try:
             with staging.stamped(spark, origin):
-                relies = key_moment.relies(self.epoch, self.job, previous)
-                outcome = program.run(self.plan if relies else self.plan.without_keys())
+                own = own_keys.relied(self.epoch, self.plan, previous)
+                declared = key_moment.relies(self.epoch, self.job, previous)
+                outcome = program.run(self.plan.relying(own, declared=declared))
             if outcome.changed:
                 self.stager.write_feed(spark, outcome, meta, [c.name for c in self.plan.columns])
         finally:
