@@ -76,7 +76,7 @@ class _Forgets:
         return node_of(self.before) if self.before else None
 
     @property
-    def something(self) -> bool:
+    def rows_expire(self) -> bool:
         """Whether rows expire, or have expired."""
         before = scans(self.tree) if self.tree is not None else ()
         return self.ttl is not None or any(scan.ttl for scan in before)
@@ -251,7 +251,7 @@ def _incremental(
     root = one_zero(read, schemas)
     chosen = built.chosen or root != read
     written = root
-    if not forgets.something:
+    if not forgets.rows_expire:
         root = prune(merge(reduced(root, schemas)))
     if forgets.ttl is not None:
         root = with_ttls(root, forgets.ttl, Place(plan.table))

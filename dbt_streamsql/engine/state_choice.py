@@ -95,6 +95,8 @@ class Choosing:
         saved = f"about {self._saved(part):.1f} s of an epoch"
         if not part.stored:
             why = self._obstacle(part) or "it is stored when that is decided again"
+            if part.copy:
+                return f"not copied: {self._read(part):,} rows; {why}"
             read = f"{self._read(part):,} rows are read for its old and new rows"
             return f"not stored: {read}, {saved}; {why}"
         took = f"saves {saved} and takes {self._kept(part, part.stored):.1f} s"
@@ -107,9 +109,13 @@ class Choosing:
 
     def _obstacle(self, part: StoredPart) -> str:
         """Why a part is not stored ('': it is)."""
+        if part.copy and isinstance(self.state, str):
+            return "a copy is stored only where `state` names its number"
         if self.state != "auto":
             wanted = self.state == "all" or set(part.operators) & set(self.state)
-            return "" if wanted and self.state != "none" else f"`state` is {_shown(self.state)}"
+            if not wanted or self.state == "none":
+                return f"`state` is {_shown(self.state)}"
+            return "the keys of its sides are stored instead" if part.keyed else ""
         times, own = self.rule.warehouse.tuning.storing, self.there.get(part.id, "")
         if times < 0:
             return "nothing is stored by itself"
@@ -117,16 +123,26 @@ class Choosing:
             return "its state table was dropped, which a full refresh of the view forgets"
         if part.join and not self.others(part.id):
             return "a join is stored by itself only where several views have it"
-        if part.join and own:
+        if part.join and own and not self._is_beyond_budget(own):
             return ""
         # One that is there stays until it takes more than it saves.
         if self._saved(part) < (min(times, 1.0) if own else times) * self._kept(part, own):
             return "keeping the rows of this operator would take longer, or save little"
-        held = sum(self._size(table)[1] for table in self.there.values())
-        if held > self.rule.budget:
-            told = f"the state tables have {as_text(held)}"
-            return f"{told}, and `state_budget` is {as_text(self.rule.budget)}"
+        if self._is_beyond_budget(own):
+            held = f"the state tables have {as_text(self._held())}"
+            return f"{held}, and `state_budget` is {as_text(self.rule.budget)}"
         return ""
+
+    def _is_beyond_budget(self, own: str) -> bool:
+        """Whether the budget has no room for a state table ('': for one more): the largest ones go
+        first."""
+        most = self._size(own) if own else None
+        return self._held(most[1] if most else math.inf) > self.rule.budget
+
+    def _held(self, most: float = math.inf) -> int:
+        """The bytes of the state tables, of those that have no more bytes than `most`."""
+        sizes = (self._size(table)[1] for table in self.there.values())
+        return sum(size for size in sizes if size <= most)
 
     def _readers(self, part: StoredPart) -> str:
         found = len(self.rule.warehouse.store.readers(part.stored))
@@ -134,8 +150,8 @@ class Choosing:
 
     def _saved(self, part: StoredPart) -> float:
         """Seconds of an epoch in which the inputs would be read for the rows of touched keys,
-        before and after it; for the keys of a join's right side once, unless a declared key finds
-        them; for a join once in each other view. No more than the view takes."""
+        before and after it; for the keys of a join's side once, unless a declared key finds them;
+        for a join once in each other view. No more than the view takes."""
         if part.join:
             return self.others(part.id) * expected_in_look_ups(self._read(part))
         times = (0 if self._is_found(part) else 1) if part.keys else 2

@@ -95,8 +95,8 @@ class StateTables:
         if not parts:
             return {}
         choosing = self._choosing(self._current.jobs(), state, plan.table)
-        stored = {part.id for part in choosing.chosen(parts)}
-        return {number: part.id in stored for part in parts for number in part.operators}
+        stored = {number for part in choosing.chosen(parts) for number in part.operators}
+        return {number: number in stored for part in parts for number in part.operators}
 
     def summary(self, job: Job) -> str:
         """The state tables that a view reads, with their sizes and readers ('': none)."""
@@ -113,13 +113,17 @@ class StateTables:
         jobs, declined = self._current.jobs(), definition.declined
         choosing = self._choosing(jobs, definition.state, job.table, declined)
         stored = {part.id: part for part in plan.parts}
-        said: dict[int, str] = {}
+        said: dict[int, list[str]] = {}
         for part in parts_in(plan, definition.keys):
-            if part.is_within(stored):
+            if part.is_within(stored) or (part.keyed and part.id not in stored):
                 continue
-            said |= dict.fromkeys(part.operators, choosing.said(stored.get(part.id, part)))
+            text = choosing.said(stored.get(part.id, part))
+            for number in part.operators:
+                said.setdefault(number, []).append(text)
         operators = (
-            replace(each, strategy="; ".join(filter(None, [each.strategy, said.get(each.id)])))
+            replace(
+                each, strategy="; ".join(filter(None, [each.strategy, *said.get(each.id, ())]))
+            )
             for each in plan.operators
         )
         return replace(plan, operators=tuple(operators))

@@ -2,8 +2,8 @@
 which of it is stored.
 
 One node per operator, each with the `state` that FLIP-292 ("Proposed Design") adds to it: an entry
-for each input, with its TTL; and with `stored` where its rows, or the keys of its right side, can
-have a state table. Everything else in the file is for reading and comparing: a plan runs only
+for each input, with its TTL; and with `stored` where its rows, or the keys of its sides, can have
+a state table. Everything else in the file is for reading and comparing: a plan runs only
 where compiling its query gives the same nodes.
 """
 

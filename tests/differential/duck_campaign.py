@@ -30,7 +30,7 @@ _OUR_FAULT = (
     "is read as",
 )
 """Reasons of a full refresh that no query of the grammar gives."""
-_BIG = 3000
+BIG = 3000
 """Rows of a view above which it is left out: a pile of cross joins shows nothing more."""
 
 
@@ -137,7 +137,7 @@ def play(chosen: Scenario, tally: Tally | None = None) -> list[Failure]:
             world.advance(statements, quiet=chosen.quiet)
             for number, view in list(running.items()):
                 try:
-                    _advance(view, chosen, tally)
+                    advance(view, printed=chosen.printed, tally=tally)
                 except Exception as error:  # noqa: BLE001 - see above
                     failures.append(_failure(chosen, number, epoch, error))
                     del running[number]
@@ -171,42 +171,43 @@ def _open(world: DuckWorld, view: View, name: str, tally: Tally | None) -> DuckE
     if CompiledPlan.from_stored(plan.to_stored()) != plan:
         raise Difference("the plan does not come back from JSON")
     epoch = DuckEpoch(world, plan, name)
-    if world.rows(f"SELECT count(*) FROM ({epoch.full})")[0][0] > _BIG:
+    if world.rows(f"SELECT count(*) FROM ({epoch.full})")[0][0] > BIG:
         if tally is not None:
             tally.note(view, "too big")
         return None
     if tally is not None:
         tally.note(view, "incremental")
     epoch.fill()
-    _verify(epoch)
+    verify(epoch)
     return epoch
 
 
-def _advance(epoch: DuckEpoch, chosen: Scenario, tally: Tally | None) -> None:
+def advance(epoch: DuckEpoch, *, printed: bool = False, tally: Tally | None = None) -> None:
+    """One epoch of a view. Error: `Difference` unless it is its query."""
     moved = any(not epoch.world.unchanged(table) for table in epoch.plan.tables)
     writes = epoch.relations.writes
-    epoch.run(printed=chosen.printed)
+    epoch.run(printed=printed)
     if not moved and epoch.relations.writes != writes:
         raise Difference("the view was written though no input changed")
-    rows = _verify(epoch) if moved else 0
+    rows = verify(epoch) if moved else 0
     if tally is not None:
         tally.epochs += 1
         tally.changed += moved
         tally.rows += rows
 
 
-def _verify(epoch: DuckEpoch) -> int:
+def verify(epoch: DuckEpoch) -> int:
     """`Difference` unless the view is its query, and its hidden columns what would fill them."""
     plan = epoch.plan
     stored = [column.name for column in epoch.columns]
-    count = _compare(epoch, epoch.full, stored, "stored columns") if plan.full_sql else 0
+    count = compare(epoch, epoch.full, stored, "stored columns") if plan.full_sql else 0
     # Two windows that number copies of one row may pair their numbers in any way.
     if plan.canonical and plan.sql.upper().count(" OVER (") > 1:
         return count
-    return _compare(epoch, to_duck(plan.sql), [column.name for column in plan.columns], "rows")
+    return compare(epoch, to_duck(plan.sql), [column.name for column in plan.columns], "rows")
 
 
-def _compare(epoch: DuckEpoch, query: str, names: Sequence[str], what: str) -> int:
+def compare(epoch: DuckEpoch, query: str, names: Sequence[str], what: str) -> int:
     listed = ", ".join(f'"{name}"' for name in names)
     stored = epoch.world.rows(f"SELECT {listed} FROM {epoch.stored()}")
     wanted = epoch.world.rows(f"SELECT {listed} FROM ({query})")

@@ -54,6 +54,20 @@ class DuckWorld:
         self.tables[str(full)] = TableInfo(full, tuple(known))
         self._moved[name] = False
 
+    def add(self, name: str, columns: Sequence[Column], rows: str) -> None:
+        """A table that something else than statements fills, with its first rows."""
+        for schema in ("s", "old"):
+            self.run(f'CREATE TABLE lake.{schema}."{name}" AS {rows}')
+        full = TableName("lake", "s", name)
+        self.tables[str(full)] = TableInfo(full, tuple(columns))
+        self._moved[name] = False
+
+    def bring(self, name: str, rows: str) -> None:
+        """The rows of such a table in this epoch."""
+        self.run(f'CREATE OR REPLACE TABLE lake.old."{name}" AS FROM lake.s."{name}"')
+        self.run(f'CREATE OR REPLACE TABLE lake.s."{name}" AS {rows}')
+        self._moved[name] = self._difference(name)
+
     def run(self, sql: str) -> None:
         """One statement of DuckDB."""
         self.connection.execute(sql)

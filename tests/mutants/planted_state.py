@@ -5,7 +5,7 @@ id -> symbol, old, new, what is wrong, tests.
 
 from __future__ import annotations
 
-from tests.mutants.planting import Planted
+from tests.mutants.planting import Planted, Text
 
 STATE: dict[str, Planted] = {
     "own-key-of-several-columns": (
@@ -52,8 +52,8 @@ STATE: dict[str, Planted] = {
     ),
     "part-columns-swapped": (
         "_stored_form",
-        "{name: place[names[name]] for name in rows.columns}",
-        "dict(zip(rows.columns, place.values(), strict=True))",
+        "{name: new[names[name]] for name in place.rows.columns}",
+        "dict(zip(place.rows.columns, new.values(), strict=True))",
         "the columns of a state table are taken for each other",
         "share_one_table",
     ),
@@ -65,16 +65,16 @@ STATE: dict[str, Planted] = {
         "other_rows_have_other_forms",
     ),
     "keys-pad-partners": (
-        ("_with_stored_keys", "cut"),
-        'Match("anti", node.left, there, node.on, every, node.types)',
-        'Match("semi", node.left, there, node.on, every, node.types)',
+        ("_alone", "cut"),
+        'Match("anti", rows, partners, node.on, every, node.types, exact=node.exact)',
+        'Match("semi", rows, partners, node.on, every, node.types, exact=node.exact)',
         "a left join pads the rows that have partners",
         "keys_of_partners",
     ),
     "keys-of-grouped-rows": (
-        ("_partner_keys", "cut"),
-        "Aggregate(node.right.node, partner_columns(node), ())",
-        "Aggregate(node.right.node, partner_columns(node)[:1], ())",
+        ("_keys", "PartPlace"),
+        "Aggregate(side.node, partner_columns(node, side), ())",
+        "Aggregate(side.node, partner_columns(node, side)[:1], ())",
         "only the first column decides which rows have partners",
         "keys_of_partners",
     ),
@@ -121,18 +121,81 @@ STATE: dict[str, Planted] = {
         "where_that_costs_less",
     ),
     "budget-without-limit": (
-        "Choosing._obstacle",
-        "held > self.rule.budget",
-        "held > self.rule.budget << 60",
+        "Choosing._is_beyond_budget",
+        "self._held(most[1] if most else math.inf) > self.rule.budget",
+        "self._held(most[1] if most else math.inf) > self.rule.budget << 60",
         "the budget of state is not kept",
         "budget",
     ),
     "budget-of-this-part": (
-        "Choosing._obstacle",
+        "Choosing._held",
         "self.there.values()",
-        "(own,) * bool(own)",
-        "the other state tables do not count for the budget",
+        "()",
+        "the state tables that are there do not count for the budget",
         "budget",
+    ),
+    "budget-drops-all": (
+        "Choosing._is_beyond_budget",
+        "most[1] if most else math.inf",
+        "math.inf",
+        "all state tables go where the budget is exceeded",
+        "largest_state_table_goes",
+    ),
+    "budget-drops-the-small": (
+        "Choosing._held",
+        "size <= most",
+        "size >= most",
+        "the smallest state tables go where the budget is exceeded",
+        "largest_state_table_goes",
+    ),
+    "copy-without-its-conditions": (
+        ("_copied", "PartPlace"),
+        "Select((child,), own, outputs)",
+        "Select((child,), (), outputs)",
+        "a copy has rows that the join does not read",
+        "a_copy_of_what_joins_read",
+    ),
+    "copy-meets-all-conditions": (
+        ("_with_copies", "cut"),
+        "conditions(replace(node, where=where), alias)",
+        "((), ())",
+        "a join reads a copy without its conditions over several inputs",
+        "a_copy_of_what_joins_read",
+    ),
+    "copy-of-the-other-side": (
+        ("_with_copies", "cut"),
+        "(node.left, node.right)",
+        "(node.right, node.left)",
+        "the sides of a join are taken for each other where one is copied",
+        "a_copy_of_what_joins_read",
+    ),
+    "copy-without-order": (
+        ("_stored_part", "cut"),
+        Text("\\nORDER BY c0"),
+        "",
+        "a copy lies in the order of the table",
+        "lies_in_the_order",
+    ),
+    "copies-with-all": (
+        "Choosing._obstacle",
+        "part.copy and isinstance(self.state, str)",
+        'part.copy and self.state == "auto"',
+        "`state: all` copies every table that joins read",
+        "share_one_table",
+    ),
+    "rows-and-keys-of-a-join": (
+        "Choosing._obstacle",
+        '"the keys of its sides are stored instead" if part.keyed else ""',
+        '""',
+        "`state: all` stores the rows of an outer join, and not its keys",
+        "keys_of_partners",
+    ),
+    "keys-of-one-side": (
+        ("_with_keys", "cut"),
+        'node.kind == "full"',
+        "node.kind is None",
+        "a full join loses the rows of the right side without a partner",
+        "keys_of_both_sides",
     ),
     "choice-made-once": (
         "Definitions.known",

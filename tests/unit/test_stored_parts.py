@@ -14,10 +14,12 @@ from dbt_streamsql.plan.algebra.relational import (
     Aggregate,
     Call,
     Input,
+    Match,
     Output,
     Scan,
     Select,
     UnionAll,
+    scans,
     tables,
 )
 from dbt_streamsql.plan.definition.stored_part import state_of
@@ -44,6 +46,11 @@ def joined(part, name="x"):
         (Expr("{0} = {1}", ((name, key), ("d", "k"))),),
         tuple(Output(column, Expr.column(name, column)) for column in others),
     )
+
+
+def kept_by_themselves(root):
+    """The parts of a query that are no copies of what it reads."""
+    return [part for part in parts_of(root) if not part.copy]
 
 
 def test_equal_parts_have_one_form_in_any_words():
@@ -81,7 +88,7 @@ def test_columns_of_a_union_keep_their_places():
 
 def test_a_part_is_below_the_top_and_is_read_from_its_table():
     root = joined(renamed("r", "k", "v", "s"))
-    (part,) = parts_of(root)
+    (part,) = kept_by_themselves(root)
     assert (part.operators, part.tables) == ((2,), ("lake.a.t",))
     (stored,) = (type(part)(**{**vars(part), "stored": "lake.a.state"}),)
     made = cut(root, (stored,))
@@ -91,7 +98,46 @@ def test_a_part_is_below_the_top_and_is_read_from_its_table():
 
 
 def test_a_part_that_depends_on_the_time_is_none():
-    assert parts_of(joined(renamed("r", "k", "v", "s", table=CLOCK))) == ()
+    root = joined(renamed("r", "k", "v", "s", table=CLOCK))
+    assert [part.tables for part in parts_of(root)] == [("lake.a.d",)]
+
+
+def test_a_copy_has_the_column_that_joins_first_and_meets_the_conditions_over_it():
+    sales, items = Scan("lake.a.t", ("a", "b", "z")), Scan("lake.a.d", ("k", "n"))
+    root = Select(
+        (Input("s", sales), Input("d", items)),
+        (
+            Expr("{0} > 0", (("s", "b"),)),
+            Expr("{0} = {1}", (("s", "z"), ("d", "k"))),
+            Expr("{0} < {1}", (("s", "a"), ("d", "n"))),
+        ),
+        (Output("m", Expr.column("d", "n")),),
+    )
+    one, other = parts_of(root)
+    assert (one.copy, one.operators, one.tables) == (True, (2,), ("lake.a.t",))
+    assert (other.copy, other.operators, other.tables) == (True, (3,), ("lake.a.d",))
+    assert one.sql.endswith("ORDER BY c0")
+    made = cut(root, (type(one)(**{**vars(one), "stored": "lake.a.copy"}),))
+    assert [expr.template for expr in made.where] == ["{0} = {1}", "{0} < {1}"]
+    copy = next(scan for scan in scans(made) if scan.table == "lake.a.copy")
+    assert copy.columns == ("c1", "c0")
+    joins = made.where[0].refs
+    assert dict(joins)[made.inputs[0].alias] == "c0"
+
+
+@pytest.mark.parametrize(("kind", "sides"), [("semi", 1), ("left", 1), ("full", 2)])
+def test_the_keys_of_a_join_are_those_of_its_right_side_and_of_both_of_a_full_one(kind, sides):
+    left, right = Scan("lake.a.t", ("a", "b")), Scan("lake.a.d", ("k", "n"))
+    outputs = (Output("b", Expr.column("l", "b")),)
+    types = ((("l", "a"), "int"), (("l", "b"), "int"), (("r", "k"), "int"), (("r", "n"), "int"))
+    on = (Expr("{0} = {1}", (("l", "a"), ("r", "k"))),)
+    match = Match(kind, Input("l", left), Input("r", right), on, outputs, types)
+    keys = [part for part in parts_of(match) if part.keys]
+    assert [part.tables for part in keys] == [("lake.a.d",), ("lake.a.t",)][:sides]
+    stored = (type(part)(**{**vars(part), "stored": f"lake.a.{part.id}"}) for part in keys)
+    made = cut(match, tuple(stored))
+    assert tables(made).count("lake.a.d") == (0 if kind == "semi" else 1)
+    assert {f"lake.a.{part.id}" for part in keys} <= set(tables(made))
 
 
 @pytest.mark.parametrize("given", ["auto", "none", "all", [5, 3], (3,)])

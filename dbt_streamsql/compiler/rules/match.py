@@ -108,10 +108,11 @@ def by_key(node: Match) -> bool:
     return all(_side(node, rows, partners).simple for rows, partners in sides)
 
 
-def partner_columns(node: Match) -> tuple[str, ...]:
-    """The columns of the right side that decide which rows of the left one have partners; () where
+def partner_columns(node: Match, partners: Input) -> tuple[str, ...]:
+    """The columns of one side that decide which rows of the other one have partners; () where
     others do, too."""
-    side = _side(node, node.left, node.right)
+    rows = node.right if partners is node.left else node.left
+    side = _side(node, rows, partners)
     return tuple(dict.fromkeys(other for _, other, _ in side.pairs)) if side.simple else ()
 
 

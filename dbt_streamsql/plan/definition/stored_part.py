@@ -24,10 +24,11 @@ class StoredPart:
     numbers of its topmost operator, wherever the query has it (see `Operator.id`). `sql`: the
     query of its rows, with columns `c0`, `c1` …; `tables`: what it reads. `stored`: its state
     table ('' while its rows are computed from `tables` in each epoch). `keys`: the operator is a
-    join, and the rows are the distinct keys of its right side; `declared`: a declared key may find
+    join, and the rows are the distinct keys of a side of it; `declared`: a declared key may find
     them in the changes, if the table `parent` changes with them ('': it needs none). `join`: the
-    rows are those of an inner join. `around`: wherever the query has it, the ids of the joins that
-    it is a part of.
+    rows are those of a join; `keyed`: whose keys can be stored instead. `copy`: the rows are what
+    a join reads of a table, ordered by the column that joins, `c0`. `around`: wherever the query
+    has it, the ids of the parts that make it needless when they are stored.
     """
 
     id: str
@@ -40,6 +41,8 @@ class StoredPart:
     join: bool = False
     around: tuple[tuple[str, ...], ...] = ((),)
     parent: str = ""
+    keyed: bool = False
+    copy: bool = False
 
     @property
     def table(self) -> str:
@@ -47,7 +50,7 @@ class StoredPart:
         return STATE_TABLE + self.id
 
     def is_within(self, stored: Collection[str]) -> bool:
-        """Whether only joins that are `stored` need its rows."""
+        """Whether only parts that are `stored` need its rows."""
         return all(any(outer in stored for outer in each) for each in self.around)
 
 

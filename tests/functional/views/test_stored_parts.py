@@ -8,6 +8,7 @@ import re
 import pytest
 
 from dbt_streamsql import Engine
+from dbt_streamsql.compiler.state.stored_parts import parts_in
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.meta.inspect import topology_text
 from dbt_streamsql.meta.inspect.history import load
@@ -71,6 +72,17 @@ PARTNERS = (
 OTHER = "SELECT x.n, i.name FROM (SELECT DISTINCT item, v AS n FROM {s}.sales) x, {s}.items i"
 
 
+LEFT = "SELECT i.name, i.item, q.k FROM {s}.items i LEFT JOIN {s}.sales q ON q.item = i.item"
+FULL = "SELECT i.name, q.k, q.v FROM {s}.items i FULL JOIN {s}.sales q ON q.item = i.item"
+COPIED = {
+    "joined": "SELECT i.name, s.k FROM {s}.items i JOIN {s}.sales s ON s.item = i.item "
+    "WHERE s.v > 1 AND i.name <> 'i2'",
+    "exists": "SELECT i.name FROM {s}.items i WHERE NOT EXISTS "
+    "(SELECT 1 FROM {s}.sales s WHERE s.item = i.item AND s.v + i.item > 4)",
+    "left": LEFT + " AND q.v > 1 AND i.name <> 'i2'",
+}
+
+
 @pytest.fixture
 def world(engine, schema, tune):
     """Sales of items; nothing is compared, so that changes go through the state tables."""
@@ -102,12 +114,21 @@ class World:
         self.names.append(name)
         return name
 
+    def number(self, view, table):
+        """The number by which a copy of a table is stored."""
+        parts = parts_in(self.engine.plan(view))
+        return next(p.operators[0] for p in parts if p.copy and p.tables == (f"{self.s}.{table}",))
+
     def change(self, number):
         run = self.engine.spark.sql
         run(f"INSERT INTO {self.s}.sales VALUES ({1000 + number}, {number}, 9), (2000, NULL, 1)")
         run(f"DELETE FROM {self.s}.sales WHERE item = {number + 3}")
         run(f"UPDATE {self.s}.sales SET item = item + 1 WHERE k % 40 = {number}")
         run(f"UPDATE {self.s}.items SET name = concat(name, '!') WHERE item = {number + 4}")
+
+    def bytes_of(self, table):
+        files = self.engine.spark.sql(f"SELECT file_size_in_bytes AS n FROM {table}.files")
+        return sum(row.n for row in files.collect())
 
     @property
     def states(self):
@@ -157,7 +178,7 @@ def test_the_right_side_of_a_join_is_not_read_again_for_its_keys(world):
     read = [step.table for step in plan.steps if isinstance(step, (steps.State, steps.Changes))]
     assert f"{world.s}.sales" not in read
     assert state in read
-    told = f"the keys of its right side, in {state} .*; stored: "
+    told = f"the keys of a side, in {state} .*; stored: "
     assert re.search(told, world.engine.explain(name))
 
 
@@ -176,6 +197,79 @@ def test_keys_are_stored_where_the_parent_never_changes(world, tune):
     key = TableKey(f"{world.s}.sales", "item", f"{world.s}.items", "item")
     world.view(PARTNERS[0], keys=[key])
     assert len(world.states) == 1, "changes of the items say nothing: there are none"
+
+
+def test_the_keys_of_both_sides_of_a_full_join_are_stored(world):
+    name = world.view(FULL, state="all")
+    assert len(world.states) == 2
+    read = world.engine.plan(name).tables
+    assert set(world.states) < set(read)
+    for number in range(3):
+        world.change(number)
+        run = world.engine.spark.sql
+        run(f"INSERT INTO {world.s}.items VALUES (NULL, 'none'), ({number + 20}, 'alone')")
+        run(f"DELETE FROM {world.s}.items WHERE item = {number + 2}")
+        run(f"INSERT INTO {world.s}.sales VALUES ({3000 + number}, {19 + number}, 4)")
+        world.engine.advance()
+        world.check()
+
+
+def test_the_rows_of_an_outer_join_are_stored_where_several_views_have_it(world, tune):
+    tune(world.engine, storing=1e-7)
+    queries = [
+        f"SELECT x.name, count(x.k) AS n FROM ({LEFT}) x GROUP BY x.name",
+        f"SELECT y.k, max(y.name) AS name FROM ({LEFT}) y GROUP BY y.k",
+    ]
+    world.view(queries[0], state="all")
+    (keys,) = world.states
+    assert "DISTINCT" in world.engine.plan(keys).sql or "GROUP BY" in world.engine.plan(keys).sql
+    first = world.view(queries[0])
+    second = world.view(queries[1])
+    world.engine.create_materialized_view(first, world.query(queries[0]), full_refresh=True)
+    (rows,) = set(world.engine.plan(first).tables)
+    assert world.engine.plan(second).tables == (rows,)
+    assert rows in world.states
+    for number in range(3):
+        world.change(number)
+        world.engine.advance()
+        world.check()
+
+
+@pytest.mark.parametrize("query", ["joined", "exists", "left"])
+def test_a_copy_of_what_joins_read_is_stored_by_its_number(world, query):
+    text = COPIED[query]
+    name = world.view(text, state="none")
+    at = world.number(name, "sales")
+    assert "a copy is stored only where `state` names its number" in world.engine.explain(
+        world.view(text)
+    )
+    world.engine.create_materialized_view(name, world.query(text), state=[at])
+    (state,) = world.states
+    assert f"{world.s}.sales" not in world.engine.plan(name).tables
+    if query == "joined":
+        rows = world.engine.spark.table(state)
+        wanted = f"SELECT item, k FROM {world.s}.sales WHERE v > 1"
+        assert sorted(map(str, rows.select("c0", "c1").collect())) == sorted(
+            str(row) for row in world.engine.spark.sql(wanted).toDF("c0", "c1").collect()
+        )
+    for number in range(3):
+        world.change(number)
+        run = world.engine.spark.sql
+        run(f"INSERT INTO {world.s}.sales VALUES (5000, {number}, 0), (5000, {number}, 3)")
+        report = world.engine.advance()
+        assert report.tables[state].mode != "full"
+        world.check()
+
+
+def test_a_copy_lies_in_the_order_of_the_column_that_joins(world):
+    name = world.view(COPIED["joined"], state="none")
+    at = world.number(name, "sales")
+    world.engine.create_materialized_view(name, world.query(COPIED["joined"]), state=[at])
+    (state,) = world.states
+    stored = world.engine.spark.sql(f"SELECT c0, c1 FROM {state}").collect()
+    items = [-1 if row.c0 is None else row.c0 for row in stored]
+    assert items == sorted(items)
+    assert [row.c1 for row in stored] != sorted(row.c1 for row in stored)
 
 
 def test_views_of_another_schema_share_it_too(world, engine, schema):
@@ -259,6 +353,24 @@ def test_state_tables_stay_within_their_budget(world):
     small.create_materialized_view(first, world.query(QUERIES[0]), full_refresh=True)
     assert world.states == []
     world.names += [first, second]
+    world.check()
+
+
+def test_the_largest_state_table_goes_where_the_budget_is_exceeded(world):
+    wide = "SELECT x.k, i.name FROM (SELECT DISTINCT k, item FROM {s}.sales) x, {s}.items i"
+    roomy = Engine.open(spark=world.engine.spark, tuning=Tuning(storing=0.0))
+    for at, text in enumerate((QUERIES[0], wide)):
+        roomy.create_materialized_view(f"{world.s}.v{at}", world.query(text))
+    sizes = dict(zip(world.states, map(world.bytes_of, world.states), strict=True))
+    small, large = sorted(sizes, key=sizes.__getitem__)
+    tight = Engine.open(
+        spark=world.engine.spark, state_budget=sizes[large], tuning=Tuning(storing=0.0)
+    )
+    for at, text in enumerate((QUERIES[0], wide)):
+        name = f"{world.s}.v{at}"
+        tight.create_materialized_view(name, world.query(text), full_refresh=True)
+        world.names.append(name)
+    assert world.states == [small]
     world.check()
 
 
