@@ -41,7 +41,8 @@ from benchmarks.tpch.keys import declared_keys
 from benchmarks.tpch.streams import EPOCHS, Streams
 from benchmarks.tpch.timeline import Say, Timeline
 from benchmarks.view import IDLE_LOAD
-from dbt_streamsql.plan.definition.stored_part import STATES
+from dbt_streamsql.errors import Place, StreamSqlError
+from dbt_streamsql.plan.definition.stored_part import State, state_of
 
 ROUNDS = 5
 """Epochs of each kind that the tables are made for."""
@@ -305,8 +306,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--json", type=Path, default=Path("target/ivm.json"), help="result: %(default)s"
     )
-    what = "which parts of the queries are stored: %(default)s"
-    parser.add_argument("--state", choices=STATES, default="auto", help=what)
+    what = "which parts of the queries are stored, a word or numbers (6,12): %(default)s"
+    parser.add_argument("--state", type=_state, default="auto", help=what)
     given = parser.parse_args()
     if not 2 <= given.rounds <= ROUNDS:
         parser.error(f"--rounds: 2 to {ROUNDS}, the first is not counted")
@@ -315,6 +316,15 @@ def _arguments() -> argparse.Namespace:
 
 def _names(text: str) -> list[str]:
     return _known(text, queries.names())
+
+
+def _state(text: str) -> State:
+    numbers = text.split(",")
+    given = [int(number) for number in numbers] if all(map(str.isdigit, numbers)) else text
+    try:
+        return state_of(given, Place("--state"))
+    except StreamSqlError as error:
+        raise argparse.ArgumentTypeError(error.message) from error
 
 
 def _kinds(text: str) -> list[str]:
