@@ -134,6 +134,20 @@ STATE: dict[str, Planted] = {
         "the state tables that are there do not count for the budget",
         "budget",
     ),
+    "rewritten-not-netted": (
+        "SparkRelations._netted",
+        "read.change.kind not in _REWRITES",
+        "read.change.kind in _REWRITES",
+        "tables are read whole for a few rows of rewritten files",
+        "not_read_whole",
+    ),
+    "rewritten-taken-for-nothing": (
+        "SparkRelations.changes",
+        "kept.name if kept.count else None",
+        "kept.name if kept.rows is not None else None",
+        "a change that rewrote whole files is lost where much is left of it",
+        "tables_that_are_rewritten",
+    ),
     "budget-drops-all": (
         "Choosing._is_beyond_budget",
         "most[1] if most else math.inf",
@@ -164,8 +178,8 @@ STATE: dict[str, Planted] = {
     ),
     "copy-of-the-other-side": (
         ("_with_copies", "cut"),
-        "(node.left, node.right)",
-        "(node.right, node.left)",
+        "left, right = made",
+        "right, left = made",
         "the sides of a join are taken for each other where one is copied",
         "a_copy_of_what_joins_read",
     ),

@@ -111,7 +111,7 @@ def cut(root: Node, parts: tuple[StoredPart, ...]) -> Node:
         aliases = [child.alias for child in inputs_of(made)]
         copies = {at: rows for at in aliases if (rows := read.get(("copy", number, at)))}
         keys = {at: rows for at in aliases if (rows := read.get(("keys", number, at)))}
-        made = _with_copies(made, copies)
+        made = _with_copies(made, copies) if copies else made
         return _with_keys(made, keys) if isinstance(made, Match) and keys else made
 
     return merge(visit(root)) if read else root
@@ -119,31 +119,28 @@ def cut(root: Node, parts: tuple[StoredPart, ...]) -> Node:
 
 def _with_copies(node: Select | Match, copies: Mapping[str, Node]) -> Select | Match:
     """The join, when these inputs are read from copies, which meet its conditions over them."""
+    made = tuple(replace(each, node=copies.get(each.alias, each.node)) for each in inputs_of(node))
     if isinstance(node, Match):
-        left, right = (
-            replace(child, node=copies.get(child.alias, child.node))
-            for child in (node.left, node.right)
-        )
+        left, right = made
         return replace(node, left=left, right=right)
-    inputs = (replace(each, node=copies.get(each.alias, each.node)) for each in node.inputs)
     where = node.where
     for alias in copies:
         _, where = conditions(replace(node, where=where), alias)
-    return replace(node, inputs=tuple(inputs), where=where)
+    return replace(node, inputs=made, where=where)
 
 
 def _with_keys(node: Match, keys: Mapping[str, Node]) -> Node:
     """The join, when the keys of these sides are read from other rows."""
     left, right = (
-        replace(child, node=keys.get(child.alias, child.node)) for child in (node.left, node.right)
+        replace(each, node=keys.get(each.alias, each.node)) for each in (node.left, node.right)
     )
     if node.kind in {"semi", "anti"}:
         return replace(node, right=right)
-    parts = [Select((node.left, node.right), node.on, node.outputs)]
-    parts.append(_alone(node, node.left, right))
+    matched = Select((node.left, node.right), node.on, node.outputs)
+    alone = [_alone(node, node.left, right)]
     if node.kind == "full":
-        parts.append(_alone(node, node.right, left))
-    return UnionAll(tuple(parts))
+        alone.append(_alone(node, node.right, left))
+    return UnionAll((matched, *alone))
 
 
 def _alone(node: Match, rows: Input, partners: Input) -> Select:

@@ -36,6 +36,9 @@ from dbt_streamsql.storage.iceberg.scans.sequence_scan import Recent
 from dbt_streamsql.storage.inputs import inputs
 from dbt_streamsql.tuning import Tuning
 
+_REWRITES = ("changelog", "lineage", "difference")
+"""Kinds of changes that may name unchanged rows: whole files were written again."""
+
 _HINT = re.compile(r"/\*\+ BROADCAST\(\S+\) \*/ ")
 
 
@@ -92,14 +95,9 @@ class SparkRelations:
 
     def __post_init__(self) -> None:
         self.spark, self.local = self.writer.spark, self.writer.local
-        rows = sum(read.change.rows for read in self.reads.values())
-        size = sum(read.bytes for read in self.reads.values())
-        tuning = self.writer.tuning
-        self._hinted = rows <= tuning.broadcast_rows and size <= tuning.driver_bytes
-        # The hints already say what is small.
         self._open = ExitStack()
-        self._open.enter_context(over_few_rows(self.spark, self._hinted))
-        self.writer.small = self._hinted
+        self._net: dict[str, TempRelation] = {}
+        self._weigh()
         self.recent = Recent(self.spark, self.local.view)
         self._rows_met: dict[str, str] = {}
         self._lookups: Sequence[Lookup] = ()
@@ -117,6 +115,42 @@ class SparkRelations:
         self.recent.fixed = frozenset(step.table for step in changes if not step.ttl)
         self._columns = {step.table: step.columns for step in changes if not step.ttl}
         self._lookups = [each for each in lookups if self._is_big(each.table)]
+        if self._lookups and not self._hinted:
+            self._net = {table: kept for table in self._columns if (kept := self._netted(table))}
+            if self._net:
+                self._weigh()
+
+    def _weigh(self) -> None:
+        """Decide whether the changes are so small that they are hinted to Spark."""
+        tuning = self.writer.tuning
+        rows, size = self._most()
+        self._hinted = rows <= tuning.broadcast_rows and size <= tuning.driver_bytes
+        self.writer.small = self._hinted
+        # The hints already say what is small.
+        self._open.enter_context(over_few_rows(self.spark, self._hinted))
+
+    def _most(self, without: str = "") -> tuple[int, int]:
+        """The rows of all changes, and about their bytes, as far as they are known."""
+        rows = size = 0
+        for table, read in self.reads.items():
+            if table == without:
+                continue
+            net = self._net.get(table)
+            rows += read.change.rows if net is None else net.count
+            size += read.bytes if net is None else read.bytes * net.count // read.change.rows
+        return rows, size
+
+    def _netted(self, table: str) -> TempRelation | None:
+        """What is left of a change that rewrote whole files, computed once: it may be little, and
+        then other tables need not be read whole for it. None where that is not tried."""
+        read, most = self.reads.get(table), self.writer.tuning.broadcast_rows
+        if read is None or read.feed is not None or read.shared is not None:
+            return None
+        others, _ = self._most(without=table)
+        if read.change.kind not in _REWRITES or read.change.rows <= most or others > most:
+            return None
+        sql = f"SELECT * FROM {self._read(read, self._columns[table])}"
+        return self.local.collect(sql, small=False, few=most)
 
     def size(self, table: str) -> int:
         """The rows that its snapshot counts."""
@@ -130,7 +164,7 @@ class SparkRelations:
         self, table: str, columns: Sequence[str], meets: Sequence[Meeting], known: Known
     ) -> Frame:
         """The consolidated signed rows of what a table gained and lost."""
-        kept = self._decoded(table, tuple(columns))
+        kept = self._net.get(table) or self._decoded(table, tuple(columns))
         if kept is not None:
             found = kept.name if kept.count else None
         else:
