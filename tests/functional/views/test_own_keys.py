@@ -52,11 +52,11 @@ class Orders:
         self.sell([*some[2:3], *some[5:], None])
 
     def total(self, grouped=True):
-        """Define the totals: one row for each order, or for each line."""
+        """Define the totals: one row for each order, or for each line, in the same columns."""
         rows = (
-            f"SELECT order_id, count(*) AS n, max(price) AS top FROM {self.lines} GROUP BY order_id"
+            f"SELECT order_id, count(*) AS n FROM {self.lines} GROUP BY order_id"
             if grouped
-            else f"SELECT order_id, price AS n, price AS top FROM {self.lines}"
+            else f"SELECT order_id, CAST(price AS BIGINT) AS n FROM {self.lines}"
         )
         self.engine.create_materialized_view(self.totals, rows, refresh_mode="incremental")
 
@@ -65,14 +65,14 @@ class Orders:
 
 
 QUERIES = {
-    "joined": "SELECT l.item, l.price, t.n, t.top FROM {lines} l JOIN {totals} t "
+    "joined": "SELECT l.item, l.price, t.n FROM {lines} l JOIN {totals} t "
     "ON l.order_id = t.order_id",
     "grouped": "SELECT t.n, sum(l.price) AS price, count(*) AS m FROM {totals} t JOIN {lines} l "
     "ON t.order_id = l.order_id GROUP BY t.n",
     "outer": "SELECT l.item, l.price, t.n FROM {lines} l LEFT JOIN {totals} t "
     "ON l.order_id = t.order_id AND t.n > 1",
     "exists": "SELECT l.item, l.price FROM {lines} l WHERE EXISTS (SELECT 1 FROM {totals} t "
-    "WHERE t.order_id = l.order_id AND t.top > 1)",
+    "WHERE t.order_id = l.order_id AND t.n > 1)",
     "two columns": "SELECT l.price, i.n FROM {lines} l JOIN {items} i ON l.order_id = i.order_id",
     "same group": "SELECT g.order_id, g.low, t.n FROM (SELECT order_id, min(price) AS low "
     "FROM {lines} GROUP BY order_id) g JOIN {totals} t ON g.order_id <=> t.order_id",
@@ -142,11 +142,13 @@ def test_a_table_that_had_its_key_once_is_looked_up(engine, schema, tune):
     query = orders.query("joined")
     engine.create_materialized_view(view, query, state="none", refresh_mode="incremental_strict")
     key = (orders.totals, "order_id")
+    modes = set()
     for grouped in (True, False, False, True, False, True, True):
         orders.change()
         orders.total(grouped)
         orders.change()
-        engine.advance()
+        modes.add(engine.advance().tables[view].mode)
         kept = engine.store.latest(view).stats.get("own_keys", ())
         assert (key in map(tuple, kept)) == grouped
         assert not engine.verify(view)
+    assert "full" not in modes

@@ -361,13 +361,18 @@ def test_the_largest_state_table_goes_where_the_budget_is_exceeded(world):
     roomy = Engine.open(spark=world.engine.spark, tuning=Tuning(storing=0.0))
     for at, text in enumerate((QUERIES[0], wide)):
         roomy.create_materialized_view(f"{world.s}.v{at}", world.query(text))
-    sizes = dict(zip(world.states, map(world.bytes_of, world.states), strict=True))
-    small, large = sorted(sizes, key=sizes.__getitem__)
+    views = {
+        world.engine.plan(f"{world.s}.v{at}").parts[0].stored: (f"{world.s}.v{at}", text)
+        for at, text in enumerate((QUERIES[0], wide))
+    }
+    small, large = sorted(views, key=world.bytes_of)
     tight = Engine.open(
-        spark=world.engine.spark, state_budget=sizes[large], tuning=Tuning(storing=0.0)
+        spark=world.engine.spark,
+        state_budget=world.bytes_of(large),
+        tuning=Tuning(storing=0.0),
     )
-    for at, text in enumerate((QUERIES[0], wide)):
-        name = f"{world.s}.v{at}"
+    for table in (small, large):
+        name, text = views[table]
         tight.create_materialized_view(name, world.query(text), full_refresh=True)
         world.names.append(name)
     assert world.states == [small]
