@@ -101,9 +101,9 @@ RULES: dict[str, Planted] = {
         "left join",
     ),
     "full-padding-lost": (
-        ("delta", "Match"),
-        ('if node.kind == "full":\n    sides.append((node.right, node.left))'),
-        "",
+        ("sides", "Match"),
+        '(one, one[::-1]) if node.kind == "full" else (one,)',
+        "(one,)",
         "rows of the right side without a partner are not padded",
         "full join",
     ),

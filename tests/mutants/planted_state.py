@@ -73,8 +73,8 @@ STATE: dict[str, Planted] = {
     ),
     "keys-of-grouped-rows": (
         ("_keys", "PartPlace"),
-        "Aggregate(side.node, partner_columns(node, side), ())",
-        "Aggregate(side.node, partner_columns(node, side)[:1], ())",
+        "Aggregate(partners.node, columns, ())",
+        "Aggregate(partners.node, columns[:1], ())",
         "only the first column decides which rows have partners",
         "keys_of_partners",
     ),

@@ -36,7 +36,15 @@ from dbt_streamsql.plan.algebra.expression import (
     columns_of,
     escape,
 )
-from dbt_streamsql.plan.algebra.relational import Input, Match, Node, Output, Scan, Select
+from dbt_streamsql.plan.algebra.relational import (
+    Input,
+    Match,
+    Node,
+    Output,
+    Scan,
+    Select,
+    is_join,
+)
 from dbt_streamsql.plan.algebra.schema import HIDDEN_PREFIX, WEIGHT
 from dbt_streamsql.quoting import quote
 
@@ -69,10 +77,7 @@ def delta(node: Match, emitter: Emitter) -> str:
         return _shown(node, rows, emitter)
     inner = Select((node.left, node.right), node.on, node.outputs)
     parts = [select.delta(inner, emitter)]
-    sides = [(node.left, node.right)]
-    if node.kind == "full":
-        sides.append((node.right, node.left))
-    for one, other in sides:
+    for one, other in sides(node):
         alone = _lonely(_side(node, one, other), "anti", emitter)
         parts.append(emitter.query("padded", _padded(node, one, alone)))
     return emitter.union("outer_joined", parts)
@@ -102,16 +107,18 @@ def _padded(node: Match, rows: Input, alone: str) -> str:
 
 def by_key(node: Match) -> bool:
     """Whether equal columns decide which rows have partners, in every direction that is needed."""
-    sides = [(node.left, node.right)]
-    if node.kind == "full":
-        sides.append((node.right, node.left))
-    return all(_side(node, rows, partners).simple for rows, partners in sides)
+    return all(_side(node, rows, partners).simple for rows, partners in sides(node))
 
 
-def partner_columns(node: Match, partners: Input) -> tuple[str, ...]:
-    """The columns of one side that decide which rows of the other one have partners; () where
-    others do, too."""
-    rows = node.right if partners is node.left else node.left
+def sides(node: Match) -> tuple[tuple[Input, Input], ...]:
+    """The sides whose rows look for partners, each with the side where these are."""
+    one = node.left, node.right
+    return (one, one[::-1]) if node.kind == "full" else (one,)
+
+
+def partner_columns(node: Match, rows: Input, partners: Input) -> tuple[str, ...]:
+    """The columns of `partners` that decide which of the `rows` have partners; () where others
+    do, too."""
     side = _side(node, rows, partners)
     return tuple(dict.fromkeys(other for _, other, _ in side.pairs)) if side.simple else ()
 
@@ -252,7 +259,7 @@ def _flipped_by_row(side: _Side, partners: str, kind: str, emitter: Emitter) -> 
     """The rows that gain their first partner or lose their last one, by any condition."""
     asked = _asked(side)
     node = side.rows.node
-    if not side.pairs or not side.exact or not (_is_join(node) or _is_matched(node)):
+    if not side.pairs or not side.exact or not (is_join(node) or _is_matched(node)):
         flips = _flips_by_row(
             side, partners, _candidate_rows(side, partners, emitter), kind, emitter
         )
@@ -274,10 +281,6 @@ def _flipped_by_row(side: _Side, partners: str, kind: str, emitter: Emitter) -> 
         f"SELECT {listed(node.columns, mine)}, {_FLIP}.{WEIGHT}\n"
         f"FROM {{{found}}} {mine}\nJOIN {{{flips}}} {_FLIP} ON {on}",
     )
-
-
-def _is_join(node: Node) -> bool:
-    return isinstance(node, Select) and len(node.inputs) > 1
 
 
 def _candidate_rows(side: _Side, partners: str, emitter: Emitter) -> str:

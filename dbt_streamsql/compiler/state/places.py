@@ -13,7 +13,7 @@ from typing import Literal
 from dbt_streamsql.compiler.codegen.equal_columns import EQUALITIES
 from dbt_streamsql.compiler.lowering.view import top
 from dbt_streamsql.compiler.passes.prune_columns import prune
-from dbt_streamsql.compiler.rules.match import partner_columns
+from dbt_streamsql.compiler.rules.match import partner_columns, sides
 from dbt_streamsql.plan.algebra.expression import Expr, columns_of
 from dbt_streamsql.plan.algebra.relational import (
     CLOCK,
@@ -27,6 +27,7 @@ from dbt_streamsql.plan.algebra.relational import (
     Select,
     Window,
     children,
+    is_join,
     tables,
     walk,
 )
@@ -88,11 +89,12 @@ class _Finder:
         asked: dict[str, int] = {}
         """The sides of a semi or anti join that are read for their keys only."""
         if isinstance(node, Match) and not copies:
-            for side in keyed_sides(node):
-                spot: Spot = ("keys", number, side.alias)
-                at = self._add(PartPlace(spot, number, _keys(node, side), "", around))
-                if node.kind in {"semi", "anti"}:
-                    asked[side.alias] = at
+            for own, partners in sides(node):
+                if keys := _keys(node, own, partners):
+                    spot: Spot = ("keys", number, partners.alias)
+                    at = self._add(PartPlace(spot, number, keys, "", around))
+                    if node.kind in {"semi", "anti"}:
+                        asked[partners.alias] = at
         for child in inputs_of(node):
             at_keys = child.alias in asked
             within = (*around, asked[child.alias]) if at_keys else around
@@ -127,7 +129,7 @@ def inputs_of(node: Node) -> tuple[Input, ...]:
     """The inputs of a join; () of any other operator."""
     if isinstance(node, Match):
         return node.left, node.right
-    return node.inputs if is_join(node) and isinstance(node, Select) else ()
+    return node.inputs if is_join(node) else ()
 
 
 def _has_rows(node: Node) -> bool:
@@ -145,30 +147,14 @@ def is_stateful(node: Node) -> bool:
     return isinstance(node, Aggregate | Window | Limit)
 
 
-def is_join(node: Node) -> bool:
-    """Whether it is an inner join."""
-    return isinstance(node, Select) and len(node.inputs) > 1
-
-
-def keyed_sides(node: Match) -> tuple[Input, ...]:
-    """The sides of a join whose distinct keys can be stored, and are worth it: an inner grouping,
-    window or limit there is a part itself."""
-    sides = (node.right, node.left) if node.kind == "full" else (node.right,)
-    return tuple(side for side in sides if _has_keys(node, side))
-
-
-def _has_keys(node: Match, side: Input) -> bool:
-    columns = partner_columns(node, side)
-    if not columns or not _is_of_tables(side.node):
-        return False
-    below, _ = source(side.node, columns)
-    return not (is_stateful(below) and _is_of_tables(below))
-
-
-def _keys(node: Match, side: Input) -> Aggregate:
-    keys = prune(Aggregate(side.node, partner_columns(node, side), ()))
-    assert isinstance(keys, Aggregate)
-    return keys
+def _keys(node: Match, rows: Input, partners: Input) -> Node | None:
+    """The distinct keys of the partners; None where they do not decide about partners, or are not
+    worth it: an inner grouping, window or limit there is a part itself."""
+    columns = partner_columns(node, rows, partners)
+    below, _ = source(partners.node, columns)
+    if not columns or not _is_of_tables(partners.node) or is_stateful(below):
+        return None
+    return prune(Aggregate(partners.node, columns, ()))
 
 
 def source(node: Node, columns: tuple[str, ...]) -> tuple[Node, tuple[str, ...]]:

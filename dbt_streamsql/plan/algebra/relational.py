@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import TypeGuard
 
 from dbt_streamsql.errors import StreamSqlError
 from dbt_streamsql.plan.algebra.expression import (
@@ -384,6 +385,11 @@ def children(node: Node) -> tuple[Node, ...]:
     if isinstance(node, Aggregate | Window | Limit | Generate):
         return (node.input,)
     return node.inputs if isinstance(node, UnionAll) else ()
+
+
+def is_join(node: Node) -> TypeGuard[Select]:
+    """Whether it is an inner join."""
+    return isinstance(node, Select) and len(node.inputs) > 1
 
 
 def with_children(node: Node, made: tuple[Node, ...]) -> Node:

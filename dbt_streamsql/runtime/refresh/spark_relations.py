@@ -144,13 +144,13 @@ class SparkRelations:
         """What is left of a change that rewrote whole files, computed once: it may be little, and
         then other tables need not be read whole for it. None where that is not tried."""
         read, most = self.reads.get(table), self.writer.tuning.broadcast_rows
-        if read is None or read.feed is not None or read.shared is not None:
+        if read is None or read.feed is not None or isinstance(read.shared, DriverRows):
             return None
         others, _ = self._most(without=table)
         if read.change.kind not in _REWRITES or read.change.rows <= most or others > most:
             return None
-        sql = f"SELECT * FROM {self._read(read, self._columns[table])}"
-        return self.local.collect(sql, small=False, few=most)
+        change = self._changes(read, self._columns[table])
+        return self.local.collect(f"SELECT * FROM {change}", small=False, few=most)
 
     def size(self, table: str) -> int:
         """The rows that its snapshot counts."""

@@ -61,11 +61,17 @@ def test_a_table_is_not_read_whole_for_a_few_rows_of_rewritten_files(engine, wor
     query = QUERIES["grouped"].format(s=world)
     engine.create_materialized_view(view, query, state="none", refresh_mode="incremental_strict")
 
-    def reads(statement):
+    def reads(statement, of=view):
         sql(statement)
-        return engine.advance().tables[view].reads.get(f"{world}.sold", 0)
+        return engine.advance().tables[of].reads.get(f"{world}.sold", 0)
 
     assert reads(f"UPDATE {world}.parts SET name = 'new' WHERE id = 7") == 1
     everything = reads(f"UPDATE {world}.parts SET name = concat(name, '!')")
     assert everything > 1, "all rows of the other table are read by Spark"
     assert engine.verify(view) == []
+    # A second view: what both read of the change is computed by the epoch, for both.
+    other, query = f"{world}.w", QUERIES["joined"].format(s=world)
+    engine.create_materialized_view(other, query, state="none", refresh_mode="incremental_strict")
+    for number, of in enumerate((view, other)):
+        assert reads(f"UPDATE {world}.parts SET name = 'n' WHERE id = {9 + number}", of) == 1
+    assert engine.verify(view) == engine.verify(other) == []
